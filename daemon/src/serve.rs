@@ -38,9 +38,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::signal_name;
+use signal_hook_tokio::Signals;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -168,10 +171,8 @@ async fn run(
     begun: Instant,
 ) -> anyhow::Result<Served> {
     // From here on a signal stops the daemon in order.
-    let signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-    let [Ok(mut terminate), Ok(mut interrupt), Ok(hangup)] = signals else {
-        anyhow::bail!("SIGTERM, SIGINT and SIGHUP cannot be caught");
-    };
+    let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
+    let hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
     let config = options.config.clone();
     let gate = config
         .listen
@@ -212,7 +213,7 @@ async fn run(
     }
     let scheduler = tokio::select! {
         scheduler = begin(&config, (&socket, &seats), state, &options.rigs) => scheduler?,
-        () = told(&mut terminate, &mut interrupt) => return Ok(Served::Stopped),
+        () = told(&mut stop) => return Ok(Served::Stopped),
     };
 
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -298,7 +299,7 @@ async fn run(
         ms = begun.elapsed().as_millis(),
         "serving"
     );
-    notify::tell("READY=1");
+    notify::tell(&[NotifyState::Ready]);
     tokio::spawn(watchdog::feed(Arc::clone(&scheduler)));
 
     let (keep, limits) = watch::channel(config.keep);
@@ -306,7 +307,7 @@ async fn run(
     let again = again::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
     let mut damaged = None;
     tokio::select! {
-        () = told(&mut terminate, &mut interrupt) => {}
+        () = told(&mut stop) => {}
         () = again => {}
         damage = damage(&scheduler) => {
             tracing::error!("{damage}");
@@ -317,7 +318,7 @@ async fn run(
             anyhow::bail!("the server ended by itself; please report this");
         }
     }
-    notify::tell("STOPPING=1");
+    notify::tell(&[NotifyState::Stopping]);
     tracing::info!(
         within_s = options.stop_within.as_secs(),
         "stopping: no more runs, devices are restored"
@@ -414,7 +415,7 @@ async fn begin(
                     );
                     meanwhile = Some(begun.context("listening on the socket")?);
                     // It will serve, and is not to be ended because it does not yet.
-                    notify::tell("READY=1\nSTATUS=waits for the database");
+                    notify::tell(&[NotifyState::Ready, NotifyState::Status("waits for the database")]);
                 }
                 tokio::time::sleep(DATABASE_EACH).await;
             }
@@ -446,10 +447,9 @@ fn more_descriptors() {
     }
 }
 
-async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => tracing::info!("SIGTERM"),
-        _ = interrupt.recv() => tracing::info!("SIGINT"),
+async fn told(stop: &mut Signals) {
+    if let Some(signal) = stop.next().await {
+        tracing::info!("{}", signal_name(signal).unwrap_or("a signal"));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::env;
 
+use verbatim_lab::LAB_PROFILE;
 use verbatim_lab::host::apt_line;
 use verbatim_lab::workspace::{cargo, run, target_directory};
 
@@ -84,13 +85,13 @@ fn bindings() -> anyhow::Result<()> {
             .args([
                 "test",
                 "--quiet",
+                "--profile",
+                LAB_PROFILE,
                 "-p",
                 "verbatim-hw",
-                "--features",
-                "rdma-sys",
                 "--lib",
-                "--target-dir",
             ])
+            .args(["--features", "rdma-sys", "--target-dir"])
             .arg(target),
     )
 }

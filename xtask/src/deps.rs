@@ -27,6 +27,7 @@ enum Rule {
 const RULES: &[(&str, Rule)] = &[
     ("verbatim-wire", Rule::Only("")),
     ("verbatim-manual", Rule::Only("")),
+    ("verbatim-nearest", Rule::Only("")),
     ("verbatim-one-build", Rule::Only("")),
     ("verbatim-socket", Rule::Only("")),
     ("verbatim-tls", Rule::Only("")),
@@ -41,7 +42,7 @@ const RULES: &[(&str, Rule)] = &[
     ("verbatim-archives", Rule::Only("verbatim-record")),
     (
         "verbatim-catalog",
-        Rule::Only("verbatim-archives verbatim-tester verbatim-record verbatim-wire"),
+        Rule::Only("verbatim-archives verbatim-nearest verbatim-tester verbatim-record verbatim-wire"),
     ),
     ("verbatim-device", Rule::Only("verbatim-wire")),
     (
@@ -70,8 +71,8 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-rig",
         Rule::Only(
-            "umad verbatim-device verbatim-hw verbatim-proto verbatim-record verbatim-sim verbatim-socket \
-             verbatim-tester verbatim-verbs verbatim-verbs-fake verbatim-wire",
+            "umad verbatim-device verbatim-hw verbatim-nearest verbatim-proto verbatim-record verbatim-sim \
+             verbatim-socket verbatim-tester verbatim-verbs verbatim-verbs-fake verbatim-wire",
         ),
     ),
     (

@@ -39,6 +39,25 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(lines.filter(|line| !line.is_empty()).map(without_marks).collect())
 }
 
+/// Features that are off by default, each with the package that has it and that is built again for it.
+const OFF_BY_DEFAULT: [(&str, &str); 2] = [("verbatim-daemon", "otlp"), ("verbatim-hw", "rdma-sys")];
+
+#[test]
+fn a_feature_that_is_off_by_default_changes_no_crate_of_others() {
+    let all = crates(&["--workspace"], "normal,build,dev").unwrap();
+    for (package, feature) in OFF_BY_DEFAULT {
+        let features = format!("{package}/{feature}");
+        let with = crates(&["--workspace", "--features", &features], "normal,build,dev").unwrap();
+        let is_other = |line: &&String| line.split(' ').next() != Some(package);
+        let differ: Vec<_> = all.difference(&with).filter(is_other).collect();
+        assert!(
+            differ.is_empty(),
+            "{features} has cargo build these again: {differ:?}. Write the features that it asks for into \
+             crates/one-build/Cargo.toml"
+        );
+    }
+}
+
 #[test]
 fn no_crate_is_compiled_with_two_sets_of_features() {
     let all = crates(&["--workspace"], "normal,build,dev").unwrap();

@@ -12,9 +12,17 @@ use verbatim_lab::workspace::{cargo, root, target_directory};
 /// What `deny.toml` has of what is checked here; the rest is cargo-deny's.
 #[derive(Debug, Deserialize)]
 struct Deny {
+    #[serde(default)]
+    graph: Graph,
     licenses: Licenses,
     bans: Bans,
     sources: Sources,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Graph {
+    /// Of those that are off by default, the ones that are checked.
+    features: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -56,7 +64,7 @@ struct Crate {
 pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     let deny = fs::read_to_string(root().join("deny.toml")).context("reading deny.toml")?;
     let deny: Deny = toml::from_str(&deny).context("reading deny.toml")?;
-    let crates = crates()?;
+    let crates = crates(&deny.graph.features)?;
     let wrong = breaches(&deny, &crates);
     if !wrong.is_empty() {
         bail!("deny.toml does not allow:\n  {}", wrong.join("\n  "));
@@ -69,15 +77,16 @@ pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     let place = target_directory()?.join("debian");
     fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let path = place.join("verbatim.cdx.json");
-    let text = serde_json::to_string_pretty(&document(&crates, &checksums(&lock)?))?;
+    let text = serde_json::to_string_pretty(&document(&self::crates(&[])?, &checksums(&lock)?))?;
     fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     Ok(Some(path))
 }
 
-/// All that the workspace is made of, as the lock file has it.
-fn crates() -> anyhow::Result<Vec<Crate>> {
+/// All that the workspace is made of with these features, as the lock file has it.
+fn crates(features: &[String]) -> anyhow::Result<Vec<Crate>> {
     let output = cargo()
-        .args(["metadata", "--locked", "--format-version", "1"])
+        .args(["metadata", "--locked", "--format-version", "1", "--features"])
+        .arg(features.join(","))
         .output()
         .context("starting cargo metadata")?;
     if !output.status.success() {

@@ -16,7 +16,7 @@ pub(crate) fn with_the_nearest(mut error: Error, mut root: Command, arguments: i
         command = command.find_subcommand(&argument).unwrap_or(command);
     }
     let known = command.get_subcommands().filter(|known| !known.is_hide_set());
-    match verbatim_catalog::nearest(&typed, known.map(Command::get_name)) {
+    match verbatim_nearest::nearest(&typed, known.map(Command::get_name)) {
         Some(near) => error.insert(
             ContextKind::SuggestedSubcommand,
             ContextValue::Strings(vec![near.into()]),

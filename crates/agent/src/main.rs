@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use tokio::signal::unix::{SignalKind, signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
+use tokio_stream::StreamExt as _;
 use verbatim_agent::listen::Listen;
 use verbatim_agent::server::{Options, Server};
 use verbatim_hw::verbs::Library;
@@ -103,9 +105,8 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         .context("starting threads")?;
     let served = runtime.block_on(async {
         // From here on a signal stops the agent in order.
-        let mut terminate = signal(SignalKind::terminate()).context("catching SIGTERM")?;
-        let mut interrupt = signal(SignalKind::interrupt()).context("catching SIGINT")?;
-        let mut hangup = signal(SignalKind::hangup()).context("catching SIGHUP")?;
+        let mut told = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
+        let mut hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
         let server = Server::bind(options).await?;
         let library = Library::open()?;
         // Once now, so that a wrong name is said at once and not to the first tester.
@@ -122,7 +123,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         let open = move || VerbsDevice::open(&library, &name, port);
         let gate = server.gate().zip(tls);
         let again = async {
-            while hangup.recv().await.is_some() {
+            while hangup.next().await.is_some() {
                 let Some((gate, files)) = &gate else {
                     continue;
                 };
@@ -137,8 +138,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         };
         let stop = async {
             tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+                _ = told.next() => {}
                 () = again => {}
             }
         };

@@ -1,10 +1,10 @@
 //! Which tests an operator means: by id, alias, statement or glob.
 
+use verbatim_nearest::nearest;
 use verbatim_tester::Test;
 
 use crate::chapters::TESTS;
 use crate::glob::glob;
-use crate::nearest::nearest;
 use crate::statements::{canonical, statement, statements, typable};
 
 /// A pattern that names nothing.

@@ -72,7 +72,7 @@
 //! Relative paths count from the directory of the rig file. A rig `virtual` is always there.
 
 mod given;
-mod nearest;
+mod hint;
 mod parse;
 mod peer;
 mod slow;
@@ -352,7 +352,7 @@ impl UnknownRig {
     #[must_use]
     pub fn among(mut self, sees: impl Fn(&str) -> bool) -> Self {
         self.existing.retain(|rig| sees(rig));
-        self.hint = nearest::hint(&self.name, &self.existing);
+        self.hint = hint::hint(&self.name, &self.existing);
         self
     }
 }
@@ -473,7 +473,7 @@ impl RigFile {
                         format!("this machine (no rig file: neither --rig-file, nor {VARIABLE}, nor {SYSTEM_FILE})")
                     }
                 },
-                hint: nearest::hint(name, &existing),
+                hint: hint::hint(name, &existing),
                 existing,
             }
         })

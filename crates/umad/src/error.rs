@@ -38,7 +38,7 @@ impl Unavailable {
     pub(super) fn library(path: &OsStr, source: &dyn std::error::Error) -> Self {
         Self::Library {
             library: path.to_string_lossy().into_owned(),
-            seen: source.to_string(),
+            seen: cause(source),
         }
     }
 
@@ -46,7 +46,7 @@ impl Unavailable {
         Self::Symbol {
             library: path.to_string_lossy().into_owned(),
             symbol,
-            seen: source.to_string(),
+            seen: cause(source),
         }
     }
 }
@@ -247,6 +247,11 @@ pub struct PortGone {
     pub during: &'static str,
     /// The error number that told us.
     pub errno: i32,
+}
+
+/// The loader's own words: libloading has them one level down.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().unwrap_or(error).to_string()
 }
 
 fn errno_text(during: &str, errno: i32) -> String {

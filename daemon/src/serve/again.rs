@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use sd_notify::NotifyState;
+use signal_hook_tokio::Signals;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
-use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use tokio_stream::StreamExt as _;
 use verbatim_tls::Gate;
 
 use super::notify;
@@ -33,12 +35,12 @@ pub(super) async fn read_again(
     gate: Option<Arc<Gate>>,
     (access, scheduler): (Arc<Access>, Arc<Scheduler>),
     keep: watch::Sender<Retention>,
-    mut hangup: Signal,
+    mut hangup: Signals,
 ) {
     let mut files = Watched::of(config.files());
     loop {
         tokio::select! {
-            _ = hangup.recv() => {
+            _ = hangup.next() => {
                 tracing::info!("SIGHUP");
                 notify::reloading();
                 let scheduler = Arc::clone(&scheduler);
@@ -60,7 +62,7 @@ pub(super) async fn read_again(
             }
             Err(error) => tracing::error!("configuration and certificates stay as they were: {error}"),
         }
-        notify::tell("READY=1");
+        notify::tell(&[NotifyState::Ready]);
     }
 }
 

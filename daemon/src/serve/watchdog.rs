@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sd_notify::NotifyState;
 use tokio::runtime::{Handle, RuntimeMetrics};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -15,13 +16,13 @@ use crate::sched::Scheduler;
 
 /// Feeds it, if there is one; for ever.
 pub(super) async fn feed(scheduler: Arc<Scheduler>) {
-    let of = |name: &str| std::env::var(name).ok();
-    let Some(every) = period(of("WATCHDOG_USEC"), of("WATCHDOG_PID"), std::process::id()) else {
+    let Some(allowed) = sd_notify::watchdog_enabled().filter(|allowed| !allowed.is_zero()) else {
         return;
     };
+    let every = allowed / 3;
     let fed = |serves| {
         if serves {
-            notify::tell("WATCHDOG=1");
+            notify::tell(&[NotifyState::Watchdog]);
         }
     };
     watch(
@@ -59,15 +60,6 @@ async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut s
     }
 }
 
-/// How often to feed: three times in the time that the service manager allows. None when it does not mean this process.
-fn period(allowed_us: Option<String>, whom: Option<String>, own: u32) -> Option<Duration> {
-    if whom.is_some_and(|pid| pid.parse() != Ok(own)) {
-        return None;
-    }
-    let allowed: u64 = allowed_us?.parse().ok().filter(|us| *us > 0)?;
-    Some(Duration::from_micros(allowed) / 3)
-}
-
 /// What each thread of the runtime was at when they were looked at last.
 #[derive(Debug, Default)]
 struct Threads(Vec<(u64, Duration)>);
@@ -95,16 +87,6 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
-
-    #[test]
-    fn it_is_fed_three_times_in_its_time_and_only_for_this_process() {
-        let of = |us: Option<&str>, pid: Option<&str>| period(us.map(Into::into), pid.map(Into::into), 7);
-        assert_eq!(of(Some("60000000"), Some("7")), Some(Duration::from_secs(20)));
-        assert_eq!(of(Some("3"), None), Some(Duration::from_micros(1)));
-        assert_eq!(of(Some("60000000"), Some("8")), None);
-        assert_eq!(of(Some("0"), None), None);
-        assert_eq!(of(None, None), None);
-    }
 
     #[test]
     fn a_runtime_that_serves_feeds_it_until_a_thread_or_the_scheduler_is_frozen_and_again_afterwards() {

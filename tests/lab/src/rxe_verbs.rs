@@ -4,7 +4,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, Write},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::AtomicUsize,
 };
 
@@ -18,6 +18,8 @@ use super::{
     command,
     rig_text::{Rig, rig_file},
 };
+/// Names another build of `verbatim-agent` than the workspace's, which the machine then gets.
+const OTHER_AGENT: &str = "VERBATIM_LAB_AGENT";
 /// The agent's socket in the machine; the machine's script waits for it.
 const AGENT: &str = "/run/agent.sock";
 /// The daemon's socket in the machine, likewise.
@@ -78,8 +80,9 @@ fn environment() -> String {
 fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
     share.write("pair.sh", PAIR_SCRIPT)?;
     let Some(binaries) = binaries else { return Ok(()) };
-    for name in ["verbatim", "verbatimd", "verbatim-agent"] {
-        share.program(&binaries.join(name))?;
+    let agent = env::var_os(OTHER_AGENT).map_or_else(|| binaries.join("verbatim-agent"), PathBuf::from);
+    for program in [binaries.join("verbatim"), binaries.join("verbatimd"), agent] {
+        share.program(&program)?;
     }
     let rigs = share.write(
         "rigs.toml",

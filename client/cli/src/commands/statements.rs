@@ -97,7 +97,7 @@ fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
 /// The id that is nearest to what was typed, where one is near.
 fn nearest(wanted: &str, statements: &[v1::Statement]) -> String {
     let ids = statements.iter().map(|statement| statement.id.as_str());
-    verbatim_catalog::nearest(wanted, ids)
+    verbatim_nearest::nearest(wanted, ids)
         .map_or_else(String::new, |near| format!(" (did you mean {}?)", typable(near)))
 }
 

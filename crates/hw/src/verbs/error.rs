@@ -129,7 +129,7 @@ impl VerbsError {
     pub(super) fn library(path: &OsStr, source: &dyn std::error::Error) -> Self {
         Self::Library {
             library: path.to_string_lossy().into_owned(),
-            seen: source.to_string(),
+            seen: cause(source),
         }
     }
 
@@ -137,7 +137,7 @@ impl VerbsError {
         Self::Symbol {
             library: path.to_string_lossy().into_owned(),
             symbol,
-            seen: source.to_string(),
+            seen: cause(source),
         }
     }
 
@@ -151,6 +151,11 @@ impl VerbsError {
             _ => None,
         }
     }
+}
+
+/// The loader's own words: libloading has them one level down.
+fn cause(error: &dyn std::error::Error) -> String {
+    error.source().unwrap_or(error).to_string()
 }
 
 fn no_device(existing: &[String]) -> String {

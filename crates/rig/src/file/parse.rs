@@ -17,7 +17,7 @@ use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use self::either::{Number, Seed, Socket};
-use super::nearest::{hint, list};
+use super::hint::{hint, list};
 use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind, RigSource};
 
 pub use virtual_rig::defect;

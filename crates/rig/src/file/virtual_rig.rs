@@ -11,7 +11,7 @@ use verbatim_sim::{Disturbance, VirtualRig};
 use verbatim_wire::MKey;
 use verbatim_wire::values::ProtectBits;
 
-use super::nearest;
+use super::hint;
 
 /// The word for a device that no seed varies.
 pub(super) const NO_SEED: &str = "none";
@@ -228,7 +228,7 @@ impl FromStr for ProfileName {
         let found = Self::ALL.into_iter().find(|profile| profile.name() == name);
         found.ok_or_else(|| {
             let names = Self::ALL.map(Self::name);
-            format!("no profile is called {name:?}{}", nearest::hint(name, &names))
+            format!("no profile is called {name:?}{}", hint::hint(name, &names))
         })
     }
 }

@@ -185,10 +185,10 @@ async fn the_service_manager_names_the_directories_and_is_told_when_the_daemon_s
     super::harness::Clients::connect(&bench.path("run/verbatim.sock")).await;
     let mut heard = [0; 32];
     let length = manager.recv(&mut heard).unwrap();
-    assert_eq!(&heard[..length], b"READY=1");
+    assert_eq!(&heard[..length], b"READY=1\n");
     assert!(daemon.end(Signal::INT).await.success());
     let length = manager.recv(&mut heard).unwrap();
-    assert_eq!(&heard[..length], b"STOPPING=1");
+    assert_eq!(&heard[..length], b"STOPPING=1\n");
 }
 
 #[test]

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
+use signal_hook::consts::SIGINT;
+use signal_hook_tokio::Signals;
 use tokio::task::JoinSet;
+use tokio_stream::StreamExt as _;
 use verbatim_client::v1::LeaseState;
 use verbatim_client::{Client, Error, LeaseName, fresh_id, v1};
 
@@ -42,9 +46,10 @@ impl Held {
             name,
             _renewing: renewing,
         };
+        let mut interrupt = Signals::new([SIGINT]).context("cannot catch SIGINT")?;
         let waited = tokio::select! {
             waited = until_it_has_a_rig(client, lease) => waited,
-            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("left the queue: no rig was free yet")),
+            _ = interrupt.next() => Err(anyhow::anyhow!("left the queue: no rig was free yet")),
         };
         match waited {
             Ok(lease) if lease.state() != LeaseState::Ended => Ok(held),

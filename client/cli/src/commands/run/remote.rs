@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use serde_json::Value;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
 use tokio::task::JoinHandle;
+use tokio_stream::StreamExt as _;
 use verbatim_client::v1::RunState;
 use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, patiently, v1};
 use verbatim_record::BundleWriter;
@@ -312,25 +314,17 @@ fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
 
 /// Ctrl-C and SIGTERM.
 #[derive(Debug)]
-pub(crate) struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-}
+pub(crate) struct Stop(Signals);
 
 impl Stop {
     fn listen() -> anyhow::Result<Self> {
-        let listen = |kind| signal(kind).context("cannot catch signals");
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+        Signals::new([SIGINT, SIGTERM])
+            .map(Self)
+            .context("cannot catch signals")
     }
 
     /// Waits for the next of them.
     async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
+        self.0.next().await;
     }
 }
