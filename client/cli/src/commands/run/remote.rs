@@ -313,7 +313,6 @@ fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Ctrl-C and SIGTERM.
-#[derive(Debug)]
 pub(crate) struct Stop(Signals);
 
 impl Stop {
