@@ -231,7 +231,7 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
             "link_choices = [\"takes-grh-on-vl-15\"]",
             "did you mean \"takes-grh-on-vl15\"?",
         ),
-        ("disturbance = [\"swop\"]", "did you mean \"swaps\"?"),
+        ("disturbance = [\"swap\"]", "did you mean \"swaps\"?"),
         ("ipv6 = 6", "boolean"),
         ("simulated = \"no\"", "boolean"),
         ("lid = 0", "expected 1 to 49151"),
