@@ -28,6 +28,16 @@ struct Graph {
 #[derive(Debug, Deserialize)]
 struct Licenses {
     allow: BTreeSet<String>,
+    #[serde(default)]
+    clarify: Vec<Clarified>,
+}
+
+/// A licence that a manifest does not have.
+#[derive(Debug, Deserialize)]
+struct Clarified {
+    #[serde(rename = "crate")]
+    name: String,
+    expression: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,7 +113,9 @@ fn breaches(deny: &Deny, crates: &[Crate]) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for of in crates {
         let who = format!("{} {}", of.name, of.version);
-        let license = of.license.as_deref().unwrap_or_default();
+        let clarified = deny.licenses.clarify.iter().find(|clarified| clarified.name == of.name);
+        let clarified = clarified.map(|clarified| clarified.expression.as_str());
+        let license = of.license.as_deref().or(clarified).unwrap_or_default();
         if !allowed(license, &deny.licenses.allow) {
             wrong.push(format!("{who}: its licence is {license:?}"));
         }
