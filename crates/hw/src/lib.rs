@@ -7,20 +7,6 @@
 //!
 //! - [`verbs`]: queue pairs, memory and completions through libibverbs.
 //! - [`ether`]: raw Ethernet frames, through a network interface or a unix datagram pair; the kernel is all it needs.
-//!
-//! ```no_run
-//! use std::time::Duration;
-//! use verbatim_hw::umad::{Destination, Library, Port};
-//!
-//! let library = Library::open()?;
-//! let mut port = Port::open(&library, "mlx5_0", 1, Duration::from_secs(5))?;
-//! let request = [0_u8; 256]; // a MAD, encoded by the caller
-//! port.send(&request, &Destination::DirectedRoute, Duration::from_millis(100))?;
-//! if let Some(received) = port.recv(Duration::from_millis(100))? {
-//!     println!("{} bytes, status {}", received.length, received.status);
-//! }
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
