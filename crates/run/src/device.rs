@@ -13,8 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use sha2::{Digest, Sha256};
@@ -45,22 +43,15 @@ enum DeviceLock {
     Held(locks::Lock, locks::Holder),
 }
 
-/// How long a run waits for a device that another process has. A daemon that only looks whether its device is there
-/// ([`look`]) lets go of it within a second or two.
-const LOOK_AT_MOST: Duration = Duration::from_secs(5);
-/// How often it tries meanwhile.
-const TRIES_EVERY: Duration = Duration::from_millis(50);
-
 impl DeviceLock {
-    /// Takes the device of a rig, and waits for one that is only looked at.
+    /// Takes the device of a rig. While another process has it, `again` waits and says whether to try once more.
     ///
     /// # Errors
     /// As [`DeviceLock::take`].
-    fn take_patiently(rig: &RigConfig) -> Result<Self, RunError> {
-        let begun = Instant::now();
+    fn take_again(rig: &RigConfig, mut again: impl FnMut() -> bool) -> Result<Self, RunError> {
         loop {
             match Self::take(rig) {
-                Err(RunError::DeviceBusy { .. }) if begun.elapsed() < LOOK_AT_MOST => thread::sleep(TRIES_EVERY),
+                Err(RunError::DeviceBusy { .. }) if again() => {}
                 taken => return taken,
             }
         }
@@ -207,6 +198,17 @@ mod tests {
             set(&socket, of_socket);
             assert_eq!(may_drive(rig, NOBODY), expected, "{of_directory:o} {of_socket:o}");
         }
+    }
+
+    #[test]
+    fn a_device_that_another_process_lets_go_of_is_taken() {
+        let file = rigs("[[rig]]\nname = \"a\"\nkind = \"model\"\nsocket = \"looked-at.sock\"\n");
+        let rig = file.find("a").unwrap();
+        let mut held = Some(DeviceLock::take(rig).unwrap());
+        let taken = DeviceLock::take_again(rig, || held.take().is_some()).unwrap();
+        let busy = DeviceLock::take_again(rig, || false);
+        assert!(matches!(busy, Err(RunError::DeviceBusy { .. })), "{busy:?}");
+        drop(taken);
     }
 
     #[test]

@@ -12,6 +12,8 @@ use umad::{Destination, Library, MAD_LENGTH, Port};
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
 /// How long an answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+/// The lower half of the transaction id; the kernel has the upper half.
+const TRANSACTION: u32 = 1;
 /// Where the attribute stands in a subnet management packet, and the path to it.
 const ATTRIBUTE: usize = 64;
 const INITIAL_PATH: usize = 128;
@@ -33,13 +35,25 @@ fn run() -> Result<(), Box<dyn Error>> {
     let [device, port, path] = arguments.as_slice() else {
         return Err("usage: node_info DEVICE PORT PATH, for example: node_info mlx5_0 1 0,1".into());
     };
-    let path: Vec<u8> = path.split(',').map(str::parse).collect::<Result<_, _>>()?;
-    if path.first() != Some(&0) || path.len() > HOPS_AT_MOST + 1 {
-        return Err(format!("the path {path:?} begins with 0 and has at most {HOPS_AT_MOST} ports behind it").into());
-    }
-    let mut port = Port::open(&Library::open()?, device, port.parse()?, OPENS_WITHIN)?;
+    let number = port
+        .parse()
+        .map_err(|error| format!("port {port:?}: {error}; expected a number, such as 1"))?;
+    let ports: Result<Vec<u8>, _> = path.split(',').map(str::parse).collect();
+    let is_route = |ports: &Vec<u8>| ports[0] == 0 && ports.len() <= HOPS_AT_MOST + 1;
+    let path = ports.ok().filter(is_route).ok_or_else(|| {
+        format!("path {path:?}: expected 0 and at most {HOPS_AT_MOST} port numbers behind it, such as 0,1")
+    })?;
+    let mut port = Port::open(&Library::open()?, device, number, OPENS_WITHIN)?;
     port.send(&get_node_info(&path), &Destination::DirectedRoute, ANSWERS_WITHIN)?;
-    let answer = port.recv(ANSWERS_WITHIN * 2)?.ok_or("no answer")?;
+    // Traps, and answers to others, may come in between.
+    let answer = loop {
+        let received = port
+            .recv(ANSWERS_WITHIN * 2)?
+            .ok_or("no answer, and the kernel does not say why")?;
+        if received.mad[12..16] == TRANSACTION.to_be_bytes() {
+            break received;
+        }
+    };
     if answer.status != 0 {
         let why = std::io::Error::from_raw_os_error(answer.status);
         return Err(format!("no answer over the route {path:?} within {ANSWERS_WITHIN:?}: {why}").into());
@@ -60,8 +74,7 @@ fn get_node_info(path: &[u8]) -> [u8; MAD_LENGTH] {
     mad[..4].copy_from_slice(&[1, 0x81, 1, 0x01]);
     // HopPointer 0 and HopCount.
     mad[7] = u8::try_from(path.len() - 1).expect("at most 63 hops");
-    // The kernel has the upper half of the transaction id.
-    mad[12..16].copy_from_slice(&1_u32.to_be_bytes());
+    mad[12..16].copy_from_slice(&TRANSACTION.to_be_bytes());
     // NodeInfo.
     mad[16..18].copy_from_slice(&0x0011_u16.to_be_bytes());
     // No LID-routed part: DrSLID and DrDLID are permissive.

@@ -12,7 +12,7 @@ use crate::{
     inside,
     machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log},
 };
-use anyhow::Context;
+use anyhow::{Context, bail};
 
 use super::{
     command,
@@ -81,6 +81,12 @@ fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
     share.write("pair.sh", PAIR_SCRIPT)?;
     let Some(binaries) = binaries else { return Ok(()) };
     let agent = env::var_os(OTHER_AGENT).map_or_else(|| binaries.join("verbatim-agent"), PathBuf::from);
+    if !agent.is_file() {
+        bail!(
+            "{} is no file: {OTHER_AGENT} names a build of verbatim-agent",
+            agent.display()
+        );
+    }
     for program in [binaries.join("verbatim"), binaries.join("verbatimd"), agent] {
         share.program(&program)?;
     }

@@ -8,7 +8,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use verbatim_rig::{RigConfig, RigKind};
 use verbatim_tester::{Area, FileJournal, Journal, JournalError, JournalOwner, Left, Part, Pending, Step, Stop};
@@ -19,8 +20,11 @@ use super::{DeviceLock, journal_owner, lock};
 use crate::RunError;
 use crate::lease::Lease;
 
-/// How often it is looked whether another way to the device is free.
-const LOOKS: Duration = Duration::from_millis(100);
+/// How often a run tries to lock a device that another process has.
+const TRIES_EVERY: Duration = Duration::from_millis(100);
+/// How long at most, where no lease says so. A daemon that only looks whether its device is there ([`super::look`]) lets go
+/// of it within a second or two.
+const LOOK_AT_MOST: Duration = Duration::from_secs(5);
 
 /// What a run waits by.
 #[derive(Clone, Debug)]
@@ -52,7 +56,11 @@ impl Claimed {
     pub(crate) fn open(rig: &RigConfig, journals: &Path, patience: Patience) -> Result<Self, RunError> {
         miss(rig, journals)?;
         let journal = FileJournal::open(journals, journal_owner(rig))?;
-        let device = DeviceLock::take_patiently(rig)?;
+        let begun = Instant::now();
+        let device = DeviceLock::take_again(rig, || {
+            thread::sleep(TRIES_EVERY);
+            begun.elapsed() < LOOK_AT_MOST && !patience.cancel.load(Ordering::Relaxed)
+        })?;
         if let DeviceLock::Held(lock, before) = &device {
             let identity = rig.device_identity().unwrap_or_default();
             let is_its = |owner: &JournalOwner, _: &str| owner.device == identity;
@@ -140,7 +148,7 @@ impl Claimed {
                      stop it"
                 )));
             }
-            std::thread::sleep(LOOKS);
+            thread::sleep(TRIES_EVERY);
         };
         let env = format!("{:?}", self.rig.env);
         // A worker in a unit sees the journal of its own rig alone.

@@ -34,7 +34,7 @@ fn a_device_or_port_that_is_not_there_is_unavailable_and_those_that_are_there_ar
 }
 
 #[test]
-fn the_example_of_umad_reads_what_smpquery_reads() {
+fn the_umad_example_reads_what_smpquery_reads() {
     let Some(sim) = Sim::start() else { return };
     let examples = build_examples(&["node_info"]).unwrap();
     let attached = |program: &std::path::Path, arguments: &[&str]| {

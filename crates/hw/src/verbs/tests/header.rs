@@ -9,7 +9,7 @@ const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: corr
                     at what uses it";
 
 #[test]
-fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
+fn declarations_agree_with_rdma_sys() {
     let mut wrong = Vec::new();
     let mut same = |what: &str, ours: i64, theirs: i64| {
         if ours != theirs {
@@ -86,14 +86,14 @@ fn ours_and_those_of_rdma_sys_have_one_layout_and_one_set_of_constants() {
 }
 
 #[test]
-fn ours_are_those_of_the_c_compiler() {
+fn declarations_agree_with_the_c_compiler() {
     let declared = verbs();
     assert!(declared.sizes.len() > 30 && declared.offsets.len() > 200 && declared.constants.len() > 100);
     compile("infiniband/verbs.h", &declared, verbs_in_c);
 }
 
 #[test]
-fn those_of_umad_are_those_of_the_c_compiler() {
+fn declarations_of_umad_agree_with_the_c_compiler() {
     let declared = umad();
     assert!(declared.sizes.len() == 4 && declared.offsets.len() > 30, "{declared:?}");
     compile("infiniband/umad.h", &declared, |name| Some(name.to_owned()));
