@@ -77,7 +77,7 @@ fn bindings() -> anyhow::Result<()> {
         eprintln!("xtask: SKIPPED: the bindings are not compared with the headers; for that: {install}");
         return Ok(());
     }
-    // Apart: what rdma-sys brings would change the features of crates that all others use.
+    // Apart: one package alone asks for fewer features of shared crates, which cargo would compile once more.
     let target = target_directory()?.join("rdma-sys");
     run(
         "unit tests with rdma-sys, and our declarations against the installed headers",

@@ -39,7 +39,7 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(lines.filter(|line| !line.is_empty()).map(without_marks).collect())
 }
 
-/// Features that are off by default, each with the package that has it and that is built again for it.
+/// Features that are off by default: the package, which is built again for it, and the name.
 const OFF_BY_DEFAULT: [(&str, &str); 2] = [("verbatim-daemon", "otlp"), ("verbatim-hw", "rdma-sys")];
 
 #[test]

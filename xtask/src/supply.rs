@@ -21,7 +21,7 @@ struct Deny {
 
 #[derive(Debug, Default, Deserialize)]
 struct Graph {
-    /// Of those that are off by default, the ones that are checked.
+    /// Features that are off by default and whose crates are checked too.
     features: Vec<String>,
 }
 
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn what_is_not_allowed_is_named() {
         let deny: Deny = toml::from_str(
-            "[licenses]\nallow = [\"MIT\"]\n[bans]\ndeny = [{ name = \"bad\" }]\nskip = [{ name = \"gone\" }]\n\
+            "[licenses]\nallow = [\"MIT\"]\nclarify = [{ crate = \"file\", expression = \"MIT\" }]\n[bans]\ndeny = [{ name = \"bad\" }]\nskip = [{ name = \"gone\" }]\n\
              [sources]\nallow-registry = [\"https://index\"]\n",
         )
         .unwrap();
@@ -265,6 +265,10 @@ mod tests {
             of("gone", "1", "MIT", index),
             of("gpl", "1", "GPL-3.0", index),
             of("git", "1", "MIT", "git+https://x"),
+            Crate {
+                license: None,
+                ..of("file", "1", "", index)
+            },
         ];
         let wrong = breaches(&deny, &crates).join("\n");
         for words in [
@@ -276,6 +280,7 @@ mod tests {
         ] {
             assert!(wrong.contains(words), "{words}: {wrong}");
         }
+        assert!(!wrong.contains("file 1"), "clarified: {wrong}");
         assert_eq!(breaches(&deny, &crates[3..4]).len(), 1);
     }
 

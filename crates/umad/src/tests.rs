@@ -45,6 +45,7 @@ fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
         text.starts_with("umad unavailable: the library /nonexistent/libibumad.so.3 could not be loaded ("),
         "{text}"
     );
+    assert!(text.contains("cannot open shared object file"), "{text}");
     assert!(text.contains("apt-get install libibumad3"), "{text}");
 }
 

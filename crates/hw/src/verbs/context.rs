@@ -185,8 +185,8 @@ impl Context {
     ///
     /// [`VerbsError::Call`], when the device went away.
     pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
-        // Of rdma-sys the kind is a Rust enum, which a newer library's event would break: it is read as the number
-        // that C has.
+        // rdma-sys has the kind as a Rust enum, and a newer library's event is no value of it. So the number is read,
+        // as C has it.
         let mut event = MaybeUninit::<c::ibv_async_event>::zeroed();
         let event = event.as_mut_ptr();
         // SAFETY: the context is open, the event ours.

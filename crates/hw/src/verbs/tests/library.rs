@@ -18,6 +18,7 @@ fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
         text.starts_with("verbs unavailable: the library /nonexistent/libibverbs.so.1 could not be loaded ("),
         "{text}"
     );
+    assert!(text.contains("cannot open shared object file"), "{text}");
     assert!(text.contains("apt-get install libibverbs1 ibverbs-providers"), "{text}");
 }
 
