@@ -46,10 +46,10 @@ fn the_umad_example_reads_what_smpquery_reads() {
     };
     let ours = attached(&examples.join("node_info"), &["ibsim0", "1", "0,1"]);
     let smpquery = attached(&program("smpquery").unwrap(), &["-D", "nodeinfo", "0,1"]);
-    for name in ["Guid:", "PortGuid:"] {
-        let line = smpquery.lines().find_map(|line| line.strip_prefix(name));
+    for (theirs, field) in [("Guid:", "NodeGUID"), ("PortGuid:", "PortGUID")] {
+        let line = smpquery.lines().find_map(|line| line.strip_prefix(theirs));
         let value = line.unwrap_or_else(|| panic!("{smpquery}")).trim_start_matches('.');
-        assert!(ours.contains(value), "{ours}{smpquery}");
+        assert!(ours.contains(&format!("{field} {value}")), "{ours}{smpquery}");
     }
 }
 
