@@ -116,7 +116,7 @@ impl Settable for PortInfo {
         self.with_fields_of(last, &as_read)
     }
 
-    // Where no LID was assigned, LID 0 was found, and is none that a Set may assign.
+    // Where no LID was assigned, LID 0 or 0xFFFF was found, and is none that a Set may assign.
     fn writable(self, now: &Self) -> Self {
         let unassigned: Vec<_> = ADDRESSES
             .into_iter()
@@ -152,12 +152,16 @@ impl Settable for PortInfo {
     }
 }
 
-/// What a subnet manager assigns; 0 when none did.
+/// What a subnet manager assigns; no unicast LID when none did.
 const ADDRESSES: [&str; 2] = ["LID", "MasterSMLID"];
 
 /// Whether the field is an address that nobody assigned.
 fn is_unassigned(port: &PortInfo, field: &str) -> bool {
-    ADDRESSES.contains(&field) && PortInfo::field(field).bits(port.bytes(), 0) == 0
+    let lid = || match field {
+        "LID" => port.lid(),
+        _ => port.master_sm_lid(),
+    };
+    ADDRESSES.contains(&field) && !lid().is_unicast()
 }
 
 impl Settable for VlArbitrationTable {}

@@ -378,19 +378,19 @@ impl Tester<'_> {
     fn assign_lid(&mut self) -> Option<Stopped> {
         let given = self.info.assign_lid?;
         let found = *self.shown.get(&0)?;
-        if found.lid() != Lid(0) && found.master_sm_lid() != Lid(0) {
+        if found.lid().is_unicast() && found.master_sm_lid().is_unicast() {
             return None;
         }
         let key = self.key();
         let assigned = self.guard(UNASSIGNED, key).and_then(|port| {
             let image = port.quiet().change(|info| {
-                let lid = if info.lid() == Lid(0) { given } else { info.lid() };
+                let lid = if info.lid().is_unicast() { info.lid() } else { given };
                 let sm_lid = Lid(if lid == Lid(1) { 2 } else { 1 });
                 let info = info.with_lid(lid);
-                if info.master_sm_lid() == Lid(0) {
-                    info.with_master_sm_lid(sm_lid)
-                } else {
+                if info.master_sm_lid().is_unicast() {
                     info
+                } else {
+                    info.with_master_sm_lid(sm_lid)
                 }
             });
             self.set(ASSIGN, &port, image)

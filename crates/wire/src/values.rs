@@ -55,6 +55,13 @@ newtype!(
 impl Lid {
     /// The permissive LID, which a directed-route SMP carries at both ends.
     pub const PERMISSIVE: Self = Self(0xFFFF);
+
+    /// Whether it can be the address of one port: neither 0, nor a multicast LID, nor the permissive one (architecture
+    /// 4.1.3). A port whose LID is none of these has no LID yet.
+    #[must_use]
+    pub const fn is_unicast(self) -> bool {
+        self.0 > 0 && self.0 < 0xC000
+    }
 }
 
 impl fmt::Display for Lid {

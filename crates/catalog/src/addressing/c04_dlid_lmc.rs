@@ -46,7 +46,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let key = t.rig_key();
     let port = t.get(PORT, key)?;
     t.get(NODE, key)?;
-    if port.lid() == Lid(0) {
+    if !port.lid().is_unicast() {
         return Ok(());
     }
     for (lid, _) in lids(&port) {
@@ -60,7 +60,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     let node: NodeInfo = t.answer(NODE)?;
-    if port.lid() == Lid(0) {
+    if !port.lid().is_unicast() {
         f.not_applicable = Some("the port has no LID".into());
         return Ok(());
     }

@@ -33,7 +33,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let key = t.rig_key();
     let found = t.guard(FOUND, key)?;
     let mut link = Link::open(t)?;
-    if link.port.lid() == Lid(0) {
+    if !link.port.lid().is_unicast() {
         for dlid in [Lid(0), Lid(1), Lid::PERMISSIVE] {
             let mad = link.get_node();
             link.probe(&DLID, &Wire::smp(dlid, &mad))?;

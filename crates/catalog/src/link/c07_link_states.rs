@@ -42,7 +42,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let key = t.rig_key();
     let found = t.guard(FOUND, key)?;
     let mut link = Link::open(t)?;
-    if link.port.lid() == Lid(0) {
+    if !link.port.lid().is_unicast() {
         return Ok(());
     }
     for (command, _) in STATES_UP {
@@ -100,7 +100,7 @@ fn obeyed(t: &Trace, f: &mut Findings<'_>, set: &Exchange, (status, state): (Sta
     let Some(answer) = set.answer().filter(|_| !set.is_busy()) else {
         return Ok(());
     };
-    if asked.master_sm_lid() == Lid(0) && answer.mad.status() == Status::INVALID_FIELD {
+    if !asked.master_sm_lid().is_unicast() && answer.mad.status() == Status::INVALID_FIELD {
         return Ok(());
     }
     f.status(STATEMENT, set, &[status]);

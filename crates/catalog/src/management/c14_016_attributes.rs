@@ -217,7 +217,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     }
     // The same by the port's LID, of which the oracle says what must come.
     let lid = t.shown().lid();
-    if level >= 2 && t.is_simulated() && lid != Lid(0) {
+    if level >= 2 && t.is_simulated() && lid.is_unicast() {
         t.ask_any_by_lid(lid, BY_LID, (AttributeId::NODE_INFO, 0), other)?;
     }
     shadow::read(t, RIGHT_AFTER, ours)?;

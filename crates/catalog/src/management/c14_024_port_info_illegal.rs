@@ -121,7 +121,7 @@ const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 impl Case {
     /// Whether it can be Set here and says something: not the LID by which the device is reached, nor 0 where none was assigned.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
-        let is_0 = |lid: fn(&PortInfo) -> Lid| lid(&(self.illegal)(*found)) == Lid(0) && lid(found) == Lid(0);
+        let is_0 = |lid: fn(&PortInfo) -> Lid| lid(&(self.illegal)(*found)) == Lid(0) && !lid(found).is_unicast();
         match self.field {
             "LID" => !by_lid && !is_0(PortInfo::lid),
             "MasterSMLID" => !is_0(PortInfo::master_sm_lid),
@@ -165,7 +165,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.set(case.set, &port, port.quiet().change(case.illegal))?;
         t.get(case.after, key)?;
     }
-    if t.is_simulated() && !by_lid && found.lid() != Lid(0) && found.master_sm_lid() != Lid(0) {
+    if t.is_simulated() && !by_lid && found.lid().is_unicast() && found.master_sm_lid().is_unicast() {
         for (lid, sm_lid) in EDGES {
             let change = |info: PortInfo| info.with_lid(lid).with_lmc(0).with_master_sm_lid(sm_lid);
             t.set(EDGE, &port, port.quiet().change(change))?;

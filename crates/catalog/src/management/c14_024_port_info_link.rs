@@ -107,7 +107,7 @@ fn other(info: PortInfo, addresses: bool) -> PortInfo {
 
 /// Whether the addresses can be changed and given back.
 fn has_addresses(info: &PortInfo) -> bool {
-    info.lid() != Lid(0) && info.master_sm_lid() != Lid(0)
+    info.lid().is_unicast() && info.master_sm_lid().is_unicast()
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {

@@ -118,7 +118,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let refused = exchange
             .answer()
             .is_some_and(|answer| answer.mad.status() != Status::OK);
-        if refused && found.master_sm_lid().0 == 0 {
+        if refused && !found.master_sm_lid().is_unicast() {
             let text = format!(
                 "MasterSMSL of a port without an SM, set to {} with status 0x001C: {}",
                 wanted.master_sm_sl(),

@@ -109,7 +109,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let found: PortInfo = t.answer(FOUND)?;
     let names = names(&found);
-    let has_lid = found.lid() != Lid(0) && found.master_sm_lid() != Lid(0);
+    let has_lid = found.lid().is_unicast() && found.master_sm_lid().is_unicast();
     let sets = finally(t.each(SET).chain(t.each(BACK)));
     let gets = finally(t.each(AFTER).chain(t.each(LAST)));
     let Some(last) = sets.last().filter(|_| sets.len() == gets.len()) else {

@@ -80,7 +80,7 @@ pub(super) static TEST: Test = Test {
 
 /// Whether the port may send traps at all.
 fn sends_traps(port: &PortInfo) -> bool {
-    port.capability_mask().has(CapabilityMask::TRAP) && port.lid() != Lid(0) && port.master_sm_lid() != Lid(0)
+    port.capability_mask().has(CapabilityMask::TRAP) && port.lid().is_unicast() && port.master_sm_lid().is_unicast()
 }
 
 /// A SubnetTimeOut twice as long, while that is one that a port can be waited for.

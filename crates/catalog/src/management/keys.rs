@@ -178,7 +178,7 @@ pub(crate) fn obeyed(
         }
         return Ok(());
     };
-    let unassigned = found.lid() == Lid(0) || found.master_sm_lid() == Lid(0);
+    let unassigned = !found.lid().is_unicast() || !found.master_sm_lid().is_unicast();
     if !unassigned || answer.mad.status() != Status::INVALID_FIELD {
         f.status(statement, exchange, &[Status::OK]);
         return Ok(());

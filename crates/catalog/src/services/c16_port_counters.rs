@@ -173,7 +173,7 @@ fn end(width: usize) -> u64 {
 
 fn procedure(t: &mut Tester<'_>) -> Step {
     // A GMP goes to a LID.
-    if t.get(PORT, t.rig_key())?.lid() == Lid(0) {
+    if !t.get(PORT, t.rig_key())?.lid().is_unicast() {
         return Ok(());
     }
     let node = t.get(NODE, t.rig_key())?;
@@ -262,7 +262,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    if t.answer(PORT)?.lid() == Lid(0) {
+    if !t.answer(PORT)?.lid().is_unicast() {
         return Err(Gap::NoLid(t.exchange(PORT)?.number));
     }
     t.not_judged(NODE);

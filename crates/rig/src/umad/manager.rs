@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use umad::{Destination, DevicePort, Port, SendError};
 use verbatim_wire::values::SmState;
-use verbatim_wire::{Mad, Method, SmInfo, Status};
+use verbatim_wire::{Lid, Mad, Method, SmInfo, Status};
 
 /// Low half of the transaction ids of our questions; the tester's have the top bit clear.
 const FIRST_ID: u32 = 0xFFFF_FD00;
@@ -35,7 +35,7 @@ impl Manager {
     /// # Errors
     /// When the port is gone: why.
     pub(super) fn of(seen: &DevicePort, port: &mut Port) -> Result<Self, String> {
-        if seen.sm_lid == 0 {
+        if !Lid(seen.sm_lid).is_unicast() {
             return Ok(Self::None);
         }
         let ours = seen.sm_lid == seen.lid;
@@ -100,7 +100,7 @@ pub(super) fn came_between(device: &str, port: &DevicePort, opened_with: Manager
         Manager::Left(lid) | Manager::Elsewhere(lid) => lid,
         Manager::Ours => port.lid,
     };
-    if port.sm_lid == 0 || port.sm_lid == shown {
+    if !Lid(port.sm_lid).is_unicast() || port.sm_lid == shown {
         return Ok(());
     }
     Err(format!(

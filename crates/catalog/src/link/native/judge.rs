@@ -110,7 +110,7 @@ pub(crate) fn took(
         };
         let shown: PortInfo = t.answered(next)?;
         let asked: PortInfo = set.request.attribute();
-        let unassigned = asked.lid() == Lid(0) || asked.master_sm_lid() == Lid(0);
+        let unassigned = !asked.lid().is_unicast() || !asked.master_sm_lid().is_unicast();
         let refused = set
             .answer()
             .is_some_and(|answer| answer.mad.status() == Status::INVALID_FIELD);
@@ -278,7 +278,7 @@ impl Probe<'_> {
     /// An answer goes where the request came from, and comes from where that went (13.5.4).
     fn goes_back(&self, f: &mut Findings<'_>, answer: &FrameSeen) {
         let ((lrh, bth, deth), (to, to_bth, to_deth)) = (headers(&self.frame.bytes), headers(&answer.bytes));
-        let is_unicast = lrh.dlid() != Lid(0) && lrh.dlid() < MULTICAST;
+        let is_unicast = lrh.dlid().is_unicast();
         let is_gmp = bth.dest_qp() == Qpn::GSI;
         let fields = [
             ("SLID", is_unicast, to.slid().to_string(), lrh.dlid().to_string()),

@@ -129,15 +129,15 @@ impl<'l, 'r> Link<'l, 'r> {
 
     /// Whether packets on data VLs reach the port: it has a LID, and its state lets them in.
     pub(crate) fn takes_data(&self) -> bool {
-        self.port.lid() != Lid(0) && matches!(self.port.port_state(), PortState::ARMED | PortState::ACTIVE)
+        self.port.lid().is_unicast() && matches!(self.port.port_state(), PortState::ARMED | PortState::ACTIVE)
     }
 
     /// Where an SMP goes: to the port's LID, or to the port at the end of the link while it has none.
     pub(crate) fn smp_lid(&self) -> Lid {
-        if self.port.lid() == Lid(0) {
-            Lid::PERMISSIVE
-        } else {
+        if self.port.lid().is_unicast() {
             self.port.lid()
+        } else {
+            Lid::PERMISSIVE
         }
     }
 

@@ -235,12 +235,12 @@ impl Facts {
             "P_KeyViolations" | "Q_KeyViolations" => plain,
             "M_Key" | "M_KeyProtectBits" | "M_KeyLeasePeriod" | "GidPrefix" | "LMC" | "SubnetTimeOut" => plain,
             "LID" | "MasterSMLID" => match asked {
-                // Where none was assigned, 0 says nothing new; some refuse it.
-                0 if now.may_be(0) => (Becomes::MayBe(0), Legal::Open),
                 1..0xC000 => plain,
+                // Where none was assigned, what the port shows (0, or 0xFFFF) says nothing new; some refuse it.
+                _ if now.may_be(asked) => (Becomes::MayBe(asked), Legal::Open),
                 _ => illegal,
             },
-            "MasterSMSL" if self.port.master_sm_lid().0 == 0 => either,
+            "MasterSMSL" if !self.port.master_sm_lid().is_unicast() => either,
             "VLHighLimit" if self.port.vl_cap() == VlCap::VL0 => either,
             "MasterSMSL" | "VLHighLimit" => plain,
             // Whether a threshold of 0 means anything is not said.

@@ -115,7 +115,7 @@ pub(super) fn judge(
             must(about, false, "no trap".into(), in_words(&says), near);
             continue;
         }
-        if managers.iter().all(|lid| *lid == 0) && !managers.is_empty() {
+        if !managers.iter().any(|lid| Lid(*lid).is_unicast()) && !managers.is_empty() {
             let about = "trap 256 of a port that knows no subnet manager";
             must(about, false, "no trap".into(), in_words(&says), near);
             continue;
@@ -146,7 +146,7 @@ pub(super) fn judge(
         );
         let mut wrong = details(trace, &says, &lids);
         let issuer = notice.issuer_lid();
-        if issuer == Lid(0) || !lids.contains(&issuer.0) {
+        if !may_be(&lids, issuer) {
             wrong.push(format!("IssuerLID {issuer}"));
         }
         must(
@@ -161,6 +161,15 @@ pub(super) fn judge(
 
 fn in_words(of: &impl std::fmt::Display) -> String {
     of.to_string().replace('\n', ";")
+}
+
+/// Whether a LID may be the port's. Of a port that never showed PortInfo, such as one with another M_Key, any unicast LID may.
+fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
+    if lids.is_empty() {
+        lid.is_unicast()
+    } else {
+        lid != Lid(0) && lids.contains(&lid.0)
+    }
 }
 
 /// The LIDs that the port ever had, or was given: its own, or its subnet manager's.
@@ -256,7 +265,7 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         return wrong;
     }
     // A route that begins and ends as a directed one; agents that are in use name their own.
-    if says.lid() != Lid::PERMISSIVE && !lids.contains(&says.lid().0) {
+    if says.lid() != Lid::PERMISSIVE && !may_be(lids, says.lid()) {
         wrong.push(format!("LIDADDR {}", says.lid()));
     }
     let hops = usize::from(says.hop_count());

@@ -173,7 +173,7 @@ impl Walk {
             Action::ByLid(attribute, modifier, key) => {
                 let (lid, key) = (t.shown().lid(), key_of(t, key));
                 // On a fabric, what is sent to a LID may be lost on its way.
-                if t.is_simulated() && lid != Lid(0) {
+                if t.is_simulated() && lid.is_unicast() {
                     t.ask_any_by_lid(lid, GET, (attribute, modifier), key)?;
                 }
             }
@@ -238,7 +238,7 @@ fn may_be_set(t: &Tester<'_>, found: &PortInfo, what: What) -> bool {
         // What a broken device makes of it may take the link down for good.
         What::Illegal("PortState" | "PortPhysicalState") => t.is_simulated(),
         What::Illegal("LID") => !t.is_lid_routed(),
-        What::Port("addresses") => !t.is_lid_routed() && found.lid() != Lid(0) && found.master_sm_lid() != Lid(0),
+        What::Port("addresses") => !t.is_lid_routed() && found.lid().is_unicast() && found.master_sm_lid().is_unicast(),
         _ => true,
     }
 }
