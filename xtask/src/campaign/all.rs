@@ -1,59 +1,100 @@
-//! `cargo xtask campaign all`: every campaign, one after the other, with one summary.
+//! `cargo xtask campaign all`: every campaign, with one summary.
 
 use std::fmt::Write as _;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant, SystemTime};
-use std::{env, iter};
+use std::{env, iter, thread};
 
 use anyhow::{Context, bail};
 
 use super::{CAMPAIGNS, Campaign, Options};
 
-/// What a campaign came to.
+/// How one campaign ended.
 struct Came {
     name: &'static str,
     wall: Duration,
     failed: bool,
 }
 
-/// Runs all campaigns in full, or with `--sample` the short sample of each that CI runs. A campaign that fails stops no other.
+/// Runs all campaigns in full, one after the other, or with `--sample` the short sample of each that CI runs.
+/// A campaign that fails stops no other. Of the samples, those that compute run beside those that wait.
 ///
 /// # Errors
 ///
 /// When a campaign failed; names all that did.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
-    let sample = match options.arguments.as_slice() {
-        [] => false,
-        [word] if word == "--sample" => true,
+    let came = match options.arguments.as_slice() {
+        [] => in_full(options)?,
+        [word] if word == "--sample" => samples()?,
         _ => bail!("`campaign all` takes `-- --sample` or nothing more; for other arguments name one campaign"),
     };
-    let seed = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() % 1_000_000;
-    let mut came = Vec::new();
-    for campaign in CAMPAIGNS {
-        let words = if sample {
-            sampled(campaign, seed)
-        } else {
-            scaled(options)
-        };
-        eprintln!("xtask: campaign {} {}", campaign.name, words.join(" "));
-        let start = Instant::now();
-        let status = Command::new(env::current_exe().context("this program's own path")?)
-            .args(["campaign", campaign.name])
-            .args(&words)
-            .status()
-            .with_context(|| format!("starting the campaign {}", campaign.name))?;
-        came.push(Came {
-            name: campaign.name,
-            wall: start.elapsed(),
-            failed: !status.success(),
-        });
-    }
     println!("{}", summary(&came));
     let failed: Vec<&str> = came.iter().filter(|came| came.failed).map(|came| came.name).collect();
     if failed.is_empty() {
         return Ok(());
     }
     bail!("campaigns failed: {}", failed.join(", "))
+}
+
+fn in_full(options: &Options) -> anyhow::Result<Vec<Came>> {
+    let one = |campaign: &Campaign| {
+        let words = scaled(options);
+        eprintln!("xtask: campaign {} {}", campaign.name, words.join(" "));
+        let start = Instant::now();
+        let status = command(campaign, &words)?.status().with_context(|| starting(campaign))?;
+        Ok(Came {
+            name: campaign.name,
+            wall: start.elapsed(),
+            failed: !status.success(),
+        })
+    };
+    CAMPAIGNS.iter().map(one).collect()
+}
+
+/// The samples in two lanes. Each prints its output when it has ended, so that no two are mixed.
+fn samples() -> anyhow::Result<Vec<Came>> {
+    let seed = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() % 1_000_000;
+    let one = |campaign: &Campaign| {
+        let words = sampled(campaign, seed);
+        let start = Instant::now();
+        let Output { status, stdout, stderr } =
+            command(campaign, &words)?.output().with_context(|| starting(campaign))?;
+        eprint!(
+            "xtask: campaign {} {}\n{}{}",
+            campaign.name,
+            words.join(" "),
+            String::from_utf8_lossy(&stderr),
+            String::from_utf8_lossy(&stdout)
+        );
+        Ok(Came {
+            name: campaign.name,
+            wall: start.elapsed(),
+            failed: !status.success(),
+        })
+    };
+    let lane = |waits: bool| {
+        let of_lane = CAMPAIGNS.iter().filter(move |campaign| campaign.waits == waits);
+        of_lane.map(one).collect::<anyhow::Result<Vec<Came>>>()
+    };
+    let (waiting, computing) = thread::scope(|scope| {
+        let waiting = scope.spawn(|| lane(true));
+        let computing = lane(false);
+        (waiting.join(), computing)
+    });
+    let mut came = waiting.expect("a lane that panicked has said why")?;
+    came.extend(computing?);
+    came.sort_by_key(|came| came.name);
+    Ok(came)
+}
+
+fn command(campaign: &Campaign, words: &[String]) -> anyhow::Result<Command> {
+    let mut command = Command::new(env::current_exe().context("this program's own path")?);
+    command.args(["campaign", campaign.name]).args(words);
+    Ok(command)
+}
+
+fn starting(campaign: &Campaign) -> String {
+    format!("starting the campaign {}", campaign.name)
 }
 
 /// The arguments of a campaign's sample.

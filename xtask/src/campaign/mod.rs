@@ -61,6 +61,8 @@ pub(crate) struct Campaign {
     pub(crate) run: fn(&Options) -> anyhow::Result<()>,
     /// Arguments of the short sample that CI runs; `SEED` stands for a number that is another each time.
     pub(crate) sample: &'static [&'static str],
+    /// Whether it waits for processes most of the time, rather than computes.
+    pub(crate) waits: bool,
 }
 
 /// All campaigns.
@@ -70,54 +72,63 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         summary: "attacks on a daemon by its doors, each for --seconds (10): it neither crashes nor hangs, lets nobody in, gives back what it took; --requests N, --only, --seed",
         run: abuse,
         sample: &["--seconds", "2"],
+        waits: true,
     },
     Campaign {
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
         run: fuzz::run,
         sample: &["--seconds", "3"],
+        waits: false,
     },
     Campaign {
         name: "kill",
         summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times (300), --jobs (2) at a time: nothing lost or left altered; --seed",
         run: kill,
         sample: &["--times", "15"],
+        waits: true,
     },
     Campaign {
         name: "leases",
         summary: "--ops (10000) lease operations, the daemon killed meanwhile: nothing lost or held twice; --store postgres: three daemons share one, which is cut off and restarted too; --kills, --seed",
         run: leases,
         sample: &["--times", "300"],
+        waits: true,
     },
     Campaign {
         name: "link",
         summary: "damaged packets, --packets N (10000000): judge and device agree on what a port does; --seed, --defect",
         run: link,
         sample: &["--times", "500000"],
+        waits: false,
     },
     Campaign {
         name: "mutants",
         summary: "the device's code changed at one place each: 95 % must be noticed; --sample N, --seed, --jobs, --rules, --only",
         run: mutants::run,
-        sample: &["--sample", "20", "--seed", "SEED", "--least", "70"],
+        sample: &["--sample", "12", "--seed", "SEED", "--least", "60"],
+        waits: false,
     },
     Campaign {
         name: "soak",
         summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
         run: soak,
         sample: &["--seconds", "30"],
+        waits: true,
     },
     Campaign {
         name: "vib",
         summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
         run: vib,
         sample: &["--sample", "2", "--kills", "4"],
+        waits: true,
     },
     Campaign {
         name: "walk",
         summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first on: no findings; --walk NAME: that one; --defect-seeds N: which defects c09-walk does not find",
         run: walk,
         sample: &["--seeds", "200", "--first", "SEED"],
+        waits: false,
     },
 ];
 
