@@ -169,7 +169,7 @@ fn pack(package: &Package, binaries: &Path, version: &str, to: &Path) -> anyhow:
     run(
         "making the package",
         Command::new("dpkg-deb")
-            .args(["--root-owner-group", "-Zgzip", "--build"])
+            .args(["--root-owner-group", "-Zzstd", "-z5", "--build"])
             .arg(tree)
             .arg(&file)
             .stdout(std::process::Stdio::null()),

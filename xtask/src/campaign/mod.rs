@@ -75,6 +75,13 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         waits: true,
     },
     Campaign {
+        name: "coverage",
+        summary: "`verbatim coverage`: each rule and statement is exercised by a test, and each rule broken by a defect",
+        run: coverage,
+        sample: &["--times", "1"],
+        waits: false,
+    },
+    Campaign {
         name: "fuzz",
         summary: "every fuzz target of tests/fuzz for --seconds each (60); targets by name: only these",
         run: fuzz::run,
@@ -142,6 +149,22 @@ fn abuse(options: &Options) -> anyhow::Result<()> {
         binaries.as_os_str(),
     ];
     example("abuse", arguments, options)
+}
+
+/// What `verbatim coverage` misses, in lines that begin with a number.
+fn coverage(options: &Options) -> anyhow::Result<()> {
+    let mut command = Command::new(build_binaries()?.join("verbatim"));
+    command.args(["--server", "none", "coverage"]).args(&options.arguments);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in text.lines().skip_while(|line| !line.contains(": rules that no test exercises")) {
+        println!("{line}");
+    }
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        bail!("`verbatim coverage` ended with {}", output.status);
+    }
+    Ok(())
 }
 
 /// Kills of daemon, worker, client, restore and agent at random instants, while tests change a device: after the next start the device must
