@@ -202,7 +202,7 @@ fn upgraded_in_mid_run(lab: &ServiceLab) {
     for line in ["CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(status.contains(line), "{line}: {status}");
     }
-    done(lab, "apt-get install --yes /mnt/share/debs/*_0.1.1_amd64.deb 2>&1");
+    done(lab, "dpkg --install /mnt/share/debs/*_0.1.1_amd64.deb 2>&1");
     let ended = done(
         lab,
         "until grep -q '^exit' /run/run.out; do busybox usleep 100000; done; cat /run/run.out",
