@@ -89,7 +89,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         obeyed(t, f, set, (Status::INVALID_FIELD, PortState::INITIALIZE))?;
     }
     let reached = |wanted: &PortInfo, shown: &PortInfo| STATES_UP.contains(&(wanted.port_state(), shown.port_state()));
-    native::took(t, SET, "the state that was commanded", reached)?;
+    native::took(t, f, (STATEMENT, "PortState as commanded"), SET, reached)?;
     native::judge(t, f, &[STATES], "the port has no LID")
 }
 
