@@ -516,7 +516,7 @@ fn ends_the_run(
         let why = format!("the run ended at the first failure, as asked: {outcome} of {test}");
         return Some((StopReason::NotWanted, why));
     }
-    if is_fresh {
+    if is_fresh && verdict.cause() != Cause::Operator {
         return None;
     }
     let ends = match (verdict.outcome(), verdict.cause()) {
