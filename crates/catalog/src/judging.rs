@@ -3,7 +3,7 @@
 use verbatim_record::{
     Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, Verdict,
 };
-use verbatim_tester::Test;
+use verbatim_tester::{ANOTHER_KEY, Test};
 use verbatim_wire::Status;
 
 use crate::chapters::TESTS;
@@ -139,6 +139,8 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
+        // Whoever shows a key of its own, or hides it, does what it must.
+        StopReason::NotSane if stopped.text.contains(ANOTHER_KEY) => (Outcome::Error, Cause::Rig),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
         }
@@ -294,14 +296,14 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             Cause::Rig,
             format!("exchange #{number}: the device was busy each time it was asked"),
         ),
-        Gap::NoAnswer(number) if !trace.alive_after(*number) => (
+        Gap::NoAnswer(number) if nearly(trace, *number).is_none() && !trace.alive_after(*number) => (
             Outcome::Error,
             Some(Cause::Rig),
             format!(
                 "the device stopped answering at exchange #{number} and answered nothing after it: is it still there?"
             ),
         ),
-        Gap::NoAnswer(number) if !asked_again(trace, *number) => inconclusive(
+        Gap::NoAnswer(number) if nearly(trace, *number).is_none() && !asked_again(trace, *number) => inconclusive(
             Cause::Rig,
             format!("exchange #{number} was sent once and not answered: a lost packet looks the same"),
         ),
@@ -309,6 +311,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             let exchange = &trace.exchanges[*number as usize - 1];
             let seen = match gap {
                 Gap::Refused(_, status) => format!("status {status}"),
+                _ if nearly(trace, *number).is_some() => nearly(trace, *number).unwrap_or_default(),
                 _ if exchange.answer().is_some() => "an answer after the deadline of the rule of silence".into(),
                 _ => "no answer, though the device answered others later".into(),
             };
@@ -320,6 +323,18 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
             (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail))
         }
     }
+}
+
+/// What came instead of the answer to an exchange and is one in all but one field of its header, in words.
+fn nearly(trace: &Trace, number: u32) -> Option<String> {
+    let exchange = &trace.exchanges[number as usize - 1];
+    if let Some((arrived, field)) = exchange.nearly_answered() {
+        return Some(format!("an answer but for its {field}: {}", arrived.mad));
+    }
+    // In real time it may be a straggler of an earlier test.
+    let stray = trace.answered_as_another(exchange).filter(|_| trace.begin.simulated)?;
+    let id = stray.mad.transaction_id();
+    Some(format!("an answer but for its TransactionID {id:#018x}: {}", stray.mad))
 }
 
 /// Whether silence in that exchange is no lost packet: it was asked again, or the link loses none.

@@ -34,7 +34,7 @@ pub struct Choices {
     pub part_beyond_capacity_refused: bool,
     /// Entries of VLArbitrationTable beyond the capacity keep what was set; else they read as zeros.
     pub entries_beyond_capacity_kept: bool,
-    /// A VLArbitrationTable that names VLs which are not operational is refused; else it is stored.
+    /// A table that names VLs which are not operational is refused; else it is stored.
     pub foreign_vls_refused: bool,
     /// How an optional table that is absent is refused: as an unsupported combination of method and attribute, or else
     /// as an unsupported method.
@@ -69,6 +69,16 @@ pub struct Choices {
     pub knows_no_repress: bool,
     /// Traps wait for one another, each until the one before it is repressed; else the latest is sent alone.
     pub queues_traps: bool,
+    /// A port that was given no LID shows the permissive one, 0xFFFF; else 0.
+    pub shows_permissive_lid: bool,
+    /// A VL of a table that is not operational is stored as VL 0; else it is stored, or refused.
+    pub corrects_foreign_vls: bool,
+    /// So many SMPs have room in the buffer of VL 15, each until it was served; what comes beyond is dropped. 0: all.
+    pub vl15_room: u8,
+    /// LinkDownDefaultState, NeighborMTU and OperationalVLs are taken over when the link goes down; else at once.
+    pub link_fields_wait: bool,
+    /// LinkSpeedExtEnabled 30, no extended speed, reads back as 0; else as 30.
+    pub no_ext_speeds_as_0: bool,
     /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
     pub sm_info_by_host: bool,
 }
@@ -95,6 +105,11 @@ impl Default for Choices {
             refuses_unknown_first: false,
             knows_no_repress: false,
             queues_traps: false,
+            shows_permissive_lid: false,
+            corrects_foreign_vls: false,
+            vl15_room: 0,
+            link_fields_wait: false,
+            no_ext_speeds_as_0: false,
             sm_info_by_host: false,
         }
     }

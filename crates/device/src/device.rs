@@ -50,6 +50,8 @@ pub struct Device {
     now: Duration,
     /// Which requests find it busy.
     chance: ChaCha8Rng,
+    /// SMPs in the buffer of VL 15: the port of each, and until when it is there.
+    held: Vec<(usize, Duration)>,
 }
 
 impl Device {
@@ -69,6 +71,7 @@ impl Device {
             serial: 0,
             now: Duration::ZERO,
             chance,
+            held: Vec::new(),
         }
     }
 
@@ -85,6 +88,9 @@ impl Device {
             return;
         };
         if self.ports.get(index).is_none_or(Port::is_disabled) {
+            return;
+        }
+        if mad.is_smp() && !self.has_room(now, index) {
             return;
         }
         let answer = match mad.class() {
@@ -162,6 +168,21 @@ impl Device {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Whether VL 15 has room for an SMP; then it is held until it is served.
+    fn has_room(&mut self, now: Duration, index: usize) -> bool {
+        self.held.retain(|(_, until)| *until > now);
+        let room = usize::from(self.profile.choices.vl15_room);
+        let is_there = room == 0 || self.held.iter().filter(|(port, _)| *port == index).count() < room;
+        if room > 0 && is_there {
+            self.held.push((index, now + self.profile.latency));
+        } else if !is_there {
+            let port = &mut self.ports[index];
+            let dropped = port.counters.vl15_dropped().saturating_add(1);
+            port.counters = port.counters.with_vl15_dropped(dropped);
+        }
+        is_there
     }
 
     /// The answer to an SMP at the end of its route: the agent's, unless the device is busy.

@@ -16,6 +16,8 @@ pub(crate) struct Port {
     pub(crate) number: u8,
     /// All of PortInfo but what [`Lock`] holds and LocalPortNum.
     pub(crate) info: PortInfo,
+    /// PortInfo with what is taken over when the link goes down.
+    pub(crate) waits: Option<PortInfo>,
     pub(crate) lock: Lock,
     pub(crate) guids: Vec<Guid>,
     pub(crate) p_keys: Vec<u16>,
@@ -33,6 +35,7 @@ impl Port {
         let mut port = Self {
             number,
             info: info(profile, number),
+            waits: None,
             lock: Lock::new(profile),
             guids: vec![Guid(0); usize::from(profile.guid_cap.max(1))],
             p_keys: vec![0; usize::from(profile.partition_cap.max(1))],
@@ -48,12 +51,21 @@ impl Port {
         if profile.tables_seed != 0 {
             port.fill_tables(profile);
         }
+        if profile.foreign_vls {
+            port.sl_to_vl = core::array::from_fn(|sl| sl as u8);
+            port.arbitration.name_all_vls();
+        }
         port
     }
 
     /// NodeInfo:PortGUID.
     pub(crate) fn guid(&self) -> Guid {
         self.guids[0]
+    }
+
+    /// Data VLs that are operational.
+    pub(crate) fn operational(&self) -> u8 {
+        self.info.operational_vls().data_vls().unwrap_or(1)
     }
 
     /// Whether the link is down for good.
@@ -92,6 +104,7 @@ impl Port {
 fn info(profile: &Profile, number: u8) -> PortInfo {
     let step = u32::from(number.saturating_sub(1)) << profile.lmc.min(7);
     let lid = match profile.lid {
+        Lid(0) if profile.choices.shows_permissive_lid => Lid::PERMISSIVE,
         Lid(0) => Lid(0),
         Lid(first) => Lid((u32::from(first).wrapping_add(step) % 0xC000).max(1) as u16),
     };

@@ -95,8 +95,15 @@ impl Agent<'_> {
         } else {
             self.ports[self.at].number
         };
+        let none = self.profile.choices.no_ext_speeds_as_0 && port.info.link_speed_ext_enabled().0 == EXT_DISABLED;
+        let speeds = if none {
+            LinkSpeedExt(0)
+        } else {
+            port.info.link_speed_ext_enabled()
+        };
         let info = port
             .info
+            .with_link_speed_ext_enabled(speeds)
             .with_m_key(if key_shown { port.lock.key } else { MKey(0) })
             .with_protect_bits(port.lock.protect)
             .with_m_key_lease_period(port.lock.lease)
@@ -136,6 +143,9 @@ impl Agent<'_> {
     }
 }
 
+/// What a port may take over only when its link goes down.
+const OF_THE_LINK: [&str; 3] = ["LinkDownDefaultState", "NeighborMTU", "OperationalVLs"];
+
 /// What a Set comes to, field by field.
 struct Change<'c> {
     info: PortInfo,
@@ -163,12 +173,19 @@ impl Change<'_> {
 /// Applies a Set; the status that answers it.
 fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults) -> Status {
     let mut change = Change {
-        info: port.info,
+        info: port
+            .waits
+            .map_or(port.info, |waits| port.info.with_fields_of(&waits, &OF_THE_LINK)),
         faults,
         illegal: false,
     };
     let unassigned = addresses(&mut change, wanted, profile);
     link(&mut change, wanted, profile);
+    let goes_down = wanted.port_state() == PortState::DOWN || !wanted.is_zero_in("PortPhysicalState");
+    let waits = (profile.choices.link_fields_wait && !goes_down).then_some(change.info);
+    if waits.is_some() {
+        change.info = change.info.with_fields_of(&port.info, &OF_THE_LINK);
+    }
     plain_fields(&mut change, wanted, profile);
     read_only_fields(&mut change, wanted);
     fields_not_kept(&mut change, &port.info);
@@ -179,7 +196,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     if refused || change.illegal && profile.choices.illegal_set_applies_nothing {
         return refusal(faults);
     }
-    port.info = change.info;
+    (port.info, port.waits) = (change.info, waits);
     port.lock.set(
         wanted.m_key(),
         wanted.protect_bits(),
@@ -202,12 +219,12 @@ fn refusal(faults: &Faults) -> Status {
     }
 }
 
-/// LID and MasterSMLID: unicast. 0 where none was assigned says nothing new; whether that is refused is open.
+/// LID and MasterSMLID: unicast. What is shown where none was assigned says nothing new; whether that is refused is open.
 fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> bool {
-    let unicast = |lid: Lid| (1..0xC000).contains(&lid.0);
+    let unicast = Lid::is_unicast;
     let mut unassigned = false;
     let (lid, sm_lid) = (wanted.lid(), wanted.master_sm_lid());
-    if lid == Lid(0) && change.info.lid() == Lid(0) {
+    if !unicast(lid) && change.info.lid() == lid {
         unassigned = true;
     } else {
         let legal = unicast(lid) || lid == Lid::PERMISSIVE && change.faults.has(Defect::PermissiveLidAccepted);

@@ -108,6 +108,8 @@ pub struct Profile {
     pub q_key_violations: u16,
     /// Contents of the tables as found; 0: as after power-on.
     pub tables_seed: u64,
+    /// The tables are found with VLs that are not operational: SLtoVLMappingTable as an identity, as some power on.
+    pub foreign_vls: bool,
 
     /// How long an answer takes; a conforming device stays within RespTimeValue.
     pub latency: Duration,
@@ -162,6 +164,7 @@ impl Profile {
             p_key_violations: 0,
             q_key_violations: 0,
             tables_seed: 0,
+            foreign_vls: false,
             latency: Duration::from_micros(10),
             trap_repeats: 3,
             choices: Choices::default(),
@@ -266,6 +269,12 @@ impl Profile {
         self.choices.refuses_unknown_first = below(rng, 4) == 0;
         self.choices.knows_no_repress = below(rng, 2) == 0;
         self.choices.queues_traps = below(rng, 4) == 0;
+        self.unmanaged(rng);
+        self.foreign_vls = below(rng, 4) == 0;
+        self.choices.corrects_foreign_vls = below(rng, 2) == 0;
+        self.choices.vl15_room = if below(rng, 4) == 0 { 2 } else { 0 };
+        self.choices.link_fields_wait = below(rng, 8) == 0;
+        self.choices.no_ext_speeds_as_0 = below(rng, 4) == 0;
         self
     }
 
@@ -349,6 +358,14 @@ impl Profile {
             2 | 3 => self.sm_lid = Lid(1),
             4 | 5 => (self.lid, self.lmc) = (Lid(1), 0),
             _ => {}
+        }
+    }
+
+    /// How a port without a LID shows that, and what a subnet manager of before may have left.
+    fn unmanaged(&mut self, rng: &mut ChaCha8Rng) {
+        self.choices.shows_permissive_lid = below(rng, 3) == 0;
+        if below(rng, 4) == 0 && self.lid == Lid(0) {
+            self.sm_lid = Lid(1);
         }
     }
 

@@ -105,7 +105,18 @@ impl Agent<'_> {
         if !self.profile.has_sl_mapping() {
             return self.absent();
         }
-        let wanted = SlToVlMappingTable::from_bytes(data);
+        let asked = SlToVlMappingTable::from_bytes(data);
+        let mut wanted = asked;
+        let operational = self.ports[self.at].operational();
+        let choices = &self.profile.choices;
+        for sl in (0..16).filter(|sl| (operational..15).contains(&asked.vl(*sl))) {
+            if choices.foreign_vls_refused {
+                return Reply::refused(Status::INVALID_FIELD);
+            }
+            if choices.corrects_foreign_vls {
+                wanted = wanted.with_vl(sl, 0);
+            }
+        }
         let swapped = usize::from(self.faults.has(Defect::SlToVlEntriesSwapped));
         let zeroes = self.faults.has(Defect::SlToVl15StoredAs0);
         if !self.faults.has(Defect::SlToVlNotStored) {

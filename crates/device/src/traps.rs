@@ -133,7 +133,7 @@ impl Traps {
 
 /// Whether the port has an address of its own and knows the subnet manager's.
 pub(crate) fn can_send(info: &PortInfo) -> bool {
-    info.master_sm_lid() != Lid(0) && info.lid() != Lid(0) && info.port_physical_state() == PhysState::LINK_UP
+    info.master_sm_lid().is_unicast() && info.lid().is_unicast() && info.port_physical_state() == PhysState::LINK_UP
 }
 
 /// The trap as a defective device spoils its header.

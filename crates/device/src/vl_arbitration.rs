@@ -55,6 +55,16 @@ impl Arbitration {
         self.0[0].entries[0].1 ^= 4;
     }
 
+    /// Each entry but the first names another of all data VLs.
+    pub(crate) fn name_all_vls(&mut self) {
+        for table in &mut self.0 {
+            let capacity = table.capacity;
+            for (place, entry) in table.entries[..capacity].iter_mut().enumerate().skip(1) {
+                *entry = ((place % 15) as u8, 1);
+            }
+        }
+    }
+
     /// Contents that somebody left there.
     pub(crate) fn fill(&mut self, rng: &mut ChaCha8Rng, vls: u64) {
         for table in &mut self.0 {
@@ -134,16 +144,21 @@ impl Agent<'_> {
         if !self.profile.has_vl_arbitration() {
             return self.absent();
         }
-        let wanted = VlArbitrationTable::from_bytes(data);
+        let asked = VlArbitrationTable::from_bytes(data);
+        let mut wanted = asked;
         let Some(place) = place(part_of(modifier), self.faults) else {
             return self.set_bad_part(&wanted);
         };
-        let operational = self.ports[self.at].info.operational_vls().data_vls();
+        let operational = self.ports[self.at].operational();
         let table = &mut self.ports[self.at].arbitration.0[place.table];
         let room = table.capacity.saturating_sub(place.first).min(PART);
-        let foreign = (0..room).any(|entry| wanted.vl(entry) >= operational.unwrap_or(1));
-        if foreign && self.profile.choices.foreign_vls_refused {
-            return Reply::refused(Status::INVALID_FIELD);
+        for entry in (0..room).filter(|entry| asked.vl(*entry) >= operational) {
+            if self.profile.choices.foreign_vls_refused {
+                return Reply::refused(Status::INVALID_FIELD);
+            }
+            if self.profile.choices.corrects_foreign_vls {
+                wanted = wanted.with_vl(entry, 0);
+            }
         }
         let kept = if self.profile.choices.entries_beyond_capacity_kept {
             PART

@@ -72,10 +72,16 @@ impl Exchange {
     }
 
     fn is_answered_by(&self, mad: &Mad) -> bool {
-        mad.method() == Method::GET_RESP
-            && mad.class() == self.request.class()
-            && mad.attribute_id() == self.request.attribute_id()
-            && mad.modifier() == self.request.modifier()
+        unlike_an_answer(&self.request, mad).is_empty()
+    }
+
+    /// A response that is the answer in all but one field of its header, and that field.
+    #[must_use]
+    pub fn nearly_answered(&self) -> Option<(&Arrived, &'static str)> {
+        self.arrivals.iter().find_map(|arrived| {
+            let field = nearly_an_answer(&self.request, &arrived.mad)?;
+            (arrived.how == Match::Wrong).then_some((arrived, field))
+        })
     }
 
     /// Whether the wait was as long as the rule of silence asks, and the request did leave the host.
@@ -112,7 +118,10 @@ impl Exchange {
                 };
                 format!("{} after {took}{}", arrived.mad, arrived.at.source_words())
             }
-            (None, Some(arrived), _) => format!("no answer, but {} ({:?})", arrived.mad, arrived.how),
+            (None, Some(arrived), _) => match self.nearly_answered() {
+                Some((nearly, field)) => format!("an answer but for its {field}: {}", nearly.mad),
+                None => format!("no answer, but {} ({:?})", arrived.mad, arrived.how),
+            },
             (None, None, Some((found, ..))) => {
                 let waited = crate::duration_words(found.earliest.since(self.sent.latest));
                 match self.returned {
@@ -139,6 +148,31 @@ impl Exchange {
             "#{} \"{}\": {}{key}{to} -> {answer}",
             self.number, self.label, self.request
         )
+    }
+}
+
+/// The fields of its header in which a MAD is not the response to a request whose TransactionID it has.
+#[must_use]
+pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
+    let fields = [
+        ("Method", mad.method() == Method::GET_RESP),
+        ("MgmtClass", mad.class() == request.class()),
+        ("AttributeID", mad.attribute_id() == request.attribute_id()),
+        ("AttributeModifier", mad.modifier() == request.modifier()),
+    ];
+    fields
+        .into_iter()
+        .filter(|(_, same)| !same)
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// The one field in which it is not, if it is one.
+#[must_use]
+pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
+    match unlike_an_answer(request, mad)[..] {
+        [field] => Some(field),
+        _ => None,
     }
 }
 
@@ -414,6 +448,20 @@ impl Trace {
             })
             .map(|(name, _)| &**name)
             .collect()
+    }
+
+    /// A response that came while that exchange was waited for, belongs to no request by its TransactionID, and is its answer
+    /// in all else.
+    #[must_use]
+    pub fn answered_as_another(&self, exchange: &Exchange) -> Option<&Arrived> {
+        let until = exchange.silence.as_ref().map(|(at, ..)| at.latest);
+        self.unasked.iter().find(|arrived| {
+            arrived.how == Match::Stray
+                && arrived.port == exchange.port
+                && exchange.is_answered_by(&arrived.mad)
+                && arrived.at.latest >= exchange.sent.earliest
+                && until.is_none_or(|until| arrived.at.earliest <= until)
+        })
     }
 
     /// Whether the device answered anything after that exchange was sent: it was alive, then.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use verbatim_hw::verbs::Library;
 use verbatim_verbs::tls;
+use verbatim_wire::Lid;
 use verbatim_wire::values::{PhysState, PortState};
 
 use super::env;
@@ -88,14 +89,14 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
 
 /// What of the tests hangs on a LID, and on what a subnet manager sets.
 fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
-    match (port.lid, has_subnet_timeout) {
-        (0, false) => {
+    match (Lid(port.lid).is_unicast(), has_subnet_timeout) {
+        (false, false) => {
             "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`; where none ever \
                        set SubnetTimeOut, write subnet_timeout = 18 into the rig file"
                 .into()
         }
-        (0, true) => "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`".into(),
-        (lid, _) => format!("{lid}"),
+        (false, true) => "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`".into(),
+        (true, _) => port.lid.to_string(),
     }
 }
 
@@ -343,7 +344,10 @@ mod tests {
         assert!(link(&port).unwrap_err().contains("check the cable"));
         port.state = 2;
         assert!(link(&port).unwrap_err().contains("not up"));
-        assert!(lid(&port, false).contains("subnet_timeout = 18") && !lid(&port, true).contains("subnet_timeout"));
+        for none in [0, 0xFFFF] {
+            port.lid = none;
+            assert!(lid(&port, false).contains("subnet_timeout = 18") && !lid(&port, true).contains("subnet_timeout"));
+        }
         port.lid = 7;
         assert_eq!(lid(&port, false), "7");
     }

@@ -218,14 +218,20 @@ fn rest(
     }
     let mut verdicts: Vec<Verdict> = Vec::new();
     let mut over: Option<(StopReason, String)> = None;
+    let how_far = (matches!(journal, RunJournal::Memory(_)), spec.exit_first);
     for (place, test) in tests.iter().copied().enumerate() {
         if place < done
             && let Some(bundle) = &mut bundle
         {
-            let verdict = judge(bundle.recorded(test.id)?)?;
+            let entries = bundle.recorded(test.id)?;
+            let stopped = entries.iter().find_map(|entry| match entry {
+                Entry::Stopped(stopped) => Some(stopped.reason),
+                _ => None,
+            });
+            let verdict = judge(entries)?;
             // A reset that did not bring the device back is seen at the next test.
             let is_reset = request.rig.reset.is_some();
-            let ends = ends_the_run(&verdict, spec.exit_first);
+            let ends = ends_the_run(&verdict, stopped, how_far);
             over = over.or_else(|| ends.filter(|(why, _)| !is_reset || *why == StopReason::NotWanted));
             verdicts.push(verdict);
             continue;
@@ -259,15 +265,16 @@ fn rest(
         };
         let how = (instead, request);
         let is_last = place + 1 == tests.len();
-        let (verdict, after) = one_test(&case, &mut open, &mut journal, (bundle.as_mut(), is_last), how, report)?;
+        let (verdict, stopped, after) =
+            one_test(&case, &mut open, &mut journal, (bundle.as_mut(), is_last), how, report)?;
         if over.is_none() {
             over = match after {
                 After::Over(why) => Some((StopReason::Skipped, format!("the run ended at {}: {why}", verdict.test))),
                 // What ended it was the device, which is as new.
                 After::Reset => {
-                    ends_the_run(&verdict, spec.exit_first).filter(|(why, _)| *why == StopReason::NotWanted)
+                    ends_the_run(&verdict, stopped, how_far).filter(|(why, _)| *why == StopReason::NotWanted)
                 }
-                After::AsItWas => ends_the_run(&verdict, spec.exit_first),
+                After::AsItWas => ends_the_run(&verdict, stopped, how_far),
             };
         }
         if place == first
@@ -318,7 +325,7 @@ fn one_test(
     (bundle, is_last): (Option<&mut BundleWriter>, bool),
     (instead, request): (Option<(StopReason, &str)>, &Request),
     report: &mut dyn FnMut(Event),
-) -> Result<(Verdict, After), RunError> {
+) -> Result<(Verdict, Option<StopReason>, After), RunError> {
     let file = bundle.map(|bundle| bundle.record(case.test.id)).transpose()?;
     let mut sink = RunSink {
         tracing: Tracing::default(),
@@ -343,7 +350,9 @@ fn one_test(
     };
     let RunSink { tracing, file, .. } = sink;
     let written = file.map_or(Ok(()), |file| file.finish(now));
-    let verdict = judge_trace(tracing.trace().map_err(JudgeError::from)?)?;
+    let trace = tracing.trace().map_err(JudgeError::from)?;
+    let stopped = trace.stopped.as_ref().map(|stopped| stopped.reason);
+    let verdict = judge_trace(trace)?;
     let verdict = match written {
         Ok(()) => verdict,
         // What is not on disk whole cannot be checked by anyone: it is no verdict.
@@ -354,7 +363,7 @@ fn one_test(
             ..verdict
         },
     };
-    Ok((verdict, after))
+    Ok((verdict, stopped, after))
 }
 
 /// What became of the rig after a test.
@@ -457,6 +466,7 @@ fn shorten(
         return Ok(());
     }
     let simulated = open.info.simulated;
+    let is_fresh = matches!(open.session, Session::Virtual(_));
     let begun = now_ns();
     let mut attempt = |given: &[(&str, u64)]| {
         let others = case
@@ -475,8 +485,11 @@ fn shorten(
             }
             let mut tracing = Tracing::default();
             perform(open, &mut tracing, journal, &part);
-            match tracing.trace().map_err(JudgeError::from).and_then(judge_trace) {
-                Ok(verdict) if ends_the_run(&verdict, false).is_some() => return Try::Stop,
+            let trace = tracing.trace().map_err(JudgeError::from);
+            let stopped = trace.as_ref().ok().and_then(|trace| trace.stopped.as_ref());
+            let stopped = stopped.map(|stopped| stopped.reason);
+            match trace.and_then(judge_trace) {
+                Ok(verdict) if ends_the_run(&verdict, stopped, (is_fresh, false)).is_some() => return Try::Stop,
                 Ok(verdict) if shrink::is_same(&whole, &verdict) => return Try::Fails,
                 Ok(_) => {}
                 Err(_) => return Try::Stop,
@@ -491,16 +504,29 @@ fn shorten(
     Ok(())
 }
 
-/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why.
-fn ends_the_run(verdict: &Verdict, exit_first: bool) -> Option<(StopReason, String)> {
+/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why. Where each test has
+/// a device of its own, none leaves anything to the next.
+fn ends_the_run(
+    verdict: &Verdict,
+    stopped: Option<StopReason>,
+    (is_fresh, exit_first): (bool, bool),
+) -> Option<(StopReason, String)> {
     if exit_first && matches!(verdict.outcome(), Outcome::Fail | Outcome::Error) {
         let (outcome, test) = (verdict.outcome(), &verdict.test);
         let why = format!("the run ended at the first failure, as asked: {outcome} of {test}");
         return Some((StopReason::NotWanted, why));
     }
+    if is_fresh && verdict.cause() != Cause::Operator {
+        return None;
+    }
     let ends = match (verdict.outcome(), verdict.cause()) {
         (Outcome::Error, Cause::Rig | Cause::Operator) => true,
-        (Outcome::Inconclusive, Cause::Rig) => verdict.findings.is_empty() && verdict.passed.is_empty(),
+        // One odd answer ends its test; who cannot be worked with, or is not alone, is so in the next one too.
+        (Outcome::Inconclusive, Cause::Rig) => {
+            matches!(stopped, Some(StopReason::NotSane | StopReason::Disturbed))
+                && verdict.findings.is_empty()
+                && verdict.passed.is_empty()
+        }
         _ => false,
     };
     // On a device that is not as it was found, nothing more is known.

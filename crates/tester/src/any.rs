@@ -204,6 +204,9 @@ impl Tester<'_> {
         let mad = self.mad_of(Method::TRAP_REPRESS, AttributeId::NOTICE, 0);
         let mad = mad.with_m_key(key).with_data(notice.bytes());
         for _ in 0..TRIES {
+            if self.outstanding.len() >= self.window() {
+                self.wait_out(Duration::ZERO)?;
+            }
             self.launch(label.name, 0, &mad)?;
         }
         self.wait_out(Duration::ZERO)

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use verbatim_record::{Arrived, Entry, Label, Match, Role, Sent, Span, Time};
+use verbatim_record::{Arrived, Entry, Label, Match, Role, Sent, Span, Time, nearly_an_answer, unlike_an_answer};
 use verbatim_wire::trap::m_key_of;
 use verbatim_wire::{Attribute, AttributeId, Mad, Method, PortInfo, Status};
 
@@ -231,6 +231,7 @@ impl Tester<'_> {
             );
         };
         if !is_answer(&out.request, mad) {
+            self.nearly = nearly_an_answer(&out.request, mad);
             return (number, Match::Wrong);
         }
         if state == State::Answered {
@@ -284,8 +285,5 @@ fn typed<A: Attribute>((mad, at): (Mad, Span)) -> Answer<A> {
 
 /// Whether a MAD is the response to a request: by class, attribute and modifier; its transaction id matches already.
 fn is_answer(request: &Mad, mad: &Mad) -> bool {
-    mad.method() == Method::GET_RESP
-        && mad.class() == request.class()
-        && mad.attribute_id() == request.attribute_id()
-        && mad.modifier() == request.modifier()
+    unlike_an_answer(request, mad).is_empty()
 }

@@ -52,6 +52,11 @@ pub trait Settable: Attribute {
         Self::NOT_RESTORABLE.contains(&field)
     }
 
+    /// Whether it names VLs that are not operational, which a device may refuse or correct though it was found with them.
+    fn names_foreign_vls(&self, _port: &PortInfo) -> bool {
+        false
+    }
+
     /// The M_Key and lease that a Set of it puts in force.
     fn key_and_lease(&self) -> Option<(MKey, u16)> {
         None
@@ -164,14 +169,29 @@ fn is_unassigned(port: &PortInfo, field: &str) -> bool {
     ADDRESSES.contains(&field) && !lid().is_unicast()
 }
 
-impl Settable for VlArbitrationTable {}
+/// Data VLs that are operational.
+fn operational(port: &PortInfo) -> u8 {
+    let vls = port.operational_vls().data_vls().or(port.vl_cap().data_vls());
+    vls.unwrap_or(1)
+}
+
+impl Settable for VlArbitrationTable {
+    fn names_foreign_vls(&self, port: &PortInfo) -> bool {
+        (0..32).any(|entry| self.vl(entry) >= operational(port))
+    }
+}
 impl Settable for NodeDescription {}
 impl Settable for NodeInfo {
     const ITS_OWN: &'static [&'static str] = &["LocalPortNum"];
 }
 impl Settable for GuidInfo {}
 impl Settable for PKeyTable {}
-impl Settable for SlToVlMappingTable {}
+impl Settable for SlToVlMappingTable {
+    // VL 15 stands for: drop it.
+    fn names_foreign_vls(&self, port: &PortInfo) -> bool {
+        (0..16).any(|sl| (operational(port)..15).contains(&self.vl(sl)))
+    }
+}
 impl Settable for LedInfo {}
 
 /// A value that a Set may carry: it changes only what [`Quiet::change`] names.
@@ -288,6 +308,39 @@ impl Tester<'_> {
             found,
             attribute: PhantomData,
         })
+    }
+
+    /// Sets a table that was found with VLs which are not operational to what it is, before anything is changed. When the
+    /// device does not take that back, the table is left alone from here on: then why it is.
+    ///
+    /// # Errors
+    /// As [`Tester::set`], and when it cannot be read.
+    pub fn not_taken_back<A: Settable>(
+        &mut self,
+        (set, get): (Label<A>, Label<A>),
+        guard: &Guarded<A>,
+    ) -> Step<Option<String>> {
+        let port = self.shown();
+        for (modifier, found) in guard.found.iter().filter(|(_, found)| found.names_foreign_vls(&port)) {
+            let answer = self.set_at(set, guard, *modifier, Quiet(*found))?;
+            let now = self.get_at(get, self.key(), *modifier)?;
+            let refusal = answer.map_or(Status::OK, |answer| answer.status);
+            let does = match refusal {
+                Status::OK if now.bytes() == found.bytes() => continue,
+                Status::OK => "corrects it".to_string(),
+                status => format!("refuses it ({status})"),
+            };
+            if let Some(place) = self.areas.iter().rposition(|state| state.area.attribute == A::ID.0) {
+                let state = self.areas.remove(place);
+                self.settle(&state.area);
+            }
+            return Ok(Some(format!(
+                "the DUT's device was found with VLs that are not operational in its {}, and {does} when it is set to what it \
+                 is: it is left alone; give it a table of operational VLs first",
+                A::NAME
+            )));
+        }
+        Ok(None)
     }
 
     /// Sets an attribute with the M_Key in force. `None` when the answer was lost but a later read shows the new key.

@@ -26,7 +26,7 @@ pub use journal::{
 pub use random::Stream;
 pub use restore::is_restoring;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
-pub use runner::{Case, Ran, recover, run};
+pub use runner::{ANOTHER_KEY, Case, Ran, recover, run};
 pub use stop::{Step, Stop};
 pub use test::{Judge, KINDS, Need, Parameter, Procedure, Test};
 pub use tester::{Answer, Tester};

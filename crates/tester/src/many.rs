@@ -61,21 +61,38 @@ impl Tester<'_> {
         self.many(label, mads, usize::MAX).map(|_| ())
     }
 
+    /// MADs outstanding at once in a series.
+    #[must_use]
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
+    /// Has no more than so many outstanding from here on: VL 15 has no flow control, and a port drops what it has no room for.
+    pub fn narrow(&mut self, window: usize) {
+        self.window = window.clamp(1, self.window);
+    }
+
     pub(crate) fn many<A>(
         &mut self,
         label: Label<A>,
         mut mads: impl Iterator<Item = Mad>,
         bearable: usize,
     ) -> Step<Vec<u32>> {
-        let window = self.info.window.clamp(1, 64);
+        // What stays unanswered beside others may have been dropped: it is asked again alone, and so is the rest.
+        let expects_answers = bearable != usize::MAX;
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
         // What found the device busy is asked again when all else was.
         let (mut attempt, mut again, mut busy) = (0, VecDeque::new(), Vec::new());
+        let (mut dropped, mut alone_from) = (VecDeque::<Mad>::new(), 0);
         loop {
-            while !exhausted && self.outstanding.len() < window && silent.len() < bearable {
-                let next = if attempt == 0 { mads.next() } else { again.pop_front() };
+            while !exhausted && self.outstanding.len() < self.window && silent.len() < bearable {
+                let next = match dropped.pop_front() {
+                    Some(mad) => Some((attempt + 1, mad)),
+                    None if attempt == 0 => mads.next().map(|mad| (0, mad)),
+                    None => again.pop_front().map(|mad| (attempt, mad)),
+                };
                 match next {
-                    Some(mad) => {
+                    Some((attempt, mad)) => {
                         self.launch(label.name, attempt, &mad)?;
                     }
                     None => exhausted = true,
@@ -96,19 +113,24 @@ impl Tester<'_> {
             arrivals += 1;
             match self.rig.wait(deadline) {
                 Arrival::Deadline => {
-                    let waiting: Vec<_> = self
-                        .outstanding
-                        .iter()
-                        .map(|out| (out.number, out.request.modifier()))
-                        .collect();
+                    let waiting: Vec<_> = self.outstanding.iter().map(|out| (out.number, out.request)).collect();
                     self.expire();
                     let states = &self.states;
-                    silent.extend(
-                        waiting
-                            .into_iter()
-                            .filter(|(n, _)| states[*n as usize - 1] == State::Silent)
-                            .map(|(_, m)| m),
-                    );
+                    let expired: Vec<_> = waiting
+                        .into_iter()
+                        .filter(|(n, _)| states[*n as usize - 1] == State::Silent)
+                        .collect();
+                    if expects_answers && self.window > 1 && !expired.is_empty() {
+                        (self.window, alone_from) = (1, states.len() + 1);
+                    }
+                    for (number, mad) in expired {
+                        if (number as usize) < alone_from {
+                            dropped.push_back(mad);
+                            exhausted = false;
+                        } else {
+                            silent.push(mad.modifier());
+                        }
+                    }
                 }
                 other => self.take(other)?,
             }

@@ -10,7 +10,7 @@ use verbatim_wire::{
 
 use crate::exchange::{BUSY_TRIES, busy_pause};
 use crate::guard::{AreaState, Settable};
-use crate::journal::Part;
+use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester, refused};
 
@@ -39,22 +39,24 @@ impl Tester<'_> {
                 continue;
             }
             if result.is_complete() {
-                match self.journal.settle(&state.area) {
-                    Ok(()) => {
-                        let area = state.area.name.clone();
-                        self.sink.put(Entry::Journal {
-                            area,
-                            change: "settled".into(),
-                        });
-                    }
-                    Err(error) => self.note(format!("restored, but the journal still lists it: {error}")),
-                }
+                self.settle(&state.area);
             }
             self.sink.put(Entry::Restored(result.clone()));
             self.sink.flush();
             results.push(result);
         }
         results
+    }
+
+    /// Nothing of an area is to be restored any more.
+    pub(crate) fn settle(&mut self, area: &Area) {
+        match self.journal.settle(area) {
+            Ok(()) => self.sink.put(Entry::Journal {
+                area: area.name.clone(),
+                change: "settled".into(),
+            }),
+            Err(error) => self.note(format!("restored, but the journal still lists it: {error}")),
+        }
     }
 
     fn restore_area(&mut self, state: &AreaState) -> Restored {

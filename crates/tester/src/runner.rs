@@ -20,6 +20,9 @@ const UNASSIGNED: Label<PortInfo> = Label::new("the port before it is given a LI
 const ASSIGN: Label<PortInfo> = Label::new("giving the port a LID");
 const ALIVE: Label<PortInfo> = Label::new("is the device still there");
 
+/// What the text of a stop says when it is the rig file's M_Key that is wrong; judges know it by these words.
+pub const ANOTHER_KEY: &str = "the device has another M_Key";
+
 /// One execution of one test.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
@@ -318,11 +321,19 @@ impl Tester<'_> {
             Err(stop) if !stop.is_about_the_device() => return Some(stop.to_entry()),
             Err(Stop::Refused(text)) => return not_sane(format!("the device refuses Get(PortInfo): {text}")),
             Err(_) => {
-                return not_sane(format!(
-                    "the device does not answer Get(PortInfo) with M_Key {}, asked 3 times: is it cabled, powered and \
-                     on this route, and does the rig file give its M_Key?",
-                    self.rig_key()
-                ));
+                let key = self.rig_key();
+                return not_sane(if let Some(field) = self.nearly {
+                    format!(
+                        "the device answers Get(PortInfo), asked 3 times, but with another {field} than was asked for"
+                    )
+                } else if self.trap_keys.contains(&key) {
+                    format!("{ANOTHER_KEY} than {key}, as its trap says: put the right one as m_key into the rig file")
+                } else {
+                    format!(
+                        "the device does not answer Get(PortInfo) with M_Key {key}, asked 3 times: is it cabled, powered and \
+                         on this route? If it is, {ANOTHER_KEY}: put the right one as m_key into the rig file"
+                    )
+                });
             }
         };
         if self.stopped.is_some() {
@@ -347,17 +358,16 @@ impl Tester<'_> {
         }
         if info.m_key() == MKey(0) && info.protect_bits().0 == 1 {
             return not_sane(format!(
-                "the device hides its M_Key (it shows 0 at protect level 1 to M_Key {}): give the right one as m_key in \
-                 the rig file; if it has none, clear its protect bits",
+                "{ANOTHER_KEY} than {}, and hides it (it shows 0 at protect level 1): put the right one as m_key into the rig \
+                 file; if it has none, clear its protect bits",
                 self.rig_key()
             ));
         }
         if info.m_key() != self.rig_key() && info.m_key() != MKey(0) {
             return not_sane(format!(
-                "the device's M_Key is {}, the rig's is {}: put m_key = \"{}\" into the rig file",
-                info.m_key(),
+                "{ANOTHER_KEY} than {}: it is {key}; put m_key = \"{key}\" into the rig file",
                 self.rig_key(),
-                info.m_key()
+                key = info.m_key()
             ));
         }
         // Without an answer the journal does without: a later restore then takes the device that is there.

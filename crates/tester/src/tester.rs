@@ -50,12 +50,16 @@ pub struct Tester<'r> {
     /// The upper half of all transaction ids.
     pub(crate) id_upper: u64,
     pub(crate) states: Vec<State>,
+    /// MADs outstanding at once: as the rig has it, or fewer, where the port has no room for as many.
+    pub(crate) window: usize,
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
     pub(crate) subnet_timeout: SubnetTimeout,
     /// The trap that came in last.
     pub(crate) last_trap: Option<Mad>,
     pub(crate) trap_keys: Vec<MKey>,
+    /// The field in which the last response that was no answer differed from one, if it was one field.
+    pub(crate) nearly: Option<&'static str>,
     /// PortInfo as it was shown last, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
@@ -104,6 +108,7 @@ impl<'r> Tester<'r> {
             id_base,
             id_upper,
             states: Vec::new(),
+            window: info.window.clamp(1, 64),
             outstanding: VecDeque::new(),
             resp_time: RespTime(verbatim_record::silence::DEFAULT),
             subnet_timeout: info
@@ -111,6 +116,7 @@ impl<'r> Tester<'r> {
                 .unwrap_or(SubnetTimeout(verbatim_record::silence::DEFAULT)),
             last_trap: None,
             trap_keys: Vec::new(),
+            nearly: None,
             shown: BTreeMap::new(),
             keys: vec![info.key],
             areas: Vec::new(),

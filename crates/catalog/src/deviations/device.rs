@@ -27,12 +27,16 @@ impl Device {
         }
     }
 
-    /// By the fingerprint of a run; nothing where it does not tell of a device behind an agent.
+    /// By the fingerprint of a run: of a device behind an agent, or of one that told its own NodeInfo; nothing where it tells of
+    /// neither.
     #[must_use]
     pub fn of_fingerprint(fingerprint: &str) -> Option<Self> {
         let known: Value = serde_json::from_str(fingerprint).ok()?;
         let device = &known["device"];
-        let vendor_id = device["vendor_id"].as_str()?.strip_prefix("0x")?;
+        let told = device["vendor_id"]
+            .as_str()
+            .or(device["node_info"]["VendorID"].as_str());
+        let vendor_id = told?.strip_prefix("0x")?;
         Some(Self::of_host(
             u32::from_str_radix(vendor_id, 16).ok()?,
             device["host"].as_str().unwrap_or_default(),
@@ -94,6 +98,8 @@ mod tests {
         let rxe = r#"{"tester":{},"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64"}}"#;
         let of = Device::of_fingerprint(rxe).unwrap();
         assert_eq!((of.vendor_id, of.kernel), (0xFF_FFFF, Some([6, 1, 0])));
+        let qib = r#"{"tester":{},"device":{"node_info":{"VendorID":"0x001175"}}}"#;
+        assert_eq!(Device::of_fingerprint(qib).unwrap().vendor_id, 0x1175);
         for other in [
             r#"{"kind":"virtual"}"#,
             r#"{"tester":{},"device":{"node_info":{}}}"#,

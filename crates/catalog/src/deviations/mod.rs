@@ -58,9 +58,10 @@ struct File {
     deviation: Vec<Deviation>,
 }
 
-const FILES: [&str; 2] = [
+const FILES: [&str; 3] = [
     include_str!("../../deviations/linux-rxe.toml"),
     include_str!("../../deviations/linux-rxe-old.toml"),
+    include_str!("../../deviations/qib.toml"),
 ];
 
 static DEVIATIONS: LazyLock<Vec<Deviation>> = LazyLock::new(|| {

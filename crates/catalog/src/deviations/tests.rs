@@ -195,6 +195,25 @@ fn a_host_is_spared_what_takes_it_down_also_where_its_version_is_not_known() {
     assert!(!endangers("c09-psn-sequence", 0xFF_FFFF, ""));
 }
 
+#[test]
+fn reserved_bits_that_a_qib_echoes_are_known_of_it_and_of_nobody_else() {
+    let about = "header of the response to NodeInfo with reserved bits set";
+    let echoed = Check {
+        statement: "13.4.2 MAD header".into(),
+        ..check(Passed::Fail, about)
+    };
+    let verdicts = [Verdict {
+        test: "c13-response-header".into(),
+        outcome: Outcome::Fail.into(),
+        findings: vec![echoed],
+        ..Verdict::default()
+    }];
+    let of = |vendor| format!(r#"{{"tester":{{}},"device":{{"node_info":{{"VendorID":"{vendor}"}}}}}}"#);
+    let told = known(&of("0x001175"), NOW, &verdicts);
+    assert!(told.len() == 1 && told[0].explains_all, "{told:?}");
+    assert_eq!(known(&of("0x0002c9"), NOW, &verdicts), []);
+}
+
 /// What the lab's table has of rxe, and what is known of it, are one list: a FAIL that is new in one is missing in the other.
 #[test]
 fn what_is_known_of_rxe_is_what_the_lab_has_seen() {

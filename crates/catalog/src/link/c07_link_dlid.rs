@@ -19,7 +19,7 @@ const GROUP: Rule = Rule::new("7.10 multicast");
 pub(super) static TEST: Test = Test {
     id: "c07-link-dlid",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A port takes packets to each of its LIDs for LMC 0 to 7, and to no other.",
     reading: "The base LID is a multiple of 128 during the test. No counter is laid down for what goes elsewhere.",
     statements: &["7.11 DLID", "7.10 multicast"],
@@ -95,7 +95,12 @@ fn around(base: Lid, lmc: u8) -> Vec<Lid> {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.exchange(FOUND)?;
-    let same = |wanted: &PortInfo, shown: &PortInfo| (wanted.lid(), wanted.lmc()) == (shown.lid(), shown.lmc());
-    native::took(t, SET, "LID and LMC as they were set", same)?;
+    let holds: [(&str, native::Holds); 2] = [
+        ("LID as set", |wanted, shown| wanted.lid() == shown.lid()),
+        ("LMC as set", |wanted, shown| wanted.lmc() == shown.lmc()),
+    ];
+    for (what, holds) in holds {
+        native::took(t, f, (DLID.statement, what), SET, holds)?;
+    }
     native::judge(t, f, &[DLID, GROUP], native::NOTHING_SENT)
 }

@@ -7,7 +7,7 @@
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
-use verbatim_wire::{Lid, PhysState, PortInfo, PortState, Status};
+use verbatim_wire::{PhysState, PortInfo, PortState, Status};
 
 use crate::link::native::{self, Link, Rule};
 
@@ -89,7 +89,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         obeyed(t, f, set, (Status::INVALID_FIELD, PortState::INITIALIZE))?;
     }
     let reached = |wanted: &PortInfo, shown: &PortInfo| STATES_UP.contains(&(wanted.port_state(), shown.port_state()));
-    native::took(t, SET, "the state that was commanded", reached)?;
+    native::took(t, f, (STATEMENT, "PortState as commanded"), SET, reached)?;
     native::judge(t, f, &[STATES], "the port has no LID")
 }
 

@@ -69,7 +69,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .chain(t.each(PORT))
         .chain(t.each(SET_PORT));
     for exchange in all.chain(t.each(P_KEYS)).chain(t.each(SET_P_KEYS)) {
-        header(f, exchange);
+        match *exchange.label == *RESERVED.name {
+            true => header_of(f, exchange, " with reserved bits set"),
+            false => header(f, exchange),
+        }
         reserved(f, exchange);
     }
     t.answer::<PKeyTable>(P_KEYS)?;
@@ -78,6 +81,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Judges the responses to one request.
 pub(crate) fn header(f: &mut Findings<'_>, exchange: &Exchange) {
+    header_of(f, exchange, "");
+}
+
+/// The same of a request that is told by these words.
+fn header_of(f: &mut Findings<'_>, exchange: &Exchange, how: &str) {
     let responses = exchange
         .arrivals
         .iter()
@@ -87,7 +95,10 @@ pub(crate) fn header(f: &mut Findings<'_>, exchange: &Exchange) {
         if arrived.how == Match::Wrong {
             wrong.push(format!("it is {}", arrived.mad));
         }
-        let about = format!("header of the response to {}", shadow::name(shadow::what(exchange)));
+        let about = format!(
+            "header of the response to {}{how}",
+            shadow::name(shadow::what(exchange))
+        );
         let is_right = wrong.is_empty();
         let seen = if is_right {
             "as it must be".into()

@@ -2,8 +2,8 @@
 //!
 //! At protect level 2 a Get is sent with each of the 64 keys that are one bit off, then a Set with each: none is answered,
 //! nothing is stored, all are counted. Then another key is Set, and a Get with the one of before is not answered either.
-//! Reading: the component that the Sets would change is LocalPhyErrors. Many are outstanding at once, and VL 15 may drop some: on
-//! hardware fewer counted than sent is inconclusive. False alarm: an SM of somebody else that sends wrong keys meanwhile.
+//! Reading: the component that the Sets would change is LocalPhyErrors. Many are outstanding at once, though no more than the
+//! port counted of a first burst, and VL 15 may drop some: on hardware fewer counted than sent is inconclusive. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -22,7 +22,7 @@ const BITS: u16 = 64;
 pub(super) static TEST: Test = Test {
     id: "c14-016-key-bits",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "A Get or Set whose M_Key is wrong in one bit, whichever it is, is dropped and counted at protect level 2.",
     reading: "The Sets would change LocalPhyErrors. On hardware fewer violations than sent are inconclusive: of many at \
         once some may be lost.",
@@ -36,7 +36,7 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let lease = t.longer_than(2 * usize::from(BITS));
-    let port = keys::lock(t, ours, 2, lease, 2 * BITS)?;
+    let port = keys::lock_with_room(t, (ours, other), 2, lease, 2 * BITS)?;
     let off: Vec<MKey> = (0..BITS).map(|bit| MKey(ours.0 ^ (1 << bit))).collect();
     let gets: Vec<_> = off.iter().map(|key| (AttributeId::PORT_INFO, 0, *key)).collect();
     t.provoke(GETS, &gets)?;

@@ -2,8 +2,9 @@
 //!
 //! A port that says that it has extended speeds is asked with the bit of the AttributeModifier that tells it that the asker
 //! knows them. A Set carries another set of those supported, the active one among them; a Get shows it; a second Set carries
-//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal. Reading: without another set, or with extended speeds switched off, nothing is tried. False alarm: an SM of
-//! somebody else that writes PortInfo meanwhile.
+//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal. Reading:
+//! without another set, or with extended speeds switched off, nothing is tried. What 30 reads back as is not said: 30 or 0.
+//! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -27,6 +28,8 @@ const AFTER_WRONG: Label<PortInfo> = Label::new("after setting extended speeds t
 
 /// LinkSpeedExtEnabled: none at all.
 const DISABLED: LinkSpeedExt = LinkSpeedExt(30);
+/// What some ports show then.
+const NONE_SHOWN: LinkSpeedExt = LinkSpeedExt(0);
 /// CapabilityMask: extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 14;
 /// AttributeModifier: the asker knows extended speeds.
@@ -35,9 +38,9 @@ const KNOWS: u32 = 1 << 31;
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-ext-speeds",
     aliases: &[],
-    revision: 2,
+    revision: 3,
     about: "PortInfo keeps another legal LinkSpeedExtEnabled, and none that is not supported.",
-    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
+    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last and reads back as 30 or 0. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
     statements: &["C14-24", "C14-26", "C13-24"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],
@@ -119,8 +122,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.goes_without(&["C13-24"], "the port supports all extended speeds");
     }
     for (set, get) in [(SET, AFTER), (BACK, LAST), (NONE, AFTER_NONE)] {
-        let (_, wanted) = t.asked(set)?;
-        keys::obeyed(t, f, "C14-26", (&found, set), (get, &["LinkSpeedExtEnabled"]))?;
+        let (_, mut wanted) = t.asked(set)?;
+        let shown = t.answer(get).unwrap_or(wanted);
+        if (wanted.link_speed_ext_enabled(), shown.link_speed_ext_enabled()) == (DISABLED, NONE_SHOWN) {
+            let text = "LinkSpeedExtEnabled 30, no extended speed, reads back as 0";
+            f.observe_ambiguous(text, &[t.exchange(get)?]);
+            wanted = wanted.with_link_speed_ext_enabled(NONE_SHOWN);
+        }
+        // A set that was refused may not be in force; one that reads back as 0 is.
+        let looked_at: &[_] = if wanted.link_speed_ext_enabled() == NONE_SHOWN {
+            &[]
+        } else {
+            &["LinkSpeedExtEnabled"]
+        };
+        keys::obeyed(t, f, "C14-26", (&found, set), (get, looked_at))?;
         f.same_fields("C14-24", t.exchange(get)?, &["LinkSpeedExtEnabled"], &wanted)?;
     }
     Ok(())

@@ -119,9 +119,13 @@ const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast L
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
 impl Case {
-    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor 0 where none was assigned.
+    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor, where none was assigned, 0 or
+    /// what the port shows.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
-        let is_0 = |lid: fn(&PortInfo) -> Lid| lid(&(self.illegal)(*found)) == Lid(0) && !lid(found).is_unicast();
+        let is_0 = |lid: fn(&PortInfo) -> Lid| {
+            let (illegal, found) = (lid(&(self.illegal)(*found)), lid(found));
+            [Lid(0), found].contains(&illegal) && !found.is_unicast()
+        };
         match self.field {
             "LID" => !by_lid && !is_0(PortInfo::lid),
             "MasterSMLID" => !is_0(PortInfo::master_sm_lid),

@@ -6,12 +6,17 @@
 //! that. Reading: a component that has no other legal value at this port is left as it is, and so are the addresses where
 //! the device is reached by its LID or has none, since LID 0 cannot be given back. The width and speed that are active stay enabled, so that the link
 //! stays as it is if it trains meanwhile. LinkDownDefaultState is Sleep no longer than it takes
-//! to read it: a link that goes down meanwhile stays down.
+//! to read it: a link that goes down meanwhile stays down. Some ports take NeighborMTU, OperationalVLs and
+//! LinkDownDefaultState over only when their link goes down, which no text forbids: where one of them stays as it was found,
+//! the link is taken down with `link_down`, and the field must have changed then; else the test does not
+//! apply.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
+use core::time::Duration;
+
 use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_tester::{Need, Step, Test, Tester};
-use verbatim_wire::{Lid, LinkDownDefault, LinkSpeeds, LinkWidths, Mtu, PortInfo, VlCap};
+use verbatim_tester::{Guarded, Need, Parameter, Step, Test, Tester};
+use verbatim_wire::{Layout, Lid, LinkDownDefault, LinkSpeeds, LinkWidths, Mtu, PortInfo, PortState, Status, VlCap};
 
 use crate::management::adapter::{self, NODE};
 use crate::management::keys;
@@ -21,6 +26,15 @@ const SET: Label<PortInfo> = Label::new("set other values");
 const AFTER: Label<PortInfo> = Label::new("after setting other values");
 const BACK: Label<PortInfo> = Label::new("set the values found");
 const LAST: Label<PortInfo> = Label::new("after setting the values found");
+const DOWN: Label<PortInfo> = Label::new("set other values and take the link down");
+const AFTER_DOWN: Label<PortInfo> = Label::new("after the link went down with other values");
+const DOWN_BACK: Label<PortInfo> = Label::new("set the values found and take the link down");
+const LAST_DOWN: Label<PortInfo> = Label::new("after the link went down with the values found");
+
+/// What a port may take over only when its link goes down.
+const OF_THE_LINK: [&str; 3] = ["NeighborMTU", "OperationalVLs", "LinkDownDefaultState"];
+/// How often, and after what pause, the port is asked whether its link is up again.
+const UP: (u32, Duration) = (20, Duration::from_millis(500));
 
 /// What is set, and must be kept.
 const KEPT: [&str; 8] = [
@@ -37,13 +51,20 @@ const KEPT: [&str; 8] = [
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-link",
     aliases: &["C14_024_06_CA_02"],
-    revision: 3,
+    revision: 4,
     about: "PortInfo keeps other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, LMC, LID and MasterSMLID.",
     reading: "The width and speed that are active stay enabled. Addresses are left alone on a LID-routed rig and at a port \
-        without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it.",
+        without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it. NeighborMTU, OperationalVLs and \
+        LinkDownDefaultState may be taken over only when the link goes down.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
-    parameters: &[],
+    parameters: &[Parameter {
+        name: "link_down",
+        about: "1: the link may be taken down to see what a port takes over only then; a subnet manager has to bring it up again",
+        range: (0, 1),
+        simulated: 1,
+        default: 0,
+    }],
     procedure,
     judge,
 };
@@ -121,16 +142,50 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let found = *port.found();
     let changed = other(found, !by_lid && has_addresses(&found));
     let names = &KEPT;
-    let with = |values: PortInfo| {
-        use verbatim_wire::Layout;
-        port.quiet().change(|info| info.with_fields_of(&values, names))
-    };
+    let with = |values: PortInfo| port.quiet().change(|info| info.with_fields_of(&values, names));
     let (set, back) = (with(changed), with(found));
     t.set(SET, &port, set)?;
-    t.get(AFTER, key)?;
+    let after = t.get(AFTER, key)?;
     t.set(BACK, &port, back)?;
     t.get(LAST, key)?;
+    if t.parameter("link_down") == 1 && !waiting(&found, &changed, &after).is_empty() {
+        take_down(t, &port, (DOWN, AFTER_DOWN), changed)?;
+        take_down(t, &port, (DOWN_BACK, LAST_DOWN), found)?;
+    }
     Ok(())
+}
+
+/// Sets these fields of the link in the Set that takes it down, and reads the port when it is up again.
+fn take_down(
+    t: &mut Tester<'_>,
+    port: &Guarded<PortInfo>,
+    (set, get): (Label<PortInfo>, Label<PortInfo>),
+    values: PortInfo,
+) -> Step {
+    let image = port.quiet().change(|info| {
+        info.with_fields_of(&values, &OF_THE_LINK)
+            .with_port_state(PortState::DOWN)
+    });
+    // The answer may go down with the link.
+    t.set_once(set, port, (t.key(), 0), image)?;
+    for _ in 0..UP.0 {
+        let shown = t.ask_at(get, t.key(), 0)?;
+        if shown.is_some_and(|answer| answer.value.port_state() != PortState::DOWN) {
+            break;
+        }
+        t.pause(UP.1)?;
+    }
+    Ok(())
+}
+
+/// The fields of the link that stayed as they were found, though another value was set.
+fn waiting(found: &PortInfo, wanted: &PortInfo, shown: &PortInfo) -> Vec<&'static str> {
+    let (asked, moved) = (found.differences(wanted), found.differences(shown));
+    let stayed = |name: &&str| {
+        let is_it = |of: &verbatim_wire::Difference| of.field.name == *name;
+        asked.iter().any(is_it) && !moved.iter().any(is_it)
+    };
+    OF_THE_LINK.into_iter().filter(stayed).collect()
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -146,9 +201,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         } else {
             asked
         };
-        let settled: Vec<_> = KEPT.into_iter().filter(|name| *name != "LinkSpeedEnabled").collect();
+        let waits = t
+            .answer(get)
+            .map_or(Vec::new(), |shown| waiting(&found, &wanted, &shown));
+        let kept: Vec<_> = KEPT.into_iter().filter(|name| !waits.contains(name)).collect();
+        let settled: Vec<_> = kept
+            .iter()
+            .copied()
+            .filter(|name| *name != "LinkSpeedEnabled")
+            .collect();
         keys::obeyed(t, f, "C14-26", (&found, set), (get, &settled))?;
-        f.same_fields("C14-24", t.exchange(get)?, &KEPT, &wanted)?;
+        f.same_fields("C14-24", t.exchange(get)?, &kept, &wanted)?;
+        if !waits.is_empty() {
+            when_down(t, f, (&found, set), &waits)?;
+        }
     }
     let mut left = Vec::new();
     let (_, asked) = t.asked(SET)?;
@@ -165,5 +231,36 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !left.is_empty() {
         f.observe(format!("not tried with another value: {}", left.join(", ")), &[]);
     }
+    Ok(())
+}
+
+/// Judges the fields that stayed as they were while the link was up: by what the port shows when it went down.
+fn when_down(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    (found, set): (&PortInfo, Label<PortInfo>),
+    waits: &[&'static str],
+) -> Result<(), Gap> {
+    let set = t.exchange(set)?;
+    let status = set.answer().map(|answer| answer.mad.status());
+    if !has_addresses(found) && status == Some(Status::INVALID_FIELD) {
+        return Err(Gap::NoLid(set.number));
+    }
+    let waits_words = waits.join(", ");
+    if !t.has(DOWN) {
+        f.not_applicable = Some(format!(
+            "{waits_words} stay as they were found while the link is up, and may be taken over when it goes down: \
+             --set link_down=1 takes it down to see"
+        ));
+        return Ok(());
+    }
+    for (set, get) in [(DOWN, AFTER_DOWN), (DOWN_BACK, LAST_DOWN)] {
+        let (Some(set), Some(last)) = (t.each(set).last(), t.each(get).last()) else {
+            continue;
+        };
+        f.same_fields("C14-24", last, waits, &set.request.attribute::<PortInfo>())?;
+    }
+    let text = format!("taken over only when the link goes down: {waits_words}");
+    f.observe_ambiguous(text, &[]);
     Ok(())
 }

@@ -4,12 +4,13 @@
 //! one of all 32, of VLHighLimit and M_KeyLeasePeriod the next bits; a Get after each shows them. A last Set gives back what was
 //! found. Reading: as in `c14-024-port-info-rw`, VLHighLimit means nothing with one data VL, and thresholds of 0 are left out. A
 //! port without a LID or a subnet manager may refuse a Set for that: then what it shows is not judged. The M_Key is left as it is, and
-//! where there is one its lease period too. False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! where there is one its lease period too. NeighborMTU and OperationalVLs that stay as they were found whatever is set are of a
+//! port that may take them over when its link goes down: `c14-024-port-info-link` judges that. False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::LeasePeriod;
-use verbatim_wire::{Layout, Lid, MKey, Mtu, PortInfo, Status, SubnetTimeout, VlCap};
+use verbatim_wire::{Layout, MKey, Mtu, PortInfo, Status, SubnetTimeout, VlCap};
 
 use crate::management::adapter::{self, NODE};
 
@@ -25,7 +26,7 @@ const ROUNDS: u8 = 32;
 pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-values",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "PortInfo keeps each legal value of NeighborMTU, OperationalVLs, SubnetTimeOut and the thresholds, and each bit of VLHighLimit and M_KeyLeasePeriod.",
     reading: "One Set carries the next value of each, and a Get shows it. VLHighLimit with one data VL, a threshold of 0 and the lease \
         period of a port with an M_Key are left out. A port without LID or SM may refuse with 0x001C.",
@@ -108,13 +109,28 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     let found: PortInfo = t.answer(FOUND)?;
-    let names = names(&found);
+    let mut names = names(&found);
     let has_lid = found.lid().is_unicast() && found.master_sm_lid().is_unicast();
     let sets = finally(t.each(SET).chain(t.each(BACK)));
     let gets = finally(t.each(AFTER).chain(t.each(LAST)));
     let Some(last) = sets.last().filter(|_| sets.len() == gets.len()) else {
         return Err(Gap::Missing(LAST.name));
     };
+    for name in ["NeighborMTU", "OperationalVLs"] {
+        let is_as_found = |get: &&Exchange| {
+            let shown = t.answered::<PortInfo>(get);
+            shown.is_ok_and(|shown| found.differences(&shown).iter().all(|of| of.field.name != name))
+        };
+        let is_other = |set: &&Exchange| {
+            let asked: PortInfo = set.request.attribute();
+            found.differences(&asked).iter().any(|of| of.field.name == name)
+        };
+        if sets.iter().any(is_other) && gets.iter().all(is_as_found) {
+            names.retain(|other| *other != name);
+            let text = format!("{name} stays as it was found while the link is up: c14-024-port-info-link judges it");
+            f.observe(text, &[]);
+        }
+    }
     for (set, get) in sets.iter().zip(gets) {
         let wanted: PortInfo = set.request.attribute();
         let differs = |shown: &PortInfo| {

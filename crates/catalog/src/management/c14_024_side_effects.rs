@@ -46,7 +46,7 @@ const PORT: Change<PortInfo> = Change(
 pub(super) static TEST: Test = Test {
     id: "c14-024-side-effects",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A Set of GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable or PortInfo leaves every other attribute as it was.",
     reading: "Whether what was Set is kept is for other tests.",
     statements: &["C14-24"],
@@ -90,7 +90,10 @@ fn set<A: Settable>(
         Err(Stop::Refused(_)) => return Ok(()), // the port does not have it
         Err(stop) => return Err(stop),
     };
-    t.set_at(*set, &guard, modifier, guard.quiet_at(modifier).change(change))?;
+    // One that is not taken back is not changed any further.
+    if t.not_taken_back((*set, *found), &guard)?.is_none() {
+        t.set_at(*set, &guard, modifier, guard.quiet_at(modifier).change(change))?;
+    }
     shadow::read(t, *after, key)
 }
 

@@ -5,10 +5,11 @@
 //! operational, and VL 15; with one of them, VL 0 and VL 15. A port without the capability and with one data VL refuses the attribute with
 //! 0x000C, or with 0x0008, as an attribute that is absent as a whole may be. A port without the capability but with
 //! more data VLs is not judged: the page does not say what that is. A Set of an absent table is not tried: what cannot
-//! be read cannot be given back. False alarm: an SM of somebody else that writes the table meanwhile.
+//! be read cannot be given back. A table that was found with VLs which are not operational, and is refused or corrected when it
+//! is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
-use verbatim_tester::{Need, Step, Stream, Test, Tester};
+use verbatim_tester::{Need, Step, Stop, Stream, Test, Tester};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{PortInfo, SlToVlMappingTable, Status, VlCap};
 
@@ -17,6 +18,8 @@ use crate::management::adapter::{self, NODE};
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const ABSENT: Label<SlToVlMappingTable> = Label::new("the table of a port without SL mapping");
 const FOUND: Label<SlToVlMappingTable> = Label::new("as found");
+const BACK: Label<SlToVlMappingTable> = Label::new("set what was found");
+const BACK_GET: Label<SlToVlMappingTable> = Label::new("after setting what was found");
 const SETS: [(Label<SlToVlMappingTable>, Label<SlToVlMappingTable>); 2] = [
     (Label::new("set one mapping"), Label::new("after setting one mapping")),
     (
@@ -33,7 +36,7 @@ const DROP: u8 = 15;
 pub(super) static TEST: Test = Test {
     id: "c14-024-sl-to-vl",
     aliases: &["C14_024_08_01", "C14_024_08_02"],
-    revision: 2,
+    revision: 3,
     about: "The SLtoVLMappingTable keeps what is set; a port with one data VL and no SL mapping refuses it.",
     reading: "Operational VLs are mapped, and VL 15; with one of them, VL 0 and VL 15. An absent table is refused with 0x000C or \
         0x0008. More than one data VL without IsSLMappingSupported is not judged.",
@@ -91,6 +94,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let tables = mappings(&mut t.random("mappings"), &vls(&port));
     let found = t.guard(FOUND, key)?;
+    if let Some(why) = t.not_taken_back((BACK, BACK_GET), &found)? {
+        return Err(Stop::NotOffered(why));
+    }
     for ((set, get), table) in SETS.into_iter().zip(tables) {
         t.set(set, &found, found.quiet().change(|_| table))?;
         t.get(get, key)?;
@@ -115,6 +121,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     f.status("C14-24", t.exchange(FOUND)?, &[Status::OK]);
+    t.not_judged(BACK);
+    t.not_judged(BACK_GET);
     for (set, get) in SETS {
         f.status("C14-24", t.exchange(set)?, &[Status::OK]);
         let (_, wanted) = t.asked(set)?;

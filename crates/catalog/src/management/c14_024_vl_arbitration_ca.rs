@@ -6,19 +6,20 @@
 //! weight above 0 kept, then a Get that equals it on those entries, twice: after each Set, and after all Sets; part
 //! values 0 and 5 to 65535 refused on Set and Get; then the legal parts as before. What happens to entries beyond the
 //! capacity and to VLs that are not operational is an observation: both are left open. One data VL only: the
-//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused when it is given back,
-//! is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
+//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused or corrected
+//! when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
 
 use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
-use verbatim_tester::{Guarded, Need, Parameter, Step, Stop, Stream, Test, Tester};
+use verbatim_tester::{Need, Parameter, Step, Stop, Stream, Test, Tester};
 use verbatim_wire::{PortInfo, Status, VlArbitrationTable, VlCap};
 
 const PORT: Label<PortInfo> = Label::new("PortInfo");
 const ONE_VL: Label<VlArbitrationTable> = Label::new("part 1 of a port with one data VL");
 const FOUND: Label<VlArbitrationTable> = Label::new("parts as found");
 const BACK: Label<VlArbitrationTable> = Label::new("set parts as found");
+const BACK_GET: Label<VlArbitrationTable> = Label::new("after setting parts as found");
 const BEYOND: Label<VlArbitrationTable> = Label::new("parts beyond the capacity");
 const SET: Label<VlArbitrationTable> = Label::new("set legal parts");
 const GET: Label<VlArbitrationTable> = Label::new("get each legal part after its Set");
@@ -43,7 +44,7 @@ const TELLING: [u16; 24] = [
 pub(super) static TEST: Test = Test {
     id: "c14-024-vl-arbitration-ca",
     aliases: &["C14_024_09_CA"],
-    revision: 2,
+    revision: 3,
     about: "The VLArbitrationTable keeps what is set in parts 1 to 4 within its capacity; other parts are refused with 0x001C.",
     reading: "The page stops at step 6: the steps after it are ours. Foreign VLs and entries beyond the capacity are \
         observations. A part beyond the capacity is refused with 0x001C or reads as zeros: both conform.",
@@ -132,7 +133,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let modifiers: Vec<u32> = (1..=4).map(modifier).collect();
     let parts = t.guard_parts(FOUND, key, &modifiers)?;
-    takes_back(t, &parts, &port, &legal)?;
+    if let Some(why) = t.not_taken_back((BACK, BACK_GET), &parts)? {
+        return Err(Stop::NotOffered(why));
+    }
 
     for part in &legal {
         let value = table(&mut random, &port, *part);
@@ -196,29 +199,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// A table that names VLs which are not operational may be what a manager left, and be refused all the same: that is asked before anything
-/// is changed, for it could not be given back.
-fn takes_back(t: &mut Tester<'_>, parts: &Guarded<VlArbitrationTable>, port: &PortInfo, legal: &[u32]) -> Step {
-    let names_foreign = |table: &VlArbitrationTable| {
-        (0..32).any(|entry| table.weight(entry) > 0 && table.vl(entry) >= operational(port))
-    };
-    for part in legal {
-        let modifier = modifier(*part);
-        if !parts.found_at(modifier).is_some_and(names_foreign) {
-            continue;
-        }
-        let answer = t.set_with(BACK, parts, (t.rig_key(), modifier), parts.quiet_at(modifier))?;
-        if let Some(refused) = answer.filter(|answer| answer.status != Status::OK) {
-            return Err(Stop::NotOffered(format!(
-                "part {part} of the table names VLs that are not operational, and the device refuses to take back what it was found \
-                 with ({}): give it a table of operational VLs first",
-                refused.status
-            )));
-        }
-    }
-    Ok(())
-}
-
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     f.claim("C14-24", "VLCap")
@@ -238,6 +218,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     }
     t.not_judged(BACK); // foreign VLs may be refused
+    t.not_judged(BACK_GET);
     t.not_judged(FOUND); // what was found is judged by what restoring comes to
     beyond(t, f)?;
     for (read, when) in [
@@ -370,14 +351,14 @@ fn refused(
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
-    // One that found the device busy was asked again in the same series, and at last by itself.
+    // One that found the device busy, or was lost beside others, was asked again in the same series, and at last by itself.
     let last_of_series = last_of_each(t, label);
     for exchange in t.each(label) {
         let modifier = exchange.request.modifier();
         let is_last = last_of_series
             .get(&modifier)
             .is_some_and(|last| last.number == exchange.number);
-        if exchange.is_busy() && !is_last {
+        if (exchange.is_busy() || exchange.response().is_none()) && !is_last {
             continue;
         }
         let decided = match exchange.answer() {

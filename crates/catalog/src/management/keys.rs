@@ -5,12 +5,14 @@ use core::time::Duration;
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
 use verbatim_wire::values::{CapabilityMask, Hex32, LeasePeriod, ProtectBits};
-use verbatim_wire::{Attribute, Layout, Lid, MKey, NodeInfo, Notice, PortInfo, Status, trap};
+use verbatim_wire::{Attribute, Layout, MKey, NodeInfo, Notice, PortInfo, Status, trap};
 
 /// The port before anything was changed.
 pub(crate) const FOUND: Label<PortInfo> = Label::new("port as found");
 /// The Set that puts our key in force.
 pub(crate) const LOCK: Label<PortInfo> = Label::new("set key, protect level and lease");
+/// What shows how many SMPs the port has room for.
+const BURST_FIRST: Label<PortInfo> = Label::new("wrong key, as many at once as the rig sends");
 /// What the right key shows after that.
 pub(crate) const BEFORE: Label<PortInfo> = Label::new("right key, before");
 /// What the right key shows at the end.
@@ -38,6 +40,28 @@ pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
 
 /// Journals the port, sets key, level and lease in one Set, and reads the port with the right key.
 pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violations: u16) -> Step<Guarded<PortInfo>> {
+    lock_with(t, (key, None), level, lease, violations)
+}
+
+/// The same at a level at which wrong keys are dropped, and then no more of them at once than the port has room for: VL 15 has no
+/// flow control. As many as it counts of a first burst with `other` it holds.
+pub(crate) fn lock_with_room(
+    t: &mut Tester<'_>,
+    (key, other): (MKey, MKey),
+    level: u8,
+    lease: u16,
+    violations: u16,
+) -> Step<Guarded<PortInfo>> {
+    lock_with(t, (key, Some(other)), level, lease, violations)
+}
+
+fn lock_with(
+    t: &mut Tester<'_>,
+    (key, other): (MKey, Option<MKey>),
+    level: u8,
+    lease: u16,
+    violations: u16,
+) -> Step<Guarded<PortInfo>> {
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
     // A counter about to saturate would hide what is counted; some may be counted more than once, by a busy port.
@@ -46,7 +70,15 @@ pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violati
     let locked = locked.change(|info| if room { info } else { info.with_m_key_violations(0) });
     let answer = t.set(LOCK, &port, locked)?;
     // A port without LID or SM may refuse the Set: then the key in force is the old one.
-    t.get(BEFORE, t.key())?;
+    let burst = other.filter(|_| t.key() == key && t.window() > 1);
+    if let Some(other) = burst {
+        t.provoke_many(BURST_FIRST, other, t.window() as u64)?;
+    }
+    let before = t.get(BEFORE, t.key())?;
+    if burst.is_some() {
+        let start = if room { port.found().m_key_violations() } else { 0 };
+        t.narrow(before.m_key_violations().saturating_sub(start).into());
+    }
     if t.key() != key {
         return Err(unlocked(answer));
     }
@@ -133,6 +165,7 @@ pub(crate) fn require_dropped<A>(t: &Trace, label: Label<A>, exchange: &Exchange
 
 /// Judges the lock: whether the port keeps key, level and lease. False when it does not: nothing else can be said.
 pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
+    t.not_judged(BURST_FIRST);
     let found: PortInfo = t.answer(FOUND)?;
     let (_, wanted) = t.asked(LOCK)?;
     obeyed(t, f, "C14-26", (&found, LOCK), (BEFORE, &LOCKED))?;

@@ -138,6 +138,7 @@ pub(crate) mod tests {
             (0, Manager::None),
             (3, Manager::Left(3)),
             (0, Manager::Left(3)),
+            (0xFFFF, Manager::Left(3)),
             (5, Manager::Ours),
             (7, Manager::Elsewhere(7)),
             (0, Manager::Elsewhere(7)),

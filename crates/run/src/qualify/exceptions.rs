@@ -80,6 +80,21 @@ pub const EXCEPTIONS: &[Exception] = &[
         set: ("timeout_code", 22),
     },
     Exception {
+        defect: "neighbor-mtu-not-kept",
+        reason: "a port may take NeighborMTU over only when its link goes down: whether it does, the link has to go down to show",
+        set: ("link_down", 1),
+    },
+    Exception {
+        defect: "operational-vls-not-kept",
+        reason: "a port may take OperationalVLs over only when its link goes down: whether it does, the link has to go down to show",
+        set: ("link_down", 1),
+    },
+    Exception {
+        defect: "link-down-default-not-kept",
+        reason: "a port may take LinkDownDefaultState over only when its link goes down: whether it does, the link has to go down to show",
+        set: ("link_down", 1),
+    },
+    Exception {
         defect: "lease-runs-fast",
         reason: "a second before the end of a lease of 300 s a timer that is fast by a thousandth has not run out; of 4660 s \
             it has",

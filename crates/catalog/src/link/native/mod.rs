@@ -6,7 +6,9 @@ mod judge;
 mod wire;
 
 pub(crate) use counted::differences;
-pub(crate) use judge::{NOTHING_SENT, answer_to, came_to, is_alive_behind, judge, last, strays, took, wait_behind};
+pub(crate) use judge::{
+    Holds, NOTHING_SENT, answer_to, came_to, is_alive_behind, judge, last, strays, took, wait_behind,
+};
 pub(crate) use wire::{MULTICAST, Wire, mad_in};
 
 use core::net::Ipv6Addr;

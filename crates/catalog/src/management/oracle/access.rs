@@ -7,6 +7,7 @@ use verbatim_wire::{AttributeId, Mad, Method, NodeInfo, PortInfo, Status, VlCap}
 
 use super::image::{Element, moves};
 use super::known::{Known, Sure};
+use super::port::moves_link;
 
 /// CapabilityMask: LedInfo, extended speeds, InitType, suppression of traps of multicast P_Keys.
 const LED_INFO: u32 = 1 << 9;
@@ -215,6 +216,9 @@ impl Facts {
         let read_only = (Becomes::Stays, kept(asked, now));
         let plain = (Becomes::Is(asked), Legal::Yes);
         let either = (Becomes::MayBe(asked), Legal::Yes);
+        // Some ports take fields of the link over only when it goes down.
+        let down = moves_link(request);
+        let later = if down { (Becomes::Anything, Legal::Yes) } else { either };
         let illegal = (Becomes::Stays, Legal::No);
         let subset = |supported: u8| asked & !u64::from(supported) == 0;
         let optional = |capability| if self.has(capability) { plain } else { either };
@@ -246,6 +250,7 @@ impl Facts {
             // Whether a threshold of 0 means anything is not said.
             "LocalPhyErrors" | "OverrunErrors" if asked == 0 => (Becomes::MayBe(0), Legal::Open),
             "LocalPhyErrors" | "OverrunErrors" => plain,
+            "LinkDownDefaultState" | "OperationalVLs" if asked == 0 && down => later,
             "LinkWidthEnabled" | "LinkSpeedEnabled" | "LinkDownDefaultState" | "OperationalVLs" if asked == 0 => stays,
             "LinkWidthEnabled" => match asked {
                 0xFF => (Becomes::Is(self.port.link_width_supported().0.into()), Legal::Yes),
@@ -267,13 +272,13 @@ impl Facts {
                 _ => plain,
             },
             "LinkDownDefaultState" if asked > 2 => illegal,
-            "LinkDownDefaultState" => plain,
+            "LinkDownDefaultState" => later,
             "OperationalVLs" if asked > self.port.vl_cap().0.into() => illegal,
-            "OperationalVLs" => plain,
+            "OperationalVLs" => later,
             // What a port that is not configured shows, it may take back.
             "NeighborMTU" if asked == 0 && now.may_be(0) => (Becomes::Anything, Legal::Open),
             "NeighborMTU" if !(1..=self.port.mtu_cap().0.into()).contains(&asked) => illegal,
-            "NeighborMTU" => plain,
+            "NeighborMTU" => later,
             "InitType" => optional(REINIT),
             "McastPkeyTrapSuppressionEnabled" => optional(TRAP_SUPPRESSION),
             // Of switches alone, or read-only by some revisions of the architecture.

@@ -194,7 +194,7 @@ impl<'t> Port<'t> {
         let (Some(base), Some(lmc)) = (base, lmc) else {
             return Sure::Maybe;
         };
-        match base != 0 && u64::from(lid.0) >> lmc == base >> lmc {
+        match (1..0xC000).contains(&base) && u64::from(lid.0) >> lmc == base >> lmc {
             true => Sure::Yes,
             false => Sure::No,
         }
@@ -242,7 +242,8 @@ impl<'t> Port<'t> {
             });
         }
         if asked.opens == Sure::Yes || asked.opens == Sure::No && tolerated {
-            let silent = exchange.is_silent(self.begin) && is_alive_after && !moves_link(&exchange.request);
+            let is_alone = self.on_the_way.is_empty();
+            let silent = exchange.is_silent(self.begin) && is_alive_after && !moves_link(&exchange.request) && is_alone;
             // Another port of a device has a key of its own, which nobody knows here.
             let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
             let may_be_its_own = is_other_port && !self.begin.simulated;
@@ -289,7 +290,8 @@ impl<'t> Port<'t> {
 
     /// What follows from the key of an SMP.
     fn look_at_key(&mut self, exchange: &Exchange, now: Span, asked: &Asked, fate: Fate) {
-        let arrived = self.begin.simulated || fate != Fate::Silent;
+        // VL 15 drops what it has no room for: an SMP beside others may not have come to the agent.
+        let arrived = self.begin.simulated && self.on_the_way.is_empty() || fate != Fate::Silent;
         let certain = arrived && fate != Fate::Busy && !self.may_be_discarded(&exchange.request);
         match asked.opens {
             Sure::Yes if certain => return self.lock.stop(),
@@ -394,7 +396,7 @@ impl<'t> Port<'t> {
 }
 
 /// Whether a Set is a command to the link: what then becomes of the answer is not this oracle's.
-fn moves_link(request: &Mad) -> bool {
+pub(super) fn moves_link(request: &Mad) -> bool {
     if (request.method(), request.attribute_id()) != (Method::SET, AttributeId::PORT_INFO) {
         return false;
     }

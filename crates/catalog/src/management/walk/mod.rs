@@ -47,7 +47,7 @@ const ALL: u64 = (1 << MOST) - 1;
 pub(super) static TEST: Test = Test {
     id: "c14-walk",
     aliases: &[],
-    revision: 4,
+    revision: 5,
     about: "Whatever SMPs come, with whatever keys and values: the port shows what was Set, and nothing else changes it.",
     reading: "Steps are drawn from the seed; a walk that fails is shrunk, and the shortest one that still fails is told with \
         the parameters that repeat it. Not drawn: what takes the link down, moves a LID by which the device is reached, or cannot be given back.",
@@ -105,10 +105,14 @@ struct Walk {
     led: Option<Guarded<LedInfo>>,
 }
 
-/// Puts an attribute into the journal if the device has it.
+/// Puts an attribute into the journal if the device has it, and takes it back as it was found.
 fn guarded<A: Settable>(t: &mut Tester<'_>, modifier: u32) -> Step<Option<Guarded<A>>> {
     match t.guard_parts(Label::<A>::new(FOUND_TABLE.name), t.rig_key(), &[modifier]) {
-        Ok(guard) => Ok(Some(guard)),
+        Ok(guard) => {
+            let labels = (Label::new(SET_OTHER.name), Label::new(FOUND_TABLE.name));
+            let why = t.not_taken_back(labels, &guard)?;
+            Ok(why.is_none().then_some(guard))
+        }
         Err(Stop::Refused(_)) => Ok(None),
         Err(stop) => Err(stop),
     }
