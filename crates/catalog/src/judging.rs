@@ -138,6 +138,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
+        StopReason::Stalled => (Outcome::Inconclusive, Cause::Tester),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
