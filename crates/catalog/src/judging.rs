@@ -138,6 +138,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
         StopReason::RigGone => (Outcome::Error, Cause::Rig),
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
+        StopReason::Stalled => (Outcome::Inconclusive, Cause::Tester),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
         // Whoever shows a key of its own, or hides it, does what it must.
         StopReason::NotSane if stopped.text.contains(ANOTHER_KEY) => (Outcome::Error, Cause::Rig),

@@ -185,6 +185,8 @@ pub enum StopReason {
     NotWanted,
     /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
     Disturbed,
+    /// The tester's own host did not keep up: what was recorded has holes.
+    Stalled,
 }
 
 /// The procedure ended before its end.

@@ -27,9 +27,25 @@ pub fn rc_lasts(rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> D
     Duration::from_secs(2).max(2 * rnr_interval).max(by_timeout)
 }
 
+/// How long a device may take to answer a request, by its Local CA ACK Delay, and an eighth more for the way; 0 where it tells none.
+#[must_use]
+pub fn answer_time(local_ca_ack_delay: u32) -> Duration {
+    let code = u8::try_from(local_ca_ack_delay).unwrap_or(u8::MAX).min(31);
+    AckTimeout(code)
+        .duration()
+        .map_or(Duration::ZERO, |once| once + once / 8)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_may_take_as_long_to_answer_as_it_says() {
+        assert_eq!(answer_time(0), Duration::ZERO);
+        assert_eq!(answer_time(18), Duration::from_nanos((4096 << 18) * 9 / 8));
+        assert_eq!(answer_time(999), answer_time(31));
+    }
 
     #[test]
     fn a_short_resp_time_value_does_not_shorten_the_wait_for_silence() {

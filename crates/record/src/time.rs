@@ -113,6 +113,36 @@ impl Span {
     }
 }
 
+/// How far the clock of a device's host may be ahead of the tester's, which is known from the commands that it did: none before it was
+/// asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct HostClock(Option<(i128, Time)>);
+
+/// Two clocks drift apart by less than one part in so many.
+const DRIFT: i128 = 2_000;
+
+impl HostClock {
+    /// At most so far ahead, when the host's clock shows that instant.
+    fn ahead(self, at_host: Time) -> Option<i128> {
+        let (ahead, known) = self.0?;
+        Some(ahead + (i128::from(at_host.0) - i128::from(known.0)).abs() / DRIFT)
+    }
+
+    /// A command that left then was begun at that instant of the host's clock, or later.
+    pub(crate) fn learn(&mut self, asked: Time, begun_at_host: Time) {
+        let ahead = i128::from(begun_at_host.0) - i128::from(asked.0);
+        if self.ahead(begun_at_host).is_none_or(|known| ahead < known) {
+            self.0 = Some((ahead, begun_at_host));
+        }
+    }
+
+    /// The earliest instant of the tester's clock at which something happened that did not happen before that one of the host's.
+    pub(crate) fn earliest(self, at_host: Time) -> Option<Time> {
+        let earliest = i128::from(at_host.0) - self.ahead(at_host)?;
+        Some(Time(u64::try_from(earliest.max(0)).unwrap_or(u64::MAX)))
+    }
+}
+
 /// A duration as people say it: "491.52 ms".
 #[must_use]
 pub fn words(duration: Duration) -> String {
@@ -134,6 +164,24 @@ mod tests {
         let sent = Span::between(Time(100), Time(120));
         let seen = Span::between(Time(500), Time(510));
         assert_eq!(seen.since(sent), (Duration::from_nanos(380), Duration::from_nanos(410)));
+    }
+
+    #[test]
+    fn a_host_tells_when_it_saw_what_the_tester_heard_late() {
+        let mut clock = HostClock::default();
+        assert_eq!(clock.earliest(Time(5)), None);
+        clock.learn(Time(1_000), Time(900_000));
+        clock.learn(Time(2_000), Time(950_000));
+        assert_eq!(clock.earliest(Time(900_500)), Some(Time(1_500)));
+        // A command that was on its way for less time says more.
+        clock.learn(Time(3_000), Time(901_500));
+        assert_eq!(clock.earliest(Time(901_500)), Some(Time(3_000)));
+        // After an hour the clocks may have drifted by 1.8 s.
+        let hour = 3_600_000_000_000;
+        assert_eq!(
+            clock.earliest(Time(901_500 + hour)),
+            Some(Time(3_000 + hour - hour / 2_000))
+        );
     }
 
     #[test]

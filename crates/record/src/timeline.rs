@@ -1,6 +1,6 @@
 //! Frames, verbs commands, events and waits of a record, in the order in which the tester knew of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::bytes::Bytes;
@@ -9,7 +9,7 @@ use verbatim_wire::Delimiter;
 use crate::entry::Entry;
 use crate::entry::verbs::{Command, Event, Reply, RoundTrips, Side};
 use crate::label::{Frames, Label, Verbs, Wait};
-use crate::time::{Span, Time};
+use crate::time::{HostClock, Span, Time};
 use crate::trace::{Gap, Trace};
 
 /// A frame that left or came in.
@@ -59,7 +59,7 @@ pub struct VerbsDone {
 pub struct Told {
     /// Whose device.
     pub side: Side,
-    /// When the tester knew of it.
+    /// When it happened: not before the host's clock allows, and not after the tester knew of it, which may be much later.
     pub at: Span,
     /// When it happened, on the clock of that host.
     pub host_at: Span,
@@ -113,6 +113,7 @@ pub struct Timeline {
     /// All in order.
     pub order: Vec<Happened>,
     labels: BTreeSet<String>,
+    clocks: BTreeMap<Side, HostClock>,
 }
 
 /// What stands between two places, both excluded, of what is in the order of its places.
@@ -195,13 +196,20 @@ impl Timeline {
                     .checked_sub(1)
                     .filter(|at| *at < self.commands.len())
                     .ok_or(("command", answered.number))?;
+                let done = &self.commands[at];
+                let clock = self.clocks.entry(done.side).or_default();
+                clock.learn(done.asked.earliest, answered.host_at.earliest);
                 self.commands[at].answer = Some((answered.at, answered.host_at, answered.reply, place));
                 Happened::Answered(at)
             }
             Entry::VerbsTold(told) => {
+                // In simulated time the tester knows at once.
+                let clock = self.clocks.get(&told.side).filter(|_| told.at.source.is_some());
+                let happened = clock.and_then(|clock| clock.earliest(told.host_at.earliest));
+                let earliest = happened.map_or(told.at.earliest, |happened| happened.min(told.at.earliest));
                 self.told.push(Told {
                     side: told.side,
-                    at: told.at,
+                    at: Span { earliest, ..told.at },
                     host_at: told.host_at,
                     event: told.event,
                     place,

@@ -302,7 +302,7 @@ impl Wire {
                 "{more} frames came in faster than they were taken and are lost: a record with holes judges nothing; keep \
                  other traffic off this link, and other work off this host, and run again"
             );
-            found.push(clock.now(), Arrival::Stop(Stop::Tester(text)));
+            found.push(clock.now(), Arrival::Stop(Stop::Stalled(text)));
         }
         Ok(())
     }
@@ -343,6 +343,7 @@ impl Rig for PeerRig {
                         Ok(self.clock.span(stamp))
                     }
                     Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
+                    Err(NotSent::NoRoom(why)) => Err(Stop::Stalled(why)),
                     Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
                 }
             }

@@ -94,6 +94,8 @@ pub(super) enum NotSent {
     Gone(String),
     /// This MAD cannot be sent; the port lives.
     Refused(String),
+    /// There was no room for it on the way out; the port lives.
+    NoRoom(String),
 }
 
 /// How long this host may hold something up: twice the worst overshoot of short waits. A wait says whether it lasted
@@ -262,6 +264,7 @@ impl<L: Link> Rig for PortRig<L> {
             }
             Err(NotSent::Gone(why)) => Err(self.end.lost(why)),
             Err(NotSent::Refused(why)) => Err(Stop::Tester(why)),
+            Err(NotSent::NoRoom(why)) => Err(Stop::Stalled(why)),
         }
     }
 

@@ -119,6 +119,7 @@ fn opened(adapter: &Adapter) -> pb::Opened {
         atomics: profile.atomics,
         max_qp: profile.max_qps,
         host: "simulated".into(),
+        local_ca_ack_delay: profile.local_ca_ack_delay().into(),
         ..pb::Opened::default()
     }
 }

@@ -22,6 +22,8 @@ pub enum Stop {
     Refused(String),
     /// The device has not what the test is about: what it said.
     NotOffered(String),
+    /// The tester's own host did not keep up: what is recorded has holes, and the next test may go better.
+    Stalled(String),
     /// The tester itself cannot go on: why.
     Tester(String),
 }
@@ -38,6 +40,7 @@ impl Stop {
             Self::NoAnswer(text) => (StopReason::NoAnswer, text.as_str()),
             Self::Refused(text) => (StopReason::Refused, text.as_str()),
             Self::NotOffered(text) => (StopReason::NotOffered, text.as_str()),
+            Self::Stalled(text) => (StopReason::Stalled, text.as_str()),
             Self::Tester(text) => (StopReason::Tester, text.as_str()),
         };
         Stopped {

@@ -126,6 +126,7 @@ impl Device for VerbsDevice {
             },
             // What a driver has not, it refuses; there is no call that tells it beforehand.
             capabilities: None,
+            local_ca_ack_delay: device.local_ca_ack_delay.into(),
         })
     }
 

@@ -393,6 +393,9 @@ pub struct Opened {
     /// What the device has and has not; absent where it has all that the protocol asks for.
     #[prost(message, optional, boxed, tag = "19")]
     pub capabilities: ::core::option::Option<::prost::alloc::boxed::Box<Capabilities>>,
+    /// Local CA ACK Delay: how long the device may take to answer, as a code of 4.096 us * 2^code; 0 says nothing.
+    #[prost(uint32, tag = "20")]
+    pub local_ca_ack_delay: u32,
 }
 /// What a device has of what the protocol asks for. An empty list and a 0 say nothing: then the device has all. A test
 /// that needs what is not here is NOT_APPLICABLE, and says why.

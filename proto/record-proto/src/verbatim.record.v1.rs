@@ -564,6 +564,8 @@ pub enum StopReason {
     Disturbed = 11,
     /// The run ended before this test as its user had asked, such as at the first failure; nothing was sent.
     NotWanted = 12,
+    /// The tester's own host did not keep up: what was recorded has holes.
+    Stalled = 13,
 }
 impl StopReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -585,6 +587,7 @@ impl StopReason {
             Self::Skipped => "STOP_REASON_SKIPPED",
             Self::Disturbed => "STOP_REASON_DISTURBED",
             Self::NotWanted => "STOP_REASON_NOT_WANTED",
+            Self::Stalled => "STOP_REASON_STALLED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -603,6 +606,7 @@ impl StopReason {
             "STOP_REASON_SKIPPED" => Some(Self::Skipped),
             "STOP_REASON_DISTURBED" => Some(Self::Disturbed),
             "STOP_REASON_NOT_WANTED" => Some(Self::NotWanted),
+            "STOP_REASON_STALLED" => Some(Self::Stalled),
             _ => None,
         }
     }

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use verbatim_catalog::TESTS;
 use verbatim_device::Profile;
 use verbatim_device::rc::AdapterChoices;
 use verbatim_record::{Outcome, Side, Verdict};
@@ -125,6 +126,34 @@ fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
         for simulated in [true, false] {
             let verdict = verdict_by(id, choices, simulated);
             assert_eq!(verdict.outcome(), Outcome::Pass, "{id}: {}", verdict.reason);
+        }
+    }
+}
+
+#[test]
+fn no_test_of_connections_fails_an_adapter_that_is_late() {
+    let of = |alter: fn(&mut AdapterChoices)| {
+        let mut choices = AdapterChoices::default();
+        alter(&mut choices);
+        choices
+    };
+    let all = [
+        of(|of| of.write_delay = Duration::from_millis(3)),
+        of(|of| of.write_delay = Duration::from_secs(1)),
+        of(|of| of.ack_delay = Duration::from_secs(1)),
+        of(|of| of.port_gap = Duration::from_micros(20)),
+    ];
+    for (id, choices) in TESTS
+        .iter()
+        .map(|test| test.id)
+        .flat_map(|id| all.map(|choices| (id, choices)))
+    {
+        if !id.starts_with("c09-") {
+            continue;
+        }
+        for simulated in [true, false] {
+            let verdict = verdict_by(id, choices, simulated);
+            assert_ne!(verdict.outcome(), Outcome::Fail, "{id} {choices:?}: {}", verdict.reason);
         }
     }
 }

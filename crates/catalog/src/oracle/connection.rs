@@ -478,16 +478,23 @@ impl Connection {
 }
 
 impl Flow {
-    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed.
+    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed; what it contradicted is kept.
     fn narrow(&mut self, later: Offset) {
-        let earlier = self
-            .responses
-            .offset
-            .as_ref()
-            .filter(|earlier| earlier.epoch == later.epoch);
-        let together = earlier.map(|earlier| msn::both(earlier, &later));
+        let of_it = |known: &Offset| known.epoch == later.epoch;
+        let earlier = self.responses.offset.filter(of_it);
+        let together = earlier.map(|earlier| msn::both(&earlier, &later));
         let contradicts = matches!(together, Some(None));
-        if !contradicts || self.doubts_offset || earlier.is_some_and(|earlier| !earlier.is_sure) {
+        let before = self.responses.offset_before.filter(of_it).filter(|_| contradicts);
+        if let Some(before) = before.and_then(|before| msn::both(&before, &later)) {
+            (self.responses.offset_before, self.responses.offset) = (earlier, Some(before));
+            self.doubts_offset = false;
+            return;
+        }
+        let is_sure = earlier.is_some_and(|earlier| earlier.is_sure);
+        if !contradicts || self.doubts_offset || !is_sure {
+            if contradicts && is_sure {
+                self.responses.offset_before = earlier;
+            }
             self.responses.offset = Some(together.flatten().unwrap_or(later));
         }
         self.doubts_offset = contradicts && !self.doubts_offset;

@@ -442,10 +442,12 @@ impl Known {
         let begun_differs = !is_response && another.differs(by, event);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
+        // The same bytes again, and more counted than can have been since: a duplicate whose MSN is wrong.
+        let counted_before = is_of_first && !another.doubt.differs && counted > another.begun.packets[0];
         let contradicts = is_broken
             || doubt.is_some_and(|doubt| doubt.differs)
             || is_response && !self.connection.covers(1 - by, psn);
-        if contradicts && fits_begun && !goes_on_counting {
+        if contradicts && fits_begun && !goes_on_counting && !counted_before {
             return true;
         }
         let speaks =

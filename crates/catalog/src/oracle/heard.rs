@@ -1,8 +1,13 @@
 //! A packet of a connection, taken apart once for all rules.
 
+use core::time::Duration;
+
 use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Packet, Psn, Reth, Syndrome};
 use verbatim_wire::{Aeth, AtomicEth, Bth};
+
+/// How long a packet may be in the port's queue.
+pub(super) const QUEUED: Duration = Duration::from_millis(5);
 
 /// A packet, and when it was seen.
 #[derive(Clone, Copy, Debug)]

@@ -148,7 +148,7 @@ fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> 
         wanted.extend((0..message.last().since(message.first()) + 1).map(|at| message.first().plus(at)));
         ask::put(t, channel, REQUESTS, message)?;
     }
-    let mut until = t.now().after(ask::SOON);
+    let mut until = t.now().after(ask::soon(t));
     let mut put_off = 0;
     while !wanted.is_empty()
         && let Some(received) = t.next_packet(until)?
@@ -170,7 +170,7 @@ fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> 
         for message in messages.iter().filter(|message| message.first().since(psn) < ask::HALF) {
             ask::put(t, channel, REQUESTS, message)?;
         }
-        until = t.now().after(ask::SOON);
+        until = t.now().after(ask::soon(t));
     }
     Ok(wanted.is_empty())
 }

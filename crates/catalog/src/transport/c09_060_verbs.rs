@@ -16,7 +16,7 @@ use verbatim_tester::peer::{ChannelOptions, Memory, Pair, labels};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
-use crate::transport::rc::{self, effect};
+use crate::transport::rc::{self, ask, effect};
 
 const COMPLETION: &str = "C9-60";
 const DATA: &str = "9.7.6.1.1 response data";
@@ -165,7 +165,7 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
         t.verbs_must(POST, asking, request(&roles, wr_id, operation, compare))?;
         t.next_completion(asking, roles.qp, t.now().after(Duration::from_secs(10)))?;
     }
-    t.wait_for(DONE, Duration::from_millis(200))?;
+    t.wait_for(DONE, ask::ON_ITS_WAY)?;
     for (label, side, memory) in [
         (READ_DUT, Side::Dut, pair.dut_memory),
         (READ_OWN, Side::Tester, pair.own_memory),

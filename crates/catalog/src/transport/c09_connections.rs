@@ -131,7 +131,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.send_frame(TURNS, one)?;
             t.send_frame(TURNS, other)?;
         }
-        t.pause(ask::SOON)?;
+        t.pause(ask::soon(t))?;
         // Some of it may have been lost; what was not is a duplicate then.
         for (channel, message) in &both {
             ask::ask(t, channel, AGAIN, message)?;

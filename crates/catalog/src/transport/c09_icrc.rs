@@ -169,7 +169,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn acknowledged(t: &mut Tester<'_>, channel: &Channel, psn: Psn) -> Step<bool> {
-    let until = t.now().after(ask::SOON);
+    let until = t.now().after(ask::soon(t));
     while let Some(received) = t.next_packet(until)? {
         let bth = received.packet().bth();
         if bth.dest_qp() == channel.own_qpn && bth.opcode() == Opcode::RC_ACKNOWLEDGE && bth.psn() == psn {

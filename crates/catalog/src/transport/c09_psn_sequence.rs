@@ -158,7 +158,7 @@ fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
         ask::drain(t)?;
         ask::insist(t, PARTS, &frames[at])?;
         answered = ask::listen(t, &channel)?;
-        t.pause(ask::SOON)?;
+        t.pause(ask::soon(t))?;
     }
     if !answered {
         t.pause(LATE)?;
@@ -231,7 +231,7 @@ fn imm_again(t: &mut Tester<'_>) -> Step {
         ask::drain(t)?;
         ask::insist(t, PARTS, &message.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
-        t.pause(ask::SOON)?;
+        t.pause(ask::soon(t))?;
     }
     ask::query(t, &channel, PARTS_STATE)?;
     Ok(())

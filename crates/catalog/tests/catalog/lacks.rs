@@ -2,7 +2,7 @@
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;
-use verbatim_record::{Entry, Outcome, StopReason, Stopped};
+use verbatim_record::{Cause, Entry, Outcome, StopReason, Stopped};
 
 /// Places of a record at which it is cut.
 const CUTS: usize = 60;
@@ -62,4 +62,20 @@ fn what_a_device_broke_before_a_test_came_to_what_it_lacks_is_a_fail() {
     }
     // Not all: some break a rule only by what they do, or leave undone, at the very end.
     assert!(failed > 30, "{failed}");
+}
+
+#[test]
+fn a_stall_of_the_tester_is_inconclusive_by_its_own_fault() {
+    let mut entries = golden::entries("c09-long-messages");
+    let last = (0..entries.len()).rev().find(|at| acts(&entries[*at])).unwrap();
+    entries.truncate(last);
+    entries.push(Entry::Stopped(Stopped {
+        reason: StopReason::Stalled,
+        text: "eth0 took no frame for 100ms".into(),
+    }));
+    let verdict = judge(entries).unwrap();
+    assert_eq!(
+        (verdict.outcome(), verdict.cause()),
+        (Outcome::Inconclusive, Cause::Tester)
+    );
 }

@@ -46,6 +46,9 @@ pub(crate) struct Port {
     due: BTreeMap<(Duration, u64), Vec<u8>>,
     ready: VecDeque<Vec<u8>>,
     serial: u64,
+    gap: Duration,
+    /// Before then no other frame leaves.
+    busy_until: Duration,
     neighbours: BTreeMap<IpAddr, MacAddress>,
     waiting: BTreeMap<IpAddr, Waiting>,
 }
@@ -60,6 +63,8 @@ impl Port {
             due: BTreeMap::new(),
             ready: VecDeque::new(),
             serial: 0,
+            gap: profile.choices.port_gap,
+            busy_until: Duration::ZERO,
             neighbours: BTreeMap::new(),
             waiting: BTreeMap::new(),
         }
@@ -79,6 +84,17 @@ impl Port {
             return;
         };
         let frame = frame::build(self.mac, mac, &path, &transport, &self.faults);
+        self.queue(at, frame);
+    }
+
+    /// Packets wait for those before them; what finds addresses does not.
+    fn queue(&mut self, at: Duration, frame: Vec<u8>) {
+        let at = if self.gap.is_zero() {
+            at
+        } else {
+            at.max(self.busy_until)
+        };
+        self.busy_until = at + self.gap;
         self.send_frame(at, frame);
     }
 
@@ -96,6 +112,11 @@ impl Port {
             asked: 0,
             packets: Vec::new(),
         })
+    }
+
+    /// When what was handed over has left.
+    pub(crate) fn busy_until(&self) -> Duration {
+        self.busy_until
     }
 
     fn send_frame(&mut self, at: Duration, mut frame: Vec<u8>) {
@@ -235,7 +256,7 @@ impl Port {
         };
         for (at, path, transport) in waiting.packets {
             let frame = frame::build(self.mac, mac, &path, &transport, &self.faults);
-            self.send_frame(at.max(now), frame);
+            self.queue(at.max(now), frame);
         }
     }
 

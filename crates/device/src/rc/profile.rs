@@ -115,6 +115,8 @@ pub struct AdapterChoices {
     pub psns_gone_in_err: bool,
     /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
     pub puts_reads_off: bool,
+    /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed leaves all the same.
+    pub port_gap: Duration,
 }
 
 impl Default for AdapterChoices {
@@ -154,6 +156,7 @@ impl Default for AdapterChoices {
             one_message_at_a_time: false,
             psns_gone_in_err: false,
             puts_reads_off: false,
+            port_gap: Duration::ZERO,
         }
     }
 }
@@ -237,6 +240,20 @@ impl AdapterProfile {
         // One message at a time is not drawn: half of what is asked of a requester needs two that are outstanding.
         self.choices.psns_gone_in_err = below(rng, 4) == 0;
         self.choices.puts_reads_off = below(rng, 8) == 0;
+        if !self.choices.write_delay.is_zero() {
+            let delays = [
+                Duration::from_micros(200),
+                Duration::from_millis(3),
+                Duration::from_secs(1),
+            ];
+            self.choices.write_delay = delays[below(rng, 3) as usize];
+        }
+        if below(rng, 8) == 0 {
+            self.choices.port_gap = Duration::from_micros(20);
+        }
+        if below(rng, 8) == 0 {
+            self.choices.ack_delay = [Duration::from_millis(50), Duration::from_secs(1)][below(rng, 2) as usize];
+        }
         self
     }
 
@@ -260,6 +277,15 @@ impl AdapterProfile {
         let at_most = [Duration::ZERO, Duration::from_micros(400)][below(rng, 2) as usize];
         self.latency += Duration::from_nanos(below(rng, at_most.as_nanos() as u64 + 1));
         self
+    }
+
+    /// Local CA ACK Delay: the code of 4.096 us * 2^code within which it answers; as most adapters it tells 15 at least.
+    #[must_use]
+    pub fn local_ca_ack_delay(&self) -> u8 {
+        const LEAST: u8 = 15;
+        let longest = self.latency + self.choices.ack_delay;
+        let is_enough = |code: &u8| longest <= Duration::from_nanos(4096 << code);
+        (LEAST..=31).find(is_enough).unwrap_or(31)
     }
 
     /// The GID table: one RoCEv2 entry for each address.

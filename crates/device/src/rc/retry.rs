@@ -43,7 +43,12 @@ impl Qp {
         if !wanted {
             self.send.timer = None;
         } else if self.send.timer.is_none() {
-            self.send.timer = self.timeout(cx).map(|timeout| cx.now + timeout);
+            // It runs from when the packet leaves.
+            let from = match cx.profile.choices.port_gap.is_zero() {
+                true => cx.now,
+                false => cx.now.max(cx.port.busy_until()),
+            };
+            self.send.timer = self.timeout(cx).map(|timeout| from + timeout);
         }
     }
 

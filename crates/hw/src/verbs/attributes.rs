@@ -27,6 +27,8 @@ pub struct DeviceAttributes {
     pub max_qp_init_rd_atom: i32,
     /// Whether there are atomics.
     pub atomics: bool,
+    /// How long it may take to answer: a code of 4.096 us * 2^code.
+    pub local_ca_ack_delay: u8,
     /// Ports.
     pub phys_port_cnt: u8,
 }
@@ -43,6 +45,7 @@ impl From<&c::ibv_device_attr> for DeviceAttributes {
             max_qp_rd_atom: seen.max_qp_rd_atom,
             max_qp_init_rd_atom: seen.max_qp_init_rd_atom,
             atomics: seen.atomic_cap != c::ibv_atomic_cap::IBV_ATOMIC_NONE,
+            local_ca_ack_delay: seen.local_ca_ack_delay,
             phys_port_cnt: seen.phys_port_cnt,
         }
     }

@@ -82,7 +82,7 @@ macro_rules! enumerations {
 enumerations! {
     Role { Test Runner }
     Match { Answer Wrong Again Late Stray Trap }
-    StopReason { Cancelled LeaseEnded RigGone NoAnswer Refused Panicked Tester NotSane NotOffered Skipped NotWanted Disturbed }
+    StopReason { Cancelled LeaseEnded RigGone NoAnswer Refused Panicked Tester NotSane NotOffered Skipped NotWanted Disturbed Stalled }
     Side { Dut Tester }
 }
 

@@ -17,6 +17,9 @@ use crate::port::NotSent;
 fn not_sent(error: &EtherError) -> NotSent {
     match error {
         EtherError::TooLong { .. } | EtherError::TooShort { .. } => NotSent::Refused(error.to_string()),
+        EtherError::Full { .. } => {
+            NotSent::NoRoom(format!("{error}; run the test again when this host has less to do"))
+        }
         _ => NotSent::Gone(gone(error)),
     }
 }

@@ -213,6 +213,7 @@ fn opened(config: &RigConfig, rig: &mut PeerRig, side: Side) -> Result<pb::Opene
         Stop::RigGone(why)
         | Stop::Disturbed(why)
         | Stop::Tester(why)
+        | Stop::Stalled(why)
         | Stop::Refused(why)
         | Stop::NotOffered(why)
         | Stop::NoAnswer(why) => lost(config, why),

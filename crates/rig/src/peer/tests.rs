@@ -237,6 +237,11 @@ fn a_frame_that_cannot_be_sent_stops_the_test_and_leaves_the_link() {
         of.rig.send(Stimulus::Frame(0, &[0; 60])),
         Err(Stop::Tester("too long".into()))
     );
+    of.link.refuse(NotSent::NoRoom("no room".into()));
+    assert_eq!(
+        of.rig.send(Stimulus::Frame(0, &[0; 60])),
+        Err(Stop::Stalled("no room".into()))
+    );
     let at = of.rig.send(Stimulus::Frame(0, &[7; 60])).unwrap();
     assert!(at.earliest <= at.latest && at.latest <= of.rig.now());
     assert_eq!(of.link.sent(), [vec![7; 60]]);
@@ -246,7 +251,7 @@ fn a_frame_that_cannot_be_sent_stops_the_test_and_leaves_the_link() {
 fn lost_frames_stop_the_test_each_time_some_are_lost() {
     let mut of = fixture();
     of.link.lose(3);
-    let Arrival::Stop(Stop::Tester(text)) = of.wait() else {
+    let Arrival::Stop(Stop::Stalled(text)) = of.wait() else {
         panic!("not stopped");
     };
     assert!(
@@ -255,7 +260,7 @@ fn lost_frames_stop_the_test_each_time_some_are_lost() {
     );
     assert_eq!(of.rig.wait(Time(0)), Arrival::Deadline, "told once");
     of.link.lose(1);
-    assert!(matches!(of.wait(), Arrival::Stop(Stop::Tester(text)) if text.starts_with("1 frames")));
+    assert!(matches!(of.wait(), Arrival::Stop(Stop::Stalled(text)) if text.starts_with("1 frames")));
 }
 
 #[test]

@@ -73,6 +73,7 @@ impl Tester<'_> {
         (bytes, delimiter): (Bytes, Option<Delimiter>),
     ) -> u32 {
         self.peer.frames += 1;
+        self.peer.last_frame = at.latest.max(self.peer.last_frame);
         let number = self.peer.frames;
         self.sink.put(Entry::Frame(Frame {
             number,

@@ -54,14 +54,34 @@ pub(crate) struct PeerState {
     touched: Vec<Side>,
     /// The largest round trip that was measured.
     path: Duration,
+    /// When the last frame left or came in.
+    last_frame: Time,
+    /// How long the DUT may take to answer, by its Local CA ACK Delay.
+    answer_time: Duration,
 }
+
+/// A device that may take longer to answer is not waited for.
+const LONGEST_ANSWER: Duration = Duration::from_secs(20);
 
 impl Tester<'_> {
     /// How long a reliable connection must stay silent to prove it: two seconds, twice the RNR interval, four times the
-    /// ACK timeout for each try, whichever is the longest, and the path.
+    /// ACK timeout for each try, how long the DUT may take to answer, whichever is the longest, and the path.
     #[must_use]
     pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
-        verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt) + self.peer.path + self.info.host_bound
+        let lasts = verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt);
+        lasts.max(self.answer_time()) + self.peer.path + self.info.host_bound
+    }
+
+    /// How long the DUT may take to answer, by its Local CA ACK Delay, but 20 s at most; 0 where it tells none.
+    #[must_use]
+    pub fn answer_time(&self) -> Duration {
+        self.peer.answer_time.min(LONGEST_ANSWER)
+    }
+
+    /// When the last frame left or came in.
+    #[must_use]
+    pub fn last_frame(&self) -> Time {
+        self.peer.last_frame
     }
 
     /// The longest round trip of the path that was measured so far; 0 before it was.

@@ -68,6 +68,9 @@ impl Tester<'_> {
         let reply = self.await_until(until, |peer| peer.answers.remove(&number))?;
         if let Some(Reply::Opened(facts)) = &reply {
             self.peer.offered.learn(side, facts);
+            if side == Side::Dut {
+                self.peer.answer_time = verbatim_record::silence::answer_time(facts.local_ca_ack_delay);
+            }
         }
         reply.ok_or_else(|| {
             let text = format!(

@@ -5,6 +5,7 @@ use verbatim_wire::packet::{Psn, SyndromeKind};
 
 use super::responder::{Answered, Says};
 use crate::oracle::heard::Part;
+use crate::oracle::request::Request;
 use crate::oracle::responses::{Offset, is_up_to};
 use crate::oracle::rule::{Excuse, Held};
 
@@ -41,11 +42,26 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
         // Of a response to another kind of request its own rule speaks.
         Says::Read(_) | Says::Atomic if !request.asks().has_response() => None,
         Says::Ack if window.awaits_responses() => Some((request.epoch, messages, all(request.epoch, messages)?)),
-        Says::Ack => Some((request.epoch, messages, messages)),
+        // That of a duplicate has what was counted since, too.
+        Says::Ack => Some((
+            request.epoch,
+            messages,
+            acknowledged(answered, request).unwrap_or(messages),
+        )),
         Says::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages)?)),
         Says::Read(_) | Says::Atomic => Some((request.epoch, messages, all(request.epoch, messages)?)),
         _ => None,
     }
+}
+
+/// The messages that were complete with the newest request that was acknowledged, where that is newer than this one.
+fn acknowledged(answered: &Answered<'_>, request: &Request) -> Option<u32> {
+    let (newest, _) = answered.responses.acknowledged?;
+    let (at, _) = Some(newest)
+        .filter(|newest| !is_up_to(*newest, answered.heard.psn))
+        .and_then(|newest| answered.window.find(newest))?;
+    let newest = answered.window.get(at);
+    (newest.is_taken && newest.epoch == request.epoch && newest.messages > request.messages).then_some(newest.messages)
 }
 
 /// What the responder had counted before our own count began, by this response alone.
@@ -107,7 +123,12 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
         return Held::NotAsked;
     };
     debug_assert_eq!(epoch, later.epoch);
-    let held = Held::must(both(earlier, &later).is_some(), || {
+    let before = answered.responses.offset_before.filter(|before| before.epoch == epoch);
+    let goes_on = [Some(*earlier), before]
+        .into_iter()
+        .flatten()
+        .any(|known| both(&known, &later).is_some());
+    let held = Held::must(goes_on, || {
         let first = Psn(earlier.least).plus(least).0;
         let last = Psn(earlier.least).plus(most + earlier.room).0;
         let expected = if first == last {

@@ -5,7 +5,7 @@
 use verbatim_wire::Value;
 use verbatim_wire::packet::SyndromeKind;
 
-use crate::oracle::heard::{Asks, Heard, Part};
+use crate::oracle::heard::{Asks, Heard, Part, QUEUED};
 use crate::oracle::request::Request;
 use crate::oracle::responses::{Responses, is_up_to};
 use crate::oracle::rule::{Excuse, Held, Rule, rule};
@@ -375,6 +375,10 @@ fn rnr_interval(asked: &Asked<'_>) -> Held {
         return Held::NotAsked;
     }
     let waited = at.since(since);
+    // It goes on where it was: the packet may have been in the port's queue when the NAK came.
+    if asked.window.cursor == Some(rnr.psn) && waited < QUEUED {
+        return Held::NotAsked;
+    }
     // A second one, while the interval of the first lasts, may be obeyed or not.
     let is_over = rnr.ends.is_some_and(|ends| at >= ends);
     Held::must(waited >= timer.duration() || is_over, || {

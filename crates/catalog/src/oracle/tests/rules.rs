@@ -5,7 +5,7 @@ use verbatim_wire::values::Hex64;
 use verbatim_wire::{Medium, NakCode, Opcode, PKey, Packet, Psn, RnrTimer, Transport};
 
 use super::super::{Connections, Event, Loss};
-use super::talk::{PMTU, Sender, Talk, asking, atomic, bytes, result, reth};
+use super::talk::{PMTU, Sender, Talk, asking, atomic, bytes, read_of, result, reth};
 use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
@@ -454,6 +454,50 @@ fn one_stray_psn_is_found_and_ends_nothing() {
     assert_eq!(broken(Loss::Possible, &talk), ["#4 psn?"]);
     assert_eq!(broken(Loss::Excluded, &talk), ["#4 psn"]);
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+/// Three SENDs, each acknowledged, and the last again so many times, acknowledged with a MSN of one too many; then two more.
+fn msn_of_duplicates(times: usize) -> Talk {
+    let mut talk = Talk::default();
+    let mut send = |n, msn| {
+        talk.send(n);
+        talk.ack(n, msn);
+    };
+    (0..3).for_each(|n| send(n, n + 1));
+    (0..times).for_each(|_| send(2, 4));
+    (3..5).for_each(|n| send(n, n + 1));
+    talk
+}
+
+#[test]
+fn a_wrong_msn_of_a_duplicate_accuses_no_later_response() {
+    for (times, wrong) in [(1, &["#8 msn"][..]), (2, &["#8 msn", "#10 msn"])] {
+        let talk = msn_of_duplicates(times);
+        for loss in [Loss::Possible, Loss::Excluded] {
+            let mut found = broken(loss, &talk);
+            // Where nothing is lost nothing need come again.
+            found.retain(|found| !found.contains("acknowledged-again"));
+            assert_eq!(found, wrong);
+            assert_eq!(judged(loss, &talk.frames).len(), 1);
+        }
+    }
+}
+
+#[test]
+fn the_ack_of_a_duplicate_counts_what_came_since() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    talk.ack(0, 1);
+    talk.asks(Opcode::RC_READ_REQUEST, 1, read_of(8));
+    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
+    talk.send(0);
+    talk.ack(0, 2);
+    // An ACK of an older PSN is out of order; its count is right.
+    let expected = ["#5 acknowledged-again", "#6 acknowledgement-order"];
+    assert_eq!(broken(Loss::Excluded, &talk), expected);
+    talk.send(0);
+    talk.ack(0, 3);
+    assert!(broken(Loss::Excluded, &talk).contains(&"#8 msn".into()));
 }
 
 #[test]

@@ -1,10 +1,11 @@
 //! Each rule of what the host was told, on golden records of which one thing was altered.
 
+use core::cell::Cell;
 use core::time::Duration;
 
 use verbatim_archives::golden;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Entry, Passed, Trace, WcStatus};
+use verbatim_record::{Entry, Passed, Span, TimeSource, Trace, WcStatus};
 use verbatim_wire::packet::{Bth, Medium, Opcode, Packet};
 use verbatim_wire::{edit, mend_icrc};
 
@@ -121,9 +122,23 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
     let Entry::VerbsTold(told) = &mut entries[at] else {
         panic!("no completion")
     };
-    for end in [&mut told.at.earliest, &mut told.at.latest] {
-        *end = end.after(Duration::from_secs(3));
-    }
+    let later = |of: Span| {
+        Span::between(
+            of.earliest.after(Duration::from_secs(3)),
+            of.latest.after(Duration::from_secs(3)),
+        )
+    };
+    told.at = later(told.at).with_source(TimeSource::OwnClock);
+    let (on_time, place) = (told.clone(), at);
+    told.host_at = later(told.host_at);
+    let mut heard_late = entries.clone();
+    heard_late[place] = Entry::VerbsTold(on_time);
+    let heard_late = Trace::new(heard_late).unwrap();
+    let said = verbs::rule(&heard_late).said;
+    assert!(
+        said.iter().all(|said| said.rule.name != "retry-fails"),
+        "the host saw it in time"
+    );
     let trace = Trace::new(entries).unwrap();
     let said = verbs::rule(&trace).said;
     let late = said.iter().find(|said| said.rule.name == "retry-fails").unwrap();
@@ -424,6 +439,21 @@ fn memory_holds_what_came_and_reads_and_atomics_return_what_it_holds() {
         answers_otherwise(all, of_atomic)
     });
     assert!(names.contains(&"atomic-original"), "{names:?}");
+}
+
+#[test]
+fn a_wrong_original_value_accuses_no_later_one() {
+    let mut entries = golden::entries("c09-060-fetch-add-responder");
+    let seen = Cell::new(0);
+    // Neither the first nor the last of those that add to one number.
+    answers_otherwise(&mut entries, |packet| {
+        seen.set(seen.get() + usize::from(packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE));
+        packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE && seen.get() == 20
+    });
+    let trace = Trace::new(entries).unwrap();
+    let said = verbs::rule(&trace).said;
+    let names: Vec<&str> = said.iter().map(|said| said.rule.name).collect();
+    assert_eq!(names, ["atomic-original"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_wor
 
 use super::asking::{Asking, VerbsRule};
 use super::credits::Receives;
-use super::due::{Due, Response, WAITED, Why, dues, met, responses};
+use super::due::{Due, Response, Why, dues, met, responses};
 use super::owed::after;
 use super::talk::{SOON, Talk, talks};
 use crate::oracle::heard::Asks;
@@ -137,9 +137,10 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
         .filter(|due| due.why == why && is_of_rule(due))
     {
         let Some(last) = due.tries.last() else { continue };
+        let longest = SOON.max(talk.waited());
         // A gap is told of once: where that was lost, what comes much later tells of another one.
         let is_of_it =
-            |came: &&Response| why != Why::Gap || talk.is_lossless() || came.at.since(last.at.latest) <= SOON;
+            |came: &&Response| why != Why::Gap || talk.is_lossless() || came.at.since(last.at.latest) <= longest;
         let came = met(due, &responses).filter(is_of_it);
         let is_shown = || {
             let is_heard = || !may_be_told_once(talk, due, &responses) || is_missing_always(talk.trace, due);
@@ -150,7 +151,7 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
         }
         let (since, came) = (last.at.latest, came.map(|came| came.at));
         let evidence = due.tries.iter().map(|frame| Evidence::from(*frame));
-        let within = if talk.is_lossless() { WAITED } else { SOON };
+        let within = if talk.is_lossless() { talk.waited() } else { longest };
         let owed = talk.owed_before(talk.deaf, (since, within), came);
         asking.owes(owed, true, evidence, || {
             let expected = match why {
@@ -230,7 +231,7 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
             (Some(came), _) if came.place < until => at_once += 1,
             // Of those that waited together one alone may be to blame: its answer was lost, or it lacked a receive.
             (Some(came), Some(again))
-                if again.at.since(due.tries[0].at).0 >= WAITED && due.tries[0].place >= answered =>
+                if again.at.since(due.tries[0].at).0 >= talk.waited() && due.tries[0].place >= answered =>
             {
                 late.push(due.tries[0]);
                 answered = came.place;

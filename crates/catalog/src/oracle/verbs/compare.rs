@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Evidence, FrameSeen, VerbsDone};
+use verbatim_record::{Evidence, FrameSeen, Time, VerbsDone};
 
 use super::replay::{Change, Effect, Reading, Replay, Thing};
 use super::target::has_payload;
@@ -34,7 +34,7 @@ impl<'t> Replay<'t, '_> {
         let is_one = all.iter().all(|(.., at, _)| *at == (begin, length));
         let payload = heard.packet.payload();
         if is_one && payload.len() == length {
-            let wrong = self.wrong(begin, payload, (asked.place, Some(first)));
+            let wrong = self.wrong(begin, payload, (asked.place, Some(first)), None);
             self.say(Thing::Read, vec![asked.into(), frame.into()], (begin, payload, wrong));
         }
         if matches!(Says::of(heard), Says::Read(Part::Last | Part::Only)) {
@@ -65,7 +65,7 @@ impl<'t> Replay<'t, '_> {
         request.original = Some(original);
         if let Some(range) = target.filter(|_| !is_unsure) {
             let bytes = original.to_le_bytes();
-            let wrong = self.wrong(range.start, &bytes, (asked.place, None));
+            let wrong = self.wrong(range.start, &bytes, (asked.place, None), None);
             self.say(
                 Thing::Atomic,
                 vec![asked.into(), frame.into()],
@@ -81,7 +81,7 @@ impl<'t> Replay<'t, '_> {
             return;
         };
         let begin = read.from.map_or(0, |from| from.offset as usize);
-        let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)));
+        let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)), Some(done.asked.earliest));
         let of = wrong.and_then(|wrong| self.last_there(begin + wrong));
         let thing = |of: &Heard<'_>| match Asks::of(of.opcode) {
             Asks::Send(_) => Thing::Sent,
@@ -118,8 +118,14 @@ impl<'t> Replay<'t, '_> {
     }
 
     /// The first byte that memory can not have held since a place. With a PSN: requests behind it count, whenever they were
-    /// executed.
-    fn wrong(&self, begin: usize, bytes: &[u8], (since, behind): (usize, Option<u32>)) -> Option<usize> {
+    /// executed. With an instant: it is the host that looked, from then on.
+    fn wrong(
+        &self,
+        begin: usize,
+        bytes: &[u8],
+        (since, behind): (usize, Option<u32>),
+        looked: Option<Time>,
+    ) -> Option<usize> {
         let end = begin + bytes.len();
         if self.picture.known(begin..end).is_some_and(|known| known == bytes) {
             return None;
@@ -130,7 +136,8 @@ impl<'t> Replay<'t, '_> {
                 (Some(offset), Some(behind)) => offset >= behind,
                 (Some(_), None) => false,
             };
-            change.place > since && is_behind
+            let is_late = looked.is_some_and(|looked| change.may_be_unseen(looked));
+            change.place > since && is_behind || is_late
         };
         let changes: Vec<&Change> = self.changes.iter().filter(counts).collect();
         let open = self.requests.range(self.executed..).filter(|_| behind.is_some());

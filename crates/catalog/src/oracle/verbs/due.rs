@@ -16,8 +16,12 @@ use crate::oracle::heard::{Asks, Heard, Part};
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
 
-/// How long an answer may take before the request is sent again.
-pub(super) const WAITED: Duration = crate::transport::rc::ask::SOON;
+impl Talk<'_> {
+    /// How long an answer may take before the request is sent again.
+    pub(super) fn waited(&self) -> Duration {
+        crate::transport::rc::ask::SOON.max(self.answer_time)
+    }
+}
 
 /// Why an answer is owed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -273,7 +277,8 @@ impl<'k, 't> Responder<'k, 't> {
 
     /// What comes from now on answers this frame, and no longer one that was sent so long before it.
     fn end_waiting(&mut self, offset: u32, frame: &FrameSeen) {
-        let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= WAITED;
+        let longest = self.talk.waited();
+        let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= longest;
         let due = &mut self.due;
         self.open.entry(offset).or_default().retain(|index| {
             let has_ended = due[*index].tries.first().is_some_and(waited);

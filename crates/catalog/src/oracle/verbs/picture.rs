@@ -133,6 +133,11 @@ impl Picture {
 }
 
 impl Part {
+    /// Whether it has a byte of that range.
+    pub(super) fn overlaps(&self, range: &Range<usize>) -> bool {
+        self.begin < range.end && range.start < self.begin + self.bytes.len()
+    }
+
     /// Whether a byte of it may have held a value.
     pub(super) fn may_hold(&self, at: usize, value: u8) -> bool {
         let Some(byte) = at.checked_sub(self.begin).and_then(|at| self.bytes.get(at)) else {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone, WcStatus};
+use verbatim_record::{Evidence, FrameSeen, Side, Time, Told, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Opcode, Psn, RKey};
 
 use super::picture::{Part as Was, Picture};
@@ -12,7 +12,7 @@ use super::talk::Talk;
 use super::target::{has_payload, has_place, takes_receive};
 use crate::oracle::heard::{Asks, Heard};
 use crate::oracle::rules::responder::Says;
-use crate::transport::rc::ask::HALF;
+use crate::transport::rc::ask::{HALF, ON_ITS_WAY};
 
 /// What a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -72,7 +72,16 @@ pub(super) struct Change {
     pub(super) place: usize,
     /// The PSN of the request; `None`: the host.
     pub(super) offset: Option<u32>,
+    /// Until when the host may see what was there before.
+    pub(super) shows: Time,
     pub(super) was: Was,
+}
+
+impl Change {
+    /// Whether the host that looks from then on may see what was there before.
+    pub(super) fn may_be_unseen(&self, since: Time) -> bool {
+        self.offset.is_some() && since < self.shows
+    }
 }
 
 /// What happens, in order.
@@ -86,7 +95,7 @@ enum Happens<'t> {
     Sent(u32, Heard<'t>, &'t FrameSeen),
     Answered(Heard<'t>, &'t FrameSeen),
     /// A receive completed with success.
-    Received,
+    Received(&'t Told),
 }
 
 /// A connection, gone through as far as some place.
@@ -114,6 +123,8 @@ pub(super) struct Replay<'t, 'k> {
     pub(super) writes: Vec<&'t pb::WriteMemory>,
     pub(super) received: usize,
     pub(super) effects: Vec<Effect<'t>>,
+    /// When the last thing happened that says what was executed.
+    now: Time,
 }
 
 pub(super) fn range_of(slice: pb::Slice) -> Range<usize> {
@@ -170,6 +181,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             writes: Vec::new(),
             received: 0,
             effects: Vec::new(),
+            now: Time(0),
         };
         Some((replay, if is_new { made } else { begins.saturating_sub(1) }))
     }
@@ -214,7 +226,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             .received
             .iter()
             .take_while(|done| done.status() == WcStatus::SUCCESS);
-        events.extend(succeeded.map(|done| (done.told.place, Happens::Received)));
+        events.extend(succeeded.map(|done| (done.told.place, Happens::Received(done.told))));
         events.sort_by_key(|(place, _)| *place);
         events
     }
@@ -225,8 +237,12 @@ impl<'t, 'k> Replay<'t, 'k> {
             Happens::Wrote(done, write) => self.wrote(place, done, write),
             Happens::Read(done) => self.read(done),
             Happens::Sent(offset, heard, frame) => self.sent(offset, heard, frame),
-            Happens::Answered(heard, frame) => self.answered(place, &heard, frame),
-            Happens::Received => {
+            Happens::Answered(heard, frame) => {
+                self.now = frame.at.latest;
+                self.answered(place, &heard, frame);
+            }
+            Happens::Received(told) => {
+                self.now = told.at.latest;
                 self.received += 1;
                 let takes = self
                     .requests
@@ -234,6 +250,12 @@ impl<'t, 'k> Replay<'t, 'k> {
                     .filter(|(_, request)| takes_receive(&request.heard));
                 if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
                     self.execute(offset + 1, place);
+                    // A receive tells the host of all that was written before it.
+                    for change in &mut self.changes {
+                        if change.offset.is_some_and(|of| of <= offset) {
+                            change.shows = change.shows.min(told.at.latest);
+                        }
+                    }
                 }
             }
         }
@@ -245,7 +267,10 @@ impl<'t, 'k> Replay<'t, 'k> {
         let begin = write.offset as usize;
         let range = begin..begin + write.bytes.len();
         let was = self.picture.part(range.clone());
-        let meanwhile = |change: &Change| change.place > done.place && change.offset.is_some();
+        let meanwhile = |change: &Change| {
+            change.place > done.place && change.offset.is_some()
+                || change.may_be_unseen(done.asked.earliest) && change.was.overlaps(&range)
+        };
         let is_quiet = !self.changes.iter().any(meanwhile);
         if is_quiet {
             self.picture.put(begin, &write.bytes);
@@ -255,6 +280,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         self.changes.push(Change {
             place,
             offset: None,
+            shows: Time(0),
             was,
         });
         let open: Vec<u32> = self
@@ -400,30 +426,42 @@ impl<'t, 'k> Replay<'t, 'k> {
         self.changes.push(Change {
             place,
             offset: Some(offset),
+            shows: self.now.after(ON_ITS_WAY),
             was,
         });
-        let result = match request.heard.atomic() {
-            None => has_payload(&request.heard).then(|| request.heard.packet.payload().to_vec()),
+        let results: Vec<Vec<u8>> = match request.heard.atomic() {
+            None => has_payload(&request.heard)
+                .then(|| request.heard.packet.payload().to_vec())
+                .into_iter()
+                .collect(),
             Some(asked) => {
-                let known = self
-                    .picture
-                    .known(range.clone())
-                    .and_then(|bytes| bytes.try_into().ok());
-                let original = request.original.or(known.map(u64::from_le_bytes));
-                original.map(|original| {
-                    let after = match request.heard.opcode {
-                        Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),
-                        _ if original == asked.compare().0 => asked.swap_add().0,
-                        _ => original,
-                    };
-                    after.to_le_bytes().to_vec()
-                })
+                let known = self.picture.known(range.clone());
+                let known = known.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+                // An original value that is wrong may have been the right one of what memory wrongly held.
+                let told = request.original.filter(|told| Some(*told) != known);
+                let after = |original: u64| match request.heard.opcode {
+                    Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),
+                    _ if original == asked.compare().0 => asked.swap_add().0,
+                    _ => original,
+                };
+                let originals = known.into_iter().chain(told);
+                originals
+                    .map(|original| after(original).to_le_bytes().to_vec())
+                    .collect()
             }
         };
-        match result {
-            None => self.picture.free(range),
-            Some(bytes) if request.is_unsure => self.picture.may_put(range.start, &bytes),
-            Some(bytes) => self.picture.put(range.start, &bytes),
+        match results.as_slice() {
+            [] => self.picture.free(range),
+            [first, rest @ ..] => {
+                if request.is_unsure {
+                    self.picture.may_put(range.start, first);
+                } else {
+                    self.picture.put(range.start, first);
+                }
+                for other in rest {
+                    self.picture.may_put(range.start, other);
+                }
+            }
         }
         for other in &request.others {
             self.picture.free(other.clone());

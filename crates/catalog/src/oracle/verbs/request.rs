@@ -11,7 +11,7 @@ use verbatim_wire::packet::Psn;
 use super::asking::{Asking, VerbsRule};
 use super::next::fits;
 use super::talk::{Asked, Post, Request, SOON, Talk, shown};
-use crate::oracle::heard::Heard;
+use crate::oracle::heard::{Heard, QUEUED};
 use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::seen_in_words;
@@ -257,8 +257,17 @@ fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// How soon what comes behind an error may have left before it.
-const RIGHT_BEHIND: Duration = Duration::from_millis(5);
+/// The first packet behind an error that was not in the port's queue: a queue leaves without a pause.
+fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], told: Span, pause: Duration) -> Option<&'a Request<'t>> {
+    let mut before = told;
+    for sent in behind {
+        if sent.seen.frame.at.since(before).0 > pause {
+            return Some(sent);
+        }
+        before = sent.seen.frame.at;
+    }
+    None
+}
 
 /// What ended the queue pair: a request that failed, or the step to ERR. When, where in the record, what shows it, in words.
 fn end_of<'t>(talk: &Talk<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
@@ -305,10 +314,8 @@ fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     // What had left when the request failed may still be on its way: a fence may have been lifted just before.
     let path = talk.path().map(|path| path + talk.pipeline());
     let is_behind = |sent: &&Request<'t>| sent.seen.place > place && told.is_before(sent.seen.frame.at);
-    let is_later = |sent: &&Request<'t>| path.is_some_and(|path| sent.seen.frame.at.since(told).0 > path);
-    let is_late = |sent: &Request<'t>| sent.seen.frame.at.since(told).0 > RIGHT_BEHIND;
-    let behind = || talk.requests.iter().filter(is_behind);
-    let later = behind().find(is_later);
+    let behind: Vec<&Request<'t>> = talk.requests.iter().filter(is_behind).collect();
+    let later = behind_the_queue(&behind, told, path.unwrap_or_default().max(QUEUED));
     // The queue pair that was moved to ERR is there until it is destroyed.
     let alive = talk.after(told.latest.after(LISTENED));
     let listened = match talk.to_error {
@@ -316,14 +323,13 @@ fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         None => talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED),
     };
     let result = match later {
-        Some(_) => Passed::Fail,
-        None if path.is_none() && behind().any(&is_late) => Passed::Inconclusive,
+        Some(_) if path.is_some() => Passed::Fail,
+        Some(_) => Passed::Inconclusive,
         // How long a packet may be on its way is not known: what came right behind may have left before, and says nothing.
-        None if path.is_none() && behind().next().is_some() => return,
+        None if path.is_none() && !behind.is_empty() => return,
         None if listened => Passed::Pass,
         None => return,
     };
-    let later = later.or_else(|| behind().next());
     let evidence = later.map(|sent| Evidence::from(sent.seen.frame));
     asking.say(result, [by].into_iter().chain(evidence), || {
         let seen = later.map(|sent| sent.seen.packet.to_string());

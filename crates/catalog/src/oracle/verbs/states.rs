@@ -18,6 +18,7 @@ use super::events::event_reason;
 use super::life::{Is, Life, is_done, is_refused, posts};
 use super::steps::{self, Verdict, state_in_words};
 use super::talk::{SIMULATED_PATH, SOON};
+use crate::oracle::heard::QUEUED;
 use crate::oracle::rule::{Rule, rule};
 use crate::transport::rc;
 
@@ -404,6 +405,11 @@ fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let until = steps.get(at + 1).map_or(life.end, |(next, _)| next.place);
+        // What is in the port's queue leaves all the same.
+        let path = match modify.state() {
+            pb::QpState::Err => path.max(QUEUED),
+            _ => path,
+        };
         listen(
             life,
             asking,

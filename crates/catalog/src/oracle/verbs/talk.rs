@@ -139,6 +139,8 @@ pub(super) struct Talk<'t> {
     /// What the DUT's host registered and deregistered, of all connections, in order.
     pub(super) memory: Rc<[&'t VerbsDone]>,
     pub(super) mtu: u32,
+    /// How long the device may take to answer, by its own word.
+    pub(super) answer_time: Duration,
     pub(super) posts: Vec<Post<'t>>,
     pub(super) answers: Vec<Answer<'t>>,
     pub(super) requests: Vec<Request<'t>>,
@@ -168,6 +170,16 @@ fn is_of_memory(done: &VerbsDone) -> bool {
     let is_of_it = matches!(done.command, Command::RegisterMemory(_) | Command::DeregisterMemory(_));
     let is_done = !matches!(done.answer, None | Some((_, _, Reply::Refused(_), _)));
     done.side == Side::Dut && is_of_it && is_done
+}
+
+/// How long the device may take to answer, as its host said.
+fn answer_time(trace: &Trace) -> Duration {
+    let mut all = trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
+    let told = all.find_map(|done| match &done.answer {
+        Some((_, _, Reply::Opened(facts), _)) => Some(facts.local_ca_ack_delay),
+        _ => None,
+    });
+    told.map_or(Duration::ZERO, verbatim_record::silence::answer_time)
 }
 
 /// All connections of a record with the packet peer.
@@ -204,6 +216,7 @@ impl<'t> Talk<'t> {
             dialogue,
             memory,
             mtu,
+            answer_time: answer_time(trace),
             posts: Vec::new(),
             answers: Vec::new(),
             requests: Vec::new(),

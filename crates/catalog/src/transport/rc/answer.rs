@@ -133,9 +133,11 @@ impl<'t> Turn<'t> {
         payload_of(self.sent.iter())
     }
 
-    /// Request and answers, for evidence.
+    /// Request and answers, for evidence: the last try before the first answer.
     pub(crate) fn evidence(&self, answers: &[Seen<'t>]) -> Vec<Evidence<'t>> {
-        let request = self.sent.last().into_iter().map(|seen| Evidence::from(seen.frame));
+        let answered = answers.iter().map(|seen| seen.place).min().unwrap_or(usize::MAX);
+        let before = self.sent.iter().rev().find(|seen| seen.place < answered);
+        let request = before.into_iter().map(|seen| Evidence::from(seen.frame));
         request.chain(answers.iter().map(|seen| seen.frame.into())).collect()
     }
 }
@@ -407,4 +409,53 @@ pub(crate) fn is_refusal(seen: &Seen<'_>) -> bool {
 /// Whether it is an RNR NAK.
 pub(crate) fn is_rnr_nak(seen: &Seen<'_>) -> bool {
     nak_in(seen).is_some_and(|syndrome| matches!(syndrome.kind(), SyndromeKind::RnrNak(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_archives::golden;
+    use verbatim_record::{Entry, Time};
+
+    use super::*;
+
+    #[test]
+    fn evidence_is_a_request_that_came_before_its_answer() {
+        const OLDEST: Label<Frames> = Label::new("WRITE with the oldest PSN of a duplicate");
+        let mut entries = golden::entries("c09-psn-regions");
+        let place = |entries: &[Entry], number: u32| {
+            let is_it = |entry: &Entry| matches!(entry, Entry::Frame(frame) if frame.number == number);
+            entries.iter().position(is_it).unwrap()
+        };
+        let numbers = |entries: &[Entry]| {
+            let trace = Trace::new(entries.to_vec()).unwrap();
+            let dialogues = crate::transport::rc::dialogues(&trace).unwrap();
+            let turn = turn(&trace, &dialogues[0], OLDEST).unwrap();
+            let sent: Vec<u32> = turn.sent.iter().map(|seen| seen.frame.number).collect();
+            let shown = turn.evidence(&turn.answers);
+            let shown = shown.iter().filter_map(|evidence| match evidence {
+                Evidence::Frame(frame) => Some(frame.number),
+                _ => None,
+            });
+            (sent, shown.collect::<Vec<u32>>())
+        };
+        let (sent, shown) = numbers(&entries);
+        assert_eq!((sent.len(), shown.len()), (1, 2));
+        // It is sent again when it was answered.
+        let (asked, answered) = (place(&entries, shown[0]), place(&entries, shown[1]));
+        let mut again = entries[asked].clone();
+        if let Entry::Frame(frame) = &mut again {
+            frame.at.earliest = Time(frame.at.earliest.0 + 500_000_000);
+            frame.at.latest = frame.at.earliest;
+        }
+        entries.insert(answered + 1, again);
+        let mut number = 0;
+        for entry in &mut entries {
+            if let Entry::Frame(frame) = entry {
+                number += 1;
+                frame.number = number;
+            }
+        }
+        let (sent, evidence) = numbers(&entries);
+        assert_eq!((sent.len(), evidence), (2, shown));
+    }
 }

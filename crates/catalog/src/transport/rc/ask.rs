@@ -11,10 +11,16 @@ use verbatim_wire::values::{Hex32, Hex64};
 
 /// How long an answer may take before the request is sent again: ours is no test of the responder's speed.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
+/// How long an answer may take before the request is sent again: longer where the DUT says that it takes longer.
+pub(crate) fn soon(t: &Tester<'_>) -> Duration {
+    SOON.max(t.answer_time())
+}
+
 /// How long late answers to a request that was sent again are waited for.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long an acknowledged WRITE may be on its way into the host's memory.
-const ON_ITS_WAY: Duration = Duration::from_millis(1);
+/// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives no order with
+/// what the host reads. A receive that completes behind it does.
+pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
@@ -262,7 +268,7 @@ fn until_answered(
 
 /// What answers to tries before the last comes now, not among the answers to the next request.
 pub(crate) fn drain(t: &mut Tester<'_>) -> Step {
-    let until = t.now().after(DRAIN);
+    let until = t.now().after(DRAIN.max(t.answer_time()));
     while t.next_packet(until)?.is_some() {}
     Ok(())
 }
@@ -270,7 +276,7 @@ pub(crate) fn drain(t: &mut Tester<'_>) -> Step {
 /// Whether the whole answer comes. A sequence NAK says that a packet of ours was lost: it is no answer. Nor is an RNR NAK,
 /// unless the message lacks a receive; its interval is waited for.
 fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: bool) -> Step<bool> {
-    let until = t.now().after(SOON);
+    let until = t.now().after(soon(t));
     let is_read = message.packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
     let mut missing: Vec<Psn> = if is_read {
         (0..message.psns).map(|at| message.first().plus(at)).collect()
@@ -322,7 +328,7 @@ pub(crate) fn is_sequence_nak(packet: &Packet<'_>) -> bool {
 
 /// Waits for the DUT's next packet on this connection, for as long as an answer may take. Whether one came.
 pub(crate) fn listen(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
-    let until = t.now().after(SOON);
+    let until = t.now().after(soon(t));
     while let Some(received) = t.next_packet(until)? {
         if received.packet().bth().dest_qp() == channel.own_qpn {
             return Ok(true);
@@ -349,10 +355,9 @@ pub(crate) fn fill(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, o
     t.verbs_must(label, Side::Dut, write).map(drop)
 }
 
-/// Reads the first bytes of the DUT's memory, when what was acknowledged has reached it: an ACK promises that it will, not that the host sees
-/// it at once.
+/// Reads the first bytes of the DUT's memory, when the host must see what was acknowledged.
 pub(crate) fn read_memory(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, length: u32) -> Step<Reply> {
-    t.pause(ON_ITS_WAY)?;
+    t.wait_until(t.last_frame().after(ON_ITS_WAY))?;
     let read = Command::ReadMemory(pb::ReadMemory {
         from: Some(channel.memory.slice(0, length)),
     });

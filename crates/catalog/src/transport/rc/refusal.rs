@@ -259,7 +259,7 @@ enum Heard {
 
 /// Waits for a NAK of what begins with that PSN.
 fn hears_nak(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Heard> {
-    let until = t.now().after(ask::SOON);
+    let until = t.now().after(ask::soon(t));
     let mut heard = Heard::Nothing;
     while let Some(received) = t.next_packet(until)? {
         let packet = received.packet();

@@ -381,7 +381,7 @@ impl Peer {
             for frame in flying.message.frames(&self.requester.channel) {
                 t.send_frame(labels::DUPLICATE, &frame)?;
             }
-            let until = t.now().after(ask::SOON);
+            let until = t.now().after(ask::soon(t));
             while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {
                 let is_answer = matches!(&sign, Sign::Packet(received) if flying.is_ended_by(&received.packet()));
                 self.hear(t, &sign)?;
@@ -420,7 +420,7 @@ impl Peer {
             for frame in message.frames(&self.requester.channel) {
                 t.send_frame(labels::ILLEGAL, &frame)?;
             }
-            let until = t.now().after(ask::SOON);
+            let until = t.now().after(ask::soon(t));
             while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {
                 let Sign::Packet(received) = &sign else { continue };
                 match nak_of(&received.packet()).map(|nak| nak.kind()) {
@@ -452,7 +452,7 @@ impl Peer {
                 self.is_over |= self.has_failed;
                 return Ok(());
             }
-            let patience = if mine { ask::SOON } else { PATIENCE };
+            let patience = if mine { ask::soon(t) } else { PATIENCE };
             match t.next_sign(self.requester.channel.qp, t.now().after(patience))? {
                 Some(sign) => {
                     signs += 1;

@@ -78,6 +78,42 @@ fn a_requester_may_begin_each_message_when_the_one_before_it_is_done() {
 }
 
 #[test]
+fn what_was_in_the_port_leaves_after_the_error() {
+    let choices = AdapterChoices {
+        port_gap: Duration::from_millis(1),
+        ..AdapterChoices::default()
+    };
+    let mut pair = pair(A, choices);
+    let mut refused = pair.request(0, Operation::Write, 0, 0, 64);
+    refused.r_key.0 ^= 1;
+    pair.post(&refused);
+    for wr_id in 1..4 {
+        pair.post(&pair.request(wr_id, Operation::Write, 0, 0, 64));
+    }
+    pair.run_until_completions(4);
+    let told = pair.completions[A][0].at;
+    pair.run_for(Duration::from_millis(10));
+    let sent: Vec<Duration> = pair.packets(A).iter().map(|(at, _)| *at).collect();
+    assert_eq!(sent.len(), 4);
+    assert!(
+        sent[0] < told && sent[1..].iter().all(|at| *at > told),
+        "{told:?}: {sent:?}"
+    );
+}
+
+#[test]
+fn an_adapter_tells_how_long_it_takes_to_answer() {
+    let told = |delay| {
+        let mut profile = profile(A);
+        profile.choices.ack_delay = delay;
+        profile.local_ca_ack_delay()
+    };
+    assert_eq!(told(Duration::ZERO), 15);
+    assert_eq!(told(Duration::from_millis(150)), 16);
+    assert_eq!(told(Duration::from_secs(1)), 18);
+}
+
+#[test]
 fn a_responder_may_put_off_each_read_and_atomic_once() {
     let choices = AdapterChoices {
         puts_reads_off: true,
