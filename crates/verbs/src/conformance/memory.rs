@@ -53,7 +53,7 @@ fn handles(talk: &mut Talk) -> Checked {
     if qp == 0 {
         return wrong("a queue pair has the handle 0, which the sign of life asks for; give out handles from 1 on");
     }
-    talk.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp }))?;
+    talk.destroy(qp)?;
     let again = talk.queue_pair(proto::Service::Rc, 4)?.qp;
     talk.done("DestroyAll", command::Kind::DestroyAll(proto::DestroyAll {}))?;
     let last = talk.memory(64)?.memory;
