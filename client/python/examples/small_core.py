@@ -5,7 +5,7 @@
 
 Its ACK timeout and the interval of its RNR NAKs are fixed, its memory begins at address 0, one packet of one message is
 outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms, and no test fails for it.
-Its agent says so beforehand, or, with ``--silent``, refuses it when it is asked for.
+Its agent says so beforehand; with ``--silent`` it only refuses more queue pairs, SQD, datagrams and operations when it is asked.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ EOPNOTSUPP, ENOMEM, EINVAL = 95, 12, 22
 class SmallCore(SoftRoce):
     name = "core0"
     window = 1
-    #: Whether its agent says what it has not.
+    max_rd_atomic = 1
+    #: Whether its agent says beforehand what it refuses.
     silent = False
 
     def open(self) -> DeviceInfo:
-        capabilities = Capabilities(
-            operations=OPERATIONS, answers=OPERATIONS, services=[Service.RC], qp_states=STATES,
-            timeouts=[TIMEOUT], min_rnr_timers=[RNR_TIMER],
-        )
+        has = Capabilities(answers=OPERATIONS, timeouts=[TIMEOUT], min_rnr_timers=[RNR_TIMER])
+        if not self.silent:
+            has = replace(has, operations=OPERATIONS, services=[Service.RC], qp_states=STATES)
         return replace(
-            self.info, active_mtu=3, atomics=False, max_qp=0 if self.silent else 1, max_qp_rd_atom=1, max_qp_init_rd_atom=1,
-            capabilities=None if self.silent else capabilities,
+            self.info, active_mtu=3, max_qp=64 if self.silent else 1, max_qp_rd_atom=1, max_qp_init_rd_atom=1, capabilities=has
         )
 
     def register_memory(self, length: int, access: Access) -> Memory:
@@ -73,7 +72,7 @@ class SmallCore(SoftRoce):
 
 def main() -> None:
     parser = arguments("A small core in Python, behind an agent.")
-    parser.add_argument("--silent", action="store_true", help="its agent refuses what it has not, and does not say it beforehand")
+    parser.add_argument("--silent", action="store_true", help="what it refuses it does not say beforehand")
     given = parser.parse_args()
     device = SmallCore(
         given.socket, given.peer, given.ip, given.mac, frozenset(given.deviation), LACKS, has_ud=False,

@@ -62,6 +62,8 @@ class SoftRoce(Device):
     name = "soft0"
     #: Packets of one message that it has outstanding, and then of no other message; 0: as many as are posted.
     window = 0
+    #: READs and atomics of a queue pair at a time.
+    max_rd_atomic = 16
 
     def __init__(
         self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset(),

@@ -56,7 +56,11 @@ impl Offered {
         ChannelOptions {
             timeout: timeout.map_or(asked.timeout, AckTimeout),
             min_rnr_timer: among(&has.min_rnr_timers, asked.min_rnr_timer.0, 0).map_or(asked.min_rnr_timer, RnrTimer),
-            rnr_retry: among(&has.rnr_retries, asked.rnr_retry, 0).unwrap_or(asked.rnr_retry),
+            // Who asks for another one than the usual is about it.
+            rnr_retry: match asked.rnr_retry {
+                USUAL_RNR_RETRY => among(&has.rnr_retries, USUAL_RNR_RETRY, 0).unwrap_or(USUAL_RNR_RETRY),
+                other => other,
+            },
             ..*asked
         }
     }
@@ -101,6 +105,9 @@ impl Offered {
         self.lacks_as_responder(Side::Dut, asks_for(opcode)?)
     }
 }
+
+/// What a connection has where nothing else is asked for.
+const USUAL_RNR_RETRY: u8 = 7;
 
 /// Whether a list of values has this one; an empty list says nothing.
 #[must_use]
@@ -264,6 +271,16 @@ impl Tester<'_> {
     #[must_use]
     pub fn nearest(&self, options: &ChannelOptions) -> ChannelOptions {
         self.peer.offered.nearest(Side::Dut, options)
+    }
+
+    /// The ACK timeout that a connection of the DUT is made with instead of this one, where it has not that.
+    #[must_use]
+    pub fn nearest_timeout(&self, timeout: AckTimeout) -> AckTimeout {
+        let options = ChannelOptions {
+            timeout,
+            ..ChannelOptions::default()
+        };
+        self.nearest(&options).timeout
     }
 
     /// How many send and receive requests a queue pair of the DUT holds, that many at most.
