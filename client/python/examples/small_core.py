@@ -4,8 +4,8 @@
     small_core.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
 Its ACK timeout and the interval of its RNR NAKs are fixed, its memory begins at address 0, one packet of one message is
-outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms, and no test fails for it.
-Its agent says so beforehand; with ``--silent`` it only refuses more queue pairs, SQD, datagrams and operations when it is asked.
+outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms: no test fails for it.
+Its agent says so beforehand; with ``--silent`` it refuses more queue pairs, SQD, datagrams and operations without a word.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class SmallCore(SoftRoce):
         has = Capabilities(answers=OPERATIONS, timeouts=[TIMEOUT], min_rnr_timers=[RNR_TIMER])
         if not self.silent:
             has = replace(has, operations=OPERATIONS, services=[Service.RC], qp_states=STATES)
+        most = 64 if self.silent else 1
         return replace(
-            self.info, active_mtu=3, max_qp=64 if self.silent else 1, max_qp_rd_atom=1, max_qp_init_rd_atom=1, capabilities=has
+            self.info, active_mtu=3, max_qp=most, max_qp_rd_atom=1, max_qp_init_rd_atom=1, capabilities=has
         )
 
     def register_memory(self, length: int, access: Access) -> Memory:

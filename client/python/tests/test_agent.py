@@ -697,7 +697,8 @@ CORES = 16
 
 
 def test_no_test_fails_a_small_core_and_each_comes_to_its_end(tmp_path: Path) -> None:
-    listed = subprocess.run([binary("verbatim"), "tests", "c09-*", "--json"], capture_output=True, text=True, check=True)
+    listing = [binary("verbatim"), "tests", "c09-*", "--json"]
+    listed = subprocess.run(listing, capture_output=True, text=True, check=True)
     tests = [test["id"] for test in json.loads(listed.stdout)["tests"] if test["id"] not in LONG]
     left: "queue.SimpleQueue[str]" = queue.SimpleQueue()
     for test in tests:

@@ -266,13 +266,12 @@ impl AdapterProfile {
         self.max_memory = [1 << 20, 4 << 20, 16 << 20][below(rng, 3) as usize];
         self = self.vary(seed).with_latency_of(rng);
         // Drawn after the older ones, so that a seed stands for what it stood for.
-        if below(rng, 8) == 0 { self.small(rng) } else { self }
+        if below(rng, 3) == 0 { self.small(rng) } else { self }
     }
 
-    /// A small device: one queue pair, fixed timers, memory from address 0 on, one packet of one message at a time, no SQD;
-    /// each of them or not.
+    /// A small device: one queue pair, fixed timers, memory from address 0 on, no SQD; each of them or not.
     fn small(mut self, rng: &mut ChaCha8Rng) -> Self {
-        let mut is = || below(rng, 4) != 0;
+        let mut is = || below(rng, 2) == 0;
         if is() {
             self.max_qps = 1;
         }
@@ -284,9 +283,6 @@ impl AdapterProfile {
         }
         if is() {
             self.first_address = 0;
-        }
-        if is() {
-            (self.choices.one_message_at_a_time, self.choices.window) = (true, 1);
         }
         self.sqd = is();
         self

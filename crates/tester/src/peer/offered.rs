@@ -42,8 +42,8 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// The same connection with values that the device of a side has, in place of those that it has not: the longest of its
-    /// ACK timeouts for none, else the nearest.
+    /// The same connection with values that the device of a side has: the longest of its ACK timeouts where none is asked
+    /// for, else the nearest value.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;
@@ -253,7 +253,7 @@ impl Tester<'_> {
         of_dut.is_none_or(|(_, has)| has.path_mtus.is_empty() || has.path_mtus.contains(&mtu.0.into()))
     }
 
-    /// Whether a queue pair of the DUT can have this ACK timeout, as far as its host told: for procedures that can do without.
+    /// Whether a queue pair of the DUT can have this ACK timeout, as far as its host told.
     #[must_use]
     pub fn offers_timeout(&self, timeout: AckTimeout) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
@@ -349,6 +349,46 @@ mod tests {
             assert_eq!(nearest(has, asked), expected, "{has:?}, {asked} asked for");
         }
         assert_eq!(Offered::default().nearest_path_mtu(Mtu(3)), Mtu(3));
+    }
+
+    #[test]
+    fn a_connection_takes_the_nearest_of_what_the_device_has() {
+        let few = of(pb::Capabilities {
+            timeouts: vec![10, 16],
+            min_rnr_timers: vec![20],
+            rnr_retries: vec![3],
+            max_send_depth: 4,
+            ..pb::Capabilities::default()
+        });
+        let nearest = |timeout, rnr_retry| {
+            let asked = ChannelOptions {
+                timeout: AckTimeout(timeout),
+                rnr_retry,
+                ..ChannelOptions::default()
+            };
+            let has = few.nearest(Side::Dut, &asked);
+            (has.timeout.0, has.min_rnr_timer.0, has.rnr_retry)
+        };
+        // Without a time-out is nearest to the longest.
+        assert_eq!(nearest(0, 7), (16, 20, 3));
+        assert_eq!(nearest(12, 7), (10, 20, 3));
+        assert_eq!(nearest(14, 1), (16, 20, 1));
+        assert_eq!(few.depths(Side::Dut, 16), (4, 16));
+        let asked = ChannelOptions::default();
+        assert_eq!(few.nearest(Side::Tester, &asked), asked);
+        let only_off = of(pb::Capabilities {
+            timeouts: vec![0],
+            ..pb::Capabilities::default()
+        });
+        let asked = ChannelOptions {
+            timeout: AckTimeout(14),
+            ..asked
+        };
+        assert_eq!(
+            only_off.nearest(Side::Dut, &asked),
+            asked,
+            "a test of the time-out is not one without"
+        );
     }
 
     #[test]

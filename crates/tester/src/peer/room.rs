@@ -1,8 +1,7 @@
 //! Room for queue pairs: a device may have few of them, one at the least.
 //!
 //! Where the DUT has no room for another queue pair, the oldest one of the test is destroyed. A test that is about several
-//! at a time says so beforehand ([`Tester::needs_queue_pairs`]); one that goes on with a queue pair which had to go ends as
-//! one that the device has not enough for.
+//! says so beforehand ([`Tester::needs_queue_pairs`]). A test that goes on with a destroyed one ends as NOT_APPLICABLE.
 
 use std::collections::BTreeMap;
 
@@ -156,5 +155,62 @@ impl Tester<'_> {
         }
         self.peer.room.0.entry(side).or_default().gone.push(made);
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn create(service: pb::Service) -> pb::CreateQp {
+        pb::CreateQp {
+            service: service.into(),
+            ..pb::CreateQp::default()
+        }
+    }
+
+    /// A device that says that it has so many, with queue pairs 1, 2, ... of reliable connections.
+    fn room(most: u32, there: u32) -> Room {
+        let mut room = Room::default();
+        let opened = pb::Opened {
+            max_qp: most,
+            ..pb::Opened::default()
+        };
+        room.learn(Side::Dut, &Command::Open(pb::Open {}), &Reply::Opened(opened));
+        for qp in 1..=there {
+            let made = Reply::Qp(pb::Qp { qp, qpn: 16 + qp });
+            room.learn(Side::Dut, &Command::CreateQp(create(pb::Service::Rc)), &made);
+        }
+        room
+    }
+
+    #[test]
+    fn the_oldest_goes_when_there_is_no_room() {
+        let refused = |errno| pb::Refused {
+            errno,
+            text: "no".into(),
+        };
+        let goes = |room: &Room, service, refused: Option<pb::Refused>| {
+            let gone = room.must_go(Side::Dut, &create(service), refused.as_ref());
+            gone.map(|made| made.handle)
+        };
+        use pb::Service::{Rc, Ud};
+        assert_eq!(goes(&room(1, 0), Rc, None), None);
+        assert_eq!(goes(&room(2, 2), Rc, None), Some(1));
+        assert_eq!(goes(&room(0, 2), Rc, None), None);
+        assert_eq!(goes(&room(9, 2), Rc, Some(refused(22))), Some(1));
+        // That it has no datagrams is no want of room.
+        assert_eq!(goes(&room(9, 2), Ud, Some(refused(95))), None);
+        assert_eq!(goes(&room(9, 2), Ud, Some(refused(ENOMEM))), Some(1));
+        let mut two = room(1, 1);
+        two.0.entry(Side::Dut).or_default().needed = 2;
+        assert_eq!(goes(&two, Rc, None), None);
+        let mut empty = room(1, 1);
+        empty.learn(
+            Side::Dut,
+            &Command::DestroyQp(pb::DestroyQp { qp: 1 }),
+            &Reply::Done(pb::Done {}),
+        );
+        assert_eq!(goes(&empty, Rc, None), None);
     }
 }

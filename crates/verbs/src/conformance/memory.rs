@@ -91,7 +91,9 @@ fn bytes(talk: &mut Talk) -> Checked {
         ));
     }
     let apart = other.address >= end.unwrap_or(u64::MAX) || other.address + u64::from(LENGTH) <= memory.address;
-    if !apart {
+    // Memory whose addresses count from 0 is told apart by its keys.
+    let from_0 = memory.address == 0 && other.address == 0;
+    if !apart && !from_0 {
         return wrong(format!(
             "two memories of {LENGTH} bytes are at {:#x} and {:#x}: they overlap; give each addresses of its own",
             memory.address, other.address

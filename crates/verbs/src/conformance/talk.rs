@@ -223,8 +223,7 @@ impl Talk {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair, when the oldest is destroyed if the device has no room for it; what the device says it has not is
-    /// no fault.
+    /// Creates a queue pair; destroys the oldest where the device has no room. It is no fault to have none of that service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -249,6 +248,14 @@ impl Talk {
             reply::Kind::Refused(refused) if service == proto::Service::Ud && [0, 38, 95].contains(&refused.errno) => {
                 Err(Not::Has(format!("the device makes no UD queue pair: {}", refused.text)))
             }
+            reply::Kind::Refused(refused) if !self.queue_pairs.is_empty() => wrong(format!(
+                "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of queue \
+                 pairs that the device has",
+                self.queue_pairs.len(),
+                refused.errno,
+                refused.text,
+                of.max_qp
+            )),
             reply::Kind::Refused(refused) => wrong(format!(
                 "a {name} queue pair of depth {depth} is refused (errno {}): {}",
                 refused.errno, refused.text
