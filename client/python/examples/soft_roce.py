@@ -49,6 +49,7 @@ DEVIATIONS = {
     "msn-stands-still": "the MSN of acknowledgements never advances",
     "no-rnr-timer": "after an RNR NAK a request is sent again at once",
     "duplicate-delivered": "a SEND that comes again is delivered again",
+    "nak-wrong-code": "what no memory region allows is refused as an invalid request",
     "icrc-ignored": "a packet with a wrong ICRC is taken",
     "flush-forgotten": "a queue pair in the error state completes nothing that was posted",
     "hangs": "after the first packet that comes again nothing is taken any more, until it is started anew",
@@ -59,6 +60,10 @@ class SoftRoce(Device):
     """The device: its port, its memory, its queue pairs. One lock is around all of it."""
 
     name = "soft0"
+    #: Packets of one message that it has outstanding, and then of no other message; 0: as many as are posted.
+    window = 0
+    #: READs and atomics of a queue pair at a time.
+    max_rd_atomic = 16
 
     def __init__(
         self, path: str, peer: str, ip: str, mac: str, deviations: frozenset[str] = frozenset(),
@@ -317,8 +322,8 @@ class SoftRoce(Device):
         self.send_frame(mac + self.mac + b"\x08\x00" + whole + icrc(whole))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="A RoCE v2 device in Python, behind an agent.")
+def arguments(description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--listen", required=True, help="where the agent listens: unix:PATH or IP:PORT")
     parser.add_argument("--socket", required=True, help="the device's unix datagram socket: `remote` in the rig file")
     parser.add_argument("--peer", required=True, help="the tester's unix datagram socket: `local` in the rig file")
@@ -326,6 +331,11 @@ def main() -> None:
     parser.add_argument("--mac", default="02:00:00:00:00:01")
     listed = "; ".join(f"{name}: {what}" for name, what in DEVIATIONS.items())
     parser.add_argument("--deviation", action="append", default=[], choices=DEVIATIONS, metavar="NAME", help=listed)
+    return parser
+
+
+def main() -> None:
+    parser = arguments("A RoCE v2 device in Python, behind an agent.")
     parser.add_argument("--no-ud", action="store_true", help="reliable connections alone, as many a core has them")
     operations = [operation.name for operation in Operation]
     parser.add_argument("--lacks", action="append", default=[], choices=operations, help="an operation that it has not")

@@ -12,8 +12,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 import grpc
 import pytest
@@ -525,6 +527,15 @@ def judged(
     tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None, keys: str = ""
 ) -> list[dict[str, Any]]:
     """Verdicts of tests against examples/soft_roce.py, by a rig with these keys beside the usual ones."""
+    with served(tmp_path, "soft_roce.py", deviations, more, keys) as run:
+        return run(tests)
+
+
+@contextmanager
+def served(
+    tmp_path: Path, example: str, deviations: list[str], more: list[str] | None = None, keys: str = ""
+) -> Iterator[Callable[[list[str]], list[dict[str, Any]]]]:
+    """A device of the examples; gives what runs tests against it."""
     verbatim = binary("verbatim")
     agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
     rigs = tmp_path / "rigs.toml"
@@ -534,11 +545,27 @@ def judged(
         f'mac = "02:00:00:00:00:02"\nip = "10.0.0.2"\nagent = "unix:{agent}"\n' + keys
     )
     rigs.chmod(0o600)
-    command = [sys.executable, EXAMPLES / "soft_roce.py", "--listen", f"unix:{agent}", "--socket", device, "--peer", tester]
+    command = [sys.executable, EXAMPLES / example, "--listen", f"unix:{agent}", "--socket", device, "--peer", tester]
     for deviation in deviations:
         command += ["--deviation", deviation]
     command += more or []
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), "HOME": str(tmp_path)}
+
+    def run(tests: list[str]) -> list[dict[str, Any]]:
+        ran = subprocess.run(
+            [verbatim, "run", "--server", "none", "--rig-file", rigs, "--rig", "soft", "--json", *tests],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=300,
+        )
+        try:
+            document = json.loads(ran.stdout)
+        except ValueError:
+            raise AssertionError(ran.stdout + ran.stderr) from None
+        verdicts: list[dict[str, Any]] = document["verdicts"]
+        return verdicts
+
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         try:
             (tmp_path / "pid").write_text(str(process.pid))
@@ -547,22 +574,10 @@ def judged(
             assert "listening on" in said, said + process.stderr.read()
             # What it says later must not fill the pipe.
             threading.Thread(target=process.stderr.read, daemon=True).start()
-            run = subprocess.run(
-                [verbatim, "run", "--server", "none", "--rig-file", rigs, "--rig", "soft", "--json", *tests],
-                capture_output=True,
-                text=True,
-                env=environment,
-                timeout=300,
-            )
+            yield run
         finally:
             process.terminate()
             assert process.wait(PATIENCE) in ((0,) if not keys else (0, -9))
-    try:
-        document = json.loads(run.stdout)
-    except ValueError:
-        raise AssertionError(run.stdout + run.stderr) from None
-    verdicts: list[dict[str, Any]] = document["verdicts"]
-    return verdicts
 
 
 SOUND = [
@@ -673,6 +688,47 @@ def test_a_device_that_hangs_is_reset_and_that_is_a_finding_of_its_own(tmp_path:
     stopped = [check for check in hung["findings"] if check["about"] == "device stopped answering"]
     assert len(stopped) == 1 and "./reset" in stopped[0]["seen"] and "it answers again" in stopped[0]["seen"], hung
     assert next_one["outcome"] == "PASS", next_one
+
+
+#: Their silences, one after each case, take minutes on a core with one queue pair.
+LONG = {"c09-nak-invalid-request", "c09-143-retry-count", "c09-nak-remote-access"}
+#: Devices at a time: a test waits most of its time.
+CORES = 16
+
+
+def test_no_test_fails_a_small_core_and_each_comes_to_its_end(tmp_path: Path) -> None:
+    listing = [binary("verbatim"), "tests", "c09-*", "--json"]
+    listed = subprocess.run(listing, capture_output=True, text=True, check=True)
+    tests = [test["id"] for test in json.loads(listed.stdout)["tests"] if test["id"] not in LONG]
+    left: "queue.SimpleQueue[str]" = queue.SimpleQueue()
+    for test in tests:
+        left.put(test)
+
+    def work(number: int) -> list[dict[str, Any]]:
+        place = tmp_path / str(number)
+        place.mkdir()
+        came = []
+        # Every other one does not say beforehand what it refuses.
+        with served(place, "small_core.py", [], ["--silent"] if number % 2 else []) as run:
+            while True:
+                try:
+                    came += run([left.get_nowait()])
+                except queue.Empty:
+                    return came
+
+    with ThreadPoolExecutor(CORES) as cores:
+        came = [verdict for of_core in cores.map(work, range(CORES)) for verdict in of_core]
+    wrong = {v["test"]: (v["outcome"], v["reason"]) for v in came if v["outcome"] in ("FAIL", "ERROR", "SKIPPED")}
+    assert not wrong and len(came) == len(tests) > 75, wrong
+    passed = [verdict for verdict in came if verdict["outcome"] == "PASS"]
+    assert len(passed) >= 25, {v["test"]: (v["outcome"], v["reason"]) for v in came}
+
+
+@pytest.mark.parametrize("more", [[], ["--silent"]])
+def test_a_wrong_nak_of_a_small_core_is_found(tmp_path: Path, more: list[str]) -> None:
+    with served(tmp_path, "small_core.py", ["nak-wrong-psn"], more) as run:
+        (one,) = run(["c09-psn-regions"])
+    assert one["outcome"] == "FAIL" and "NAK" in one["reason"], one
 
 
 def test_the_page_shows_the_minimal_example_as_it_is() -> None:

@@ -1,7 +1,8 @@
 //! From a record to a verdict.
 
+use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{
-    Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, Verdict,
+    Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, VerbsDone, Verdict,
 };
 use verbatim_tester::{ANOTHER_KEY, Test};
 use verbatim_wire::Status;
@@ -111,10 +112,11 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
 
-/// What a device broke before the test came to something that it lacks: that stays a FAIL. The rules alone tell, which know
-/// what was sent so far; a test's own judge takes a message for whole of which the rest was not sent.
+/// What a device broke before the test came to something that it lacks, or that its host refused, stays a FAIL. The rules
+/// alone tell, which know what was sent so far; a test's own judge takes a message for whole though the rest was not sent.
 fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
-    if trace.stopped.as_ref()?.reason != StopReason::NotOffered {
+    let stopped = trace.stopped.as_ref()?;
+    if stopped.reason != StopReason::NotOffered && !is_refused_by_host(trace) {
         return None;
     }
     let mut so_far = Findings::new(trace);
@@ -127,12 +129,25 @@ fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findin
     })
 }
 
+/// Whether the procedure ended at a command that a host refused: that a driver or an agent refuses is no fault of the device.
+fn is_refused_by_host(trace: &Trace) -> bool {
+    let is_end = |done: &&VerbsDone| matches!(done.command, Command::DestroyAll(_));
+    let last = trace.timeline.commands.iter().rev().find(|done| !is_end(done));
+    let refused = last.is_some_and(|last| matches!(last.answer, Some((.., Reply::Refused(_), _))));
+    refused
+        && trace
+            .stopped
+            .as_ref()
+            .is_some_and(|stopped| stopped.reason == StopReason::Refused)
+}
+
 /// What the end of the procedure says by itself, before any check.
 fn before_judging(trace: &Trace) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     let (outcome, cause) = match stopped.reason {
-        StopReason::NoAnswer | StopReason::Refused => return None,
-        StopReason::NotOffered => (Outcome::NotApplicable, who_lacks(&stopped.text)),
+        StopReason::Refused if !is_refused_by_host(trace) => return None,
+        StopReason::NoAnswer => return None,
+        StopReason::NotOffered | StopReason::Refused => (Outcome::NotApplicable, who_lacks(&stopped.text)),
         StopReason::Skipped => (Outcome::Skipped, Cause::Rig),
         StopReason::NotWanted => (Outcome::Skipped, Cause::Operator),
         StopReason::Cancelled | StopReason::LeaseEnded => (Outcome::Error, Cause::Operator),
@@ -152,7 +167,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
 
 /// Whose lack ended a procedure, by the words that the tester has for it: records have no more of it, and old ones no less.
 fn who_lacks(text: &str) -> Cause {
-    if text.contains("the DUT's device ") {
+    if text.contains("the DUT's device") {
         Cause::Dut
     } else {
         Cause::Rig
@@ -178,6 +193,10 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         }
     }
     crate::kernel::observe(trace, findings);
+    // Where a host refused something, the procedure may have done without.
+    let refused = oracle::first_refused(trace).filter(|_| matches!(gap, Some(Gap::Missing(_))));
+    let gap = gap.filter(|_| refused.is_none());
+    findings.not_applicable = findings.not_applicable.take().or(refused);
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {

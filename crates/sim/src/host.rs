@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 use verbatim_device::rc::{
-    Adapter, AsyncEvent, Completion, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice,
+    Adapter, AdapterProfile, AsyncEvent, Completion, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest,
+    Slice,
 };
 use verbatim_record::verbs::{Command, Event, OutOfRange, Reply, pb, qp_state, service};
 use verbatim_wire::verbs::{AddressVector, QpAttributes, Work};
@@ -120,8 +121,20 @@ fn opened(adapter: &Adapter) -> pb::Opened {
         max_qp: profile.max_qps,
         host: "simulated".into(),
         local_ca_ack_delay: profile.local_ca_ack_delay().into(),
+        capabilities: capabilities(profile).map(Box::new),
         ..pb::Opened::default()
     }
+}
+
+/// What it has not, where that is so. That it has no SQD is not said: it refuses it.
+fn capabilities(profile: &AdapterProfile) -> Option<pb::Capabilities> {
+    let codes = |codes: &[u8]| codes.iter().map(|code| u32::from(*code)).collect();
+    let has = pb::Capabilities {
+        timeouts: codes(&profile.timeouts),
+        min_rnr_timers: codes(&profile.min_rnr_timers),
+        ..pb::Capabilities::default()
+    };
+    (has != pb::Capabilities::default()).then_some(has)
 }
 
 fn completion_of(of: &Completion) -> pb::Completion {

@@ -129,8 +129,9 @@ class Pair(Responder, Requester, QueuePair):
             raise Refused(f"{self.state.name} to {to.name} takes no {', '.join(sorted(named.keys() - needed - taken))}", 22)
         if attributes.pkey_index or (attributes.port or 1) != 1 or (attributes.path_mtu or 1) > self.device.info.active_mtu:
             raise Refused("expected pkey_index 0, port 1 and a path_mtu that is not above the active MTU", 22)
-        if max(attributes.max_rd_atomic or 0, attributes.max_dest_rd_atomic or 0) > 16:
-            raise Refused("expected max_rd_atomic and max_dest_rd_atomic of at most 16", 22)
+        most = self.device.max_rd_atomic
+        if max(attributes.max_rd_atomic or 0, attributes.max_dest_rd_atomic or 0) > most:
+            raise Refused(f"expected max_rd_atomic and max_dest_rd_atomic of at most {most}", 22)
         if attributes.address is not None and (attributes.address.dgid or b"")[:12] != bytes(10) + b"\xff\xff":
             raise Refused("expected an address vector with the GID of an IPv4 address", 22)
         if to == QpState.RESET:

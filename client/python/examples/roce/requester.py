@@ -44,6 +44,8 @@ class Requester:
                 break
             if self.cursor == self.next_psn:
                 continue
+            if self.device.window and since(self.cursor, self.oldest()) >= self.device.window:
+                break
             self.send_packet()
         self.arm()
         if self.state == QpState.SQD and not self.drained and not any(wqe.first is not None for wqe in self.sends):
@@ -53,7 +55,7 @@ class Requester:
     def begin(self) -> bool:
         """Gives the next request its PSNs; whether there was one that may begin."""
         index = next((at for at, wqe in enumerate(self.sends) if wqe.first is None), None)
-        if index is None or self.state == QpState.SQD:
+        if index is None or self.state == QpState.SQD or (index and self.device.window):
             return False
         wqe, request = self.sends[index], self.sends[index].request
         pending = sum(before.waits for before in self.sends[:index])
@@ -113,7 +115,8 @@ class Requester:
                 payload = bytes(request.local.memory.data[at:end])
             # What completes no receive raises no event (9.2.3).
             solicited = request.solicited and last and request.operation != Operation.WRITE
-            packet = Packet(opcode, self.cursor, ack=last, solicited=solicited, headers=headers, payload=payload)
+            ack = last or bool(self.device.window)
+            packet = Packet(opcode, self.cursor, ack=ack, solicited=solicited, headers=headers, payload=payload)
             self.cursor = (self.cursor + 1) % PSNS
         self.transmit(packet)
 

@@ -167,10 +167,11 @@ class Responder:
 
     def remote(self, r_key: int, address: int, length: int, right: str) -> Slice:
         memory = self.device.keys.get(r_key)
+        denied = Nak(INVALID if self.has("nak-wrong-code") else ACCESS)
         if memory is None or not getattr(memory.access, right):
-            raise Nak(ACCESS)
+            raise denied
         if address < memory.address or address + length > memory.address + memory.length:
-            raise Nak(ACCESS)
+            raise denied
         return Slice(memory, address - memory.address, length)
 
     def execute_write(self, packet: Packet) -> None:

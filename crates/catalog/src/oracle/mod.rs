@@ -36,7 +36,8 @@ pub use heard::Event;
 pub use rule::{Excuse, Finding, Rule};
 pub use rules::every as rules;
 
-pub(crate) use record::judge;
+pub(crate) use record::{first_refused, judge};
+pub(crate) use verbs::OWN_VERBS;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use core::cell::LazyCell;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::verbs::{Command, Reply, command_words, pb};
 use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Qpn, Service, SyndromeKind};
@@ -46,6 +46,10 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&s
     let mut told: Vec<&str> = Vec::new();
     for said in broken {
         let name = said.rule.name;
+        if said.result == Passed::Unspecified {
+            findings.not_applicable.get_or_insert_with(|| not_taken(&said));
+            continue;
+        }
         if told.iter().filter(|told| **told == name).count() == EACH {
             continue;
         }
@@ -61,9 +65,17 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&s
     let Some(wanted) = findings.exercises.clone() else {
         return;
     };
-    tell_refused(trace, findings);
+    let refused = tell_refused(trace, findings);
     let is_broken = findings.checks.iter().any(|check| check.result() == Passed::Fail);
-    exercised(findings, &asked, (&wanted, statements), is_broken);
+    exercised(findings, &asked, (&wanted, statements), (is_broken, refused));
+}
+
+/// A step or work that the host refused though a device has it.
+fn not_taken(said: &Said<'_>) -> String {
+    format!(
+        "the host of the DUT's device has not all that the test is about: {}: {}",
+        said.about, said.seen
+    )
 }
 
 /// A check for each rule by which a test is judged, how often it was asked and held, and for each statement of the test at
@@ -72,8 +84,13 @@ fn exercised(
     findings: &mut Findings<'_>,
     asked: &[(&'static Rule, u32)],
     (wanted, statements): (&[&'static str], &[&str]),
-    is_broken: bool,
+    (is_broken, refused): (bool, Option<String>),
 ) {
+    let lacks = |findings: &mut Findings<'_>| {
+        let is_known = refused.is_some();
+        findings.not_applicable = findings.not_applicable.take().or(refused.clone());
+        is_known
+    };
     for name in wanted {
         let Some(rule) = rules().find(|rule| rule.name == *name) else {
             continue;
@@ -84,7 +101,7 @@ fn exercised(
             .map(|(_, times)| times)
             .sum();
         match times {
-            0 if is_broken || findings.goes_without.contains(name) => {}
+            0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
             0 => {
                 let words = (rule.says, "nothing that this rule speaks of");
                 findings.prove(rule.statement, &[], name, words, Passed::Inconclusive);
@@ -109,7 +126,8 @@ fn exercised(
         // The test itself may have judged what no rule speaks of.
         let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
         match times {
-            0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) => {}
+            0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) || lacks(findings) => {
+            }
             0 => {
                 let words = ("something that it speaks of", "nothing");
                 findings.prove(statement, &[], "what is judged", words, Passed::Inconclusive);
@@ -122,8 +140,8 @@ fn exercised(
     }
 }
 
-/// Says what the host refused to post: nothing is shown of it.
-fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
+/// Says what the host refused to post: nothing is shown of it. The first such refusal in words.
+fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
     for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
         if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {
             let operation = post.operation().as_str_name().replace("OPERATION_", "");
@@ -132,6 +150,25 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) {
             findings.observe(text, &[]);
         }
     }
+    first_refused(trace)
+}
+
+/// The first command that the DUT's host refused, and not by right, in words.
+pub(crate) fn first_refused(trace: &Trace) -> Option<String> {
+    let by_right = verbs::refused_by_right(trace);
+    let mut refused = trace.timeline.commands.iter().filter_map(|done| match &done.answer {
+        Some((.., Reply::Refused(refused), _)) if done.side == Side::Dut && !by_right.contains(&done.number) => {
+            Some((done, refused))
+        }
+        _ => None,
+    });
+    refused.next().map(|(done, refused)| {
+        format!(
+            "the host of the DUT's device refused to {}: {}",
+            command_words(&done.command),
+            refused.text
+        )
+    })
 }
 
 /// What the packets of the device break, whatever is excused left out.

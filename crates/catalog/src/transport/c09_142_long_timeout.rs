@@ -56,6 +56,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 /// One SEND, with this timeout.
 fn unanswered(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
+    let timeout = t.nearest_timeout(timeout);
     let options = ChannelOptions {
         timeout,
         retry_cnt: 1,

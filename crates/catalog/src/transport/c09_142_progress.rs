@@ -109,7 +109,7 @@ fn never_whole(t: &mut Tester<'_>) -> Step {
         }
         t.send_frame(PART, &ack)?;
     }
-    t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
+    t.wait_for(ENDS, t.rc_silence(Duration::ZERO, t.nearest_timeout(T), RETRY_CNT))?;
     dut.close(t)
 }
 
@@ -142,7 +142,7 @@ fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     for until in 1..=RESPONSES {
         let Some(psn) = dut.next_psn(t)? else {
             // It comes again, or fails, by then.
-            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
+            t.wait_for(ENDS, t.rc_silence(Duration::ZERO, t.nearest_timeout(T), RETRY_CNT))?;
             return Ok(());
         };
         let from = psn.since(sent.first);
@@ -175,7 +175,7 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
             t.send_frame(STALE, &answers[0])?;
             t.send_frame(STALE, &ask::cnp(&dut.channel))?;
         }
-        t.wait_for(ENDS, t.rc_silence(Duration::ZERO, T, RETRY_CNT))?;
+        t.wait_for(ENDS, t.rc_silence(Duration::ZERO, t.nearest_timeout(T), RETRY_CNT))?;
     }
     dut.close(t)
 }

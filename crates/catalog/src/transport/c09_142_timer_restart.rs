@@ -67,7 +67,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let timeout = AckTimeout(t.parameter("timeout_code") as u8);
+    let timeout = t.nearest_timeout(AckTimeout(t.parameter("timeout_code") as u8));
     let options = ChannelOptions {
         timeout,
         ..ChannelOptions::default()
@@ -197,11 +197,6 @@ fn asked_again(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    let code = t
-        .parameter("timeout_code")
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(0);
-    let once = AckTimeout(code).duration().unwrap_or_default();
     let path = rc::path(t);
     offers::was_posted(t, pb::Operation::Read)?;
     t.not_judged(PART);
@@ -211,6 +206,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let cases = rc::cases(t)?;
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
+    let code = case
+        .dialogue
+        .attributes
+        .timeout
+        .and_then(|code| u8::try_from(code).ok());
+    let once = AckTimeout(code.unwrap_or(0)).duration().unwrap_or_default();
     rc::sound_packets(f, &case.dialogue);
     let acks = case.frames(t, ACK);
     let rest = case.frames(t, REST);

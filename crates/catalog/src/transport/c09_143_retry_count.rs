@@ -64,12 +64,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let code = t.parameter("timeout_code") as u8;
     for (retry_cnt, reloads) in CASES {
         for _ in 0..TRIES {
-            if connection(t, (retry_cnt, reloads), timeout(code, reloads))? {
+            let timeout = t.nearest_timeout(timeout(code, reloads));
+            if connection(t, (retry_cnt, reloads), timeout)? {
                 break;
             }
         }
     }
-    not_ready(t, AckTimeout(code))
+    not_ready(t, t.nearest_timeout(AckTimeout(code)))
 }
 
 /// An RNR NAK in the midst of the retries: it acknowledges nothing, so those that were spent stay spent.

@@ -109,6 +109,7 @@ fn message(t: &Tester<'_>, channel: &Channel, psn: Psn, kind: Kind, name: &str) 
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
+    t.needs_queue_pairs(2)?;
     let mut channels = Vec::new();
     for end in 0..2 {
         let channel = t.open_channel(&ChannelOptions::default())?;

@@ -129,11 +129,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, LAST, &last)?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
 
-    would_be_refused(t)?;
+    let beside = would_be_refused(t)?;
     let channel = if t.executes(Operation::FetchAdd) {
         atomics(t)?
     } else {
-        channel
+        beside
     };
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     ask::query(t, &channel, STATE)?;
@@ -164,14 +164,14 @@ fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
 }
 
 /// Duplicates of WRITEs that would be refused if they were new.
-fn would_be_refused(t: &mut Tester<'_>) -> Step {
+fn would_be_refused(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let register = Command::RegisterMemory(pb::RegisterMemory {
         length: LENGTH,
         access: Some(ChannelOptions::default().memory_access),
     });
     let Reply::Memory(other) = t.verbs_must(OTHER, Side::Dut, register)? else {
-        return Ok(());
+        return Ok(channel);
     };
     let there = Channel {
         memory: Memory {
@@ -201,7 +201,8 @@ fn would_be_refused(t: &mut Tester<'_>) -> Step {
     }
     let last = Message::write(&channel, write.next(), WRITES[1], &payload);
     ask::ask(t, &channel, BEHIND, &last)?;
-    ask::query(t, &channel, STATE).map(drop)
+    ask::query(t, &channel, STATE)?;
+    Ok(channel)
 }
 
 /// A FetchAdd, twice, on a connection of its own.

@@ -95,7 +95,8 @@ fn step(t: &mut Tester<'_>, channel: &Channel, state: pb::QpState, attributes: p
         state: state.into(),
         attributes: Some(attributes),
     });
-    Ok(!matches!(t.verbs(MODIFY, Side::Dut, modify)?, Reply::Refused(_)))
+    let is_there = t.must_be_offered(Side::Dut, &modify).is_ok();
+    Ok(is_there && !matches!(t.verbs(MODIFY, Side::Dut, modify)?, Reply::Refused(_)))
 }
 
 /// Rights and the RNR interval.
@@ -110,7 +111,7 @@ fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
     let all = ChannelOptions::default().qp_access;
     let changed = pb::QpAttributes {
         access: Some(all),
-        min_rnr_timer: Some(LATER_RNR.0.into()),
+        min_rnr_timer: t.offers_rnr_timer(LATER_RNR).then_some(LATER_RNR.0.into()),
         ..pb::QpAttributes::default()
     };
     if step(t, &channel, pb::QpState::Rts, changed)? {
@@ -140,15 +141,21 @@ fn with_rts(t: &mut Tester<'_>) -> Step {
     };
     let dut = Requester::open(t, &options)?;
     let channel = dut.channel;
+    let usual = t.nearest(&ChannelOptions::default());
     let rts = pb::QpAttributes {
         sq_psn: Some(channel.dut_psn.0),
-        timeout: Some(0),
+        timeout: Some(usual.timeout.0.into()),
         retry_cnt: Some(7),
-        rnr_retry: Some(7),
+        rnr_retry: Some(usual.rnr_retry.into()),
         max_rd_atomic: Some(1),
         min_rnr_timer: Some(LATER_RNR.0.into()),
         ..pb::QpAttributes::default()
     };
+    let without = pb::QpAttributes {
+        min_rnr_timer: None,
+        ..rts.clone()
+    };
+    let rts = if t.offers_rnr_timer(LATER_RNR) { rts } else { without };
     if step(t, &channel, pb::QpState::Rts, rts)? {
         let send = Message::send(&channel, channel.own_psn, &[0x5A; 8]);
         ask::ask_unready(t, &channel, UNREADY, &send)?;

@@ -88,7 +88,7 @@ fn others(t: &Tester<'_>, channel: &Channel, psn: Psn) -> Vec<Transport> {
     let outside = elsewhere.clone().changed(|packets| {
         packets[0].reth = packets[0]
             .reth
-            .map(|reth| reth.with_va(Hex64(channel.memory.address - 1)));
+            .map(|reth| reth.with_va(Hex64(channel.memory.address.wrapping_sub(1))));
     });
     let of_length = elsewhere.clone().changed(|packets| {
         packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(LENGTH + 1));

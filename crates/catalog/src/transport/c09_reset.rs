@@ -80,7 +80,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 pub(super) static DESTROYED: Test = Test {
     id: "c09-destroyed",
     aliases: &[],
-    revision: 1,
+    revision: 2,
     about: "A queue pair that was destroyed sends nothing again, answers nothing, and completes nothing of what it had to do.",
     reading: "Nobody has its number then, so that a WRITE to it is dropped in silence. What comes within a round trip was on its way, on a real path also what it may have sent before.",
     statements: &[VALIDATION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
@@ -92,8 +92,6 @@ pub(super) static DESTROYED: Test = Test {
 
 /// Work of both kinds, and then none of its queue pair.
 fn destroyed(t: &mut Tester<'_>) -> Step {
-    // Another one, by which the host shows itself alive.
-    let beside = t.open_channel(&ChannelOptions::default())?;
     let options = ChannelOptions {
         timeout: TIMEOUT,
         ..ChannelOptions::default()
@@ -110,7 +108,9 @@ fn destroyed(t: &mut Tester<'_>) -> Step {
     let write = Message::write(&channel, channel.own_psn.next(), 16 * 1024, &[0xA5; 8]);
     ask::ask(t, &channel, LATER, &write)?;
     t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
-    ask::query(t, &beside, ALIVE).map(drop)
+    // Another one, by which the host shows itself alive.
+    let other = t.open_channel(&ChannelOptions::default())?;
+    ask::query(t, &other, ALIVE).map(drop)
 }
 
 fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
@@ -122,7 +122,7 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let gone = t.command(GONE)?;
     let (settled, still) = (t.waited(SETTLE)?, t.waited(STILL)?);
     let all = rc::dialogues(t)?;
-    let dialogue = all.get(1).ok_or(Gap::Missing(GONE.name))?;
+    let dialogue = all.first().ok_or(Gap::Missing(GONE.name))?;
     let to_it = |frame: &&FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
         frame.received && packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)

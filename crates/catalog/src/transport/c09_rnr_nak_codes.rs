@@ -12,8 +12,8 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::RnrTimer;
 
-use crate::transport::rc;
 use crate::transport::rc::ask::{self, Message};
+use crate::transport::rc::{self, offers};
 
 const RNR: &str = "9.7.5.2.8 RNR NAK";
 
@@ -25,7 +25,7 @@ const DESTROY: Label<Verbs> = Label::new("destroy the queue pair");
 const MEMORY: u32 = 4096;
 const LENGTH: u32 = 61;
 
-/// Every code, of the responder.
+/// Every code that the device has, of the responder.
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak-codes",
     aliases: &[],
@@ -45,7 +45,8 @@ fn codes() -> impl Iterator<Item = RnrTimer> {
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    for code in codes() {
+    let is_taken = |code: &RnrTimer| t.offers_rnr_timer(*code);
+    for code in codes().filter(is_taken).collect::<Vec<_>>() {
         let options = ChannelOptions {
             min_rnr_timer: code,
             memory: MEMORY,
@@ -69,7 +70,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let all = rc::dialogues(t)?;
     let given = all.iter().map(|dialogue| dialogue.attributes.min_rnr_timer);
-    let is_each = given.eq(codes().map(|code| Some(code.0.into())));
+    let is_each = given.eq(codes()
+        .filter(|code| offers::rnr_timer(t, *code))
+        .map(|code| Some(code.0.into())));
     let places = all.iter().map(|dialogue| dialogue.places);
     let mut within = places.map(|(from, to)| t.frames(SEND).any(|frame| frame.place > from && frame.place < to));
     if !is_each || !within.all(|is_sent| is_sent) {

@@ -241,8 +241,9 @@ impl Adapter {
     /// The length is 0 or beyond the profile's limit, the access has remote writing without local writing, or too much
     /// was registered.
     pub fn register(&mut self, length: u32, access: Access) -> Result<Memory, Refusal> {
+        let longest = self.profile.max_memory.min(memory::LONGEST);
         self.memory
-            .register(length, access, self.profile.max_memory.min(memory::LONGEST))
+            .register(length, access, (longest, self.profile.first_address))
     }
 
     /// Deregisters memory; what queue pairs want to do with it from then on fails.

@@ -10,8 +10,6 @@ use super::verbs::{Memory, MemoryHandle, Refusal, Slice};
 
 /// Addresses between the beginnings of two regions: no region reaches the next one.
 const STRIDE: u64 = 1 << 32;
-/// Where the first one would begin.
-const BASE: u64 = 0x7F00_0000_0000;
 /// Regions that an adapter makes in its life.
 const MAX_REGIONS: u32 = 1 << 16;
 
@@ -75,7 +73,13 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    pub(crate) fn register(&mut self, length: u32, access: Access, longest: u32) -> Result<Memory, Refusal> {
+    /// Registers memory of at most so many bytes; the first region begins at that address.
+    pub(crate) fn register(
+        &mut self,
+        length: u32,
+        access: Access,
+        (longest, first): (u32, u64),
+    ) -> Result<Memory, Refusal> {
         if length == 0 || length > longest {
             return Err(Refusal::invalid(format!(
                 "expected memory of 1 to {longest} bytes, not {length}; register less at a time"
@@ -99,7 +103,7 @@ impl Regions {
         }
         self.made += 1;
         let handle = MemoryHandle(self.made);
-        let address = BASE + u64::from(self.made) * STRIDE;
+        let address = first + u64::from(self.made - 1) * STRIDE;
         let r_key = RKey(self.made << 8 | (self.made.wrapping_mul(0x9D) & 0xFF));
         let region = Region {
             address,

@@ -114,6 +114,9 @@ fn bits_of(named: &QpAttributes) -> u16 {
 impl Qp {
     /// Goes to a state with these attributes, or changes nothing.
     pub(crate) fn modify(&mut self, cx: &mut Context<'_>, to: QpState, named: &QpAttributes) -> Result<(), Refusal> {
+        if to == QpState::Sqd && !cx.profile.sqd {
+            return Err(Refusal::absent("expected another state: this adapter has no SQD"));
+        }
         let Some((needed, taken)) = step(self.service, self.state, to) else {
             return Err(Refusal::invalid(format!(
                 "expected a step that a queue pair can take, and there is none from {} to {to}",
@@ -228,6 +231,18 @@ impl Qp {
         )?;
         below("min_rnr_timer", named.min_rnr_timer.map(|code| code.0.into()), 32)?;
         below("timeout", named.timeout.map(|code| code.0.into()), 32)?;
+        let among = |name: &str, value: Option<u8>, has: &[u8]| match value {
+            Some(value) if !has.is_empty() && !has.contains(&value) => {
+                Err(Refusal::invalid(format!("expected a {name} of {has:?}, not {value}")))
+            }
+            _ => Ok(()),
+        };
+        among(
+            "min_rnr_timer",
+            named.min_rnr_timer.map(|code| code.0),
+            &p.min_rnr_timers,
+        )?;
+        among("timeout", named.timeout.map(|code| code.0), &p.timeouts)?;
         below("retry_cnt", named.retry_cnt.map(u32::from), 8)?;
         below("rnr_retry", named.rnr_retry.map(u32::from), 8)?;
         if named.port.is_some_and(|port| port != 1) {

@@ -33,6 +33,14 @@ pub struct AdapterProfile {
     pub max_qps: u32,
     /// Requests that a queue holds.
     pub max_depth: u32,
+    /// Whether a queue pair can be taken to SQD.
+    pub sqd: bool,
+    /// The codes of the local ACK timeout that can be set; empty: all.
+    pub timeouts: Vec<u8>,
+    /// The codes of the interval of RNR NAKs that can be set; empty: all.
+    pub min_rnr_timers: Vec<u8>,
+    /// Address of the first memory region.
+    pub first_address: u64,
     /// Bytes of the longest memory region; more than 64 MiB is taken as that.
     pub max_memory: u32,
     /// Number of the first queue pair; the others follow.
@@ -204,6 +212,10 @@ impl AdapterProfile {
             invalidate: true,
             max_qps: 256,
             max_depth: 4096,
+            sqd: true,
+            timeouts: Vec::new(),
+            min_rnr_timers: Vec::new(),
+            first_address: 0x7F01_0000_0000,
             max_memory: 16 << 20,
             first_qpn: Qpn(0x11),
             latency: Duration::from_micros(2),
@@ -269,7 +281,28 @@ impl AdapterProfile {
         self.max_qps = [16, 64, 256][below(rng, 3) as usize];
         self.max_depth = [64, 255, 4096][below(rng, 3) as usize];
         self.max_memory = [1 << 20, 4 << 20, 16 << 20][below(rng, 3) as usize];
-        self.vary(seed).with_latency_of(rng)
+        self = self.vary(seed).with_latency_of(rng);
+        // Drawn after the older ones, so that a seed stands for what it stood for.
+        if below(rng, 3) == 0 { self.small(rng) } else { self }
+    }
+
+    /// A small device: one queue pair, fixed timers, memory from address 0 on, no SQD; each of them or not.
+    fn small(mut self, rng: &mut ChaCha8Rng) -> Self {
+        let mut is = || below(rng, 2) == 0;
+        if is() {
+            self.max_qps = 1;
+        }
+        if is() {
+            self.timeouts = vec![14];
+        }
+        if is() {
+            self.min_rnr_timers = vec![16];
+        }
+        if is() {
+            self.first_address = 0;
+        }
+        self.sqd = is();
+        self
     }
 
     /// The same in silicon, or in software.

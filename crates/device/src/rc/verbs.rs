@@ -134,6 +134,14 @@ impl Refusal {
         Self { errno: 12, text }
     }
 
+    /// Something that the adapter has not: `EOPNOTSUPP`.
+    pub(crate) fn absent(text: impl Into<String>) -> Self {
+        Self {
+            errno: 95,
+            text: text.into(),
+        }
+    }
+
     /// An argument that cannot be: `EINVAL`.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self {

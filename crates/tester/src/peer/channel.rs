@@ -30,7 +30,12 @@ pub mod labels {
     pub const RTR: Label<Verbs> = Label::new("modify to RTR");
     /// RTR to RTS.
     pub const RTS: Label<Verbs> = Label::new("modify to RTS");
+    /// Destroys a queue pair where the device has no room for another one.
+    pub const ROOM: Label<Verbs> = Label::new("destroy the oldest queue pair, to make room");
 }
+
+/// Requests that a queue of a connection holds, if the device has room for so many.
+pub const DEPTH: u32 = 16;
 
 /// Registered memory of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -346,10 +351,11 @@ impl Tester<'_> {
             },
             other => return Err(unexpected(&other)),
         };
+        let (send_depth, receive_depth) = self.peer.offered.depths(side, DEPTH);
         let create = Command::CreateQp(pb::CreateQp {
             service: pb::Service::Rc.into(),
-            send_depth: 16,
-            receive_depth: 16,
+            send_depth,
+            receive_depth,
         });
         let Reply::Qp(qp) = self.must_as(Role::Runner, labels::CREATE, side, create)? else {
             return Err(Stop::Tester("a host answered CreateQp with something else".into()));
@@ -371,6 +377,7 @@ impl Tester<'_> {
         address: pb::AddressVector,
         port: u32,
     ) -> Step {
+        let options = &self.peer.offered.nearest(end.side, options);
         let init = pb::QpAttributes {
             pkey_index: Some(0),
             port: Some(port),
@@ -419,6 +426,7 @@ impl Tester<'_> {
     }
 
     fn ready_to_send(&mut self, (side, qp): (Side, u32), options: &ChannelOptions, psn: Psn) -> Step {
+        let options = &self.peer.offered.nearest(side, options);
         let rts = pb::QpAttributes {
             sq_psn: Some(psn.0),
             timeout: Some(options.timeout.0.into()),

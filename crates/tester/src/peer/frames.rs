@@ -53,6 +53,7 @@ impl Tester<'_> {
     /// [`Stop::NotOffered`] when the DUT has said that it does not execute such a request, and when the run must stop.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
         self.must_be_executed(bytes)?;
+        self.must_be_there_for(bytes)?;
         let label = self.number_of(label.name);
         self.put_frame(label, bytes)
     }

@@ -9,6 +9,7 @@ mod native;
 mod neighbours;
 mod offered;
 mod options;
+mod room;
 mod verbs;
 
 use core::net::IpAddr;
@@ -20,10 +21,10 @@ use verbatim_record::{Label, Side, Span, Time, Wait};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::AckTimeout;
 
-pub use channel::{Channel, Memory, Pair, labels};
+pub use channel::{Channel, DEPTH, Memory, Pair, labels};
 pub use frames::Received;
 pub use native::Native;
-pub use offered::{asks_for, takes};
+pub use offered::{asks_for, takes, takes_value};
 pub use options::{ChannelOptions, Marks, RightsBy};
 pub use verbs::Sign;
 
@@ -50,6 +51,8 @@ pub(crate) struct PeerState {
     neighbour: VecDeque<(Span, MacAddress)>,
     /// What the hosts said of what their devices have.
     offered: offered::Offered,
+    /// The queue pairs that were made.
+    room: room::Room,
     /// Hosts on which something was made.
     touched: Vec<Side>,
     /// The largest round trip that was measured.

@@ -6,8 +6,9 @@ use verbatim_record::Side;
 use verbatim_record::verbs::Command;
 use verbatim_record::verbs::pb::{self, Operation};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{Medium, Opcode, Packet};
+use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, RnrTimer};
 
+use super::options::ChannelOptions;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
@@ -41,6 +42,38 @@ impl Offered {
         own.or_else(other)
     }
 
+    /// The same connection with values that the device of a side has: the longest of its ACK timeouts where none is asked
+    /// for, else the nearest value.
+    pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
+        let Some((_, has)) = self.0.get(&side) else {
+            return *asked;
+        };
+        let timeout = match asked.timeout {
+            timeout if takes_value(&has.timeouts, timeout.0) => None,
+            AckTimeout::OFF => among(&has.timeouts, u8::MAX, 1),
+            timeout => among(&has.timeouts, timeout.0, 1),
+        };
+        ChannelOptions {
+            timeout: timeout.map_or(asked.timeout, AckTimeout),
+            min_rnr_timer: among(&has.min_rnr_timers, asked.min_rnr_timer.0, 0).map_or(asked.min_rnr_timer, RnrTimer),
+            // Who asks for another one than the usual is about it.
+            rnr_retry: match asked.rnr_retry {
+                USUAL_RNR_RETRY => among(&has.rnr_retries, USUAL_RNR_RETRY, 0).unwrap_or(USUAL_RNR_RETRY),
+                other => other,
+            },
+            ..*asked
+        }
+    }
+
+    /// How many requests the queues of a queue pair are to hold: as many, or as the device has.
+    pub(super) fn depths(&self, side: Side, asked: u32) -> (u32, u32) {
+        let least = |most: u32| if most == 0 { asked } else { asked.min(most) };
+        let has = self.0.get(&side).map(|(_, has)| has);
+        has.map_or((asked, asked), |has| {
+            (least(has.max_send_depth), least(has.max_receive_depth))
+        })
+    }
+
     /// The path MTU that is asked for, or else the longest of the DUT's that is shorter, or else its shortest.
     pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
         let codes = self
@@ -71,6 +104,23 @@ impl Offered {
         let opcode = Packet::parse(Medium::Ethernet, bytes).ok()?.bth().opcode();
         self.lacks_as_responder(Side::Dut, asks_for(opcode)?)
     }
+}
+
+/// What a connection has where nothing else is asked for.
+const USUAL_RNR_RETRY: u8 = 7;
+
+/// Whether a list of values has this one; an empty list says nothing.
+#[must_use]
+pub fn takes_value(listed: &[u32], value: u8) -> bool {
+    listed.is_empty() || listed.contains(&value.into())
+}
+
+/// The nearest of the values that are listed, of those from `least` on; the lesser of two.
+fn among(listed: &[u32], asked: u8, least: u8) -> Option<u8> {
+    let values = listed.iter().filter_map(|value| u8::try_from(*value).ok());
+    values
+        .filter(|value| *value >= least)
+        .min_by_key(|value| (value.abs_diff(asked), *value))
 }
 
 fn other_than(side: Side) -> Side {
@@ -203,6 +253,42 @@ impl Tester<'_> {
         of_dut.is_none_or(|(_, has)| has.path_mtus.is_empty() || has.path_mtus.contains(&mtu.0.into()))
     }
 
+    /// Whether a queue pair of the DUT can have this ACK timeout, as far as its host told.
+    #[must_use]
+    pub fn offers_timeout(&self, timeout: AckTimeout) -> bool {
+        let of_dut = self.peer.offered.0.get(&Side::Dut);
+        of_dut.is_none_or(|(_, has)| takes_value(&has.timeouts, timeout.0))
+    }
+
+    /// The same of what its RNR NAKs ask for.
+    #[must_use]
+    pub fn offers_rnr_timer(&self, timer: RnrTimer) -> bool {
+        let of_dut = self.peer.offered.0.get(&Side::Dut);
+        of_dut.is_none_or(|(_, has)| takes_value(&has.min_rnr_timers, timer.0))
+    }
+
+    /// What a connection of the DUT is made with instead of these options, where it has not all of them.
+    #[must_use]
+    pub fn nearest(&self, options: &ChannelOptions) -> ChannelOptions {
+        self.peer.offered.nearest(Side::Dut, options)
+    }
+
+    /// The ACK timeout that a connection of the DUT is made with instead of this one, where it has not that.
+    #[must_use]
+    pub fn nearest_timeout(&self, timeout: AckTimeout) -> AckTimeout {
+        let options = ChannelOptions {
+            timeout,
+            ..ChannelOptions::default()
+        };
+        self.nearest(&options).timeout
+    }
+
+    /// How many send and receive requests a queue pair of the DUT holds, that many at most.
+    #[must_use]
+    pub fn depths(&self, most: u32) -> (u32, u32) {
+        self.peer.offered.depths(Side::Dut, most)
+    }
+
     /// Whether the DUT executes a request of this kind, as far as its host told: for procedures that can do without.
     #[must_use]
     pub fn executes(&self, operation: Operation) -> bool {
@@ -263,6 +349,46 @@ mod tests {
             assert_eq!(nearest(has, asked), expected, "{has:?}, {asked} asked for");
         }
         assert_eq!(Offered::default().nearest_path_mtu(Mtu(3)), Mtu(3));
+    }
+
+    #[test]
+    fn a_connection_takes_the_nearest_of_what_the_device_has() {
+        let few = of(pb::Capabilities {
+            timeouts: vec![10, 16],
+            min_rnr_timers: vec![20],
+            rnr_retries: vec![3],
+            max_send_depth: 4,
+            ..pb::Capabilities::default()
+        });
+        let nearest = |timeout, rnr_retry| {
+            let asked = ChannelOptions {
+                timeout: AckTimeout(timeout),
+                rnr_retry,
+                ..ChannelOptions::default()
+            };
+            let has = few.nearest(Side::Dut, &asked);
+            (has.timeout.0, has.min_rnr_timer.0, has.rnr_retry)
+        };
+        // Without a time-out is nearest to the longest.
+        assert_eq!(nearest(0, 7), (16, 20, 3));
+        assert_eq!(nearest(12, 7), (10, 20, 3));
+        assert_eq!(nearest(14, 1), (16, 20, 1));
+        assert_eq!(few.depths(Side::Dut, 16), (4, 16));
+        let asked = ChannelOptions::default();
+        assert_eq!(few.nearest(Side::Tester, &asked), asked);
+        let only_off = of(pb::Capabilities {
+            timeouts: vec![0],
+            ..pb::Capabilities::default()
+        });
+        let asked = ChannelOptions {
+            timeout: AckTimeout(14),
+            ..asked
+        };
+        assert_eq!(
+            only_off.nearest(Side::Dut, &asked),
+            asked,
+            "a test of the time-out is not one without"
+        );
     }
 
     #[test]

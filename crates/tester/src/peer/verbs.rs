@@ -47,25 +47,41 @@ impl Tester<'_> {
     }
 
     pub(super) fn verbs_as(&mut self, role: Role, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
+        self.make_room(side, &command, None)?;
+        let reply = self.asked(role, label, side, &command)?;
+        match &reply {
+            Reply::Refused(refused) if self.make_room(side, &command, Some(refused))? => {
+                self.asked(role, label, side, &command)
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    /// Has it done once.
+    fn asked(&mut self, role: Role, label: Label<Verbs>, side: Side, command: &Command) -> Step<Reply> {
         self.check_stop()?;
-        self.must_be_offered(side, &command)?;
+        self.must_be_offered(side, command)?;
+        self.must_be_there(side, command)?;
         let label = self.number_as(label.name, role);
         if !self.peer.touched.contains(&side) {
             self.peer.touched.push(side);
         }
         self.peer.commands += 1;
         let number = self.peer.commands;
-        let at = self.rig.send(Stimulus::Verbs(side, number, &command))?;
+        let at = self.rig.send(Stimulus::Verbs(side, number, command))?;
         let until = at.latest.after(PATIENCE);
-        let name = verbatim_record::verbs::command_words(&command);
+        let name = verbatim_record::verbs::command_words(command);
         self.sink.put(Entry::VerbsAsked(Box::new(VerbsAsked {
             number,
             label,
             side,
             at,
-            command,
+            command: command.clone(),
         })));
         let reply = self.await_until(until, |peer| peer.answers.remove(&number))?;
+        if let Some(reply) = &reply {
+            self.peer.room.learn(side, command, reply);
+        }
         if let Some(Reply::Opened(facts)) = &reply {
             self.peer.offered.learn(side, facts);
             if side == Side::Dut {
@@ -95,7 +111,7 @@ impl Tester<'_> {
     pub(super) fn must_as(&mut self, role: Role, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
         match self.verbs_as(role, label, side, command)? {
             Reply::Refused(refused) => Err(Stop::Refused(format!(
-                "\"{}\" was refused by the host of the {side}'s device: {}",
+                "the host of the {side}'s device refused \"{}\": {}",
                 label.name, refused.text
             ))),
             reply => Ok(reply),

@@ -159,15 +159,20 @@ fn reset_forgets(talk: &mut Talk) -> Checked {
 
 fn destroy_forgets(talk: &mut Talk) -> Checked {
     let (qp, memory) = with_receives(talk, QpState::Rts)?;
-    let other = talk.queue_pair(Service::Rc, DEPTH)?;
-    talk.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp: qp.qp }))?;
+    let other = match talk.has_one_queue_pair()? {
+        true => None,
+        false => Some(talk.queue_pair(Service::Rc, DEPTH)?),
+    };
+    talk.destroy(qp.qp)?;
     none(&talk.completions(0, SOON)?, "DestroyQp")?;
     talk.refused(
         "PostReceive to a queue pair that was destroyed",
         true,
         receive(qp.qp, 1, memory),
     )?;
-    talk.query(other.qp)?;
+    if let Some(other) = other {
+        talk.query(other.qp)?;
+    }
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
     talk.done(
         "DeregisterMemory after the queue pair that named it is destroyed",

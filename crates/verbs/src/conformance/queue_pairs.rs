@@ -33,6 +33,7 @@ fn modify(qp: u32, to: QpState, attributes: QpAttributes) -> command::Kind {
 
 /// The attributes of the step to a state of an RC queue pair whose other side is itself, as a test names them.
 fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
+    let has = of.capabilities.clone().unwrap_or_default();
     match to {
         QpState::Init => QpAttributes {
             pkey_index: Some(0),
@@ -41,23 +42,31 @@ fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
             ..QpAttributes::default()
         },
         QpState::Rtr => QpAttributes {
-            path_mtu: Some(of.active_mtu.min(3)),
+            path_mtu: Some(one_of(&has.path_mtus, of.active_mtu.min(3))),
             dest_qpn: Some(qpn),
             rq_psn: Some(RQ_PSN),
             max_dest_rd_atomic: Some(of.max_qp_rd_atom.min(4)),
-            min_rnr_timer: Some(12),
+            min_rnr_timer: Some(one_of(&has.min_rnr_timers, 12)),
             address: Some(address(of)),
             ..QpAttributes::default()
         },
         QpState::Rts => QpAttributes {
             sq_psn: Some(SQ_PSN),
-            timeout: Some(0),
+            timeout: Some(one_of(&has.timeouts, 0)),
             retry_cnt: Some(7),
-            rnr_retry: Some(7),
+            rnr_retry: Some(one_of(&has.rnr_retries, 7)),
             max_rd_atomic: Some(of.max_qp_init_rd_atom.min(4)),
             ..QpAttributes::default()
         },
         _ => QpAttributes::default(),
+    }
+}
+
+/// The usual value, or the first that the device has, where it has not that one.
+fn one_of(listed: &[u32], usual: u32) -> u32 {
+    match listed {
+        [first, ..] if !listed.contains(&usual) => *first,
+        _ => usual,
     }
 }
 
@@ -130,27 +139,38 @@ fn is_in(talk: &mut Talk, qp: u32, expected: QpState) -> Result<proto::QpStatus,
     Ok(status)
 }
 
-fn made(talk: &mut Talk, service: Service) -> Checked {
-    let (one, other) = (talk.queue_pair(service, DEPTH)?, talk.queue_pair(service, DEPTH)?);
-    for qp in [one, other] {
-        if !(2..0xFF_FFFF).contains(&qp.qpn) {
-            return wrong(format!(
-                "a queue pair has the number {:#x}; expected 2..=0xfffffe, of 24 bits",
-                qp.qpn
-            ));
-        }
-        is_in(talk, qp.qp, QpState::Reset)?;
-    }
-    if one.qpn == other.qpn {
+fn is_fresh(talk: &mut Talk, qp: &proto::Qp) -> Result<(), Not> {
+    if !(2..0xFF_FFFF).contains(&qp.qpn) {
         return wrong(format!(
-            "two queue pairs have the number {:#x}; give each its own",
-            one.qpn
+            "a queue pair has the number {:#x}; expected 2..=0xfffffe, of 24 bits",
+            qp.qpn
         ));
     }
-    let destroy = |qp| command::Kind::DestroyQp(proto::DestroyQp { qp });
-    talk.done("DestroyQp", destroy(one.qp))?;
+    is_in(talk, qp.qp, QpState::Reset).map(drop)
+}
+
+fn made(talk: &mut Talk, service: Service) -> Checked {
+    let one = talk.queue_pair(service, DEPTH)?;
+    is_fresh(talk, &one)?;
+    let other = match talk.has_one_queue_pair()? {
+        true => None,
+        false => Some(talk.queue_pair(service, DEPTH)?),
+    };
+    if let Some(other) = &other {
+        is_fresh(talk, other)?;
+        if one.qpn == other.qpn {
+            return wrong(format!(
+                "two queue pairs have the number {:#x}; give each its own",
+                one.qpn
+            ));
+        }
+    }
+    talk.destroy(one.qp)?;
     let query = command::Kind::QueryQp(proto::QueryQp { qp: one.qp });
     talk.refused("QueryQp of a queue pair that was destroyed", true, query)?;
+    let Some(other) = other else {
+        return Ok(format!("number {:#x}, in RESET, and destroyed: max_qp is 1", one.qpn));
+    };
     is_in(talk, other.qp, QpState::Reset)?;
     Ok(format!(
         "numbers {:#x} and {:#x}, in RESET; one is destroyed, and the other stays",
@@ -168,13 +188,15 @@ fn datagrams(talk: &mut Talk) -> Checked {
 
 /// As many receives as were asked for must fit; no depth ends a session.
 fn depths(talk: &mut Talk) -> Checked {
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
     talk.queue_pair(Service::Rc, 1)?;
+    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    let room = talk.opened()?.capabilities.map_or(0, |has| has.max_receive_depth);
+    let depth = if room == 0 { DEPTH } else { DEPTH.min(room) };
     take_to(talk, &qp, QpState::Init)?;
     let memory = talk.memory(64)?.memory;
-    for at in 0..DEPTH {
+    for at in 0..depth {
         talk.done(
-            &format!("receive {} of {DEPTH} that receive_depth asked for, in INIT", at + 1),
+            &format!("receive {} of {depth} that receive_depth asked for, in INIT", at + 1),
             command::Kind::PostReceive(proto::PostReceive {
                 qp: qp.qp,
                 wr_id: at.into(),
@@ -196,7 +218,7 @@ fn depths(talk: &mut Talk) -> Checked {
         talk.refused(&what, false, create)?;
     }
     Ok(format!(
-        "{DEPTH} receives fit; depths 0 and 2^32 - 1, and no service, are refused"
+        "{depth} receives fit; depths 0 and 2^32 - 1, and no service, are refused"
     ))
 }
 

@@ -33,6 +33,8 @@ pub(super) struct Talk {
     answers: u64,
     events: u64,
     opened: Option<proto::Opened>,
+    /// Queue pairs that were made and not destroyed, the oldest first.
+    queue_pairs: Vec<u32>,
 }
 
 impl Talk {
@@ -47,6 +49,7 @@ impl Talk {
             answers: 0,
             events: 0,
             opened: None,
+            queue_pairs: Vec::new(),
         }
     }
 
@@ -215,19 +218,44 @@ impl Talk {
         }
     }
 
-    /// Creates a queue pair; what the device says it has not is no fault.
+    /// Whether the device says that it has one queue pair and no more.
+    pub(super) fn has_one_queue_pair(&mut self) -> Result<bool, Not> {
+        Ok(self.opened()?.max_qp == 1)
+    }
+
+    /// Creates a queue pair; destroys the oldest where the device has no room. It is no fault to have none of that service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
+        let of = self.opened()?;
+        let has = of.capabilities.unwrap_or_default();
+        let name = service.as_str_name().trim_start_matches("SERVICE_");
+        if !has.services.is_empty() && !has.services.contains(&service.into()) {
+            return Err(Not::Has(format!("the device says that it has no {name} queue pairs")));
+        }
+        if of.max_qp != 0 && self.queue_pairs.len() >= of.max_qp as usize {
+            self.destroy(self.queue_pairs[0])?;
+        }
+        let least = |most: u32| if most == 0 { depth } else { depth.min(most) };
         let create = command::Kind::CreateQp(proto::CreateQp {
             service: service.into(),
-            send_depth: depth,
-            receive_depth: depth,
+            send_depth: least(has.max_send_depth),
+            receive_depth: least(has.max_receive_depth),
         });
-        let name = service.as_str_name().trim_start_matches("SERVICE_");
         match self.ask(create)?.kind {
-            reply::Kind::Qp(qp) => Ok(qp),
+            reply::Kind::Qp(qp) => {
+                self.queue_pairs.push(qp.qp);
+                Ok(qp)
+            }
             reply::Kind::Refused(refused) if service == proto::Service::Ud && [0, 38, 95].contains(&refused.errno) => {
                 Err(Not::Has(format!("the device makes no UD queue pair: {}", refused.text)))
             }
+            reply::Kind::Refused(refused) if !self.queue_pairs.is_empty() => wrong(format!(
+                "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of queue \
+                 pairs that the device has",
+                self.queue_pairs.len(),
+                refused.errno,
+                refused.text,
+                of.max_qp
+            )),
             reply::Kind::Refused(refused) => wrong(format!(
                 "a {name} queue pair of depth {depth} is refused (errno {}): {}",
                 refused.errno, refused.text
@@ -264,11 +292,18 @@ impl Talk {
         }
     }
 
+    /// Destroys a queue pair.
+    pub(super) fn destroy(&mut self, qp: u32) -> Result<(), Not> {
+        self.queue_pairs.retain(|made| *made != qp);
+        self.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp }))
+    }
+
     /// Destroys what a check made; gives whether the session can still be used.
     pub(super) fn clean(&mut self) -> bool {
         let destroy = command::Kind::DestroyAll(proto::DestroyAll {});
         let clean = self.done("DestroyAll", destroy).is_ok();
         self.completions.clear();
+        self.queue_pairs.clear();
         clean
     }
 

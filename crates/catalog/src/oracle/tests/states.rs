@@ -92,6 +92,43 @@ fn work_is_taken_when_it_can_be_done_and_not_before() {
 }
 
 #[test]
+fn a_host_may_refuse_what_a_device_takes() {
+    let to_init = |command: &Command, reply: &Reply| {
+        let is_it = matches!(command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Init);
+        is_it && !is_refused(reply)
+    };
+    let send = |command: &Command, reply: &Reply| {
+        matches!(command, Command::PostSend(post) if post.wr_id >= 100) && !is_refused(reply)
+    };
+    for (simulated, errno, is_broken) in [(true, 22, true), (true, 95, false), (false, 12, false)] {
+        let refused = Reply::Refused(pb::Refused {
+            errno,
+            text: "no".into(),
+        });
+        for (rule, number_of) in [
+            ("step-taken", to_init as fn(&Command, &Reply) -> bool),
+            ("work-taken", send),
+        ] {
+            let names = broken("c09-modify-steps", |entries| {
+                let number = find(entries, number_of);
+                for entry in entries {
+                    match entry {
+                        Entry::Begin(begin) => begin.simulated = simulated,
+                        Entry::VerbsAnswered(answered) if answered.number == number => answered.reply = refused.clone(),
+                        _ => {}
+                    }
+                }
+            });
+            assert_eq!(
+                names.contains(&rule),
+                is_broken,
+                "{rule}, simulated {simulated}, {errno}: {names:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn in_reset_nothing_is_sent_and_nothing_reported_that_was_not() {
     // Said earlier than it was, so that what came before it comes after it.
     let names = broken("c09-reset-again", |entries| {

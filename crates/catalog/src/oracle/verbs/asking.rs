@@ -17,7 +17,7 @@ pub(in crate::oracle) struct Said<'t> {
     pub(in crate::oracle) expected: String,
     pub(in crate::oracle) seen: String,
     pub(in crate::oracle) evidence: Vec<Evidence<'t>>,
-    /// Broken, or undecided.
+    /// Broken, or undecided; unspecified: the host refused it, so that nothing is said of it.
     pub(in crate::oracle) result: Passed,
 }
 

@@ -74,6 +74,12 @@ pub(super) fn is_refused(done: &VerbsDone) -> bool {
     matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
 
+/// The parameter that says so of a rig whose agent stands for the device itself.
+pub(crate) const OWN_VERBS: &str = "own_verbs";
+
+/// Linux's numbers of what is not there: ENOSYS, EOPNOTSUPP.
+const NOT_THERE: [i32; 2] = [38, 95];
+
 /// Whose queue pair a command is about.
 fn handle_of(command: &Command) -> Option<u32> {
     Some(match command {
@@ -178,12 +184,26 @@ impl<'t> Life<'t> {
         self.trace.begin.simulated
     }
 
-    /// What is not as it must be on a host of which nobody knows whether it was the device.
-    pub(super) fn otherwise(&self) -> Passed {
-        if self.is_simulated() {
+    /// Whether refusals are the device's own: on a host a kernel, a driver or an agent is between.
+    pub(super) fn has_own_verbs(&self) -> bool {
+        self.is_simulated() || self.trace.parameter(OWN_VERBS).is_some_and(|is_own| is_own != 0)
+    }
+
+    /// What is taken that must be refused.
+    pub(super) fn when_taken(&self) -> Passed {
+        if self.has_own_verbs() {
             Passed::Fail
         } else {
             Passed::Inconclusive
+        }
+    }
+
+    /// What is refused that must be taken. A host may lack it, and a device that says so: that is no fault.
+    pub(super) fn when_refused(&self, done: &VerbsDone) -> Passed {
+        match &done.answer {
+            Some((.., Reply::Refused(refused), _)) if NOT_THERE.contains(&refused.errno) => Passed::Unspecified,
+            _ if self.has_own_verbs() => Passed::Fail,
+            _ => Passed::Unspecified,
         }
     }
 

@@ -43,11 +43,15 @@ mod target;
 mod wait;
 mod wrong_receive;
 
+use std::collections::BTreeSet;
+
 use verbatim_record::Trace;
 
 use super::rule::Rule;
 use asking::{Asking, Ruling, VerbsRule};
 use talk::talks;
+
+pub(crate) use life::OWN_VERBS;
 
 /// All rules, by what they look at.
 static RULES: &[&[(Rule, VerbsRule)]] = &[
@@ -79,6 +83,24 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| rule));
     of_talks.chain(states::RULES.iter().map(|(rule, _)| rule))
+}
+
+/// The numbers of the commands that a device must refuse, and that were refused.
+pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
+    let mut numbers = BTreeSet::new();
+    for life in &life::lives(trace) {
+        life.each_step(|_, verdict, done, _| {
+            if matches!(verdict, steps::Verdict::Refused(_)) && life::is_refused(done) {
+                numbers.insert(done.number);
+            }
+        });
+        life.each(|is, done| {
+            if states::refuses(is, done) && life::is_refused(done) {
+                numbers.insert(done.number);
+            }
+        });
+    }
+    numbers
 }
 
 /// Asks all rules of all connections with the packet peer, and of all queue pairs.

@@ -4,12 +4,12 @@
 //! What a queue pair may be is a set of states (`life`). Where the states of a set differ in what must be, nothing is asked.
 //!
 //! Source: architecture 10.3.1 (states), 11.2.5.2 (modify queue pair), 11.4.1 (work requests), 11.6.3.1 (events); Linux
-//! `ib_modify_qp_is_ok`. On a host its kernel and its driver refuse before the device hears of it, so that what they take or
-//! refuse is INCONCLUSIVE there.
+//! `ib_modify_qp_is_ok`. On a host its kernel, its driver or an agent refuses before the device hears of it. There a command
+//! that must be refused and is taken is INCONCLUSIVE, and one that must be taken and is refused is NOT_APPLICABLE.
 
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, Event, Reply, pb};
+use verbatim_record::verbs::{Command, Event, Reply, pb, reply_words};
 use verbatim_record::{Evidence, Passed, Side, Time, Told, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
 
@@ -116,8 +116,11 @@ fn about(is: Is, modify: &pb::ModifyQp) -> String {
     )
 }
 
-fn reply_in_words(done: &VerbsDone) -> &'static str {
-    if is_done(done) { "done" } else { "refused" }
+fn reply_in_words(done: &VerbsDone) -> String {
+    match &done.answer {
+        Some((.., reply, _)) => reply_words(reply),
+        None => "no answer".into(),
+    }
 }
 
 fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
@@ -126,14 +129,10 @@ fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         let result = if is_refused(done) {
             Passed::Pass
         } else {
-            life.otherwise()
+            life.when_taken()
         };
         asking.say(result, [done.into()], || {
-            (
-                about(is, modify),
-                format!("refused: {why}"),
-                reply_in_words(done).into(),
-            )
+            (about(is, modify), format!("refused: {why}"), reply_in_words(done))
         });
     });
 }
@@ -143,9 +142,13 @@ fn step_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         if !matches!(verdict, Verdict::Taken) {
             return;
         }
-        let result = if is_done(done) { Passed::Pass } else { life.otherwise() };
+        let result = if is_done(done) {
+            Passed::Pass
+        } else {
+            life.when_refused(done)
+        };
         asking.say(result, [done.into()], || {
-            (about(is, modify), "done".into(), reply_in_words(done).into())
+            (about(is, modify), "done".into(), reply_in_words(done))
         });
     });
 }
@@ -190,24 +193,28 @@ fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
+/// Whether work is posted in a state that refuses it.
+pub(super) fn refuses(is: Is, done: &VerbsDone) -> bool {
+    posts(&done.command).is_some_and(|(is_receive, ..)| match is.state {
+        pb::QpState::Reset => true,
+        pb::QpState::Init | pb::QpState::Rtr => !is_receive,
+        _ => false,
+    })
+}
+
 fn work_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    if !life.is_simulated() {
+    if !life.has_own_verbs() {
         return;
     }
     life.each(|is, done| {
         let Some((is_receive, ..)) = posts(&done.command) else {
             return;
         };
-        let refuses = match is.state {
-            pb::QpState::Reset => true,
-            pb::QpState::Init | pb::QpState::Rtr => !is_receive,
-            _ => false,
-        };
-        if refuses && !is.may_have_failed && done.answer.is_some() {
+        if refuses(is, done) && !is.may_have_failed && done.answer.is_some() {
             asking.must(is_refused(done), [done.into()], || {
                 let what = if is_receive { "a receive" } else { "a send request" };
                 let about = format!("{what} in {}", state_in_words(is.state));
-                (about, "refused".into(), reply_in_words(done).into())
+                (about, "refused".into(), reply_in_words(done))
             });
         }
     });
@@ -250,10 +257,15 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         if !is_in_memory(&life.memory, local, done.place) || done.answer.is_none() {
             return;
         }
-        asking.must(!is_refused(done), [done.into()], || {
+        let result = if is_refused(done) {
+            life.when_refused(done)
+        } else {
+            Passed::Pass
+        };
+        asking.say(result, [done.into()], || {
             let what = if is_receive { "a receive" } else { "a send request" };
             let about = format!("{what} in {}", state_in_words(is.state));
-            (about, "taken".into(), "refused".into())
+            (about, "taken".into(), reply_in_words(done))
         });
     });
 }

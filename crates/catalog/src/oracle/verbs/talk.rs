@@ -18,7 +18,7 @@ use crate::oracle::heard::{Asks, Event, Heard};
 use crate::oracle::partition::reaches;
 use crate::oracle::rules::responder::Says;
 use crate::transport::rc::ask::HALF;
-use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, dialogues};
+use crate::transport::rc::{self, Dialogue, Done, Posted, Seen, whole_dialogues};
 
 /// How long an event may take that nothing holds back.
 pub(super) const SOON: Duration = Duration::from_secs(2);
@@ -184,9 +184,6 @@ fn answer_time(trace: &Trace) -> Duration {
 
 /// All connections of a record with the packet peer.
 pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
-    let Ok(dialogues) = dialogues(trace) else {
-        return Vec::new();
-    };
     let made = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
     let of_tester: BTreeSet<u32> = made
         .filter_map(|done| match &done.answer {
@@ -200,7 +197,7 @@ pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
         .iter()
         .filter(|done| is_of_memory(done))
         .collect();
-    dialogues
+    whole_dialogues(trace)
         .into_iter()
         .filter(|dialogue| !of_tester.contains(&dialogue.own_qpn.0))
         .filter_map(|dialogue| Talk::new(trace, dialogue, Rc::clone(&memory)))

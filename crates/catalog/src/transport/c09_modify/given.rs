@@ -2,7 +2,7 @@
 
 use verbatim_record::Side;
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_tester::peer::Channel;
+use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Step, Stop, Tester};
 
 use super::OPEN;
@@ -22,6 +22,7 @@ impl Given {
         let Reply::Opened(facts) = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
             return Err(Stop::Tester("a host answered Open with something else".into()));
         };
+        let usual = t.nearest(&ChannelOptions::default());
         let all = pb::QpAttributes {
             pkey_index: Some(0),
             port: Some(facts.port),
@@ -33,10 +34,10 @@ impl Given {
             sq_psn: Some(0x005A_A502),
             max_dest_rd_atomic: Some(1),
             max_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            timeout: Some(0),
+            min_rnr_timer: Some(usual.min_rnr_timer.0.into()),
+            timeout: Some(usual.timeout.0.into()),
             retry_cnt: Some(7),
-            rnr_retry: Some(7),
+            rnr_retry: Some(usual.rnr_retry.into()),
             qkey: Some(0x1234_5678),
             address: Some(t.address_of_peer(&facts)?),
         };

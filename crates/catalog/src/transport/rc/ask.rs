@@ -97,7 +97,7 @@ impl Message {
 
     fn atomic(channel: &Channel, opcode: Opcode, psn: Psn, offset: u32, (swap_add, compare): (u64, u64)) -> Self {
         let atomic = AtomicEth::default()
-            .with_va(Hex64(channel.memory.address + u64::from(offset)))
+            .with_va(Hex64(channel.memory.address.wrapping_add(offset.into())))
             .with_r_key(channel.memory.r_key)
             .with_swap_add(Hex64(swap_add))
             .with_compare(Hex64(compare));
@@ -202,7 +202,7 @@ impl Message {
 
 fn reth(channel: &Channel, offset: u32, length: u32) -> Reth {
     Reth::default()
-        .with_va(Hex64(channel.memory.address + u64::from(offset)))
+        .with_va(Hex64(channel.memory.address.wrapping_add(offset.into())))
         .with_r_key(channel.memory.r_key)
         .with_dma_len(length)
 }

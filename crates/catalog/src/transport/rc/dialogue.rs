@@ -100,11 +100,21 @@ impl<'t> Dialogue<'t> {
 /// # Errors
 /// When a connection was not made to its end.
 pub(crate) fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
-    let made: Vec<&VerbsDone> = of_dut(trace.commands(labels::CREATE));
-    if made.is_empty() {
+    let all = each(trace);
+    if all.is_empty() {
         return Err(Gap::Missing(labels::CREATE.name));
     }
-    let memories: Vec<&VerbsDone> = of_dut(trace.commands(labels::MEMORY));
+    all.into_iter().collect()
+}
+
+/// Those that were made to their end: a host may refuse a step of the last one.
+pub(crate) fn whole_dialogues(trace: &Trace) -> Vec<Dialogue<'_>> {
+    each(trace).into_iter().filter_map(Result::ok).collect()
+}
+
+fn each(trace: &Trace) -> Vec<Result<Dialogue<'_>, Gap>> {
+    let made: Vec<&VerbsDone> = of_dut(trace.commands(labels::CREATE).filter(|done| is_taken(done)));
+    let memories: Vec<&VerbsDone> = of_dut(trace.commands(labels::MEMORY).filter(|done| is_taken(done)));
     for label in [labels::INIT, labels::RTR, labels::RTS] {
         let _ = trace.commands(label);
     }
@@ -114,10 +124,11 @@ pub(crate) fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
         let next = made.get(at + 1).map_or(last, |next| next.place);
         let others = others_of(trace, &made, at);
         for places in connections_of(trace, created, end_of(trace, created, next)) {
-            all.push(one(trace, created, memories.get(at).copied(), (places, &others))?);
+            let memory = memories.iter().rev().find(|memory| memory.place < created.place);
+            all.push(one(trace, created, memory.copied(), (places, &others)));
         }
     }
-    Ok(all)
+    all
 }
 
 /// Where it ends that a queue pair is spoken with: where the next one is made, or, where the peer speaks with it after that, where

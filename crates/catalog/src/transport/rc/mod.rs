@@ -16,7 +16,7 @@ pub(crate) use checks::{
     GENERATION, ICRC, NAKS, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
     is_alive_after, no_completion, path, quiet, reply, sound_packets, taken_off,
 };
-pub(crate) use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, end_of, is_taken};
+pub(crate) use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, end_of, is_taken, whole_dialogues};
 pub(crate) use posted::{Posted, seen_in_words};
 pub(crate) use requester::{Ask, RESULTS, Requester, Sent, psns, read_response, response_data, steps};
 

@@ -6,7 +6,8 @@ use verbatim_record::verbs::pb::{Capabilities, Operation, QpState, Service};
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Gap, Side, Trace, VerbsDone};
 use verbatim_tester::Stop;
-use verbatim_tester::peer::takes;
+use verbatim_tester::peer::{takes, takes_value};
+use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
 use super::checks::reply;
 use super::requester::steps;
@@ -36,6 +37,16 @@ pub(crate) fn posts_with_response(t: &Trace) -> bool {
 /// Whether the DUT executes such a request of the peer.
 pub(crate) fn executes(t: &Trace, operation: Operation) -> bool {
     capabilities(t).is_none_or(|has| takes(&has.answers, operation))
+}
+
+/// Whether the DUT's RNR NAKs can ask for that interval.
+pub(crate) fn rnr_timer(t: &Trace, timer: RnrTimer) -> bool {
+    capabilities(t).is_none_or(|has| takes_value(&has.min_rnr_timers, timer.0))
+}
+
+/// Whether a queue pair of the DUT can have that ACK timeout.
+pub(crate) fn timeout(t: &Trace, timeout: AckTimeout) -> bool {
+    capabilities(t).is_none_or(|has| takes_value(&has.timeouts, timeout.0))
 }
 
 /// Whether a queue pair of the DUT can be taken to a state.

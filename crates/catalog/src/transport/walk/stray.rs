@@ -125,11 +125,14 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
         }),
         Illegal::Beyond(operation) => {
             let (length, by) = outside(operation);
-            moved(operation, region + u64::from(channel.memory.length - length + by))
+            moved(
+                operation,
+                region.wrapping_add((channel.memory.length - length + by).into()),
+            )
         }
-        Illegal::Before(operation) => moved(operation, region - u64::from(outside(operation).1)),
+        Illegal::Before(operation) => moved(operation, region.wrapping_sub(outside(operation).1.into())),
         Illegal::Around(operation) => moved(operation, u64::MAX - 31),
-        Illegal::Address(operation, bit) => moved(operation, (region + u64::from(PLACE)) ^ 1 << bit),
+        Illegal::Address(operation, bit) => moved(operation, region.wrapping_add(PLACE.into()) ^ 1 << bit),
         Illegal::TooLong(operation, by) => {
             let payload = bytes(mtu + by);
             let only = match operation {

@@ -300,3 +300,28 @@ fn every_varied_adapter_has_numbers_and_addresses_of_its_own() {
         assert!(first != second && first.0 > 1 && first.0 < 0x00FF_FFFF);
     }
 }
+
+#[test]
+fn a_small_adapter_refuses_what_it_has_not() {
+    let mut small = profile(A);
+    (small.sqd, small.first_address) = (false, 0);
+    (small.timeouts, small.min_rnr_timers) = (vec![14], vec![16]);
+    let mut adapter = Adapter::new(small, &[]);
+    assert_eq!(adapter.register(8, Access::ALL).unwrap().address, 0);
+    let (qp, _) = adapter.create_qp(Service::Rc, 2, 2).unwrap();
+    let setup = Setup {
+        min_rnr_timer: RnrTimer(16),
+        ..Setup::default()
+    };
+    let other = Setup {
+        timeout: AckTimeout(15),
+        ..Setup::default()
+    };
+    let ([init, rtr, rts], [_, other_rtr, other_rts]) = (setup.steps(A, PEER), other.steps(A, PEER));
+    adapter.modify(qp, init.0, &init.1).unwrap();
+    says(adapter.modify(qp, other_rtr.0, &other_rtr.1), 22, "min_rnr_timer");
+    adapter.modify(qp, rtr.0, &rtr.1).unwrap();
+    says(adapter.modify(qp, other_rts.0, &other_rts.1), 22, "timeout");
+    adapter.modify(qp, rts.0, &rts.1).unwrap();
+    says(adapter.modify(qp, QpState::Sqd, &QpAttributes::default()), 95, "no SQD");
+}

@@ -1,0 +1,228 @@
+//! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse: no test
+//! fails them, and a fault that was recorded before a refusal is found.
+
+use verbatim_catalog::TESTS;
+use verbatim_device::Profile;
+use verbatim_device::rc::{AdapterProfile, RcDefect};
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Outcome, Side, Span, Time, Verdict};
+use verbatim_sim::VirtualRig;
+use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
+use verbatim_tests::judged::{judged, test};
+use verbatim_wire::MKey;
+
+fn tests() -> impl Iterator<Item = &'static Test> {
+    let of_packets = |test: &&Test| test.id.starts_with("c09-") && test.needs == [Need::Packets];
+    TESTS.iter().copied().filter(of_packets)
+}
+
+fn info(simulated: bool) -> RigInfo {
+    RigInfo {
+        offers: vec![Need::Packets],
+        simulated,
+        ..VirtualRig::info(MKey(0))
+    }
+}
+
+fn small(change: impl Fn(&mut AdapterProfile)) -> AdapterProfile {
+    let mut adapter = VirtualRig::adapter_profile(Side::Dut);
+    change(&mut adapter);
+    adapter
+}
+
+type Limit = (&'static str, fn(&mut AdapterProfile));
+
+const LIMITS: [Limit; 7] = [
+    ("one queue pair", |of| of.max_qps = 1),
+    ("a short ACK timeout", |of| of.timeouts = vec![10]),
+    ("a long ACK timeout", |of| of.timeouts = vec![17]),
+    ("one RNR timer", |of| of.min_rnr_timers = vec![20]),
+    ("memory at address 0", |of| of.first_address = 0),
+    ("one packet of one message", |of| {
+        (of.choices.one_message_at_a_time, of.choices.window) = (true, 1);
+    }),
+    ("no SQD", |of| of.sqd = false),
+];
+
+/// Tests that are about several queue pairs at a time.
+const SEVERAL: &[&str] = &["c09-connections"];
+
+fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (test, simulated) in tests().flat_map(|test| [(test, true), (test, false)]) {
+        let mut rig = VirtualRig::new(Profile::full(), &[]).with_adapter(adapter.clone(), &[]);
+        let verdict = judged(&mut rig, &info(simulated), test, 1, &[]).verdict;
+        if !may.contains(&verdict.outcome()) {
+            wrong.push(format!(
+                "{name}, simulated {simulated}: {} {} {}",
+                test.id,
+                verdict.outcome(),
+                verdict.reason
+            ));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn no_small_device_fails_nor_is_an_error() {
+    let may = [Outcome::Pass, Outcome::NotApplicable, Outcome::Inconclusive];
+    let mut wrong = Vec::new();
+    for (name, limit) in LIMITS {
+        wrong.extend(not_as_expected(name, &small(limit), &may));
+    }
+    let all = small(|of| LIMITS.iter().for_each(|(_, limit)| limit(of)));
+    wrong.extend(not_as_expected("all of them", &all, &may));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What the model of any kind may be: nothing of it is left open.
+#[test]
+fn of_most_limits_no_test_is_left_open() {
+    let may = [Outcome::Pass, Outcome::NotApplicable];
+    let closed = |(name, _): &Limit| *name != "one packet of one message";
+    let wrong: Vec<String> = LIMITS
+        .into_iter()
+        .filter(closed)
+        .flat_map(|(name, limit)| not_as_expected(name, &small(limit), &may))
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn most_tests_pass_on_a_device_with_one_queue_pair_or_memory_at_address_0() {
+    for (name, limit) in [LIMITS[0], LIMITS[3], LIMITS[4]] {
+        let mut wrong = not_as_expected(name, &small(limit), &[Outcome::Pass]);
+        wrong.retain(|line| name != LIMITS[0].0 || !SEVERAL.iter().any(|id| line.contains(id)));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+/// The model behind a host that refuses some commands.
+struct Refusing {
+    model: VirtualRig,
+    refuses: fn(&Command, u32) -> bool,
+    errno: i32,
+    /// Commands so far, by which it may choose.
+    count: u32,
+    refused: Option<u32>,
+}
+
+impl Refusing {
+    fn new(defects: &[RcDefect], refuses: fn(&Command, u32) -> bool, errno: i32) -> Self {
+        Self {
+            model: VirtualRig::new(Profile::full(), &[]).with_adapter(VirtualRig::adapter_profile(Side::Dut), defects),
+            refuses,
+            errno,
+            count: 0,
+            refused: None,
+        }
+    }
+}
+
+impl Rig for Refusing {
+    fn now(&self) -> Time {
+        self.model.now()
+    }
+
+    fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
+        if let Stimulus::Verbs(Side::Dut, number, command) = &what {
+            self.count += 1;
+            if (self.refuses)(command, self.count) {
+                self.refused = Some(*number);
+                return Ok(Span::exactly(self.model.now()));
+            }
+        }
+        self.model.send(what)
+    }
+
+    fn wait(&mut self, until: Time) -> Arrival {
+        if let Some(number) = self.refused.take() {
+            let at = Span::exactly(self.model.now());
+            let refused = pb::Refused {
+                errno: self.errno,
+                text: "not here".into(),
+            };
+            return Arrival::Verbs(Side::Dut, number, at, at, Reply::Refused(refused));
+        }
+        self.model.wait(until)
+    }
+}
+
+fn on_refusing(test: &Test, defects: &[RcDefect], refuses: fn(&Command, u32) -> bool, errno: i32) -> Verdict {
+    judged(&mut Refusing::new(defects, refuses, errno), &info(false), test, 1, &[]).verdict
+}
+
+type Refuses = (&'static str, fn(&Command, u32) -> bool);
+
+fn posts(command: &Command, operation: pb::Operation) -> bool {
+    matches!(command, Command::PostSend(post) if post.operation() == operation)
+}
+
+fn is_made(command: &Command) -> bool {
+    !matches!(command, Command::Open(_) | Command::DestroyAll(_))
+}
+
+const REFUSES: [Refuses; 17] = [
+    ("SEND", |command, _| posts(command, pb::Operation::Send)),
+    ("SEND_IMM", |command, _| posts(command, pb::Operation::SendImm)),
+    ("WRITE", |command, _| posts(command, pb::Operation::Write)),
+    ("READ", |command, _| posts(command, pb::Operation::Read)),
+    ("FetchAdd", |command, _| posts(command, pb::Operation::FetchAdd)),
+    ("receives", |command, _| matches!(command, Command::PostReceive(_))),
+    ("queue pairs", |command, _| matches!(command, Command::CreateQp(_))),
+    ("later queue pairs", |command, count| {
+        count > 30 && matches!(command, Command::CreateQp(_))
+    }),
+    ("memory", |command, _| matches!(command, Command::RegisterMemory(_))),
+    ("later memory", |command, count| {
+        count > 30 && matches!(command, Command::RegisterMemory(_))
+    }),
+    (
+        "SQD",
+        |command, _| matches!(command, Command::ModifyQp(of) if of.state() == pb::QpState::Sqd),
+    ),
+    (
+        "ERR",
+        |command, _| matches!(command, Command::ModifyQp(of) if of.state() == pb::QpState::Err),
+    ),
+    (
+        "RESET",
+        |command, _| matches!(command, Command::ModifyQp(of) if of.state() == pb::QpState::Reset),
+    ),
+    ("destroying", |command, _| matches!(command, Command::DestroyQp(_))),
+    ("every 7th", |command, count| is_made(command) && count % 7 == 0),
+    ("every 11th", |command, count| is_made(command) && count % 11 == 5),
+    ("all but the first 20", |command, count| is_made(command) && count > 20),
+];
+
+#[test]
+fn what_a_host_refuses_fails_no_test_and_ends_no_run() {
+    let mut wrong = Vec::new();
+    for ((name, refuses), errno) in REFUSES.into_iter().zip([95, 22, 12].into_iter().cycle()) {
+        for test in tests() {
+            let verdict = on_refusing(test, &[], refuses, errno);
+            let ends =
+                verdict.outcome() == Outcome::Inconclusive && verdict.findings.is_empty() && verdict.passed.is_empty();
+            if matches!(verdict.outcome(), Outcome::Fail | Outcome::Error) || ends {
+                wrong.push(format!("{name}: {} {} {}", test.id, verdict.outcome(), verdict.reason));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of them\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_wrong_nak_that_came_before_a_refusal_is_found() {
+    let late: fn(&Command, u32) -> bool = |command, count| count > 30 && matches!(command, Command::CreateQp(_));
+    for (id, defect) in [
+        ("c09-nak-invalid-request", "qp-right-wrong-nak"),
+        ("c09-nak-remote-access", "fatal-nak-with-wrong-psn"),
+    ] {
+        let defect = RcDefect::ALL.iter().find(|of| of.name() == defect).unwrap();
+        let verdict = on_refusing(test(id), &[*defect], late, 12);
+        assert_eq!(verdict.outcome(), Outcome::Fail, "{id}: {}", verdict.reason);
+        let naks = verdict.findings.iter().any(|check| check.to_string().contains("NAK"));
+        assert!(naks, "{:#?}", verdict.findings);
+    }
+}
