@@ -27,6 +27,7 @@ const ALL: Label<VlArbitrationTable> = Label::new("get all legal parts after all
 const FOREIGN: Label<VlArbitrationTable> = Label::new("set VLs and entries that the port does not have");
 const FOREIGN_GET: Label<VlArbitrationTable> = Label::new("get what foreign VLs left");
 const AGAIN: Label<VlArbitrationTable> = Label::new("set legal parts again");
+const ALL_AGAIN: Label<VlArbitrationTable> = Label::new("get all legal parts after they were set again");
 const BAD_SET: Label<VlArbitrationTable> = Label::new("set illegal parts");
 const BAD_GET: Label<VlArbitrationTable> = Label::new("get illegal parts");
 const BAD_SET_REPEAT: Label<VlArbitrationTable> = Label::new("set again illegal parts that stayed unanswered");
@@ -176,6 +177,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             parts.quiet_at(modifier(*part)).change(|_| value),
         )?;
     }
+    for part in &legal {
+        t.ask_at(ALL_AGAIN, key, modifier(*part))?;
+    }
     let illegal = illegal_parts(&mut t.random("illegal parts"), t.parameter("illegal_parts"));
     let blank = parts.quiet_at(u32::MAX);
     let what = illegal.iter().map(|part| {
@@ -228,6 +232,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     ] {
         same(t, f, &port, "C14-24", SET, read, when)?;
     }
+    same(
+        t,
+        f,
+        &port,
+        "C14-24",
+        AGAIN,
+        ALL_AGAIN,
+        "when read after they were set again",
+    )?;
     foreign(t, f);
     refused(t, f, "Set", BAD_SET, BAD_SET_REPEAT);
     refused(t, f, "Get", BAD_GET, BAD_REPEAT);

@@ -180,7 +180,11 @@ fn what_the_device_does_not_take_back_is_named_entry_by_entry() {
     // Found with weights above 127, which this device cannot be given back.
     let mut named = 0;
     for seed in 0..10 {
-        let mut rig = VirtualRig::new(Profile::full().vary(seed), &[Defect::VlArbitrationWeights7Bits]);
+        let profile = Profile {
+            foreign_vls: false,
+            ..Profile::full().vary(seed)
+        };
+        let mut rig = VirtualRig::new(profile, &[Defect::VlArbitrationWeights7Bits]);
         let mut journal = MemoryJournal::default();
         let ran = execute(&mut rig, &mut journal, &mut Vec::new(), &procedure);
         let left = &ran.restored[0].left;
