@@ -202,8 +202,12 @@ class DeviceInfo:
     max_qp: int = 64
     driver: str = ""
     capabilities: Optional[Capabilities] = None
+    #: How long the device may take to answer, as a code of 4.096 us * 2^code; 0 says nothing.
+    local_ca_ack_delay: int = 0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.local_ca_ack_delay <= 31:
+            raise ValueError(f"local_ca_ack_delay is a code of 0 to 31, not {self.local_ca_ack_delay}")
         if not 1 <= self.active_mtu <= 5:
             raise ValueError(f"active_mtu is a code, 1 = 256 to 5 = 4096 bytes, not {self.active_mtu}")
         if self.ethernet and not self.gids:

@@ -47,6 +47,13 @@ fn opened(talk: &mut Talk) -> Checked {
             of.max_qp == 0,
             "max_qp is 0; expected how many queue pairs the device has".into(),
         ),
+        (
+            of.local_ca_ack_delay > 31,
+            format!(
+                "local_ca_ack_delay is {}; expected a code of 4.096 us * 2^code, 0 to 31",
+                of.local_ca_ack_delay
+            ),
+        ),
     ];
     if let Some((_, words)) = facts.into_iter().find(|(is_wrong, _)| *is_wrong) {
         return wrong(words);

@@ -233,8 +233,10 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(nak), None) = (naks.next(), naks.next()) else {
         return;
     };
-    let Some(from) = wants_again(talk, nak).filter(|_| talk.retry_cnt() > 0 && !rnr_naks_before(talk, nak.place()))
-    else {
+    if talk.retry_cnt() == 0 || rnr_naks_before(talk, nak.place()) || is_disturbed(talk, usize::MAX) {
+        return;
+    }
+    let Some(from) = wants_again(talk, nak) else {
         return;
     };
     let sent_before = talk.requests.iter().filter(|sent| sent.seen.place < nak.place());

@@ -44,7 +44,7 @@ fn declarations_agree_with_rdma_sys() {
         ibv_async_event: element event_type;
         ibv_context: device ops async_fd;
         ibv_device_attr: fw_ver node_guid vendor_id vendor_part_id hw_ver max_qp max_qp_rd_atom max_qp_init_rd_atom
-            atomic_cap phys_port_cnt;
+            atomic_cap phys_port_cnt local_ca_ack_delay;
         ibv_gid_entry: gid gid_index gid_type;
         ibv_port_attr: state active_mtu gid_tbl_len lid link_layer;
         ibv_qp: context qp_num;
