@@ -80,7 +80,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 pub(super) static DESTROYED: Test = Test {
     id: "c09-destroyed",
     aliases: &[],
-    revision: 2,
+    revision: 1,
     about: "A queue pair that was destroyed sends nothing again, answers nothing, and completes nothing of what it had to do.",
     reading: "Nobody has its number then, so that a WRITE to it is dropped in silence. What comes within a round trip was on its way, on a real path also what it may have sent before.",
     statements: &[VALIDATION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
@@ -122,7 +122,8 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let gone = t.command(GONE)?;
     let (settled, still) = (t.waited(SETTLE)?, t.waited(STILL)?);
     let all = rc::dialogues(t)?;
-    let dialogue = all.first().ok_or(Gap::Missing(GONE.name))?;
+    let is_it = |dialogue: &&rc::Dialogue<'_>| matches!(&gone.command, Command::DestroyQp(destroy) if destroy.qp == dialogue.handle);
+    let dialogue = all.iter().find(is_it).ok_or(Gap::Missing(GONE.name))?;
     let to_it = |frame: &&FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
         frame.received && packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)
