@@ -112,8 +112,9 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
 
-/// What a device broke before the test came to something that it lacks, or that its host refused, stays a FAIL. The rules
-/// alone tell, which know what was sent so far; a test's own judge takes a message for whole though the rest was not sent.
+/// What a device broke before the test came to something that it lacks, or that its host refused, stays a FAIL. The
+/// rules alone tell, which know what was sent so far; a test's own judge takes a message for whole though the rest was
+/// not sent.
 fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     if stopped.reason != StopReason::NotOffered && !is_refused_by_host(trace) {
@@ -129,7 +130,8 @@ fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findin
     })
 }
 
-/// Whether the procedure ended at a command that a host refused: that a driver or an agent refuses is no fault of the device.
+/// Whether the procedure ended at a command that a host refused: that a driver or an agent refuses is no fault of the
+/// device.
 fn is_refused_by_host(trace: &Trace) -> bool {
     let is_end = |done: &&VerbsDone| matches!(done.command, Command::DestroyAll(_));
     let last = trace.timeline.commands.iter().rev().find(|done| !is_end(done));

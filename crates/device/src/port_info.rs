@@ -219,7 +219,8 @@ fn refusal(faults: &Faults) -> Status {
     }
 }
 
-/// LID and MasterSMLID: unicast. What is shown where none was assigned says nothing new; whether that is refused is open.
+/// LID and MasterSMLID: unicast. What is shown where none was assigned says nothing new; whether that is refused is
+/// open.
 fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> bool {
     let unicast = Lid::is_unicast;
     let mut unassigned = false;

@@ -27,7 +27,8 @@ pub fn rc_lasts(rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> D
     Duration::from_secs(2).max(2 * rnr_interval).max(by_timeout)
 }
 
-/// How long a device may take to answer a request, by its Local CA ACK Delay, and an eighth more for the way; 0 where it tells none.
+/// How long a device may take to answer a request, by its Local CA ACK Delay, and an eighth more for the way; 0 where
+/// it tells none.
 #[must_use]
 pub fn answer_time(local_ca_ack_delay: u32) -> Duration {
     let code = u8::try_from(local_ca_ack_delay).unwrap_or(u8::MAX).min(31);

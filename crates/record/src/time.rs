@@ -113,8 +113,8 @@ impl Span {
     }
 }
 
-/// How far the clock of a device's host may be ahead of the tester's, which is known from the commands that it did: none before it was
-/// asked.
+/// How far the clock of a device's host may be ahead of the tester's, which is known from the commands that it did:
+/// none before it was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HostClock(Option<(i128, Time)>);
 
@@ -136,7 +136,8 @@ impl HostClock {
         }
     }
 
-    /// The earliest instant of the tester's clock at which something happened that did not happen before that one of the host's.
+    /// The earliest instant of the tester's clock at which something happened that did not happen before that one of
+    /// the host's.
     pub(crate) fn earliest(self, at_host: Time) -> Option<Time> {
         let earliest = i128::from(at_host.0) - self.ahead(at_host)?;
         Some(Time(u64::try_from(earliest.max(0)).unwrap_or(u64::MAX)))

@@ -59,7 +59,8 @@ pub struct VerbsDone {
 pub struct Told {
     /// Whose device.
     pub side: Side,
-    /// When it happened: not before the host's clock allows, and not after the tester knew of it, which may be much later.
+    /// When it happened: not before the host's clock allows, and not after the tester knew of it, which may be much
+    /// later.
     pub at: Span,
     /// When it happened, on the clock of that host.
     pub host_at: Span,

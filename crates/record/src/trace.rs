@@ -450,8 +450,8 @@ impl Trace {
             .collect()
     }
 
-    /// A response that came while that exchange was waited for, belongs to no request by its TransactionID, and is its answer
-    /// in all else.
+    /// A response that came while that exchange was waited for, belongs to no request by its TransactionID, and is its
+    /// answer in all else.
     #[must_use]
     pub fn answered_as_another(&self, exchange: &Exchange) -> Option<&Arrived> {
         let until = exchange.silence.as_ref().map(|(at, ..)| at.latest);

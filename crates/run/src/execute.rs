@@ -504,8 +504,8 @@ fn shorten(
     Ok(())
 }
 
-/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why. Where each test has
-/// a device of its own, none leaves anything to the next.
+/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why. Where each
+/// test has a device of its own, none leaves anything to the next.
 fn ends_the_run(
     verdict: &Verdict,
     stopped: Option<StopReason>,

@@ -52,7 +52,8 @@ pub trait Settable: Attribute {
         Self::NOT_RESTORABLE.contains(&field)
     }
 
-    /// Whether it names VLs that are not operational, which a device may refuse or correct though it was found with them.
+    /// Whether it names VLs that are not operational, which a device may refuse or correct though it was found with
+    /// them.
     fn names_foreign_vls(&self, _port: &PortInfo) -> bool {
         false
     }
@@ -310,8 +311,8 @@ impl Tester<'_> {
         })
     }
 
-    /// Sets a table that was found with VLs which are not operational to what it is, before anything is changed. When the
-    /// device does not take that back, the table is left alone from here on: then why it is.
+    /// Sets a table that was found with VLs which are not operational to what it is, before anything is changed. When
+    /// the device does not take that back, the table is left alone from here on: then why it is.
     ///
     /// # Errors
     /// As [`Tester::set`], and when it cannot be read.
@@ -335,7 +336,8 @@ impl Tester<'_> {
                 self.settle(&state.area);
             }
             return Ok(Some(format!(
-                "the DUT's device was found with VLs that are not operational in its {}, and {does} when it is set to what it \
+                "the DUT's device was found with VLs that are not operational in its {}, and {does} when it is set to \
+                 what it \
                  is: it is left alone; give it a table of operational VLs first",
                 A::NAME
             )));

@@ -67,7 +67,8 @@ impl Tester<'_> {
         self.window
     }
 
-    /// Has no more than so many outstanding from here on: VL 15 has no flow control, and a port drops what it has no room for.
+    /// Has no more than so many outstanding from here on: VL 15 has no flow control, and a port drops what it has no
+    /// room for.
     pub fn narrow(&mut self, window: usize) {
         self.window = window.clamp(1, self.window);
     }

@@ -330,7 +330,8 @@ impl Tester<'_> {
                     format!("{ANOTHER_KEY} than {key}, as its trap says: put the right one as m_key into the rig file")
                 } else {
                     format!(
-                        "the device does not answer Get(PortInfo) with M_Key {key}, asked 3 times: is it cabled, powered and \
+                        "the device does not answer Get(PortInfo) with M_Key {key}, asked 3 times: is it cabled, \
+                         powered and \
                          on this route? If it is, {ANOTHER_KEY}: put the right one as m_key into the rig file"
                     )
                 });
@@ -358,7 +359,8 @@ impl Tester<'_> {
         }
         if info.m_key() == MKey(0) && info.protect_bits().0 == 1 {
             return not_sane(format!(
-                "{ANOTHER_KEY} than {}, and hides it (it shows 0 at protect level 1): put the right one as m_key into the rig \
+                "{ANOTHER_KEY} than {}, and hides it (it shows 0 at protect level 1): put the right one as m_key into \
+                 the rig \
                  file; if it has none, clear its protect bits",
                 self.rig_key()
             ));

@@ -1,5 +1,5 @@
-//! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse: no test
-//! fails them, and a fault that was recorded before a refusal is found.
+//! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse: no
+//! test fails them, and a fault that was recorded before a refusal is found.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::Profile;

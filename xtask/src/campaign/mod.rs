@@ -76,7 +76,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "coverage",
-        summary: "`verbatim coverage`: each rule and statement is exercised by a test, and each rule broken by a defect",
+        summary: "`verbatim coverage`: a test for each rule and statement, a defect for each rule",
         run: coverage,
         sample: &["--times", "1"],
         waits: false,
@@ -157,7 +157,10 @@ fn coverage(options: &Options) -> anyhow::Result<()> {
     command.args(["--server", "none", "coverage"]).args(&options.arguments);
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    for line in text.lines().skip_while(|line| !line.contains(": rules that no test exercises")) {
+    for line in text
+        .lines()
+        .skip_while(|line| !line.contains(": rules that no test exercises"))
+    {
         println!("{line}");
     }
     eprint!("{}", String::from_utf8_lossy(&output.stderr));

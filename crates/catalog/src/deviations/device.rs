@@ -27,8 +27,8 @@ impl Device {
         }
     }
 
-    /// By the fingerprint of a run: of a device behind an agent, or of one that told its own NodeInfo; nothing where it tells of
-    /// neither.
+    /// By the fingerprint of a run: of a device behind an agent, or of one that told its own NodeInfo; nothing where it
+    /// tells of neither.
     #[must_use]
     pub fn of_fingerprint(fingerprint: &str) -> Option<Self> {
         let known: Value = serde_json::from_str(fingerprint).ok()?;

@@ -2,8 +2,9 @@
 //!
 //! At protect level 2 a Get is sent with each of the 64 keys that are one bit off, then a Set with each: none is answered,
 //! nothing is stored, all are counted. Then another key is Set, and a Get with the one of before is not answered either.
-//! Reading: the component that the Sets would change is LocalPhyErrors. Many are outstanding at once, though no more than the
-//! port counted of a first burst, and VL 15 may drop some: on hardware fewer counted than sent is inconclusive. False alarm: an SM of somebody else that sends wrong keys meanwhile.
+//! Reading: the component that the Sets would change is LocalPhyErrors. Many are outstanding at once, though no more
+//! than the port counted of a first burst, and VL 15 may drop some: on hardware fewer counted than sent is
+//! inconclusive. False alarm: an SM of somebody else that sends wrong keys meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

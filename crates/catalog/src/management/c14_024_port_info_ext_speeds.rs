@@ -2,8 +2,9 @@
 //!
 //! A port that says that it has extended speeds is asked with the bit of the AttributeModifier that tells it that the asker
 //! knows them. A Set carries another set of those supported, the active one among them; a Get shows it; a second Set carries
-//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal. Reading:
-//! without another set, or with extended speeds switched off, nothing is tried. What 30 reads back as is not said: 30 or 0.
+//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal.
+//! Reading: without another set, or with extended speeds switched off, nothing is tried. What 30 reads back as is not
+//! said: 30 or 0.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
@@ -40,7 +41,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 3,
     about: "PortInfo keeps another legal LinkSpeedExtEnabled, and none that is not supported.",
-    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last and reads back as 30 or 0. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
+    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last and reads \
+        back as 30 or 0. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
     statements: &["C14-24", "C14-26", "C13-24"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],

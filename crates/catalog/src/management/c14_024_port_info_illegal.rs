@@ -119,8 +119,8 @@ const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast L
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
 impl Case {
-    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor, where none was assigned, 0 or
-    /// what the port shows.
+    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor, where none was
+    /// assigned, 0 or what the port shows.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
         let is_0 = |lid: fn(&PortInfo) -> Lid| {
             let (illegal, found) = (lid(&(self.illegal)(*found)), lid(found));

@@ -7,8 +7,8 @@
 //! the device is reached by its LID or has none, since LID 0 cannot be given back. The width and speed that are active stay enabled, so that the link
 //! stays as it is if it trains meanwhile. LinkDownDefaultState is Sleep no longer than it takes
 //! to read it: a link that goes down meanwhile stays down. Some ports take NeighborMTU, OperationalVLs and
-//! LinkDownDefaultState over only when their link goes down, which no text forbids: where one of them stays as it was found,
-//! the link is taken down with `link_down`, and the field must have changed then; else the test does not
+//! LinkDownDefaultState over only when their link goes down, which no text forbids: where one of them stays as it was
+//! found, the link is taken down with `link_down`, and the field must have changed then; else the test does not
 //! apply.
 //! False alarm: an SM of somebody else that writes PortInfo meanwhile.
 
@@ -54,13 +54,15 @@ pub(super) static TEST: Test = Test {
     revision: 4,
     about: "PortInfo keeps other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, LMC, LID and MasterSMLID.",
     reading: "The width and speed that are active stay enabled. Addresses are left alone on a LID-routed rig and at a port \
-        without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it. NeighborMTU, OperationalVLs and \
+        without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it. NeighborMTU, OperationalVLs \
+        and \
         LinkDownDefaultState may be taken over only when the link goes down.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[Parameter {
         name: "link_down",
-        about: "1: the link may be taken down to see what a port takes over only then; a subnet manager has to bring it up again",
+        about: "1: the link may be taken down to see what a port takes over only then; a subnet manager has to bring \
+            it up again",
         range: (0, 1),
         simulated: 1,
         default: 0,

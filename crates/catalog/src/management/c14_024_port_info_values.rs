@@ -4,8 +4,9 @@
 //! one of all 32, of VLHighLimit and M_KeyLeasePeriod the next bits; a Get after each shows them. A last Set gives back what was
 //! found. Reading: as in `c14-024-port-info-rw`, VLHighLimit means nothing with one data VL, and thresholds of 0 are left out. A
 //! port without a LID or a subnet manager may refuse a Set for that: then what it shows is not judged. The M_Key is left as it is, and
-//! where there is one its lease period too. NeighborMTU and OperationalVLs that stay as they were found whatever is set are of a
-//! port that may take them over when its link goes down: `c14-024-port-info-link` judges that. False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! where there is one its lease period too. NeighborMTU and OperationalVLs that stay as they were found whatever is set
+//! are of a port that may take them over when its link goes down: `c14-024-port-info-link` judges that. False alarm: an
+//! SM of somebody else that writes PortInfo meanwhile.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -5,8 +5,9 @@
 //! operational, and VL 15; with one of them, VL 0 and VL 15. A port without the capability and with one data VL refuses the attribute with
 //! 0x000C, or with 0x0008, as an attribute that is absent as a whole may be. A port without the capability but with
 //! more data VLs is not judged: the page does not say what that is. A Set of an absent table is not tried: what cannot
-//! be read cannot be given back. A table that was found with VLs which are not operational, and is refused or corrected when it
-//! is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
+//! be read cannot be given back. A table that was found with VLs which are not operational, and is refused or corrected
+//! when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table
+//! meanwhile.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stop, Stream, Test, Tester};

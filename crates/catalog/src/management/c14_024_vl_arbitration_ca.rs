@@ -6,8 +6,9 @@
 //! weight above 0 kept, then a Get that equals it on those entries, twice: after each Set, and after all Sets; part
 //! values 0 and 5 to 65535 refused on Set and Get; then the legal parts as before. What happens to entries beyond the
 //! capacity and to VLs that are not operational is an observation: both are left open. One data VL only: the
-//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused or corrected
-//! when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table meanwhile.
+//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused or
+//! corrected when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the
+//! table meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -364,7 +365,8 @@ fn refused(
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
-    // One that found the device busy, or was lost beside others, was asked again in the same series, and at last by itself.
+    // One that found the device busy, or was lost beside others, was asked again in the same series, and at last by
+    // itself.
     let last_of_series = last_of_each(t, label);
     for exchange in t.each(label) {
         let modifier = exchange.request.modifier();

@@ -1,8 +1,8 @@
 //! `c14-029-counter`: M_KeyViolations is not changed by being read, counts many violations, stops at 0xFFFF, and
 //! is cleared by a Set to 0 wherever it stands.
 //!
-//! Reading: VL 15 may drop packets of a burst: no more are sent at once than the port counted of a first one. On hardware fewer
-//! than were sent is inconclusive all the same; three more,
+//! Reading: VL 15 may drop packets of a burst: no more are sent at once than the port counted of a first one. On
+//! hardware fewer than were sent is inconclusive all the same; three more,
 //! each sent alone, must then be counted, or leave 0xFFFF as it is; of these one may be lost. Read in between, the counter
 //! never goes back. `violations` goes beyond 0xFFFF on a simulated rig and beyond 255 on hardware, where each window costs
 //! the proof of silence. False alarm: an SM of somebody else.

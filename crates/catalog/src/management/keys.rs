@@ -43,8 +43,8 @@ pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violati
     lock_with(t, (key, None), level, lease, violations)
 }
 
-/// The same at a level at which wrong keys are dropped, and then no more of them at once than the port has room for: VL 15 has no
-/// flow control. As many as it counts of a first burst with `other` it holds.
+/// The same at a level at which wrong keys are dropped, and then no more of them at once than the port has room for: VL
+/// 15 has no flow control. As many as it counts of a first burst with `other` it holds.
 pub(crate) fn lock_with_room(
     t: &mut Tester<'_>,
     (key, other): (MKey, MKey),

@@ -478,7 +478,8 @@ impl Connection {
 }
 
 impl Flow {
-    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed; what it contradicted is kept.
+    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed; what it
+    /// contradicted is kept.
     fn narrow(&mut self, later: Offset) {
         let of_it = |known: &Offset| known.epoch == later.epoch;
         let earlier = self.responses.offset.filter(of_it);

@@ -52,7 +52,8 @@ pub(super) struct Responses {
     /// The NAK that ended the connection.
     pub(super) fatal: Option<Refusal>,
     pub(super) offset: Option<Offset>,
-    /// What it was taken for until two responses in a row contradicted it: they may have been wrong, and the rest is right.
+    /// What it was taken for until two responses in a row contradicted it: they may have been wrong, and the rest is
+    /// right.
     pub(super) offset_before: Option<Offset>,
     /// The newest PSN that was answered when no request with it had been seen, until one behind it is.
     pub(super) answered_unseen: Option<Psn>,

@@ -4,11 +4,12 @@
 //! tried: to states that it does not lead to, without one of the attributes that it needs, with one that it does not take. What
 //! is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have, alone and together, with the
 //! least and with the most. What is posted in ERR is flushed. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
-//! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and its
-//! driver refuse before the device hears of it: a step that is taken there and should not be is INCONCLUSIVE, one that is
-//! refused and should not be is NOT_APPLICABLE, and work that is posted too early is not judged; with `--set own_verbs=1`
-//! all of it is. Services, states and values that the device lacks are left out. A host without SQD is spared it, and Linux
-//! rxe, without `--set soft_roce=1`, a max_dest_rd_atomic that grows: its kernel then writes where it may not.
+//! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and
+//! its driver refuse before the device hears of it: a step that is taken there and should not be is INCONCLUSIVE, one
+//! that is refused and should not be is NOT_APPLICABLE, and work that is posted too early is not judged; with `--set
+//! own_verbs=1` all of it is. Services, states and values that the device lacks are left out. A host without SQD is
+//! spared it, and Linux rxe, without `--set soft_roce=1`, a max_dest_rd_atomic that grows: its kernel then writes where
+//! it may not.
 //! False alarm: none known.
 
 mod attributes;
@@ -66,7 +67,8 @@ pub(super) static TEST: Test = Test {
     revision: 3,
     about: "A queue pair takes the steps that there are, with the attributes that they need, and refuses all others.",
     reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
-        refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE, and what is refused all the \
+        refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE, and what is refused \
+        all the \
         same NOT_APPLICABLE. Then the step itself, with what it may \
         have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
     statements: &[STEPS, WORK, FLUSHED],

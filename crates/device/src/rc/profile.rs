@@ -123,7 +123,8 @@ pub struct AdapterChoices {
     pub psns_gone_in_err: bool,
     /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
     pub puts_reads_off: bool,
-    /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed leaves all the same.
+    /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed
+    /// leaves all the same.
     pub port_gap: Duration,
 }
 
@@ -312,7 +313,8 @@ impl AdapterProfile {
         self
     }
 
-    /// Local CA ACK Delay: the code of 4.096 us * 2^code within which it answers; as most adapters it tells 15 at least.
+    /// Local CA ACK Delay: the code of 4.096 us * 2^code within which it answers; as most adapters it tells 15 at
+    /// least.
     #[must_use]
     pub fn local_ca_ack_delay(&self) -> u8 {
         const LEAST: u8 = 15;

@@ -86,17 +86,20 @@ pub const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         defect: "neighbor-mtu-not-kept",
-        reason: "a port may take NeighborMTU over only when its link goes down: whether it does, the link has to go down to show",
+        reason: "a port may take NeighborMTU over only when its link goes down: whether it does, the link has to go \
+            down to show",
         set: ("link_down", 1),
     },
     Exception {
         defect: "operational-vls-not-kept",
-        reason: "a port may take OperationalVLs over only when its link goes down: whether it does, the link has to go down to show",
+        reason: "a port may take OperationalVLs over only when its link goes down: whether it does, the link has to \
+            go down to show",
         set: ("link_down", 1),
     },
     Exception {
         defect: "link-down-default-not-kept",
-        reason: "a port may take LinkDownDefaultState over only when its link goes down: whether it does, the link has to go down to show",
+        reason: "a port may take LinkDownDefaultState over only when its link goes down: whether it does, the link \
+            has to go down to show",
         set: ("link_down", 1),
     },
     Exception {

@@ -42,8 +42,8 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// The same connection with values that the device of a side has: the longest of its ACK timeouts where none is asked
-    /// for, else the nearest value.
+    /// The same connection with values that the device of a side has: the longest of its ACK timeouts where none is
+    /// asked for, else the nearest value.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;

@@ -1,7 +1,8 @@
 //! Room for queue pairs: a device may have few of them, one at the least.
 //!
-//! Where the DUT has no room for another queue pair, the oldest one of the test is destroyed. A test that is about several
-//! says so beforehand ([`Tester::needs_queue_pairs`]). A test that goes on with a destroyed one ends as NOT_APPLICABLE.
+//! Where the DUT has no room for another queue pair, the oldest one of the test is destroyed. A test that is about
+//! several says so beforehand ([`Tester::needs_queue_pairs`]). A test that goes on with a destroyed one ends as
+//! NOT_APPLICABLE.
 
 use std::collections::BTreeMap;
 

@@ -223,7 +223,8 @@ impl Talk {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair; destroys the oldest where the device has no room. It is no fault to have none of that service.
+    /// Creates a queue pair; destroys the oldest where the device has no room. It is no fault to have none of that
+    /// service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -249,7 +250,8 @@ impl Talk {
                 Err(Not::Has(format!("the device makes no UD queue pair: {}", refused.text)))
             }
             reply::Kind::Refused(refused) if !self.queue_pairs.is_empty() => wrong(format!(
-                "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of queue \
+                "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of \
+                 queue \
                  pairs that the device has",
                 self.queue_pairs.len(),
                 refused.errno,

@@ -98,7 +98,8 @@ pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
 /// Whether what was Set is what is shown.
 pub(crate) type Holds = fn(&PortInfo, &PortInfo) -> bool;
 
-/// Judges that each Set of the port took, as the next read shows it. One that may not have arrived is not known to have.
+/// Judges that each Set of the port took, as the next read shows it. One that may not have arrived is not known to
+/// have.
 pub(crate) fn took(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -163,7 +163,8 @@ fn in_words(of: &impl std::fmt::Display) -> String {
     of.to_string().replace('\n', ";")
 }
 
-/// Whether a LID may be the port's. Of a port that never showed PortInfo, such as one with another M_Key, any unicast LID may.
+/// Whether a LID may be the port's. Of a port that never showed PortInfo, such as one with another M_Key, any unicast
+/// LID may.
 fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     if lids.is_empty() {
         lid.is_unicast()

@@ -456,7 +456,8 @@ fn one_stray_psn_is_found_and_ends_nothing() {
     assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
 }
 
-/// Three SENDs, each acknowledged, and the last again so many times, acknowledged with a MSN of one too many; then two more.
+/// Three SENDs, each acknowledged, and the last again so many times, acknowledged with a MSN of one too many; then two
+/// more.
 fn msn_of_duplicates(times: usize) -> Talk {
     let mut talk = Talk::default();
     let mut send = |n, msn| {

@@ -4,8 +4,9 @@
 //! What a queue pair may be is a set of states (`life`). Where the states of a set differ in what must be, nothing is asked.
 //!
 //! Source: architecture 10.3.1 (states), 11.2.5.2 (modify queue pair), 11.4.1 (work requests), 11.6.3.1 (events); Linux
-//! `ib_modify_qp_is_ok`. On a host its kernel, its driver or an agent refuses before the device hears of it. There a command
-//! that must be refused and is taken is INCONCLUSIVE, and one that must be taken and is refused is NOT_APPLICABLE.
+//! `ib_modify_qp_is_ok`. On a host its kernel, its driver or an agent refuses before the device hears of it. There a
+//! command that must be refused and is taken is INCONCLUSIVE, and one that must be taken and is refused is
+//! NOT_APPLICABLE.
 
 use core::time::Duration;
 

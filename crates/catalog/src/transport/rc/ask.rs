@@ -18,8 +18,8 @@ pub(crate) fn soon(t: &Tester<'_>) -> Duration {
 
 /// How long late answers to a request that was sent again are waited for.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives no order with
-/// what the host reads. A receive that completes behind it does.
+/// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives
+/// no order with what the host reads. A receive that completes behind it does.
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
