@@ -227,7 +227,7 @@ class Open(_message.Message):
     def __init__(self) -> None: ...
 
 class Opened(_message.Message):
-    __slots__ = ["active_mtu", "atomics", "capabilities", "device", "driver", "ethernet", "firmware", "gids", "host", "hw_ver", "lid", "max_qp", "max_qp_init_rd_atom", "max_qp_rd_atom", "node_guid", "port", "port_state", "vendor_id", "vendor_part_id"]
+    __slots__ = ["active_mtu", "atomics", "capabilities", "device", "driver", "ethernet", "firmware", "gids", "host", "hw_ver", "lid", "local_ca_ack_delay", "max_qp", "max_qp_init_rd_atom", "max_qp_rd_atom", "node_guid", "port", "port_state", "vendor_id", "vendor_part_id"]
     ACTIVE_MTU_FIELD_NUMBER: _ClassVar[int]
     ATOMICS_FIELD_NUMBER: _ClassVar[int]
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
@@ -239,6 +239,7 @@ class Opened(_message.Message):
     HOST_FIELD_NUMBER: _ClassVar[int]
     HW_VER_FIELD_NUMBER: _ClassVar[int]
     LID_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_CA_ACK_DELAY_FIELD_NUMBER: _ClassVar[int]
     MAX_QP_FIELD_NUMBER: _ClassVar[int]
     MAX_QP_INIT_RD_ATOM_FIELD_NUMBER: _ClassVar[int]
     MAX_QP_RD_ATOM_FIELD_NUMBER: _ClassVar[int]
@@ -258,6 +259,7 @@ class Opened(_message.Message):
     host: str
     hw_ver: int
     lid: int
+    local_ca_ack_delay: int
     max_qp: int
     max_qp_init_rd_atom: int
     max_qp_rd_atom: int
@@ -266,7 +268,7 @@ class Opened(_message.Message):
     port_state: int
     vendor_id: int
     vendor_part_id: int
-    def __init__(self, device: _Optional[str] = ..., port: _Optional[int] = ..., firmware: _Optional[str] = ..., node_guid: _Optional[int] = ..., vendor_id: _Optional[int] = ..., vendor_part_id: _Optional[int] = ..., hw_ver: _Optional[int] = ..., port_state: _Optional[int] = ..., active_mtu: _Optional[int] = ..., lid: _Optional[int] = ..., ethernet: bool = ..., gids: _Optional[_Iterable[_Union[Gid, _Mapping]]] = ..., max_qp_rd_atom: _Optional[int] = ..., max_qp_init_rd_atom: _Optional[int] = ..., atomics: bool = ..., max_qp: _Optional[int] = ..., host: _Optional[str] = ..., driver: _Optional[str] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ...) -> None: ...
+    def __init__(self, device: _Optional[str] = ..., port: _Optional[int] = ..., firmware: _Optional[str] = ..., node_guid: _Optional[int] = ..., vendor_id: _Optional[int] = ..., vendor_part_id: _Optional[int] = ..., hw_ver: _Optional[int] = ..., port_state: _Optional[int] = ..., active_mtu: _Optional[int] = ..., lid: _Optional[int] = ..., ethernet: bool = ..., gids: _Optional[_Iterable[_Union[Gid, _Mapping]]] = ..., max_qp_rd_atom: _Optional[int] = ..., max_qp_init_rd_atom: _Optional[int] = ..., atomics: bool = ..., max_qp: _Optional[int] = ..., host: _Optional[str] = ..., driver: _Optional[str] = ..., capabilities: _Optional[_Union[Capabilities, _Mapping]] = ..., local_ca_ack_delay: _Optional[int] = ...) -> None: ...
 
 class PostReceive(_message.Message):
     __slots__ = ["local", "qp", "wr_id"]
