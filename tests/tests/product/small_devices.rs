@@ -12,13 +12,14 @@ use verbatim_tests::judged::{judged, test};
 use verbatim_wire::MKey;
 
 fn tests() -> impl Iterator<Item = &'static Test> {
-    let of_packets = |test: &&Test| test.id.starts_with("c09-") && test.needs == [Need::Packets];
+    let of_packets =
+        |test: &&Test| test.id.starts_with("c09-") && (test.needs == [Need::Packets] || test.needs == [Need::Verbs]);
     TESTS.iter().copied().filter(of_packets)
 }
 
 fn info(simulated: bool) -> RigInfo {
     RigInfo {
-        offers: vec![Need::Packets],
+        offers: vec![Need::Packets, Need::Verbs],
         simulated,
         ..VirtualRig::info(MKey(0))
     }
@@ -37,7 +38,7 @@ const LIMITS: [Limit; 8] = [
     ("one ACK timeout or none", |of| of.timeouts = vec![0, 14]),
     ("a short ACK timeout", |of| of.timeouts = vec![10]),
     ("a long ACK timeout", |of| of.timeouts = vec![17]),
-    ("one RNR timer", |of| of.min_rnr_timers = vec![20]),
+    ("one RNR timer", |of| of.min_rnr_timers = vec![16]),
     ("memory at address 0", |of| of.first_address = 0),
     ("one packet of one message", |of| {
         (of.choices.one_message_at_a_time, of.choices.window) = (true, 1);

@@ -13,7 +13,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
-use crate::transport::rc;
+use crate::transport::rc::{self, offers};
 
 const INTERVAL: &str = "C9-130";
 const ERROR: &str = "9.7.5.2.8 RNR error completion";
@@ -86,7 +86,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .and_then(|value| u32::try_from(value).ok())
             .unwrap_or(0)
     };
-    let (code, rnr_retry) = (RnrTimer(number("rnr_code") as u8), number("rnr_retry"));
+    let rnr_retry = number("rnr_retry");
+    let code = RnrTimer(offers::given(t, Side::Tester, |given| given.min_rnr_timer).unwrap_or(1));
     let (posted, waited) = (t.command(POST)?, t.waited(AFTER)?);
     let _ = t.command(STATE)?;
     let done = rc::completions_of(t, Side::Dut, (posted.place, waited.place));

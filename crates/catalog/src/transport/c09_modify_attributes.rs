@@ -332,9 +332,11 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             words,
             result,
         );
+        let given = first.attributes.min_rnr_timer.and_then(|code| u8::try_from(code).ok());
+        let given = RnrTimer(given.unwrap_or(LATER_RNR.0));
         let turn = answer::turn(t, first, UNREADY).ok_or(Gap::Missing(UNREADY.name))?;
         let asks = |seen: &rc::Seen<'_>| match ask::nak_of(&seen.packet).map(|syndrome| syndrome.kind()) {
-            Some(SyndromeKind::RnrNak(timer)) => timer.duration() >= LATER_RNR.duration(),
+            Some(SyndromeKind::RnrNak(timer)) => timer.duration() >= given.duration(),
             _ => false,
         };
         let of_it: Vec<rc::Seen<'_>> = rnr
@@ -349,7 +351,7 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         let shown: Vec<Evidence<'_>> = of_it.iter().map(|seen| seen.frame.into()).collect();
         let words = (
-            format!("an RNR NAK with code {}, or one that is longer", LATER_RNR.0),
+            format!("an RNR NAK with code {}, or one that is longer", given.0),
             rc::in_words(&of_it),
         );
         f.prove(STEPS, &shown, "min_rnr_timer that was given in RTS", words, result);

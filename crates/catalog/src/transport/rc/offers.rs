@@ -2,7 +2,7 @@
 //!
 //! The same as a procedure is told by `Tester::offers` and its like. What is not said is offered.
 
-use verbatim_record::verbs::pb::{Capabilities, Operation, QpState, Service};
+use verbatim_record::verbs::pb::{Capabilities, Operation, QpAttributes, QpState, Service};
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Gap, Side, Trace, VerbsDone};
 use verbatim_tester::Stop;
@@ -10,6 +10,7 @@ use verbatim_tester::peer::{takes, takes_value};
 use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
 use super::checks::reply;
+use super::dialogue::is_taken;
 use super::requester::steps;
 
 /// READs and atomics.
@@ -47,6 +48,15 @@ pub(crate) fn rnr_timer(t: &Trace, timer: RnrTimer) -> bool {
 /// Whether a queue pair of the DUT can have that ACK timeout.
 pub(crate) fn timeout(t: &Trace, timeout: AckTimeout) -> bool {
     capabilities(t).is_none_or(|has| takes_value(&has.timeouts, timeout.0))
+}
+
+/// The last value of an attribute that a queue pair of a side was given, which may be the nearest to the one asked for.
+pub(crate) fn given(t: &Trace, side: Side, value: fn(&QpAttributes) -> Option<u32>) -> Option<u8> {
+    let mut steps = t.timeline.commands.iter().rev().filter(|done| done.side == side);
+    steps.find_map(|done| match &done.command {
+        Command::ModifyQp(modify) if is_taken(done) => u8::try_from(value(modify.attributes.as_ref()?)?).ok(),
+        _ => None,
+    })
 }
 
 /// Whether a queue pair of the DUT can be taken to a state.
