@@ -7,7 +7,6 @@ use verbatim_wire::{AttributeId, Mad, Method, NodeInfo, PortInfo, Status, VlCap}
 
 use super::image::{Element, moves};
 use super::known::{Known, Sure};
-use super::port::moves_link;
 
 /// CapabilityMask: LedInfo, extended speeds, InitType, suppression of traps of multicast P_Keys.
 const LED_INFO: u32 = 1 << 9;
@@ -356,4 +355,13 @@ pub(super) fn is_checked(method: Method) -> bool {
 /// Whether a key opens a port whose key may be these.
 pub(super) fn opens(port_key: &Known, key: u64) -> Sure {
     port_key.sure(|own| own == 0 || own == key)
+}
+
+/// Whether a Set is a command to the link: what then becomes of the answer is not this oracle's.
+pub(super) fn moves_link(request: &Mad) -> bool {
+    if (request.method(), request.attribute_id()) != (Method::SET, AttributeId::PORT_INFO) {
+        return false;
+    }
+    let info: PortInfo = request.attribute();
+    !info.is_zero_in("PortState") || !info.is_zero_in("PortPhysicalState")
 }

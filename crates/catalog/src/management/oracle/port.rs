@@ -6,7 +6,7 @@ use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
 use verbatim_wire::{AttributeId, Layout, Lid, Mad, Method, NodeInfo, PortInfo, Status};
 
-use super::access::{self, Becomes, Facts, Legal, Place};
+use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
 use super::image::{Denied, Image};
 use super::known::{Known, Sure};
 use super::lock::{Expired, Lock};
@@ -393,15 +393,6 @@ impl<'t> Port<'t> {
         *image = before;
         image.is_set |= status == Status::OK;
     }
-}
-
-/// Whether a Set is a command to the link: what then becomes of the answer is not this oracle's.
-pub(super) fn moves_link(request: &Mad) -> bool {
-    if (request.method(), request.attribute_id()) != (Method::SET, AttributeId::PORT_INFO) {
-        return false;
-    }
-    let info: PortInfo = request.attribute();
-    !info.is_zero_in("PortState") || !info.is_zero_in("PortPhysicalState")
 }
 
 fn fate(exchange: &Exchange) -> Fate {
