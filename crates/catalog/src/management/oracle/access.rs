@@ -3,7 +3,7 @@
 //! Channel adapters and routers (architecture 14.2.5). What depends on more than a public source says is left open.
 
 use verbatim_wire::values::CapabilityMask;
-use verbatim_wire::{AttributeId, Mad, Method, NodeInfo, PortInfo, Status, VlCap};
+use verbatim_wire::{AttributeId, Layout, Mad, Method, NodeInfo, PortInfo, Status, VlCap};
 
 use super::image::{Element, moves};
 use super::known::{Known, Sure};

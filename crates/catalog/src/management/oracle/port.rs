@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
-use verbatim_wire::{AttributeId, Layout, Lid, Mad, Method, NodeInfo, PortInfo, Status};
+use verbatim_wire::{AttributeId, Lid, Mad, Method, NodeInfo, PortInfo, Status};
 
 use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
 use super::image::{Denied, Image};
