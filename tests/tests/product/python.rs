@@ -1,5 +1,7 @@
 //! The Python client and its plug-in for pytest, against the real daemon: `client/python/tests`.
 
+mod small_core;
+
 use std::time::Duration;
 
 use verbatim_lab::workspace::root;
@@ -11,18 +13,24 @@ const LIMIT: Duration = Duration::from_secs(570);
 
 #[test]
 fn the_python_client_does_what_its_tests_and_its_page_say() {
+    passes(&["tests", "-k", "not small_core_and_each"], LIMIT);
+}
+
+/// Runs pytest with these arguments.
+fn passes(arguments: &[&str], limit: Duration) {
     if python::lacks(&python::GRPC_AND_PYTEST) {
         return;
     }
     let place = Place::new();
     let mut pytest = place.command(python::DEBIAN);
     pytest
-        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+        .args(arguments)
         .arg(format!("--basetemp={}", place.path("pytest").display()))
         .current_dir(root().join("client/python"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("VERBATIM_BIN", programs());
-    let output = Running::start(&mut pytest).end(LIMIT);
+    let output = Running::start(&mut pytest).end(limit);
     assert_eq!(output.code(), 0, "{output}");
     assert!(output.stdout.contains(" passed"), "{output}");
 }

@@ -43,6 +43,7 @@ const SLICES: &[Slice] = &[
     slice("labs", "rxe::verdicts", 1, 30, 450),
     slice("labs", "ibsim", 8, 3, 427),
     slice("product", "python", 1, 6, 390),
+    slice("product", "python::small_core", 1, 20, 200),
     slice("labs", "rxe", 1, 40, 292),
     slice("labs", "service", 1, 78, 262),
     slice("labs", "vib", 2, 62, 214),

@@ -1,0 +1,13 @@
+//! The whole of `c09-*` against a small core in Python, in real time, sixteen cores beside each other.
+
+use std::time::Duration;
+
+use super::passes;
+
+/// Three times what it took on two idle cores.
+const LIMIT: Duration = Duration::from_secs(570);
+
+#[test]
+fn no_test_fails_a_small_core() {
+    passes(&["tests/test_agent.py", "-k", "small_core_and_each"], LIMIT);
+}
