@@ -4,8 +4,8 @@
     small_core.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
 Its ACK timeout and the interval of its RNR NAKs are fixed, its memory begins at address 0, one packet of one message is
-outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms: no test fails for it.
-Its agent says so beforehand; with ``--silent`` it refuses more queue pairs, SQD, datagrams and operations without a word.
+outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms: no test fails it.
+Its agent says so beforehand; with ``--silent`` it only refuses more queue pairs, SQD, datagrams and operations.
 """
 
 from __future__ import annotations

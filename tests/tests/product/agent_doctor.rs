@@ -165,6 +165,27 @@ fn the_least_agent_of_the_guide_keeps_to_the_rules() {
 }
 
 #[test]
+fn a_small_core_keeps_to_the_rules() {
+    if python::lacks(&python::GRPC) {
+        return;
+    }
+    let place = Place::new();
+    let directory = place.path("small");
+    std::fs::create_dir(&directory).unwrap();
+    let socket = directory.join("agent.sock");
+    let at = |name: &str| directory.join(name).display().to_string();
+    let listen = format!("unix:{}", socket.display());
+    let (device, tester) = (at("device.sock"), at("tester.sock"));
+    let arguments = ["--listen", &listen, "--socket", &device, "--peer", &tester];
+    let _agent = listening(
+        &root().join("client/python/examples/small_core.py"),
+        &arguments,
+        &socket,
+    );
+    assert_eq!(failed(&place, &directory, "--quick"), (0, Vec::new()));
+}
+
+#[test]
 fn where_no_agent_is_the_address_and_what_to_do_are_told() {
     let place = Place::new();
     let directory = place.path("nobody");

@@ -1,9 +1,11 @@
 //! `c09-modify-steps`: a queue pair takes the steps that there are, and refuses all others.
 //!
-//! Queue pairs of both services, which nobody talks to, go from RESET to RTS, SQD, ERR and RESET. Before each step others are
-//! tried: to states that it does not lead to, without one of the attributes that it needs, with one that it does not take. What
-//! is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have, alone and together, with the
-//! least and with the most. What is posted in ERR is flushed. A datagram queue pair whose send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was made for.
+//! Queue pairs of both services, which nobody talks to, go from RESET to RTS, SQD, ERR and RESET. Before each step
+//! others are tried: to states that it does not lead to, without one of the attributes that it needs, with one that it
+//! does not take. What is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have,
+//! alone and together, with the least and with the most. What is posted in ERR is flushed. A datagram queue pair whose
+//! send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was
+//! made for.
 //! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and
 //! its driver refuse before the device hears of it: a step that is taken there and should not be is INCONCLUSIVE, one
 //! that is refused and should not be is NOT_APPLICABLE, and work that is posted too early is not judged; with `--set
@@ -68,8 +70,7 @@ pub(super) static TEST: Test = Test {
     about: "A queue pair takes the steps that there are, with the attributes that they need, and refuses all others.",
     reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
         refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE, and what is refused \
-        all the \
-        same NOT_APPLICABLE. Then the step itself, with what it may \
+        all the same NOT_APPLICABLE. Then the step itself, with what it may \
         have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
     statements: &[STEPS, WORK, FLUSHED],
     needs: &[Need::Packets],

@@ -122,8 +122,14 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let gone = t.command(GONE)?;
     let (settled, still) = (t.waited(SETTLE)?, t.waited(STILL)?);
     let all = rc::dialogues(t)?;
-    let is_it = |dialogue: &&rc::Dialogue<'_>| matches!(&gone.command, Command::DestroyQp(destroy) if destroy.qp == dialogue.handle);
-    let dialogue = all.iter().find(is_it).ok_or(Gap::Missing(GONE.name))?;
+    let handle = match &gone.command {
+        Command::DestroyQp(destroy) => destroy.qp,
+        _ => 0,
+    };
+    let dialogue = all
+        .iter()
+        .find(|dialogue| dialogue.handle == handle)
+        .ok_or(Gap::Missing(GONE.name))?;
     let to_it = |frame: &&FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
         frame.received && packet.is_ok_and(|packet| packet.bth().dest_qp() == dialogue.own_qpn)

@@ -287,8 +287,8 @@ impl AdapterProfile {
         if below(rng, 3) == 0 { self.small(rng) } else { self }
     }
 
-    /// A small device: one queue pair, one ACK timeout or none, one RNR timer, memory from address 0 on, no SQD; each of
-    /// them or not. A timeout that cannot be off is not drawn: what nobody answers fails, and leaves much open.
+    /// A small device: one queue pair, one ACK timeout or none, one RNR timer, memory from address 0 on, no SQD; each
+    /// of them or not. A timeout that cannot be off is not drawn: what nobody answers fails, and leaves much open.
     fn small(mut self, rng: &mut ChaCha8Rng) -> Self {
         let mut is = || below(rng, 2) == 0;
         if is() {

@@ -251,8 +251,7 @@ impl Talk {
             }
             reply::Kind::Refused(refused) if !self.queue_pairs.is_empty() => wrong(format!(
                 "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of \
-                 queue \
-                 pairs that the device has",
+                 queue pairs that the device has",
                 self.queue_pairs.len(),
                 refused.errno,
                 refused.text,
