@@ -76,6 +76,13 @@ impl Tester<'_> {
         self.peer.frames += 1;
         self.peer.last_frame = at.latest.max(self.peer.last_frame);
         let number = self.peer.frames;
+        if let Ok(packet) = Packet::parse(Medium::Ethernet, &bytes) {
+            if received {
+                self.peer.landing.received(&packet);
+            } else {
+                self.peer.landing.sent(&packet);
+            }
+        }
         self.sink.put(Entry::Frame(Frame {
             number,
             label,
@@ -120,6 +127,24 @@ impl Tester<'_> {
     pub fn next_packet(&mut self, until: Time) -> Step<Option<Received>> {
         self.check_stop()?;
         self.await_until(until, |peer| peer.inbox.pop_front())
+    }
+
+    /// Whether the DUT acknowledged WRITEs or atomics since the last look at memory.
+    #[must_use]
+    pub fn is_landing(&self) -> bool {
+        self.peer.landing.is_any()
+    }
+
+    /// Whether memory from an address on, of which the host sees these bytes, lacks what the DUT acknowledged since the
+    /// last look.
+    #[must_use]
+    pub fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
+        self.peer.landing.is_missing(from, shown)
+    }
+
+    /// Memory was looked at: what was acknowledged so far is not waited for again.
+    pub fn looked_at_memory(&mut self) {
+        self.peer.landing.looked_at();
     }
 
     /// Forgets RoCE packets that came in and that the procedure did not take; the record keeps them.

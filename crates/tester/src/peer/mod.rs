@@ -5,6 +5,7 @@
 
 mod channel;
 mod frames;
+mod landing;
 mod native;
 mod neighbours;
 mod offered;
@@ -59,6 +60,8 @@ pub(crate) struct PeerState {
     path: Duration,
     /// When the last frame left or came in.
     last_frame: Time,
+    /// WRITEs and atomics since the last look at memory.
+    landing: landing::Landing,
     /// How long the DUT may take to answer, by its Local CA ACK Delay.
     answer_time: Duration,
 }

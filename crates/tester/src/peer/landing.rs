@@ -1,0 +1,128 @@
+//! WRITEs and atomics whose effect the DUT's host may see only later, although they were acknowledged.
+
+use std::collections::BTreeMap;
+
+use verbatim_wire::packet::{Opcode, Packet, Psn, Qpn, SyndromeKind};
+
+/// One that was sent.
+#[derive(Debug)]
+struct Sent {
+    psn: Psn,
+    address: u64,
+    /// Its payload; none of an atomic, whose result is the device's.
+    bytes: Option<Vec<u8>>,
+    acknowledged: bool,
+}
+
+/// What was sent since the last look at memory.
+#[derive(Debug, Default)]
+pub(super) struct Landing {
+    sent: Vec<Sent>,
+    /// Where the next packet of a WRITE goes.
+    next: BTreeMap<Qpn, u64>,
+}
+
+impl Landing {
+    /// A packet of ours.
+    pub(super) fn sent(&mut self, packet: &Packet<'_>) {
+        let (qp, psn, payload) = (packet.bth().dest_qp(), packet.bth().psn(), packet.payload());
+        if let Some(atomic) = packet.atomic() {
+            self.put(psn, atomic.va().0, None);
+            return;
+        }
+        let goes_on = [
+            Opcode::RC_WRITE_MIDDLE,
+            Opcode::RC_WRITE_LAST,
+            Opcode::RC_WRITE_LAST_IMM,
+        ];
+        let address = match packet.reth() {
+            Some(reth) if packet.opcode() != Opcode::RC_READ_REQUEST => reth.va().0,
+            None if goes_on.contains(&packet.opcode()) => self.next.get(&qp).copied().unwrap_or(0),
+            _ => return,
+        };
+        self.put(psn, address, Some(payload.to_vec()));
+        self.next.insert(qp, address.wrapping_add(payload.len() as u64));
+    }
+
+    fn put(&mut self, psn: Psn, address: u64, bytes: Option<Vec<u8>>) {
+        self.sent.push(Sent {
+            psn,
+            address,
+            bytes,
+            acknowledged: false,
+        });
+    }
+
+    /// A packet of the DUT: what it acknowledges is looked for in memory.
+    pub(super) fn received(&mut self, packet: &Packet<'_>) {
+        let is_ack = packet
+            .aeth()
+            .is_some_and(|aeth| matches!(aeth.syndrome().kind(), SyndromeKind::Ack(_)));
+        if !is_ack {
+            return;
+        }
+        let psn = packet.bth().psn();
+        for sent in &mut self.sent {
+            sent.acknowledged |= psn.since(sent.psn) < 1 << 23;
+        }
+    }
+
+    /// Whether anything was acknowledged since the last look.
+    pub(super) fn is_any(&self) -> bool {
+        self.sent.iter().any(|sent| sent.acknowledged)
+    }
+
+    /// Whether memory from an address on, which shows these bytes, lacks what was acknowledged.
+    pub(super) fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
+        let mut due = shown.to_vec();
+        let mut is_open = false;
+        for sent in self.sent.iter().filter(|sent| sent.acknowledged) {
+            let Some(bytes) = &sent.bytes else {
+                is_open = true;
+                continue;
+            };
+            for (byte, address) in bytes.iter().zip(sent.address..) {
+                let place = address.checked_sub(from).and_then(|place| usize::try_from(place).ok());
+                if let Some(place) = place.and_then(|place| due.get_mut(place)) {
+                    *place = *byte;
+                }
+            }
+        }
+        is_open || due != shown
+    }
+
+    /// Memory was looked at.
+    pub(super) fn looked_at(&mut self) {
+        self.sent.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn landing(writes: &[(u32, u64, &[u8])], acknowledged: u32) -> Landing {
+        let mut landing = Landing::default();
+        for (psn, address, bytes) in writes {
+            landing.put(Psn::new(*psn), *address, Some(bytes.to_vec()));
+        }
+        for sent in &mut landing.sent {
+            sent.acknowledged = Psn::new(acknowledged).since(sent.psn) < 1 << 23;
+        }
+        landing
+    }
+
+    #[test]
+    fn memory_lacks_what_was_acknowledged_and_is_not_shown() {
+        let writes: [(u32, u64, &[u8]); 2] = [(0xFF_FFFF, 100, &[1, 2]), (0, 101, &[3, 4])];
+        let landing = landing(&writes, 0);
+        assert!(!landing.is_missing(99, &[0, 1, 3, 4]));
+        assert!(landing.is_missing(99, &[0, 1, 2, 0]));
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_is_not_waited_for() {
+        let landing = landing(&[(7, 100, &[1]), (8, 101, &[2])], 7);
+        assert!(landing.is_any() && !landing.is_missing(100, &[1, 0]));
+    }
+}
