@@ -79,6 +79,8 @@ pub struct Choices {
     pub link_fields_wait: bool,
     /// LinkSpeedExtEnabled 30, no extended speed, reads back as 0; else as 30.
     pub no_ext_speeds_as_0: bool,
+    /// DiagCode tells how far a self-test has come that runs all the time; else it stays.
+    pub tests_itself: bool,
     /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
     pub sm_info_by_host: bool,
 }
@@ -110,6 +112,7 @@ impl Default for Choices {
             vl15_room: 0,
             link_fields_wait: false,
             no_ext_speeds_as_0: false,
+            tests_itself: false,
             sm_info_by_host: false,
         }
     }

@@ -432,3 +432,19 @@ fn a_set_changes_init_type_reply_and_the_latency_is_measured_by_choice() {
         );
     }
 }
+
+#[test]
+fn diag_code_moves_by_itself_by_choice() {
+    for chosen in [false, true] {
+        let mut profile = Profile::full();
+        profile.choices = Choices {
+            tests_itself: chosen,
+            ..Choices::default()
+        };
+        let mut bench = Bench::new(profile, &[]);
+        let before = bench.port_info(NONE);
+        bench.wait(seconds(1));
+        let after = bench.port_info(NONE);
+        assert_eq!(before.diag_code() != after.diag_code(), chosen);
+    }
+}

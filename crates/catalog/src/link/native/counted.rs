@@ -50,7 +50,8 @@ pub(super) const COUNTED: [&str; 5] = [
     "PortMalformedPktErrors",
 ];
 /// What goes on while it is looked at, what a port measures anew when it likes, and what a request says itself.
-const NOT_COUNTERS: [&str; 9] = [
+const NOT_COUNTERS: [&str; 10] = [
+    "DiagCode",
     "LinkRoundTripLatency",
     "PortSelect",
     "CounterSelect",
