@@ -123,6 +123,8 @@ pub struct AdapterChoices {
     pub psns_gone_in_err: bool,
     /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
     pub puts_reads_off: bool,
+    /// A receive, READ or atomic that fails leaves anything in its memory; else what had come.
+    pub spoils_failed: bool,
     /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed
     /// leaves all the same.
     pub port_gap: Duration,
@@ -165,6 +167,7 @@ impl Default for AdapterChoices {
             one_message_at_a_time: false,
             psns_gone_in_err: false,
             puts_reads_off: false,
+            spoils_failed: false,
             port_gap: Duration::ZERO,
         }
     }
@@ -267,6 +270,7 @@ impl AdapterProfile {
         if below(rng, 8) == 0 {
             self.choices.ack_delay = [Duration::from_millis(50), Duration::from_secs(1)][below(rng, 2) as usize];
         }
+        self.choices.spoils_failed = below(rng, 4) == 0;
         self
     }
 

@@ -16,7 +16,7 @@ use super::port::Port;
 use super::profile::AdapterProfile;
 use super::receive_queue::ReceiveQueue;
 use super::send_queue::SendQueue;
-use super::verbs::{QpHandle, ReceiveRequest, Refusal, SendRequest};
+use super::verbs::{QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
 /// Longest message: 2^31 bytes (architecture 9.2).
 pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
@@ -342,6 +342,9 @@ impl Qp {
 
     /// A send request is done: tells it, if it was to be told.
     pub(crate) fn complete(&mut self, cx: &mut Context<'_>, request: &SendRequest, status: WcStatus, byte_len: u32) {
+        if request.operation.is_read_or_atomic() {
+            spoil(cx, request.local, status);
+        }
         if request.signaled || status != WcStatus::SUCCESS {
             let wr_id = told_wr_id(cx, request.wr_id, status);
             cx.told.completions.push_back(Completion {
@@ -358,6 +361,7 @@ impl Qp {
 
     /// A receive request ends without data.
     pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: WcStatus) {
+        spoil(cx, request.local, status);
         let wr_id = told_wr_id(cx, request.wr_id, status);
         cx.told.completions.push_back(Completion {
             qp: self.handle,
@@ -390,5 +394,13 @@ fn told_wr_id(cx: &Context<'_>, wr_id: u64, status: WcStatus) -> u64 {
         wr_id & 0xFFFF_FFFF
     } else {
         wr_id
+    }
+}
+
+/// What is left in the memory of a request that failed, by choice; one that was flushed was not begun.
+fn spoil(cx: &mut Context<'_>, local: Slice, status: WcStatus) {
+    let has_failed = !matches!(status, WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
+    if has_failed && cx.profile.choices.spoils_failed && cx.memory.is_writable(local) {
+        cx.memory.write(local, 0, &vec![0xA5; local.length as usize]);
     }
 }

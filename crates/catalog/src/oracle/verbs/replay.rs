@@ -373,6 +373,10 @@ impl<'t, 'k> Replay<'t, 'k> {
             if let Some(range) = self.target(of).filter(|_| !is_whole) {
                 self.picture.free(range);
             }
+            // What a receive that completes in error holds is left open, behind what was sent, too (11.6.2).
+            if let Some(range) = self.receive(of) {
+                self.picture.free(range);
+            }
         }
         let behind: Vec<u32> = self.requests.range(offset..).map(|(of, _)| *of).collect();
         self.refused = behind.iter().filter_map(|of| self.target(*of)).collect();

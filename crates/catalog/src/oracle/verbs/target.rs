@@ -30,12 +30,24 @@ impl Replay<'_, '_> {
             let begin = self.place_of(reth.va().0, reth.r_key())? + into;
             return Some(begin..begin + length);
         }
+        let of_it = self.receive_of(first)?;
+        let begin = of_it.start + into;
+        Some(begin.min(of_it.end)..(begin + length).min(of_it.end))
+    }
+
+    /// All of the receive that the message takes to which a SEND's packet belongs, if it is of this memory.
+    pub(super) fn receive(&self, offset: u32) -> Option<Range<usize>> {
+        let (first, _) = self.begins(offset)?;
+        let opens = &self.requests.get(&first)?.heard;
+        matches!(Asks::of(opens.opcode), Asks::Send(_)).then(|| self.receive_of(first))?
+    }
+
+    /// The receive that a message takes which begins with this PSN.
+    fn receive_of(&self, first: u32) -> Option<Range<usize>> {
         let before = self.requests.range(..first);
         let taken = before.filter(|(_, request)| takes_receive(&request.heard)).count();
         let receive = self.receives.get(taken).copied().flatten()?;
-        let of_it = range_of(receive);
-        let begin = of_it.start + into;
-        (receive.memory == self.handle).then(|| begin.min(of_it.end)..(begin + length).min(of_it.end))
+        (receive.memory == self.handle).then(|| range_of(receive))
     }
 
     /// The first packet of the message that a packet belongs to, and how many bytes of it lie in front of the packet.
