@@ -81,6 +81,8 @@ pub struct Choices {
     pub no_ext_speeds_as_0: bool,
     /// DiagCode tells how far a self-test has come that runs all the time; else it stays.
     pub tests_itself: bool,
+    /// The performance agent redirects whoever asks. It is not drawn: nothing could be said of what a port counts.
+    pub performance_elsewhere: bool,
     /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
     pub sm_info_by_host: bool,
 }
@@ -113,6 +115,7 @@ impl Default for Choices {
             link_fields_wait: false,
             no_ext_speeds_as_0: false,
             tests_itself: false,
+            performance_elsewhere: false,
             sm_info_by_host: false,
         }
     }

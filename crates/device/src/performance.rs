@@ -63,6 +63,9 @@ pub(crate) fn serve(
             .with_port_rcv_data(counters.port_rcv_data().saturating_add(PACKET_DWORDS));
     }
 
+    if profile.choices.performance_elsewhere && matches!(method, Method::GET | Method::SET) {
+        return Some(redirection(request, faults));
+    }
     let (status, data) = match (method, request.attribute_id()) {
         _ if request.header().class_version() != 1 && !faults.has(Defect::PerformanceVersionIgnored) => {
             (Status::BAD_VERSION, None)
@@ -127,6 +130,16 @@ fn class_port_info(faults: &Faults) -> [u8; 192] {
     let mut data = [0; 192];
     data.copy_from_slice(info.bytes());
     data
+}
+
+/// Who asks is to ask somewhere else (13.5.2): the answer to each request is a ClassPortInfo.
+fn redirection(request: &Mad, faults: &Faults) -> Mad {
+    let mut answer = request
+        .with_method(Method::GET_RESP)
+        .with_status(Status(0x0002))
+        .with_data(&class_port_info(faults));
+    answer.bytes_mut()[16..18].copy_from_slice(&AttributeId::CLASS_PORT_INFO.0.to_be_bytes());
+    answer
 }
 
 /// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.

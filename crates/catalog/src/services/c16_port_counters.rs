@@ -119,6 +119,8 @@ const OF_SWITCHES: [&str; 3] = [
     "PortXmitConstraintErrors",
     "PortRcvConstraintErrors",
 ];
+/// Who asks is to ask the port, queue pair and class that ClassPortInfo names (architecture 13.5.2); IBM's eHCA says so.
+const REDIRECT: Status = Status(0x0002);
 /// How far they may go between a Set and the read after it, tries and all, where others send too.
 const MOST: u64 = 20_000;
 /// What a packet with a MAD has between its first delimiter and its VCRC, in units of 4 bytes: LRH, BTH, DETH, 256 bytes, ICRC.
@@ -129,7 +131,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 8,
     about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
-    reading: "A Set for a port that is not there, and Sets of counters in detail, leave the counters. Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
+    reading: "A class that is redirected is not looked for. A Set for a port that is not there, and Sets of counters in detail, leave the counters. Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
         optional and judged where it is there. Silence to an unknown method or class version is an observation.",
     statements: &[STATEMENT],
     needs: &[Need::Mad, Need::OwnSubnet, Need::Counters],
@@ -177,7 +179,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     let node = t.get(NODE, t.rig_key())?;
-    t.ask_with(CLASS, &ClassPortInfo::default())?;
+    let class = t.ask_with(CLASS, &ClassPortInfo::default())?;
+    if class.is_some_and(|class| class.status == REDIRECT) {
+        return Ok(());
+    }
     let of = |port| PortCounters::default().with_port_select(port);
     let beyond = node.num_ports().checked_add(1).filter(|port| *port != 0xFF);
     if let Some(beyond) = beyond {
@@ -272,6 +277,15 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some(format!(
             "the port is in {state}, where SMPs alone pass, and its performance agent did not answer: let a subnet manager bring it to Active"
         ));
+        return Ok(());
+    }
+    if t.each(CLASS)
+        .filter_map(Exchange::answer)
+        .any(|of| of.mad.status() == REDIRECT)
+    {
+        f.not_applicable = Some(
+            "the port's performance agent is elsewhere, as it says with status 0x0002 (redirect), and was not asked there".into(),
+        );
         return Ok(());
     }
     let class: ClassPortInfo = t.answer(CLASS)?;

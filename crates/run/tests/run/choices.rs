@@ -267,3 +267,16 @@ fn a_run_goes_on_after_one_odd_answer() {
         assert_eq!(verdicts[1].outcome(), Outcome::Pass, "{}", verdicts[1].reason);
     }
 }
+
+#[test]
+fn a_performance_agent_that_is_elsewhere_is_not_judged() {
+    let test = named("c16-port-counters");
+    for hardware in [false, true] {
+        let profile = with(Choices {
+            performance_elsewhere: true,
+            ..Choices::default()
+        });
+        let verdict = verdict(test, of(&profile), &by_rules_of(hardware), &[]);
+        assert_eq!(verdict.outcome(), Outcome::NotApplicable, "{}", verdict.reason);
+    }
+}
