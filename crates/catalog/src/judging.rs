@@ -177,6 +177,7 @@ fn who_lacks(text: &str) -> Cause {
 }
 
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
+    trace.not_judged(transport::rc::ask::AT_ONCE);
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
     // Whatever the test looks at, all that the device sends on its connections must be as the rules have it.
     oracle::judge(trace, findings, test.statements);

@@ -21,8 +21,8 @@ const DRAIN: Duration = Duration::from_millis(100);
 /// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives
 /// no order with what the host reads. A receive that completes behind it does.
 pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
-/// A look at memory that tells whether it must be waited for.
-const AT_ONCE: Label<Verbs> = Label::new("look at the memory at once");
+/// A look at memory that tells only whether it must be waited for.
+pub(crate) const AT_ONCE: Label<Verbs> = Label::new("look at the memory at once");
 /// Distance below which a PSN lies ahead of another one.
 pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
