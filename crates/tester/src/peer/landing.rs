@@ -81,8 +81,12 @@ impl Landing {
                 is_open = true;
                 continue;
             };
-            for (byte, address) in bytes.iter().zip(sent.address..) {
-                let place = address.checked_sub(from).and_then(|place| usize::try_from(place).ok());
+            for (place, byte) in (0..).zip(bytes) {
+                let place = sent
+                    .address
+                    .wrapping_add(place)
+                    .checked_sub(from)
+                    .and_then(|place| usize::try_from(place).ok());
                 if let Some(place) = place.and_then(|place| due.get_mut(place)) {
                     *place = *byte;
                 }
@@ -101,7 +105,7 @@ impl Landing {
 mod tests {
     use super::*;
 
-    fn landing(writes: &[(u32, u64, &[u8])], acknowledged: u32) -> Landing {
+    fn landing_of(writes: &[(u32, u64, &[u8])], acknowledged: u32) -> Landing {
         let mut landing = Landing::default();
         for (psn, address, bytes) in writes {
             landing.put(Psn::new(*psn), *address, Some(bytes.to_vec()));
@@ -115,14 +119,16 @@ mod tests {
     #[test]
     fn memory_lacks_what_was_acknowledged_and_is_not_shown() {
         let writes: [(u32, u64, &[u8]); 2] = [(0xFF_FFFF, 100, &[1, 2]), (0, 101, &[3, 4])];
-        let landing = landing(&writes, 0);
+        let landing = landing_of(&writes, 0);
         assert!(!landing.is_missing(99, &[0, 1, 3, 4]));
         assert!(landing.is_missing(99, &[0, 1, 2, 0]));
+        // A WRITE to the end of all addresses.
+        assert!(!landing_of(&[(0, u64::MAX, &[1])], 0).is_missing(100, &[0]));
     }
 
     #[test]
     fn what_was_not_acknowledged_is_not_waited_for() {
-        let landing = landing(&[(7, 100, &[1]), (8, 101, &[2])], 7);
+        let landing = landing_of(&[(7, 100, &[1]), (8, 101, &[2])], 7);
         assert!(landing.is_any() && !landing.is_missing(100, &[1, 0]));
     }
 }
