@@ -275,7 +275,6 @@ impl Profile {
         self.choices.vl15_room = if below(rng, 4) == 0 { 2 } else { 0 };
         self.choices.link_fields_wait = below(rng, 8) == 0;
         self.choices.no_ext_speeds_as_0 = below(rng, 4) == 0;
-        self.choices.tests_itself = below(rng, 4) == 0;
         self
     }
 
