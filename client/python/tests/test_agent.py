@@ -549,7 +549,9 @@ def served(
     for deviation in deviations:
         command += ["--deviation", deviation]
     command += more or []
-    environment = {**os.environ, "PYTHONPATH": str(PYTHON), "HOME": str(tmp_path)}
+    # Journals of their own: all devices are on a rig of one name.
+    own = {"HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path / "state")}
+    environment = {**os.environ, "PYTHONPATH": str(PYTHON), **own}
 
     def run(tests: list[str]) -> list[dict[str, Any]]:
         ran = subprocess.run(
