@@ -3,7 +3,7 @@
 use verbatim_client::Error;
 use verbatim_client::v1::{Outcome, Verdict};
 use verbatim_record::BundleError;
-use verbatim_run::{RunError, SignatureError};
+use verbatim_run::{Report, RunError, SignatureError};
 
 /// Wrong words on the command line or in the rig file.
 pub(crate) const USAGE: u8 = 2;
@@ -56,12 +56,26 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
 }
 
 /// The code of a run at a daemon, which may have failed around its tests.
-pub(crate) fn of_run(outcome: Option<Outcome>, verdicts: &[Verdict]) -> u8 {
+pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known: bool) -> u8 {
     if outcome == Some(Outcome::Error) {
         ERROR
     } else {
-        of_verdicts(verdicts)
+        of_report(report, tolerates_known)
     }
+}
+
+/// The code of a run; what is known of such devices counts as a pass where it is tolerated.
+pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
+    let counts = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
+    let verdicts: Vec<Verdict> = report.verdicts.iter().filter(counts).cloned().collect();
+    match of_verdicts(&verdicts) {
+        4 if verdicts.len() < report.verdicts.len() && verdicts.iter().all(is_left_out) => 0,
+        code => code,
+    }
+}
+
+fn is_left_out(verdict: &Verdict) -> bool {
+    matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped)
 }
 
 /// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.

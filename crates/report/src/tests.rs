@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use verbatim_catalog::deviations::Register;
 use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
 
@@ -71,6 +72,8 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     })
 }
@@ -341,6 +344,8 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     };
     let xml = junit(&of);
@@ -369,6 +374,8 @@ fn a_fingerprint_is_told_in_words_whatever_it_holds() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     });
     let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";

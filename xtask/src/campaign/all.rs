@@ -41,7 +41,9 @@ fn in_full(options: &Options) -> anyhow::Result<Vec<Came>> {
         let words = scaled(options);
         eprintln!("xtask: campaign {} {}", campaign.name, words.join(" "));
         let start = Instant::now();
-        let status = command(campaign, &words)?.status().with_context(|| starting(campaign))?;
+        let status = command(campaign, &words)?
+            .status()
+            .with_context(|| starting(campaign))?;
         Ok(Came {
             name: campaign.name,
             wall: start.elapsed(),
@@ -57,8 +59,9 @@ fn samples() -> anyhow::Result<Vec<Came>> {
     let one = |campaign: &Campaign| {
         let words = sampled(campaign, seed);
         let start = Instant::now();
-        let Output { status, stdout, stderr } =
-            command(campaign, &words)?.output().with_context(|| starting(campaign))?;
+        let Output { status, stdout, stderr } = command(campaign, &words)?
+            .output()
+            .with_context(|| starting(campaign))?;
         eprint!(
             "xtask: campaign {} {}\n{}{}",
             campaign.name,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use verbatim_catalog::deviations::Register;
 use verbatim_device::Defect;
 use verbatim_device::rc::RcDefect;
 use verbatim_tester::{Need, Route};
@@ -94,6 +95,8 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             slow: Slowness::default(),
             reset: None,
+            deviation_files: Vec::new(),
+            deviations: Register::default(),
             source: umad.source.clone(),
         }
     );
