@@ -93,6 +93,8 @@ pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use verbatim_client::v1::{KnownDeviation, RunInfo};
+
     use super::*;
 
     fn code(outcomes: &[Outcome]) -> u8 {
@@ -115,5 +117,35 @@ mod tests {
         assert_eq!(code(&[Pass, Inconclusive]), 4);
         assert_eq!(code(&[NotApplicable, Skipped]), 4);
         assert_eq!(code(&[]), 4);
+    }
+
+    #[test]
+    fn what_is_known_counts_as_a_pass_where_it_is_tolerated() {
+        let report = |outcomes: &[(&str, Outcome)]| {
+            let verdict = |(test, outcome): &(&str, Outcome)| Verdict {
+                test: (*test).into(),
+                outcome: (*outcome).into(),
+                ..Verdict::default()
+            };
+            let known = KnownDeviation {
+                test: "a".into(),
+                explains_all: true,
+                ..KnownDeviation::default()
+            };
+            Report {
+                known_deviations: vec![known.into()],
+                ..Report::new(RunInfo::default(), outcomes.iter().map(verdict).collect())
+            }
+        };
+        use Outcome::{Fail, Inconclusive, NotApplicable, Pass};
+        let code = |outcomes: &[_]| {
+            let report = report(outcomes);
+            (of_report(&report, false), of_report(&report, true))
+        };
+        assert_eq!(code(&[("a", Fail), ("b", Pass)]), (1, 0));
+        assert_eq!(code(&[("a", Inconclusive), ("b", NotApplicable)]), (4, 0));
+        assert_eq!(code(&[("a", Fail), ("b", Fail)]), (1, 1));
+        assert_eq!(code(&[("a", Fail), ("b", Inconclusive)]), (1, 4));
+        assert_eq!(code(&[("b", NotApplicable)]), (4, 4));
     }
 }

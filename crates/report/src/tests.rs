@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
 
@@ -354,6 +354,14 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
     let text = tap(&of);
     assert!(text.contains("not ok 1 - c09-060-ghost-ack\n"), "{text}");
     assert!(!text.to_uppercase().contains("TODO"), "{text}");
+    let tolerant = Reported {
+        tolerates_known: true,
+        ..of
+    };
+    let report = quick_junit::Report::deserialize_from_str(&junit(&tolerant)).unwrap();
+    assert_eq!((report.tests, report.failures, report.errors), (2, 0, 0));
+    assert!(junit(&tolerant).contains("type=\"KNOWN\""));
+    assert!(tap(&tolerant).contains("not ok 1 - c09-060-ghost-ack # TODO known"));
     for form in [xml, text, markdown(&of), html(&of)] {
         assert!(form.contains("rxe-ghost-ack"), "{form}");
         assert!(

@@ -3,7 +3,8 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
-use verbatim_catalog::deviations::{Known, Register, Showed};
+use verbatim_catalog::Register;
+use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 

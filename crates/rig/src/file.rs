@@ -87,7 +87,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use verbatim_catalog::deviations::{DeviationsError, Register};
+use verbatim_catalog::Register;
+use verbatim_catalog::deviations::DeviationsError;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use verbatim_catalog::deviations::{Known, Register};
-use verbatim_catalog::{JudgeError, VERSION, judge, judge_trace, select};
+use verbatim_catalog::deviations::Known;
+use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
 use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};

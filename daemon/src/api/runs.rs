@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
     CancelRunRequest, CancelRunResponse, CreateRunRequest, CreateRunResponse, DeleteRunRequest, DeleteRunResponse,

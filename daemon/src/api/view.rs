@@ -1,7 +1,7 @@
 //! Runs and rigs in the words of the API.
 
 use prost::Message as _;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;

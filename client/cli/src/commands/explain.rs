@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
 
 use crate::commands::report::Source;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_run as run;
 
 use super::known;

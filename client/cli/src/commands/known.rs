@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 
 use crate::exit::Usage;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tempfile::TempDir;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Past, Reported};
 
 use verbatim_client::v1;

@@ -248,6 +248,29 @@ mod tests {
     }
 
     #[test]
+    fn a_fail_is_told_with_the_command_that_repeats_it() {
+        let run = RunInfo {
+            rig: "core".into(),
+            rig_options: "--rig-file /r.toml".into(),
+            seed: 7,
+            ..RunInfo::default()
+        };
+        let verdict = |test: &str, outcome: Outcome| Verdict {
+            test: test.into(),
+            outcome: outcome.into(),
+            ..Verdict::default()
+        };
+        let verdicts = vec![verdict("a", Outcome::Fail), verdict("b", Outcome::Inconclusive)];
+        let telling = Telling {
+            again: Some(vec!["steps=48".into()]),
+            ..Telling::default()
+        };
+        let text = explanation(&Report::new(run, verdicts), &telling);
+        let line = "  again: verbatim run --rig-file /r.toml --rig core a --seed 7 --set steps=48\n";
+        assert!(text.contains(line) && text.matches("again:").count() == 1, "{text}");
+    }
+
+    #[test]
     fn findings_that_differ_in_a_word_are_not_alike() {
         let other = check("block 1", "no answer", CheckResult::Fail);
         assert_ne!(

@@ -11,7 +11,6 @@ use verbatim_nearest::nearest;
 use super::bounds::Within;
 use super::{Awaited, Deviation, Family, device, numbers_as_n};
 use crate::glob::glob;
-use crate::{TESTS, statement, statements};
 
 /// Why a file of deviations cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -93,25 +92,61 @@ fn wrong<T>(span: Range<usize>, what: impl Into<String>) -> Result<T, Wrong> {
     Err((span, what.into()))
 }
 
+/// What entries may name.
+#[derive(Debug)]
+pub(crate) struct Names {
+    /// Ids of tests.
+    pub(crate) tests: Vec<&'static str>,
+    /// Ids of statements.
+    pub(crate) statements: Vec<&'static str>,
+}
+
+impl Names {
+    /// Whether all that an entry names is there.
+    fn hold(&self, entry: &RawEntry) -> Result<(), Wrong> {
+        let statement = entry.statement.get_ref().as_str();
+        if !self.statements.contains(&statement) {
+            let hint = hint(statement, self.statements.iter().copied());
+            return wrong(
+                entry.statement.span(),
+                format!("no statement is called {statement:?}{hint}; `verbatim statements` lists them"),
+            );
+        }
+        for pattern in entry.tests.get_ref() {
+            if !self.tests.iter().any(|test| glob(pattern.get_ref(), test)) {
+                let hint = hint(pattern.get_ref(), self.tests.iter().copied());
+                return wrong(
+                    pattern.span(),
+                    format!(
+                        "no test is called {:?}{hint}; `verbatim tests` lists them",
+                        pattern.get_ref()
+                    ),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The entries of a file that a user adds.
-pub(super) fn read(path: &Path) -> Result<Vec<Deviation>, DeviationsError> {
+pub(crate) fn read(path: &Path, names: &Names) -> Result<Vec<Deviation>, DeviationsError> {
     let text = std::fs::read_to_string(path).map_err(|error| DeviationsError::Read {
         path: path.into(),
         what: error.to_string(),
     })?;
-    parse(&text, path, true)
+    parse(&text, path, Some(names))
 }
 
-/// The entries of such a text. `is_added` tells a user's file from one that is built in, for which other rules hold.
-pub(super) fn parse(text: &str, path: &Path, is_added: bool) -> Result<Vec<Deviation>, DeviationsError> {
-    entries(text, is_added).map_err(|(span, what)| DeviationsError::Wrong {
+/// The entries of such a text, of a user's where `names` tells what they may name; those that are built in a test looks at.
+pub(super) fn parse(text: &str, path: &Path, names: Option<&Names>) -> Result<Vec<Deviation>, DeviationsError> {
+    entries(text, names).map_err(|(span, what)| DeviationsError::Wrong {
         path: path.into(),
         line: text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1,
         what,
     })
 }
 
-fn entries(text: &str, is_added: bool) -> Result<Vec<Deviation>, Wrong> {
+fn entries(text: &str, names: Option<&Names>) -> Result<Vec<Deviation>, Wrong> {
     let file: RawFile = toml::from_str(text).map_err(|error| in_words(&error))?;
     let family = Arc::new(Family {
         name: file.family,
@@ -119,7 +154,7 @@ fn entries(text: &str, is_added: bool) -> Result<Vec<Deviation>, Wrong> {
         device_ids: file.device_ids,
         drivers: file.drivers,
         versions_of: file.versions_of.unwrap_or_default(),
-        is_added,
+        is_added: names.is_some(),
     });
     if family.name.is_empty() {
         return wrong(
@@ -131,7 +166,7 @@ fn entries(text: &str, is_added: bool) -> Result<Vec<Deviation>, Wrong> {
     for raw in file.deviation {
         let (header, raw) = (raw.span(), raw.into_inner());
         let id = raw.id.clone();
-        let entry = entry(raw, header, &family)?;
+        let entry = entry(raw, header, &family, names)?;
         if entries.iter().any(|known| known.id == entry.id) {
             return wrong(
                 id.span(),
@@ -143,24 +178,11 @@ fn entries(text: &str, is_added: bool) -> Result<Vec<Deviation>, Wrong> {
     Ok(entries)
 }
 
-fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>) -> Result<Deviation, Wrong> {
+fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Option<&Names>) -> Result<Deviation, Wrong> {
     for (key, text) in [("id", &raw.id), ("reason", &raw.reason), ("source", &raw.source)] {
         if text.get_ref().trim().is_empty() {
             return wrong(text.span(), format!("{key:?} is empty; say it in words"));
         }
-    }
-    if statement(raw.statement.get_ref()).is_none() {
-        let hint = hint(
-            raw.statement.get_ref(),
-            statements().iter().map(|known| known.id.as_str()),
-        );
-        return wrong(
-            raw.statement.span(),
-            format!(
-                "no statement is called {:?}{hint}; `verbatim statements` lists them",
-                raw.statement.get_ref()
-            ),
-        );
     }
     if raw.tests.get_ref().is_empty() {
         return wrong(
@@ -168,17 +190,8 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>) -> Result<De
             "\"tests\" is empty; expected ids or patterns, such as \"c09-*\"",
         );
     }
-    for pattern in raw.tests.get_ref() {
-        if !TESTS.iter().any(|test| glob(pattern.get_ref(), test.id)) {
-            let hint = hint(pattern.get_ref(), TESTS.iter().map(|test| test.id));
-            return wrong(
-                pattern.span(),
-                format!(
-                    "no test is called {:?}{hint}; `verbatim tests` lists them",
-                    pattern.get_ref()
-                ),
-            );
-        }
+    if let Some(names) = names {
+        names.hold(&raw)?;
     }
     for finding in &raw.findings {
         let as_n = numbers_as_n(finding.get_ref());

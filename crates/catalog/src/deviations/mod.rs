@@ -8,7 +8,7 @@ mod device;
 mod file;
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use verbatim_record::{Check, DeviationShowed, KnownDeviation, Outcome, Passed, V
 pub use bounds::Within;
 pub use device::{Device, Version};
 pub use file::{DeviationsError, VersionsOf};
+pub(crate) use file::{Names, read};
 
 use crate::glob::glob;
 
@@ -121,7 +122,7 @@ const FILES: [(&str, &str); 6] = [
 
 static BUILT_IN: LazyLock<Vec<Deviation>> = LazyLock::new(|| {
     let of_file = |(name, text): (&str, &str)| {
-        file::parse(text, Path::new(name), false).unwrap_or_else(|error| panic!("a built-in file: {error}"))
+        file::parse(text, Path::new(name), None).unwrap_or_else(|error| panic!("a built-in file: {error}"))
     };
     FILES.into_iter().flat_map(of_file).collect()
 });
@@ -132,50 +133,22 @@ pub fn deviations() -> &'static [Deviation] {
     &BUILT_IN
 }
 
-/// What is known of devices: the built-in entries, and those of files that a user adds.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Register {
-    added: Arc<Vec<Deviation>>,
-}
-
-impl Register {
-    /// This, and the entries of these files.
-    ///
-    /// # Errors
-    /// When a file cannot be read, or something in it is wrong: with path and line.
-    pub fn with(&self, files: &[PathBuf]) -> Result<Self, DeviationsError> {
-        let mut added = self.added.to_vec();
-        for path in files {
-            for entry in file::read(path)? {
-                if added.iter().chain(deviations()).any(|known| known.id == entry.id) {
-                    return Err(DeviationsError::Wrong {
-                        path: path.clone(),
-                        line: 1,
-                        what: format!("an entry {:?} is known already; rename it", entry.id),
-                    });
-                }
-                added.push(entry);
-            }
-        }
-        Ok(Self { added: Arc::new(added) })
-    }
-
-    /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the run's
-    /// start in nanoseconds since 1970: an entry that had expired by then explains nothing.
-    #[must_use]
-    pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
-        let device = Device::of_fingerprint(fingerprint);
-        let today = date(began_ns);
-        let of_device: Vec<&Deviation> = deviations()
-            .iter()
-            .chain(self.added.iter())
-            .filter(|it| it.endangers.is_none() && it.is_of(&device, false))
-            .collect();
-        verdicts
-            .iter()
-            .flat_map(|verdict| of_verdict(&of_device, verdict, &today))
-            .collect()
-    }
+/// What is known by these entries of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the
+/// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+pub(crate) fn known<'a>(
+    entries: impl Iterator<Item = &'a Deviation>,
+    (fingerprint, began_ns): (&str, u64),
+    verdicts: &[Verdict],
+) -> Vec<Known> {
+    let device = Device::of_fingerprint(fingerprint);
+    let today = date(began_ns);
+    let of_device: Vec<&Deviation> = entries
+        .filter(|it| it.endangers.is_none() && it.is_of(&device, false))
+        .collect();
+    verdicts
+        .iter()
+        .flat_map(|verdict| of_verdict(&of_device, verdict, &today))
+        .collect()
 }
 
 impl Deviation {

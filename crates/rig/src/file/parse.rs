@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 

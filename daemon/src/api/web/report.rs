@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::process::Command;
 use tokio::time::timeout;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
 
 /// The daemon's command that makes one: `verbatimd report-page DIR`.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use verbatim_archives::unpack;
-use verbatim_catalog::deviations::Register;
+use verbatim_catalog::Register;
 use verbatim_lab::workspace::root;
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};

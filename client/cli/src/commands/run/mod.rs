@@ -231,3 +231,25 @@ fn number(value: &str) -> Option<u64> {
         None => value.parse().ok(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: Arguments,
+    }
+
+    #[test]
+    fn a_model_has_seed_0_and_a_real_rig_another_each_time() {
+        let of = |given: &[&str]| Cli::parse_from([&["run"], given].concat()).run;
+        let none = of(&[]);
+        assert_eq!(MODELS.map(|kind| none.seed_on(kind)), [0, 0]);
+        assert_ne!(none.seed_on("umad"), none.seed_on("umad"));
+        assert_eq!(of(&["--seed", "7"]).seed_on("umad"), 7);
+    }
+}
