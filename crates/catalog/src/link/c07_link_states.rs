@@ -7,7 +7,7 @@
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
-use verbatim_wire::{Lid, PhysState, PortInfo, PortState, Status};
+use verbatim_wire::{PhysState, PortInfo, PortState, Status};
 
 use crate::link::native::{self, Link, Rule};
 

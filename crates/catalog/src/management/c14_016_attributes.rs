@@ -12,7 +12,7 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
 use verbatim_wire::values::Hex32;
 use verbatim_wire::{
-    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, Lid, MKey, Method, NodeDescription, NodeInfo, PKey,
+    AnyAttribute, Attribute, AttributeId, Guid, GuidInfo, LedInfo, MKey, Method, NodeDescription, NodeInfo, PKey,
     PKeyTable, PortInfo, SlToVlMappingTable, Status, VlArbitrationTable,
 };
 

@@ -9,7 +9,7 @@
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::LeasePeriod;
-use verbatim_wire::{Layout, Lid, MKey, Mtu, PortInfo, Status, SubnetTimeout, VlCap};
+use verbatim_wire::{Layout, MKey, Mtu, PortInfo, Status, SubnetTimeout, VlCap};
 
 use crate::management::adapter::{self, NODE};
 

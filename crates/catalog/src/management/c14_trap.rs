@@ -22,7 +22,7 @@ use verbatim_record::{Arrived, Exchange, Findings, Gap, Label, Passed, Trace, du
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{
-    AnyAttribute, AttributeId, Lid, MKey, Method, NodeInfo, Notice, PortInfo, PortState, SubnetTimeout, trap,
+    AnyAttribute, AttributeId, MKey, Method, NodeInfo, Notice, PortInfo, PortState, SubnetTimeout, trap,
 };
 
 use self::content::content;

@@ -5,7 +5,7 @@ use core::time::Duration;
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
 use verbatim_wire::values::{CapabilityMask, Hex32, LeasePeriod, ProtectBits};
-use verbatim_wire::{Attribute, Layout, Lid, MKey, NodeInfo, Notice, PortInfo, Status, trap};
+use verbatim_wire::{Attribute, Layout, MKey, NodeInfo, Notice, PortInfo, Status, trap};
 
 /// The port before anything was changed.
 pub(crate) const FOUND: Label<PortInfo> = Label::new("port as found");

@@ -15,7 +15,7 @@ use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::values::{Hex8, Hex16};
 use verbatim_wire::{
-    AnyAttribute, Attribute, AttributeId, ClassPortInfo, Layout, Lid, Method, NodeInfo, PortCounters, PortInfo,
+    AnyAttribute, Attribute, AttributeId, ClassPortInfo, Layout, Method, NodeInfo, PortCounters, PortInfo,
     PortRcvErrorDetails, PortState, Status,
 };
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use verbatim_record::{Exchange, Findings, FrameSeen, Gap, Label, Passed, Trace, WaitDone, silence};
 use verbatim_wire::packet::Qpn;
-use verbatim_wire::{Attribute, Lid, Mad, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
+use verbatim_wire::{Attribute, Mad, Medium, Method, PKey, PKeyTable, PortInfo, RespTime, Status};
 
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
 use super::wire::{asks, has_foreign_q_key, headers, mad_in};
-use super::{BLOCK, COUNTERS, DETAILS, MULTICAST, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
+use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
 use crate::link::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
 
 /// Why a test does not apply that sent nothing, though SMPs can always be sent.
