@@ -8,6 +8,7 @@ use rand_chacha::rand_core::SeedableRng;
 use verbatim_wire::verbs::Gid;
 use verbatim_wire::{MacAddress, Mtu, PKey, Qpn};
 
+use super::timer::RetryTimer;
 use crate::profile::below;
 
 /// A RoCEv2 adapter of one port.
@@ -39,6 +40,8 @@ pub struct AdapterProfile {
     pub first_qpn: Qpn,
     /// From a packet's arrival, or a request's posting, to what is sent for it.
     pub latency: Duration,
+    /// How its retry timer runs, which no architecture leaves open: that of silicon as sold.
+    pub timer: RetryTimer,
     /// What the architecture leaves to the implementer.
     pub choices: AdapterChoices,
 }
@@ -115,6 +118,9 @@ pub struct AdapterChoices {
     pub psns_gone_in_err: bool,
     /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
     pub puts_reads_off: bool,
+    /// The payload of a WRITE packet behind a gap lands at once, and again in its turn. No architecture permits that; an adaptively
+    /// routed network asks for it. It is not drawn.
+    pub places_ahead: bool,
 }
 
 impl Default for AdapterChoices {
@@ -154,6 +160,7 @@ impl Default for AdapterChoices {
             one_message_at_a_time: false,
             psns_gone_in_err: false,
             puts_reads_off: false,
+            places_ahead: false,
         }
     }
 }
@@ -204,8 +211,20 @@ impl AdapterProfile {
             max_memory: 16 << 20,
             first_qpn: Qpn(0x11),
             latency: Duration::from_micros(2),
+            timer: RetryTimer::Plain,
             choices: AdapterChoices::default(),
         }
+    }
+
+    /// ConnectX-6 as sold, or with the floor of its ACK timeout and its adaptive retransmission switched off.
+    #[must_use]
+    pub fn connectx_6(self, conforming: bool) -> Self {
+        let timer = if conforming {
+            RetryTimer::ConnectX6Conforming
+        } else {
+            RetryTimer::ConnectX6
+        };
+        Self { timer, ..self }
     }
 
     /// The same adapter as another one of its kind may be: latency, queue pair numbers, every choice and whether it is a full
