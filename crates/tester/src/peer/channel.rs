@@ -188,6 +188,7 @@ impl Tester<'_> {
         let options = &options.within(&facts);
         let options = &ChannelOptions {
             mtu: self.peer.offered.nearest_path_mtu(options.mtu),
+            timeout: self.ack_timeout(options.timeout.0),
             ..*options
         };
         let end = match end {
@@ -248,6 +249,7 @@ impl Tester<'_> {
             let options = &ChannelOptions {
                 mtu: Mtu(dut.mtu.0.min(can[0].mtu.0).min(can[1].mtu.0)),
                 max_rd_atomic: can[at].max_rd_atomic.min(can[other].max_dest_rd_atomic),
+                timeout: self.ack_timeout(can[at].timeout.0),
                 ..can[at]
             };
             let gid = facts[other].gids.iter().find(|gid| gid.index == gids[other]);

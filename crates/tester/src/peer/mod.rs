@@ -29,6 +29,7 @@ pub use verbs::Sign;
 
 use crate::rig::Arrival;
 use crate::stop::Step;
+use crate::test::ACK_TIMEOUT_LEAST;
 use crate::tester::Tester;
 
 /// What the peer keeps between two calls of a procedure.
@@ -61,7 +62,19 @@ impl Tester<'_> {
     /// ACK timeout for each try, whichever is the longest, and the path.
     #[must_use]
     pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
+        let timeout = self.ack_timeout(timeout.0);
         verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt) + self.peer.path + self.info.host_bound
+    }
+
+    /// The local ACK timeout of this code, or the least that the device keeps to if that is longer. Off stays off.
+    #[must_use]
+    pub fn ack_timeout(&self, code: u8) -> AckTimeout {
+        let least = self.case.parameter(ACK_TIMEOUT_LEAST, self.info.simulated);
+        let least = least.and_then(|least| u8::try_from(least).ok()).unwrap_or(0);
+        match AckTimeout(code) {
+            AckTimeout::OFF => AckTimeout::OFF,
+            _ => AckTimeout(code.max(least)),
+        }
     }
 
     /// The longest round trip of the path that was measured so far; 0 before it was.
