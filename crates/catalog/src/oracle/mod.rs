@@ -37,6 +37,7 @@ pub use rule::{Excuse, Finding, Rule};
 pub use rules::every as rules;
 
 pub(crate) use record::judge;
+pub(crate) use verbs::habit::Habits;
 
 #[cfg(test)]
 mod tests;

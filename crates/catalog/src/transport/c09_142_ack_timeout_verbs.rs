@@ -9,7 +9,7 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Gap, Label, Passed, Side, Trace, Verbs, Wait, WcStatus, duration_words};
 use verbatim_tester::peer::ChannelOptions;
-use verbatim_tester::{Need, Parameter, Step, Test, Tester};
+use verbatim_tester::{ACK_TIMEOUT_LEAST, Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::AckTimeout;
 
 use crate::transport::rc;
@@ -52,7 +52,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let timeout = AckTimeout(t.parameter("timeout_code") as u8);
+    let timeout = t.ack_timeout(t.parameter("timeout_code") as u8);
     let retry_cnt = t.parameter("retry_cnt") as u8;
     let dut = ChannelOptions {
         timeout,
@@ -90,7 +90,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .and_then(|value| u32::try_from(value).ok())
             .unwrap_or(0)
     };
-    let (timeout, retry_cnt) = (AckTimeout(number("timeout_code") as u8), number("retry_cnt"));
+    let code = number("timeout_code").max(number(ACK_TIMEOUT_LEAST));
+    let (timeout, retry_cnt) = (AckTimeout(code as u8), number("retry_cnt"));
     let _ = (t.command(DEAF)?, t.command(STATE)?);
     let (posted, waited) = (t.command(POST)?, t.waited(AFTER)?);
     let done = rc::completions_of(t, Side::Dut, (posted.place, waited.place));

@@ -43,7 +43,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let long = AckTimeout(t.parameter("timeout_code") as u8);
+    let long = t.ack_timeout(t.parameter("timeout_code") as u8);
     unanswered(t, long)?;
     // A real host and path are slower than that.
     if t.is_simulated() {

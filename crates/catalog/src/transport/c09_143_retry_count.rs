@@ -61,7 +61,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    let code = t.parameter("timeout_code") as u8;
+    let code = t.ack_timeout(t.parameter("timeout_code") as u8).0;
     for (retry_cnt, reloads) in CASES {
         for _ in 0..TRIES {
             if connection(t, (retry_cnt, reloads), timeout(code, reloads))? {

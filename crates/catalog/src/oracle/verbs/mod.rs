@@ -21,6 +21,7 @@ mod effect;
 mod errors;
 mod events;
 mod fails;
+pub(crate) mod habit;
 mod life;
 mod local;
 mod memory;
@@ -91,6 +92,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
                 &mut Asking {
                     rule,
                     ruling: &mut ruling,
+                    habit: None,
                 },
             );
         }
@@ -102,6 +104,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
                 &mut Asking {
                     rule,
                     ruling: &mut ruling,
+                    habit: None,
                 },
             );
         }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::asking::{Asking, VerbsRule};
+use super::habit::of_excess;
 use super::next::fits;
 use super::owed::answered_by;
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
@@ -194,7 +195,8 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });
         let allowed = 1u32.saturating_add(found.all()).saturating_add(time_outs);
-        asking.must(times(&sent) <= allowed, shown(&sent), || {
+        let habit = of_excess(talk, &sent);
+        asking.due_to(habit).must(times(&sent) <= allowed, shown(&sent), || {
             let about = format!("{}, sent again", post.in_words());
             let expected = match talk.timeout() {
                 None => {
@@ -243,10 +245,12 @@ fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
-        asking.must(times(&sent) <= allowed, shown(&sent), || {
-            let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
-            (about, format!("{allowed} at most"), sent.len().to_string())
-        });
+        asking
+            .due_to(of_excess(talk, &sent))
+            .must(times(&sent) <= allowed, shown(&sent), || {
+                let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
+                (about, format!("{allowed} at most"), sent.len().to_string())
+            });
     }
 }
 
@@ -273,7 +277,7 @@ fn spread(talk: &Talk<'_>) -> Option<Duration> {
 }
 
 /// How long a packet may wait on its way out of a port, behind those of other queue pairs.
-const QUEUED: Duration = Duration::from_millis(1);
+pub(super) const QUEUED: Duration = Duration::from_millis(1);
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = talk.timeout() else { return };
@@ -321,11 +325,15 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             Passed::Inconclusive
         };
         let evidence = [Evidence::from(earlier.seen.frame), later.seen.frame.into()];
-        asking.say(result, evidence, || {
+        let is_late = least > 4 * once;
+        let habit = talk.habits.of_retry(is_late);
+        asking.due_to(habit).say(result, evidence, || {
             let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
             let expected = format!("{} after the transmission before", words((once, 4 * once)));
-            let what = if least > 4 * once { "late retry" } else { "retry" };
-            (format!("{}: {what}", post.in_words()), expected, words((least, most)))
+            let what = if is_late { "late retry" } else { "retry" };
+            let signature = habit.map_or_else(String::new, |habit| talk.habits.signature(habit));
+            let seen = words((least, most)) + &signature;
+            (format!("{}: {what}", post.in_words()), expected, seen)
         });
     }
 }
@@ -358,11 +366,16 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                     continue;
                 };
                 let most = later.at.since(began.at).1 + path;
-                asking.must(most >= once, [began, later].map(Evidence::from), || {
-                    let about = format!("{}: retry", post.in_words());
-                    let expected = format!("{} after that, or later", duration_words(once));
-                    (about, expected, format!("{} after it at most", duration_words(most)))
-                });
+                let is_early = later.at.since(earlier.at).0 < once;
+                asking.due_to(talk.habits.of_retry(false).filter(|_| is_early)).must(
+                    most >= once,
+                    [began, later].map(Evidence::from),
+                    || {
+                        let about = format!("{}: retry", post.in_words());
+                        let expected = format!("{} after that, or later", duration_words(once));
+                        (about, expected, format!("{} after it at most", duration_words(most)))
+                    },
+                );
             }
         }
     }

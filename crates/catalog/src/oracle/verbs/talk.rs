@@ -13,6 +13,7 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 
+use super::habit::Habits;
 use super::replay::Effect;
 use crate::oracle::heard::{Asks, Event, Heard};
 use crate::oracle::partition::reaches;
@@ -155,6 +156,8 @@ pub(super) struct Talk<'t> {
     pub(super) gone: usize,
     /// Where the tester takes it to a state in which it answers nothing, or the dialogue is over.
     pub(super) deaf: usize,
+    /// What the record shows of its retry timer.
+    pub(super) habits: Rc<Habits>,
     /// What the peer's requests did to the device's memory.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
     /// The peer's sound requests.
@@ -188,11 +191,16 @@ pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
         .iter()
         .filter(|done| is_of_memory(done))
         .collect();
-    dialogues
+    let mut talks: Vec<Talk<'_>> = dialogues
         .into_iter()
         .filter(|dialogue| !of_tester.contains(&dialogue.own_qpn.0))
         .filter_map(|dialogue| Talk::new(trace, dialogue, Rc::clone(&memory)))
-        .collect()
+        .collect();
+    let habits = Rc::new(Habits::of(&talks));
+    for talk in &mut talks {
+        talk.habits = Rc::clone(&habits);
+    }
+    talks
 }
 
 impl<'t> Talk<'t> {
@@ -214,6 +222,7 @@ impl<'t> Talk<'t> {
             to_error: None,
             gone: usize::MAX,
             deaf: usize::MAX,
+            habits: Rc::default(),
             effects: OnceCell::new(),
             asked: OnceCell::new(),
             responses: OnceCell::new(),
