@@ -213,7 +213,7 @@ fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     if came.0 != Outcome::Inconclusive || trace.timeline.frames.is_empty() {
         return came;
     }
-    match oracle::Habits::in_record(trace).foreign_to(test.id) {
+    match oracle::habits(trace).foreign_to(test.id) {
         Some(habit) => (
             Outcome::NotApplicable,
             Some(Cause::Dut),

@@ -37,7 +37,7 @@ pub use rule::{Excuse, Finding, Rule};
 pub use rules::every as rules;
 
 pub(crate) use record::judge;
-pub(crate) use verbs::habit::Habits;
+pub(crate) use verbs::pace::in_record as habits;
 
 #[cfg(test)]
 mod tests;

@@ -213,7 +213,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .timeout
         .and_then(|code| u8::try_from(code).ok());
     let once = AckTimeout(code.unwrap_or(0)).duration().unwrap_or_default();
-    let habit = oracle::Habits::in_record(t).of_retry(false);
+    let habit = oracle::habits(t).of_retry(false);
     rc::sound_packets(f, &case.dialogue);
     let acks = case.frames(t, ACK);
     let rest = case.frames(t, REST);

@@ -12,6 +12,7 @@
 mod again;
 mod answered;
 pub(super) mod asking;
+mod causes;
 mod compare;
 mod completion;
 mod congestion;
@@ -30,6 +31,7 @@ mod next;
 mod once;
 mod order;
 mod owed;
+pub(crate) mod pace;
 mod picture;
 mod ready;
 mod received;
@@ -97,7 +99,9 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             );
         }
     }
-    for talk in &talks(trace) {
+    let mut talks = talks(trace);
+    pace::look(&mut talks);
+    for talk in &talks {
         for (rule, asks) in RULES.iter().copied().flatten() {
             asks(
                 talk,

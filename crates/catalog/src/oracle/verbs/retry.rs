@@ -8,9 +8,9 @@ use core::time::Duration;
 use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::asking::{Asking, VerbsRule};
-use super::habit::of_excess;
-use super::next::fits;
+pub(super) use super::causes::{Causes, causes};
 use super::owed::answered_by;
+use super::pace::{QUEUED, of_excess};
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
 use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
@@ -78,65 +78,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 
 /// rnr_retry without end.
 const ENDLESS: u32 = 7;
-
-/// What may have made a request come again, up to a place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Causes {
-    /// RNR NAKs.
-    pub(super) rnr: u32,
-    /// Sequence NAKs, and answers that skip a READ or atomic.
-    pub(super) errors: u32,
-    /// Answers that may have loaded the counters again.
-    progress: u32,
-}
-
-impl Causes {
-    /// All that may have made it come again, but time-outs.
-    pub(super) fn all(self) -> u32 {
-        self.rnr.saturating_add(self.errors)
-    }
-}
-
-/// What may have made it come again, up to a place.
-pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
-    let mut causes = Causes::default();
-    let (mut acknowledged, mut responses) = (0, Vec::new());
-    // On a link that delays them, answers to what came before may load the counters late.
-    let since = if talk.is_lossless() { post.place() } else { 0 };
-    // What was done before it was posted makes nothing come again any more.
-    let done = talk.done_before(post.place());
-    for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
-        let Some(of) = answer.offset else { continue };
-        // Told to go back, a requester may go back further than it was told; what is old says nothing.
-        let is_old = of < done.max(talk.done_before(answer.place()));
-        match answer.says {
-            Says::Rnr if !is_old => causes.rnr += 1,
-            Says::Sequence if !is_old => causes.errors += 1,
-            // A port may take a code that it does not know for an error of its own, or ask again.
-            Says::Nothing => causes.errors += 1,
-            _ => {}
-        }
-        // An ACK within a READ or atomic skips its responses up to that PSN and with it; anything else those before.
-        let skips = |read: &Post<'_>| {
-            let skipped_to = match answer.says {
-                Says::Ack if read.has(of) => of + 1,
-                _ => of,
-            };
-            let is_open_read = read.end > done && read.posted.has_response_data();
-            is_open_read && read.first < skipped_to && !talk.has_had(read, skipped_to, answer)
-        };
-        if !answer.is_odd() && talk.posts.iter().any(skips) {
-            causes.errors += 1;
-        }
-        let end = answer.end().unwrap_or(0);
-        let is_response = fits(talk, answer) && !responses.contains(&of);
-        let is_progress = end > acknowledged || is_response;
-        acknowledged = acknowledged.max(end);
-        responses.extend(is_response.then_some(of));
-        causes.progress += u32::from(is_progress && answer.place() > since);
-    }
-    causes
-}
 
 /// Each request packet that came before, with how often up to it.
 fn repeats<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (u32, &'a Post<'t>, Vec<&'a Request<'t>>)> {
@@ -275,9 +216,6 @@ fn spread(talk: &Talk<'_>) -> Option<Duration> {
     let shortest = trips.iter().map(|trips| trips.shortest).min();
     Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
 }
-
-/// How long a packet may wait on its way out of a port, behind those of other queue pairs.
-pub(super) const QUEUED: Duration = Duration::from_millis(1);
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = talk.timeout() else { return };

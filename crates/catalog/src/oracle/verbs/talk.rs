@@ -191,16 +191,11 @@ pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
         .iter()
         .filter(|done| is_of_memory(done))
         .collect();
-    let mut talks: Vec<Talk<'_>> = dialogues
+    dialogues
         .into_iter()
         .filter(|dialogue| !of_tester.contains(&dialogue.own_qpn.0))
         .filter_map(|dialogue| Talk::new(trace, dialogue, Rc::clone(&memory)))
-        .collect();
-    let habits = Rc::new(Habits::of(&talks));
-    for talk in &mut talks {
-        talk.habits = Rc::clone(&habits);
-    }
-    talks
+        .collect()
 }
 
 impl<'t> Talk<'t> {
