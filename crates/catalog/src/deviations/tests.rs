@@ -216,7 +216,11 @@ fn reserved_bits_that_a_qib_echoes_are_known_of_it_alone() {
     };
     let told = known("0x001175", "0x7322");
     assert!(told.len() == 1 && told[0].explains_all, "{told:?}");
-    assert_eq!(known("0x001175", "0x24f0"), [], "hfi1 of Omni-Path is no InfiniBand device");
+    assert_eq!(
+        known("0x001175", "0x24f0"),
+        [],
+        "hfi1 of Omni-Path is no InfiniBand device"
+    );
     assert_eq!(known("0x0002c9", "0x7322"), []);
 }
 
@@ -317,6 +321,24 @@ fn an_inconclusive_test_is_known_by_its_checks_and_by_what_ended_it() {
     assert!(is_known("completed-by: wr_id 1, SEND of 9 bytes", vec![]));
     let fails = ghost(Outcome::Fail, vec![expected()]);
     assert_eq!(register.known("", NOW, &[fails]), [], "a FAIL is another thing");
+}
+
+#[test]
+fn a_driver_without_sqd_is_known_by_what_it_refused() {
+    let known = |vendor: &str, reason: &str| {
+        let verdict = Verdict {
+            test: "c09-send-queue-drain".into(),
+            reason: reason.into(),
+            ..ghost(Outcome::NotApplicable, vec![])
+        };
+        let fingerprint = format!(r#"{{"device":{{"vendor_id":"{vendor}","driver":"irdma"}}}}"#);
+        let known = Register::default().known(&fingerprint, NOW, &[verdict]);
+        known.into_iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    let refused = "the host of the DUT's device refused to modify QP 7 to SQD: Operation not supported";
+    assert_eq!(known("0x008086", refused), ["irdma-no-sqd"]);
+    assert_eq!(known("0x0002c9", refused), [""; 0]);
+    assert_eq!(known("0x008086", "the device has no atomics"), [""; 0]);
 }
 
 #[test]
