@@ -134,8 +134,8 @@ fn exchanges(entries: &[Entry]) -> bool {
 #[test]
 fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
     let mut not_applicable = Vec::new();
-    for (seed, test) in (1..4).flat_map(|seed| tests().map(move |test| (seed, test))) {
-        let Judged { verdict, entries, .. } = run(test, &[], seed, &[]);
+    for test in tests() {
+        let Judged { verdict, entries, .. } = run(test, &[], 1, &[]);
         match verdict.outcome() {
             Outcome::NotApplicable => {
                 let sent = |entry: &&Entry| matches!(entry, Entry::Frame(frame) if !frame.received && frame.label != 0);
@@ -148,7 +148,7 @@ fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
                 not_applicable.push(test.id);
             }
             outcome => {
-                assert_eq!(outcome, Outcome::Pass, "{}, seed {seed}: {}", test.id, verdict.reason);
+                assert_eq!(outcome, Outcome::Pass, "{}: {}", test.id, verdict.reason);
                 assert!(exchanges(&entries), "{}: it passed without a packet", test.id);
             }
         }
@@ -156,7 +156,6 @@ fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
     let mut expected = NOTHING_LEFT.to_vec();
     expected.sort_unstable();
     not_applicable.sort_unstable();
-    not_applicable.dedup();
     assert_eq!(not_applicable, expected);
 }
 
@@ -280,9 +279,15 @@ fn defects_in_what_a_core_has_are_found_on_it() {
         let mut of_it = all.iter().filter(|test| test.statements.contains(&defect.statement()));
         of_it.any(|test| run(test, &[*defect], 3, &[]).verdict.outcome() == Outcome::Fail)
     };
-    let hidden = RcDefect::ALL.iter().filter(|defect| !is_found(defect));
-    let hidden: Vec<&str> = hidden.map(|defect| defect.name()).collect();
-    assert_eq!(hidden, NOT_SHOWN);
+    // A sample: `qualify` asks for all of them on a core that has everything.
+    let sample: Vec<_> = RcDefect::ALL.iter().step_by(3).collect();
+    let hidden: Vec<&str> = sample.iter().filter(|of| !is_found(of)).map(|of| of.name()).collect();
+    let expected: Vec<&str> = sample
+        .iter()
+        .map(|of| of.name())
+        .filter(|of| NOT_SHOWN.contains(of))
+        .collect();
+    assert_eq!(hidden, expected);
 }
 
 /// Of these records the judge must see that something is missing, when the device had it after all.

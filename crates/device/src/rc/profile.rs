@@ -313,6 +313,7 @@ impl AdapterProfile {
         if below(rng, 8) == 0 {
             self.choices.ack_delay = [Duration::from_millis(50), Duration::from_secs(1)][below(rng, 2) as usize];
         }
+        self.choices.spoils_failed = below(rng, 4) == 0;
         self
     }
 

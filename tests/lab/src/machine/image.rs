@@ -90,7 +90,7 @@ impl Image {
     pub fn ensure() -> Result<Image, MachineError> {
         host::check()?;
         let (store, _lock) = locked_store()?;
-        let package = Package::find()?;
+        let package = Package::find(&store)?;
         let ingredients: Vec<&str> = [RECIPE, &package.identity]
             .into_iter()
             .chain(kernel::recipe())

@@ -16,6 +16,9 @@ use crate::machine::{
 /// Names another kernel package, a file, in place of the one that apt would install.
 const OVERRIDE: &str = "VERBATIM_LAB_RXE_KERNEL";
 
+/// Where apt keeps its package lists; it writes here whenever it gets new ones.
+const LISTS: &str = "/var/lib/apt/lists";
+
 /// Modules, in the order in which they are loaded; what they depend on comes before each. One that a kernel has built
 /// in, or has no longer, is left out, unless it is marked as needed.
 const MODULES: &[(&str, bool)] = &[
@@ -53,8 +56,9 @@ enum Source {
 }
 
 impl Package {
-    /// The package that apt would install as Debian's kernel, or the file that the environment names.
-    pub(crate) fn find() -> Result<Package, MachineError> {
+    /// The package that apt would install as Debian's kernel, or the file that the environment names. apt's answer is
+    /// kept in `store` for as long as its lists are the same: to ask it takes more than a second of processor time.
+    pub(crate) fn find(store: &Path) -> Result<Package, MachineError> {
         if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
             if !path.is_file() {
                 return Err(MachineError::File {
@@ -79,10 +83,24 @@ impl Package {
             missing: "apt's package lists with linux-image-amd64".to_owned(),
             remedy: "get them: sudo apt-get update".to_owned(),
         };
+        let kept = store.join("apt");
+        let lists = image::stamp(Path::new(LISTS)).map_err(|_| no_lists())?;
+        let known = fs::read_to_string(&kept).unwrap_or_default();
+        let known = known.strip_prefix(&lists).and_then(|rest| rest.strip_prefix('\n'));
+        if let Some(identity) = known
+            && let Some((name, _)) = identity.split_once(' ')
+        {
+            return Ok(Package {
+                identity: identity.to_owned(),
+                source: Source::Apt(name.to_owned()),
+            });
+        }
         let name = apt_cache(&["depends", "linux-image-amd64"], "Depends:")?.ok_or_else(no_lists)?;
         let version = apt_cache(&["show", "--no-all-versions", &name], "Version:")?.ok_or_else(no_lists)?;
+        let identity = format!("{name} {version}");
+        fs::write(&kept, format!("{lists}\n{identity}")).map_err(path_error("writing", &kept))?;
         Ok(Package {
-            identity: format!("{name} {version}"),
+            identity,
             source: Source::Apt(name),
         })
     }

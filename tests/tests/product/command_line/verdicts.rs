@@ -166,7 +166,7 @@ fn a_defective_device_is_failed_by_a_run_of_all_tests_and_no_test_calls_it_its_o
 fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no_failure() {
     let place = Place::new();
     // Every test on every defect, by both sets of rules: four minutes of two processors.
-    let output = Running::start(&mut place.verbatim("qualify --seeds 6 --json")).end(Duration::from_secs(1800));
+    let output = Running::start(&mut place.verbatim("qualify --seeds 3 --json")).end(Duration::from_secs(1800));
     let document = output.json();
     let qualifications = list(&document, "qualifications");
     assert_eq!(qualifications.len(), 2);

@@ -145,7 +145,10 @@ impl<'t> Replay<'t, '_> {
             .flat_map(|(offset, request)| {
                 let bytes = has_payload(&request.heard).then(|| request.heard.packet.payload());
                 let own = self.target(*offset).map(|range| (range, bytes));
+                // It may have been refused, and a receive that completes in error holds anything (11.6.2).
+                let receive = self.receive(*offset).map(|range| (range, None));
                 own.into_iter()
+                    .chain(receive)
                     .chain(request.others.iter().map(|other| (other.clone(), None)))
             })
             .collect();
