@@ -14,6 +14,7 @@
 //! # lid = 5                 # instead of a route: the device's LID
 //! m_key = "0x1234"          # the M_Key of the device, if it has one
 //! shared_subnet = false     # whether a subnet manager of somebody else may be there
+//! deviations = ["my.toml"]  # files of what such devices are known to do wrong, beside the built-in ones; of any kind
 //! labels = ["25g", "fw=1.2"] # what it can be reserved by, beside its name and `kind=umad`; of any kind
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
@@ -25,6 +26,8 @@
 //! # time_scale_least = 2000 # and at least that many times, where its speed varies
 //! # agent_within = 600      # packet: seconds that the agent may take for a command
 //! # send_within = 30        # packet with a socket: seconds that a frame may wait for room
+//! # dut_ack_timeout_least = 16 # virtual, packet, verbs: the least local ACK timeout that the device keeps to, as a code
+//! # dut_out_of_order = true # virtual, packet, verbs: it may put data into memory ahead of its turn
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
@@ -37,7 +40,7 @@
 //! [[rig]]
 //! name = "broken"
 //! kind = "virtual"
-//! profile = "full"          # "minimal", "full", "one-data-vl" or "any"
+//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or silicon: "connectx-6", "connectx-6-conforming", "qib"
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
@@ -73,6 +76,7 @@
 
 mod given;
 mod hint;
+mod known;
 mod parse;
 mod peer;
 mod slow;
@@ -86,10 +90,13 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use verbatim_catalog::Register;
+use verbatim_catalog::deviations::DeviationsError;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 pub use given::WrongKey;
+pub use known::KnownOfDut;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 pub use slow::{ResetConfig, Slowness};
@@ -151,6 +158,12 @@ pub struct RigConfig {
     pub slow: Slowness,
     /// The command that brings the device back to where it begins, if there is one.
     pub reset: Option<ResetConfig>,
+    /// Files of what such devices are known to do wrong.
+    pub deviation_files: Vec<PathBuf>,
+    /// What such devices are known to do wrong; the built-in entries alone until the files were read.
+    pub deviations: Register,
+    /// What is known of the device and holds in each test of its connections.
+    pub known: KnownOfDut,
     /// Where it was read.
     pub source: RigSource,
 }
@@ -209,8 +222,20 @@ impl RigConfig {
             labels: Vec::new(),
             slow: Slowness::default(),
             reset: None,
+            deviation_files: Vec::new(),
+            deviations: Register::default(),
+            known: KnownOfDut::default(),
             source: RigSource::default(),
         }
+    }
+
+    /// Reads its files of deviations.
+    ///
+    /// # Errors
+    /// When one cannot be read, or something in it is wrong: with path and line.
+    pub fn read_deviations(&mut self) -> Result<(), DeviationsError> {
+        self.deviations = Register::default().with(&self.deviation_files)?;
+        Ok(())
     }
 
     /// Whether the way to its device is made to lose, swap or delay what it carries.
@@ -320,6 +345,16 @@ pub enum RigFileError {
         /// What that is.
         runs: &'static str,
     },
+    /// A file of deviations cannot be used.
+    #[error("{error}; rig {rig:?} of {} names it", path.display())]
+    Deviations {
+        /// The rig file.
+        path: PathBuf,
+        /// The rig.
+        rig: String,
+        /// What is wrong.
+        error: DeviationsError,
+    },
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Wrong {
@@ -407,7 +442,14 @@ impl RigFile {
             path: path.into(),
             source,
         })?;
-        let file = Self::parse(&bytes, &whole)?;
+        let mut file = Self::parse(&bytes, &whole)?;
+        for rig in &mut file.rigs {
+            rig.read_deviations().map_err(|error| RigFileError::Deviations {
+                path: whole.clone(),
+                rig: rig.name.clone(),
+                error,
+            })?;
+        }
         let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
         // Group and others: the libraries that a rig's `env` names and the program of its `reset` run with our rights.
         let runs = |rig: &RigConfig| match () {
@@ -427,7 +469,7 @@ impl RigFile {
         }
     }
 
-    /// Reads the bytes of a rig file. `path` is for messages, and what a relative `socket` counts from.
+    /// Reads the bytes of a rig file, and no other file. `path` is for messages, and what a relative `socket` counts from.
     ///
     /// # Errors
     /// When something in it is wrong: with path, line and column.

@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use verbatim_tester::Route;
+use verbatim_catalog::Register;
+use verbatim_tester::{ACK_TIMEOUT_LEAST, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use self::either::{Number, Seed, Socket};
 use super::hint::{hint, list};
-use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind, RigSource};
+use super::{DEFAULT_WINDOW, KnownOfDut, RigConfig, RigFileError, RigKind, RigSource};
 
 pub use virtual_rig::defect;
 
@@ -70,6 +71,8 @@ struct RawRig {
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
     #[serde(default)]
     labels: Vec<Spanned<String>>,
+    #[serde(default)]
+    deviations: Vec<Spanned<String>>,
     interface: Option<Spanned<String>>,
     mac: Option<Spanned<String>>,
     ip: Option<Spanned<String>>,
@@ -82,6 +85,8 @@ struct RawRig {
     agent_key: Option<Spanned<String>>,
     agent_name: Option<Spanned<String>>,
     dut_device: Option<Spanned<String>>,
+    dut_ack_timeout_least: Option<Spanned<i64>>,
+    dut_out_of_order: Option<Spanned<bool>>,
     reset: Option<Spanned<Vec<String>>>,
     reset_within: Option<Spanned<i64>>,
     time_scale: Option<Spanned<i64>>,
@@ -240,8 +245,14 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         write_counters: rig.write_counters.as_ref().is_some_and(|may| *may.get_ref()),
         env: environment(rig.env.as_ref())?,
         labels: labels(&rig.labels)?,
+        deviation_files: deviation_files(&rig.deviations, path)?,
+        deviations: Register::default(),
         slow: slow::slowness(&rig)?,
         reset: slow::reset(&rig, path)?,
+        known: KnownOfDut {
+            ack_timeout_least: within(rig.dut_ack_timeout_least.as_ref(), ACK_TIMEOUT_LEAST, 0, 31)?.unwrap_or(0),
+            out_of_order: rig.dut_out_of_order.as_ref().is_some_and(|may| *may.get_ref()),
+        },
         source: RigSource::default(),
         kind: match kind {
             "umad" => RigKind::Umad {
@@ -279,6 +290,16 @@ fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
         )
     };
     given.iter().map(label).collect()
+}
+
+fn deviation_files(given: &[Spanned<String>], file: &Path) -> Result<Vec<PathBuf>, Wrong> {
+    let path = |given: &Spanned<String>| match given.get_ref().as_str() {
+        path if path.is_empty() || path.contains('\0') => {
+            wrong(given.span(), "a path in \"deviations\" is empty, or has a NUL in it")
+        }
+        path => Ok(below(file, path)),
+    };
+    given.iter().map(path).collect()
 }
 
 fn model_socket(rig: &RawRig, kind: &str, header: &Range<usize>, file: &Path) -> Result<PathBuf, Wrong> {

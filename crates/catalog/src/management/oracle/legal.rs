@@ -4,9 +4,9 @@
 //! What a subnet manager writes is judged from Armed on, what a link comes to from Initialize on; what a switch's port 0
 //! may leave out is left open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use verbatim_record::{Exchange, Legal};
+use verbatim_record::{Exchange, Legal, Trace};
 use verbatim_wire::values::{CapabilityMask, NodeType};
 use verbatim_wire::{AttributeId, Layout, Method, NodeInfo, PhysState, PortInfo, PortState, Status};
 
@@ -81,6 +81,46 @@ pub(super) fn judge<'t>(
         let same = (of.about.clone(), of.seen.clone());
         of.excusable &= of_link.iter().filter(|other| **other == same).count() < 2;
     }
+}
+
+/// The label of what is read before every test of management.
+const BEFORE: &str = "before the test";
+/// The tests in which a device fails whose NodeInfo or PortInfo is found with an illegal field.
+const HOMES: [(AttributeId, &str); 2] = [
+    (AttributeId::NODE_INFO, "c14-024-node-info"),
+    (AttributeId::PORT_INFO, "c14-024-port-info-legal"),
+];
+
+/// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one fault is one
+/// finding. `None`: this test, or something in it has made it so.
+pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
+    if broken.rule.name != rules::LEGAL.name {
+        return None;
+    }
+    let exchange = |number: &u32| trace.exchanges.get(*number as usize - 1);
+    let here = broken.exchanges.first().and_then(exchange)?;
+    let id = here.request.attribute_id();
+    let (_, home) = HOMES.iter().find(|(of, _)| *of == id)?;
+    let is_same = |other: &&Broken| {
+        other.rule.name == broken.rule.name && other.about == broken.about && other.seen == broken.seen
+    };
+    let same: Vec<u32> = all
+        .iter()
+        .filter(is_same)
+        .flat_map(|other| other.exchanges.clone())
+        .collect();
+    let shown = trace.exchanges.iter().filter(|exchange| {
+        let status = exchange.answer().map(|answer| answer.mad.status());
+        exchange.request.attribute_id() == id && exchange.port == here.port && status == Some(Status::OK)
+    });
+    let mut modifiers = BTreeSet::new();
+    // As it is found, of each port that the test asks about, and as every test asks for it.
+    let mut found = shown.filter(|exchange| modifiers.insert(exchange.request.modifier()));
+    let is_static = found.any(|exchange| {
+        let is_everywhere = &*exchange.label == BEFORE || exchange.port == 0 && exchange.request.modifier() == 0;
+        is_everywhere && exchange.request.method() == Method::GET && same.contains(&exchange.number)
+    });
+    (is_static && trace.begin.test != *home).then_some(*home)
 }
 
 /// A field, what it may be, what it is.
