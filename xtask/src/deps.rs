@@ -71,8 +71,8 @@ const RULES: &[(&str, Rule)] = &[
     (
         "verbatim-rig",
         Rule::Only(
-            "umad verbatim-device verbatim-hw verbatim-nearest verbatim-proto verbatim-record verbatim-sim \
-             verbatim-socket verbatim-tester verbatim-verbs verbatim-verbs-fake verbatim-wire",
+            "umad verbatim-catalog verbatim-device verbatim-hw verbatim-nearest verbatim-proto verbatim-record \
+             verbatim-sim verbatim-socket verbatim-tester verbatim-verbs verbatim-verbs-fake verbatim-wire",
         ),
     ),
     (

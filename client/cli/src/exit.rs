@@ -3,7 +3,7 @@
 use verbatim_client::Error;
 use verbatim_client::v1::{Outcome, Verdict};
 use verbatim_record::BundleError;
-use verbatim_run::{RunError, SignatureError};
+use verbatim_run::{Report, RunError, SignatureError};
 
 /// Wrong words on the command line or in the rig file.
 pub(crate) const USAGE: u8 = 2;
@@ -56,12 +56,26 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
 }
 
 /// The code of a run at a daemon, which may have failed around its tests.
-pub(crate) fn of_run(outcome: Option<Outcome>, verdicts: &[Verdict]) -> u8 {
+pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known: bool) -> u8 {
     if outcome == Some(Outcome::Error) {
         ERROR
     } else {
-        of_verdicts(verdicts)
+        of_report(report, tolerates_known)
     }
+}
+
+/// The code of a run; what is known of such devices counts as a pass where it is tolerated.
+pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
+    let counts = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
+    let verdicts: Vec<Verdict> = report.verdicts.iter().filter(counts).cloned().collect();
+    match of_verdicts(&verdicts) {
+        4 if verdicts.len() < report.verdicts.len() && verdicts.iter().all(is_left_out) => 0,
+        code => code,
+    }
+}
+
+fn is_left_out(verdict: &Verdict) -> bool {
+    matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped)
 }
 
 /// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.
@@ -79,6 +93,8 @@ pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use verbatim_client::v1::{KnownDeviation, RunInfo};
+
     use super::*;
 
     fn code(outcomes: &[Outcome]) -> u8 {
@@ -101,5 +117,35 @@ mod tests {
         assert_eq!(code(&[Pass, Inconclusive]), 4);
         assert_eq!(code(&[NotApplicable, Skipped]), 4);
         assert_eq!(code(&[]), 4);
+    }
+
+    #[test]
+    fn what_is_known_counts_as_a_pass_where_it_is_tolerated() {
+        let report = |outcomes: &[(&str, Outcome)]| {
+            let verdict = |(test, outcome): &(&str, Outcome)| Verdict {
+                test: (*test).into(),
+                outcome: (*outcome).into(),
+                ..Verdict::default()
+            };
+            let known = KnownDeviation {
+                test: "a".into(),
+                explains_all: true,
+                ..KnownDeviation::default()
+            };
+            Report {
+                known_deviations: vec![known.into()],
+                ..Report::new(RunInfo::default(), outcomes.iter().map(verdict).collect())
+            }
+        };
+        use Outcome::{Fail, Inconclusive, NotApplicable, Pass};
+        let code = |outcomes: &[_]| {
+            let report = report(outcomes);
+            (of_report(&report, false), of_report(&report, true))
+        };
+        assert_eq!(code(&[("a", Fail), ("b", Pass)]), (1, 0));
+        assert_eq!(code(&[("a", Inconclusive), ("b", NotApplicable)]), (4, 0));
+        assert_eq!(code(&[("a", Fail), ("b", Fail)]), (1, 1));
+        assert_eq!(code(&[("a", Fail), ("b", Inconclusive)]), (1, 4));
+        assert_eq!(code(&[("b", NotApplicable)]), (4, 4));
     }
 }

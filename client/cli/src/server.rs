@@ -240,6 +240,18 @@ pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), 
     })
 }
 
+/// Nor can files of deviations: its own rig file names those of its rigs.
+pub(crate) fn refuse_deviations(files: &[PathBuf], address: &Address) -> Result<(), Usage> {
+    files.first().map_or(Ok(()), |file| {
+        Err(Usage(format!(
+            "--deviations {} cannot be used with the daemon at {}: write `deviations = [\"FILE\"]` into its rig file, or work \
+             without it by --server none",
+            file.display(),
+            address.in_words()
+        )))
+    })
+}
+
 /// Connects and carries out what is to be done there, on this thread.
 pub(crate) fn at<T, F>(address: &Address, what: impl FnOnce(Client) -> F) -> anyhow::Result<T>
 where

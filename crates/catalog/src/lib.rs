@@ -14,6 +14,7 @@ mod kernel;
 mod management;
 mod network;
 mod parameters;
+mod register;
 mod select;
 mod services;
 mod statements;
@@ -27,6 +28,7 @@ pub use chapters::TESTS;
 pub use freedom::measured;
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
+pub use register::Register;
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements, typable};
 

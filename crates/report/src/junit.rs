@@ -10,7 +10,7 @@ use crate::told::{Reported, explanation, in_words};
 
 /// A run as JUnit's XML: one suite, named after the rig, with a case for each test.
 ///
-/// FAIL is a failure. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
+/// FAIL is a failure, and skipped where it is known and known deviations are tolerated, as an expected failure of pytest is. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
 /// neither may look like a pass. NOT_APPLICABLE and SKIPPED are skipped. Statements, public names and cause stand in the output
 /// of the case: properties of a case are not in the schema that Jenkins' xunit plugin holds a report against.
 #[must_use]
@@ -53,13 +53,19 @@ fn without_skipped(mut xml: String) -> String {
 
 fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     let outcome = verdict.outcome();
+    let is_tolerated = of.is_tolerated(&verdict.test, known);
     let mut status = match outcome {
+        _ if is_tolerated => TestCaseStatus::skipped(),
         Outcome::Pass => TestCaseStatus::success(),
         Outcome::NotApplicable | Outcome::Skipped | Outcome::Unspecified => TestCaseStatus::skipped(),
         Outcome::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
         Outcome::Inconclusive | Outcome::Error => TestCaseStatus::non_success(NonSuccessKind::Error),
     };
-    if outcome != Outcome::Pass {
+    if is_tolerated {
+        status
+            .set_type("KNOWN")
+            .set_message(format!("{outcome}, known: {}", verdict.reason));
+    } else if outcome != Outcome::Pass {
         status
             .set_type(outcome.to_string())
             .set_message(verdict.reason.as_str());
@@ -84,7 +90,7 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     if let Some(as_recorded) = of.as_recorded(&verdict.test) {
         about.push_str(&format!("{as_recorded}\n"));
     }
-    // A FAIL that is known is a failure all the same: who wants to look past it finds here what it is.
+    // Tolerated or not, here stands what it is.
     for known in known.iter().filter(|known| known.test == verdict.test) {
         about.push_str(&format!("{}\n", in_words(known)));
     }

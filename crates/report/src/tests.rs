@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use verbatim_catalog::Register;
 use verbatim_record::{Begin, Cause, Entry, Frame, Outcome, Role, Span, StopReason, Stopped, Time, Verdict};
 use verbatim_record_proto::v1::{Check, CheckResult, RunInfo};
 
@@ -71,6 +72,8 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     })
 }
@@ -341,6 +344,8 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     };
     let xml = junit(&of);
@@ -349,6 +354,14 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
     let text = tap(&of);
     assert!(text.contains("not ok 1 - c09-060-ghost-ack\n"), "{text}");
     assert!(!text.to_uppercase().contains("TODO"), "{text}");
+    let tolerant = Reported {
+        tolerates_known: true,
+        ..of
+    };
+    let report = quick_junit::Report::deserialize_from_str(&junit(&tolerant)).unwrap();
+    assert_eq!((report.tests, report.failures, report.errors), (2, 0, 0));
+    assert!(junit(&tolerant).contains("type=\"KNOWN\""));
+    assert!(tap(&tolerant).contains("not ok 1 - c09-060-ghost-ack # TODO known"));
     for form in [xml, text, markdown(&of), html(&of)] {
         assert!(form.contains("rxe-ghost-ack"), "{form}");
         assert!(
@@ -369,6 +382,8 @@ fn a_fingerprint_is_told_in_words_whatever_it_holds() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     });
     let words = "device (lid 7, name rxe0), tester (gids (gid fe80::1, index 0))";

@@ -3,7 +3,8 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
 
-use verbatim_catalog::deviations::{Known, Showed, known};
+use verbatim_catalog::Register;
+use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Entry, Outcome, Span, Verdict};
 use verbatim_record_proto::v1::{Check, RunInfo};
 
@@ -24,6 +25,10 @@ pub struct Reported<'a> {
     pub before: &'a [Past],
     /// Tests whose verdict is that of the run, and why it was not judged anew.
     pub not_judged_anew: &'a BTreeMap<String, String>,
+    /// What such devices are known to do wrong.
+    pub deviations: &'a Register,
+    /// Whether what is known counts as no failure, where readers count.
+    pub tolerates_known: bool,
     /// What ties it to its evidence: the manifest's hash and who signed it, in words; nothing where there is no bundle.
     pub seal: &'a str,
 }
@@ -38,7 +43,13 @@ impl<'a> Reported<'a> {
 
     /// What is known of devices of its kind, and whether it showed.
     pub(crate) fn deviations(&self) -> Vec<Known> {
-        known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
+        self.deviations
+            .known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
+    }
+
+    /// Whether a test counts as no failure, since all that it found is known.
+    pub(crate) fn is_tolerated(&self, test: &str, known: &[Known]) -> bool {
+        self.tolerates_known && known.iter().any(|known| known.test == test && known.explains_all)
     }
 
     /// Why the verdict of a test is that of the run, in words; none where it was judged anew.

@@ -14,6 +14,7 @@
 //! # lid = 5                 # instead of a route: the device's LID
 //! m_key = "0x1234"          # the M_Key of the device, if it has one
 //! shared_subnet = false     # whether a subnet manager of somebody else may be there
+//! deviations = ["my.toml"]  # files of what such devices are known to do wrong, beside the built-in ones; of any kind
 //! labels = ["25g", "fw=1.2"] # what it can be reserved by, beside its name and `kind=umad`; of any kind
 //! window = 16               # MADs outstanding at once, 1..=64
 //! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
@@ -86,6 +87,8 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use verbatim_catalog::Register;
+use verbatim_catalog::deviations::DeviationsError;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
@@ -151,6 +154,10 @@ pub struct RigConfig {
     pub slow: Slowness,
     /// The command that brings the device back to where it begins, if there is one.
     pub reset: Option<ResetConfig>,
+    /// Files of what such devices are known to do wrong.
+    pub deviation_files: Vec<PathBuf>,
+    /// What such devices are known to do wrong; the built-in entries alone until the files were read.
+    pub deviations: Register,
     /// Where it was read.
     pub source: RigSource,
 }
@@ -209,8 +216,19 @@ impl RigConfig {
             labels: Vec::new(),
             slow: Slowness::default(),
             reset: None,
+            deviation_files: Vec::new(),
+            deviations: Register::default(),
             source: RigSource::default(),
         }
+    }
+
+    /// Reads its files of deviations.
+    ///
+    /// # Errors
+    /// When one cannot be read, or something in it is wrong: with path and line.
+    pub fn read_deviations(&mut self) -> Result<(), DeviationsError> {
+        self.deviations = Register::default().with(&self.deviation_files)?;
+        Ok(())
     }
 
     /// Whether the way to its device is made to lose, swap or delay what it carries.
@@ -320,6 +338,16 @@ pub enum RigFileError {
         /// What that is.
         runs: &'static str,
     },
+    /// A file of deviations cannot be used.
+    #[error("{error}; rig {rig:?} of {} names it", path.display())]
+    Deviations {
+        /// The rig file.
+        path: PathBuf,
+        /// The rig.
+        rig: String,
+        /// What is wrong.
+        error: DeviationsError,
+    },
     /// Something in it is wrong.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Wrong {
@@ -407,7 +435,14 @@ impl RigFile {
             path: path.into(),
             source,
         })?;
-        let file = Self::parse(&bytes, &whole)?;
+        let mut file = Self::parse(&bytes, &whole)?;
+        for rig in &mut file.rigs {
+            rig.read_deviations().map_err(|error| RigFileError::Deviations {
+                path: whole.clone(),
+                rig: rig.name.clone(),
+                error,
+            })?;
+        }
         let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
         // Group and others: the libraries that a rig's `env` names and the program of its `reset` run with our rights.
         let runs = |rig: &RigConfig| match () {
@@ -427,7 +462,7 @@ impl RigFile {
         }
     }
 
-    /// Reads the bytes of a rig file. `path` is for messages, and what a relative `socket` counts from.
+    /// Reads the bytes of a rig file, and no other file. `path` is for messages, and what a relative `socket` counts from.
     ///
     /// # Errors
     /// When something in it is wrong: with path, line and column.

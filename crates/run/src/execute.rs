@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use verbatim_catalog::deviations::{Known, known};
-use verbatim_catalog::{JudgeError, VERSION, judge, judge_trace, select};
+use verbatim_catalog::deviations::Known;
+use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select};
 use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
@@ -94,19 +94,28 @@ fn with_start_in_words<S: serde::Serializer>(run: &RunInfo, serializer: S) -> Re
 }
 
 impl Report {
-    /// A run with its verdicts.
+    /// A run with its verdicts, and what of them the built-in entries know.
     #[must_use]
     pub fn new(run: RunInfo, verdicts: Vec<Verdict>) -> Self {
         Self {
             schema: REPORT_SCHEMA.into(),
-            known_deviations: known(&run.fingerprint, run.started_ns, &verdicts),
+            known_deviations: Register::default().known(&run.fingerprint, run.started_ns, &verdicts),
             run,
             verdicts,
             not_judged_anew: BTreeMap::new(),
         }
     }
 
-    /// Whether all that failed in a test is known of such devices.
+    /// The same, with what is known by these entries.
+    #[must_use]
+    pub fn knowing(self, deviations: &Register) -> Self {
+        Self {
+            known_deviations: deviations.known(&self.run.fingerprint, self.run.started_ns, &self.verdicts),
+            ..self
+        }
+    }
+
+    /// Whether all that failed in a test, or was left undecided, is known of such devices.
     #[must_use]
     pub fn is_known(&self, test: &str) -> bool {
         self.known_deviations
@@ -285,7 +294,7 @@ fn rest(
             // Asked of a device that is known to answer: a dead one would cost minutes of silence.
             open.fingerprint = verbatim_rig::whole_fingerprint(open.fingerprint, device);
         }
-        let of_such = known(
+        let of_such = request.rig.deviations.known(
             &open.fingerprint.to_string(),
             from.started_ns,
             std::slice::from_ref(&verdict),
@@ -309,7 +318,7 @@ fn rest(
         record: request.record.as_ref().map(|path| path.display().to_string()),
         rig_options: request.rig_options.clone(),
     };
-    let document = Report::new(run, verdicts);
+    let document = Report::new(run, verdicts).knowing(&request.rig.deviations);
     if let Some(bundle) = bundle {
         bundle.write("run.json", &pretty(&document.run))?;
         bundle.write("verdicts.json", &pretty(&document.verdicts))?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
+use verbatim_catalog::Register;
 use verbatim_proto::v1::run_service_server::RunService;
 use verbatim_proto::v1::{
     CancelRunRequest, CancelRunResponse, CreateRunRequest, CreateRunResponse, DeleteRunRequest, DeleteRunResponse,
@@ -290,7 +291,10 @@ fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
     let store = scheduler.store();
     let kept = store.get(id)?;
     let place = scheduler.place(&kept.run);
-    Ok(view::run(kept, place, store.verdicts(id, Detail::Whole)?))
+    let rigs = scheduler.rigs();
+    let deviations = rigs.find(&kept.run.spec.rig).map(|rig| rig.deviations.clone());
+    let verdicts = store.verdicts(id, Detail::Whole)?;
+    Ok(view::run(kept, place, verdicts, &deviations.unwrap_or_default()))
 }
 
 fn list(
@@ -322,7 +326,7 @@ fn list(
         Run {
             info: None,
             known_deviations: Vec::new(),
-            ..view::run(kept, place, verdicts)
+            ..view::run(kept, place, verdicts, &Register::default())
         }
     };
     Ok(ListRunsResponse {

@@ -1,7 +1,7 @@
 //! Runs and rigs in the words of the API.
 
 use prost::Message as _;
-use verbatim_catalog::deviations::known;
+use verbatim_catalog::Register;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;
@@ -10,11 +10,11 @@ use crate::store::{Elsewhere, Kept, StoredLease};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// A run. `place` is its place in the queue, 0 when it does not wait.
-pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>) -> Run {
+/// A run. `place` is its place in the queue, 0 when it does not wait; `deviations` what its rig's devices are known to do wrong.
+pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
-        let known = known(&info.fingerprint, info.started_ns, &verdicts);
+        let known = deviations.known(&info.fingerprint, info.started_ns, &verdicts);
         known.into_iter().map(Into::into).collect()
     });
     Run {

@@ -309,9 +309,11 @@ impl Worker<'_> {
     }
 
     fn start(&self, start: Start) -> Result<RunInfo, Refusal> {
+        let mut rig = self.rig(start.rig)?;
+        rig.read_deviations().map_err(Refusal::of_operator)?;
         let request = Request {
             id: start.run.parse().map_err(Refusal::of_operator)?,
-            rig: self.rig(start.rig)?,
+            rig,
             spec: start.spec.unwrap_or_default(),
             record: Some(start.record.into()),
             cancel: Arc::clone(&self.cancel),

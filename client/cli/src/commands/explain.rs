@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
 
 use crate::commands::report::Source;
@@ -33,6 +34,8 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         records: &kept.records,
         before: &[],
         not_judged_anew: &kept.report.not_judged_anew,
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: &kept.seal,
     };
     let wanted = arguments.finding.as_deref().map(Wanted::of).transpose()?;

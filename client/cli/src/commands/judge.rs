@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use verbatim_catalog::Register;
 use verbatim_run as run;
 
+use super::known;
 use crate::{exit, print};
 
 /// Judge a record anew.
@@ -20,13 +22,17 @@ pub(crate) struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    known: known::Arguments,
     /// Show each finding, also those that are like others or known of such devices
     #[arg(long, conflicts_with = "json")]
     all: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let deviations = arguments.known.added_to(&Register::default())?;
     let (report, drift) = run::judge_bundle(&arguments.directory)?;
+    let report = report.knowing(&deviations);
     print::judged_otherwise(&report, &drift);
     if arguments.json {
         print::json(&report)?;
@@ -40,13 +46,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             "{lines}{}\n{}\n",
             print::explanation(
                 &report,
-                print::Telling {
+                &print::Telling {
                     all: arguments.all,
-                    quiet: false
+                    ..print::Telling::default()
                 }
             ),
             print::summary_with(&report, &format!("; record in {}", arguments.directory.display()))
         ))?;
     }
-    Ok(ExitCode::from(exit::of_verdicts(&report.verdicts)))
+    Ok(ExitCode::from(exit::of_report(&report, arguments.known.known)))
 }

@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod inspect;
 pub(crate) mod judge;
+pub(crate) mod known;
 pub(crate) mod leases;
 pub(crate) mod pki;
 pub(crate) mod qualify;

@@ -7,10 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use tempfile::TempDir;
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Past, Reported};
 
 use verbatim_client::v1;
 
+use crate::commands::known;
 use crate::commands::runs::artifacts::download_all;
 use crate::exit::Usage;
 use crate::print;
@@ -45,6 +47,8 @@ pub(crate) struct Arguments {
     /// In the HTML page: the same over so many runs that the daemon keeps of the same rig before this one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100), conflicts_with = "before")]
     history: Option<u16>,
+    #[command(flatten)]
+    known: known::Arguments,
     /// Write over files that exist
     #[arg(long)]
     force: bool,
@@ -82,6 +86,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     if of_page && arguments.html.is_none() {
         return Err(Usage("--before and --history are for the HTML page; give --html FILE, too".into()).into());
     }
+    let deviations = arguments.known.added_to(&Register::default())?;
     let bundle = Source::find(&arguments.run, &place)?;
     let kept = verbatim_run::read_bundle(bundle.directory(), Digest::of)?;
     print::judged_otherwise(&kept.report, &kept.drift);
@@ -95,6 +100,8 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
         records: &kept.records,
         before: &before,
         not_judged_anew: &kept.report.not_judged_anew,
+        deviations: &deviations,
+        tolerates_known: arguments.known.known,
         seal: &kept.seal,
     };
     for (file, form) in wanted {

@@ -1,6 +1,7 @@
 //! What the daemon says, as documents and reports.
 
 use serde_json::{Value, json};
+use verbatim_catalog::deviations::Known;
 use verbatim_client::v1;
 use verbatim_client::v1::{Cause, Outcome, RunInfo};
 use verbatim_record::Restored;
@@ -32,10 +33,14 @@ pub(crate) struct Ended {
 pub(crate) fn ended(run: &v1::Run) -> Ended {
     let whole = run.info.is_some();
     let worst = outcome(run.outcome());
-    let report = Report::new(
-        run.info.clone().unwrap_or_else(|| without_report(run)),
-        run.verdicts.clone(),
-    );
+    let report = Report {
+        // Its rig file may name files that are not here.
+        known_deviations: run.known_deviations.iter().cloned().map(Known::from).collect(),
+        ..Report::new(
+            run.info.clone().unwrap_or_else(|| without_report(run)),
+            run.verdicts.clone(),
+        )
+    };
     let mut json = json!(report);
     // The report knows its tests; the daemon knows also what became of the run around them.
     let tells_more = worst > Some(report.run.outcome()) || !whole;
@@ -102,7 +107,10 @@ pub(crate) fn run(run: &v1::Run) -> Value {
             fields.insert("verdicts".into(), run.verdicts.iter().map(short_verdict).collect());
         }
         if let Some(info) = &run.info {
-            let report = Report::new(info.clone(), run.verdicts.clone());
+            let report = Report {
+                known_deviations: run.known_deviations.iter().cloned().map(Known::from).collect(),
+                ..Report::new(info.clone(), run.verdicts.clone())
+            };
             fields.insert("report".into(), json!(report));
         }
     }

@@ -1,7 +1,8 @@
 //! The end of a run, in words: what did not pass, what is known of such devices, and what was seen besides.
 
 use verbatim_catalog::deviations::Showed;
-use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, Verdict};
+use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, RunInfo, Verdict};
+use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
 
 use super::{coloured, is_explained};
@@ -10,21 +11,26 @@ use super::{coloured, is_explained};
 const ALIKE: usize = 3;
 
 /// How much is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Telling {
     /// No observations.
     pub(crate) quiet: bool,
     /// Each finding, also those that are like others and those that are known of such devices.
     pub(crate) all: bool,
+    /// Of a FAIL the command that repeats it, with these parameters (`--set`); none where the record has them.
+    pub(crate) again: Option<Vec<String>>,
 }
 
 /// What ended other than well, explained: statement, expected, seen, the packets; what is known; and the observations, unless
 /// `quiet`.
-pub(crate) fn explanation(report: &Report, telling: Telling) -> String {
+pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
     let mut out = String::new();
     for verdict in &report.verdicts {
         if is_explained(verdict) && (telling.all || !report.is_known(&verdict.test)) {
             out.push_str(&one(verdict, telling.all));
+            if let Some(set) = telling.again.as_ref().filter(|_| verdict.outcome() == Outcome::Fail) {
+                out.push_str(&format!("  again: {}\n", again(&report.run, &verdict.test, set)));
+            }
         }
     }
     out.push_str(&deviations(report));
@@ -52,6 +58,20 @@ pub(crate) fn explanation(report: &Report, telling: Telling) -> String {
     out
 }
 
+/// The command that repeats a test of this run.
+fn again(run: &RunInfo, test: &str, set: &[String]) -> String {
+    let mut words = String::from("verbatim run");
+    if !run.rig_options.is_empty() {
+        words.push_str(&format!(" {}", run.rig_options));
+    }
+    if run.rig != BUILT_IN {
+        words.push_str(&format!(" --rig {}", run.rig));
+    }
+    words.push_str(&format!(" {test} --seed {}", run.seed));
+    set.iter().for_each(|given| words.push_str(&format!(" --set {given}")));
+    words
+}
+
 /// What is known of such devices: what showed in a line each, then what somebody has to look at.
 fn deviations(report: &Report) -> String {
     let mut out = String::new();
@@ -62,16 +82,19 @@ fn deviations(report: &Report) -> String {
             .filter(|known| showed.contains(&known.showed));
         chosen.map(|known| format!("  {}\n", known.words())).collect()
     };
-    let seen = of(&[Showed::Seen]);
-    if let Some(first) = report
-        .known_deviations
-        .iter()
-        .find(|known| known.showed == Showed::Seen)
-    {
-        out.push_str(&format!(
-            "\nKnown deviations of {}, which stay FAIL:\n{seen}",
-            first.device
-        ));
+    let seen = || {
+        report
+            .known_deviations
+            .iter()
+            .filter(|known| known.showed == Showed::Seen)
+    };
+    let mut devices: Vec<&str> = seen().map(|known| known.device.as_str()).collect();
+    devices.sort_unstable();
+    devices.dedup();
+    if !devices.is_empty() {
+        let lines = of(&[Showed::Seen]);
+        let devices = devices.join("; ");
+        out.push_str(&format!("\nKnown deviations of {devices}, which stay FAIL:\n{lines}"));
     }
     let loud = of(&[Showed::NotSeen, Showed::Expired]);
     if !loud.is_empty() {
@@ -222,6 +245,29 @@ mod tests {
         assert!(text.contains("and 67 more like these; --all shows each"), "{text}");
         assert!(text.contains("GUIDCap (2 times)"), "{text}");
         assert!(text.find("GUIDCap") < text.find(": open"), "{text}");
+    }
+
+    #[test]
+    fn a_fail_is_told_with_the_command_that_repeats_it() {
+        let run = RunInfo {
+            rig: "core".into(),
+            rig_options: "--rig-file /r.toml".into(),
+            seed: 7,
+            ..RunInfo::default()
+        };
+        let verdict = |test: &str, outcome: Outcome| Verdict {
+            test: test.into(),
+            outcome: outcome.into(),
+            ..Verdict::default()
+        };
+        let verdicts = vec![verdict("a", Outcome::Fail), verdict("b", Outcome::Inconclusive)];
+        let telling = Telling {
+            again: Some(vec!["steps=48".into()]),
+            ..Telling::default()
+        };
+        let text = explanation(&Report::new(run, verdicts), &telling);
+        let line = "  again: verbatim run --rig-file /r.toml --rig core a --seed 7 --set steps=48\n";
+        assert!(text.contains(line) && text.matches("again:").count() == 1, "{text}");
     }
 
     #[test]

@@ -116,12 +116,12 @@ pub(crate) fn checked(verdict: &Verdict) -> String {
 }
 
 /// What a run inside this process came to, explained and summed up.
-pub(crate) fn run_ends(report: &Report, telling: Telling) -> String {
+pub(crate) fn run_ends(report: &Report, telling: &Telling) -> String {
     format!("{}\n{}\n", explanation(report, telling), summary(report))
 }
 
 /// What a run at a daemon came to: the same explanation and summary as of a run inside this process.
-pub(crate) fn end(ended: &document::Ended, place: &str, telling: Telling) -> String {
+pub(crate) fn end(ended: &document::Ended, place: &str, telling: &Telling) -> String {
     let whole = if ended.reason.is_empty() {
         String::new()
     } else {

@@ -5,13 +5,19 @@ use serde_json::Value;
 /// A version: what stands between points, as numbers.
 pub type Version = [u32; 3];
 
-/// What a device said of itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A device as it, its driver and its host describe it. What they do not tell is not known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Device {
-    /// VendorID, as the driver tells it.
-    pub vendor_id: u32,
-    /// Version of the kernel on its host, where that is known.
+    /// VendorID, as NodeInfo or the driver tells it.
+    pub vendor_id: Option<u32>,
+    /// DeviceID of NodeInfo, or the part number of the driver: one number for one product.
+    pub device_id: Option<u32>,
+    /// The kernel module of its driver.
+    pub driver: Option<String>,
+    /// Version of the kernel on its host.
     pub kernel: Option<Version>,
+    /// Version of its firmware.
+    pub firmware: Option<Version>,
     /// Whether its agent may be one for Linux verbs: it is, or does not say what it is.
     pub may_be_linux: bool,
 }
@@ -21,27 +27,46 @@ impl Device {
     #[must_use]
     pub fn of_host(vendor_id: u32, host: &str) -> Self {
         Self {
-            vendor_id,
+            vendor_id: Some(vendor_id),
             kernel: kernel(host),
             may_be_linux: host.contains("verbatim-agent") || !host.contains("agent"),
+            ..Self::default()
         }
     }
 
-    /// By the fingerprint of a run: of a device behind an agent, or of one that told its own NodeInfo; nothing where it
-    /// tells of neither.
+    /// By the fingerprint of a run: what an agent on its host says, and what NodeInfo says where it answers MADs.
     #[must_use]
-    pub fn of_fingerprint(fingerprint: &str) -> Option<Self> {
-        let known: Value = serde_json::from_str(fingerprint).ok()?;
-        let device = &known["device"];
-        let told = device["vendor_id"]
-            .as_str()
-            .or(device["node_info"]["VendorID"].as_str());
-        let vendor_id = told?.strip_prefix("0x")?;
-        Some(Self::of_host(
-            u32::from_str_radix(vendor_id, 16).ok()?,
-            device["host"].as_str().unwrap_or_default(),
-        ))
+    pub fn of_fingerprint(fingerprint: &str) -> Self {
+        let known: Value = serde_json::from_str(fingerprint).unwrap_or_default();
+        let (device, node_info) = (&known["device"], &known["device"]["node_info"]);
+        let by_agent = &known["tester"]["dut_host"];
+        // The agent of another device tells nothing of this one.
+        let by_agent = Some(&by_agent["device"]).filter(|_| by_agent["is_another"].is_null());
+        let host = |key: &str| {
+            [Some(device), by_agent]
+                .into_iter()
+                .flatten()
+                .find_map(|of| of[key].as_str())
+        };
+        let part = device["vendor_part_id"]
+            .as_u64()
+            .and_then(|part| u32::try_from(part).ok());
+        let vendor_id = device["vendor_id"].as_str().or(node_info["VendorID"].as_str());
+        Self {
+            vendor_id: vendor_id.and_then(hexadecimal),
+            device_id: part.or_else(|| hexadecimal(node_info["DeviceID"].as_str()?)),
+            driver: host("driver")
+                .and_then(|driver| driver.split_whitespace().next())
+                .map(str::to_owned),
+            firmware: host("firmware").and_then(version),
+            ..Self::of_host(0, host("host").unwrap_or_default())
+        }
     }
+}
+
+/// `0x0002c9`.
+fn hexadecimal(text: &str) -> Option<u32> {
+    u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
 /// The version of a Linux kernel in what an agent says of its host. Debian's own goes first: its `uname -r` stays at 6.1.0 for years.
@@ -94,12 +119,24 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_without_an_agent_tells_of_no_device() {
+    fn a_fingerprint_tells_what_agent_and_node_info_say() {
         let rxe = r#"{"tester":{},"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64"}}"#;
-        let of = Device::of_fingerprint(rxe).unwrap();
-        assert_eq!((of.vendor_id, of.kernel), (0xFF_FFFF, Some([6, 1, 0])));
-        let qib = r#"{"tester":{},"device":{"node_info":{"VendorID":"0x001175"}}}"#;
-        assert_eq!(Device::of_fingerprint(qib).unwrap().vendor_id, 0x1175);
+        let of = Device::of_fingerprint(rxe);
+        assert_eq!((of.vendor_id, of.kernel), (Some(0xFF_FFFF), Some([6, 1, 0])));
+        let card = r#"{"device":{"vendor_id":"0x0002c9","vendor_part_id":4123,"driver":"mlx5_core 5.8","firmware":"20.43.4100"}}"#;
+        let of = Device::of_fingerprint(card);
+        assert_eq!((of.device_id, of.driver.as_deref()), (Some(4123), Some("mlx5_core")));
+        assert_eq!((of.firmware, of.kernel), (Some([20, 43, 4100]), None));
+        let node = |is_another: &str| {
+            let host = format!(r#""dut_host":{{"device":{{"driver":"ib_qib","host":"vm Linux 6.1.0"}}{is_another}}}"#);
+            let node = r#"{"VendorID":"0x001175","DeviceID":"0x7322"}"#;
+            Device::of_fingerprint(&format!(r#"{{"tester":{{{host}}},"device":{{"node_info":{node}}}}}"#))
+        };
+        let of = node("");
+        assert_eq!((of.vendor_id, of.device_id), (Some(0x1175), Some(0x7322)));
+        assert_eq!((of.driver.as_deref(), of.kernel), (Some("ib_qib"), Some([6, 1, 0])));
+        let of = node(r#","is_another":"it is""#);
+        assert_eq!((of.driver, of.kernel, of.device_id), (None, None, Some(0x7322)));
         for other in [
             r#"{"kind":"virtual"}"#,
             r#"{"tester":{},"device":{"node_info":{}}}"#,
@@ -107,7 +144,8 @@ mod tests {
             "[]",
             "",
         ] {
-            assert_eq!(Device::of_fingerprint(other), None, "{other}");
+            let of = Device::of_fingerprint(other);
+            assert_eq!((of.vendor_id, of.device_id, of.kernel), (None, None, None), "{other}");
         }
     }
 }

@@ -1,22 +1,58 @@
-//! Known deviations: what devices of a family are known to do wrong, as data (`deviations/*.toml`).
+//! Known deviations: what devices of a family are known to do wrong, as data (`deviations/*.toml`, and files of users).
 //!
 //! A judge knows nothing of this: a FAIL that is known stays FAIL, and what was known and did not show is a PASS that is said
 //! aloud. The one thing that a deviation changes is whether a test is tried that would take the device's host down.
 
+mod bounds;
 mod device;
+mod file;
 
-use std::sync::LazyLock;
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
 
 use serde::{Deserialize, Serialize};
 use verbatim_record::{Check, DeviationShowed, KnownDeviation, Outcome, Passed, Verdict};
 
+pub use bounds::Within;
 pub use device::{Device, Version};
+pub use file::{DeviationsError, VersionsOf};
+pub(crate) use file::{Names, read};
 
 use crate::glob::glob;
 
+/// Devices that are alike.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Family {
+    /// In words.
+    pub name: String,
+    /// Their VendorIDs; empty for any.
+    pub vendor_ids: Vec<u32>,
+    /// Their DeviceIDs or part numbers; empty for any.
+    pub device_ids: Vec<u32>,
+    /// The kernel modules of their drivers; empty for any.
+    pub drivers: Vec<String>,
+    /// Whose versions the entries have.
+    pub versions_of: VersionsOf,
+    /// Whether a user's file has it.
+    pub is_added: bool,
+}
+
+impl Family {
+    /// A device of which something is not known is of no family that goes by it.
+    fn has(&self, device: &Device) -> bool {
+        is_among(&self.vendor_ids, device.vendor_id.as_ref())
+            && is_among(&self.device_ids, device.device_id.as_ref())
+            && is_among(&self.drivers, device.driver.as_ref())
+    }
+}
+
+fn is_among<T: PartialEq>(all: &[T], one: Option<&T>) -> bool {
+    all.is_empty() || one.is_some_and(|one| all.contains(one))
+}
+
 /// What devices of a family do wrong.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Deviation {
     /// Names it.
     pub id: String,
@@ -24,95 +60,150 @@ pub struct Deviation {
     pub statement: String,
     /// The tests that show it, by id or pattern: `c09-*`.
     pub tests: Vec<String>,
-    /// What the checks that fail are about, with N for each number.
-    #[serde(default)]
+    /// What the checks are about, with N for each number; `*` stands for any words.
     pub findings: Vec<String>,
+    /// What such tests come to.
+    pub outcome: Awaited,
+    /// How far it goes: a finding beyond that is news.
+    pub within: Option<Within>,
     /// Whether chance decides if it shows (how late a host is): then a test that passes tells nothing about it.
-    #[serde(default)]
     pub sometimes: bool,
     /// Why a test that shows it may take down the host: "whose kernel panics over it". Such a test is tried on demand alone.
     pub endangers: Option<String>,
+    /// Which devices of the family have it; empty for all.
+    pub device_ids: Vec<u32>,
     /// The first version that has it; without one all that are before `before`.
     pub from: Option<String>,
     /// The first version that has it no longer.
     pub before: Option<String>,
+    /// The first version of each stable branch that has it no longer: "6.1.176" is of the branch 6.1.
+    pub mended: Vec<String>,
     /// What the device does, and what it was to do.
     pub reason: String,
     /// Where that was seen.
     pub source: String,
     /// Until when this is believed without being looked at again, as YYYY-MM-DD.
     pub expires: String,
-    /// The family.
-    #[serde(skip)]
-    pub family: String,
-    /// VendorIDs of the family.
-    #[serde(skip)]
-    pub vendor_ids: Vec<u32>,
+    /// The devices.
+    pub family: Arc<Family>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    family: String,
-    vendor_ids: Vec<u32>,
-    deviation: Vec<Deviation>,
+/// What a test comes to that shows a deviation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Awaited {
+    /// FAIL.
+    #[default]
+    Fail,
+    /// INCONCLUSIVE, such as where a driver refuses what the test needs.
+    Inconclusive,
 }
 
-const FILES: [&str; 3] = [
-    include_str!("../../deviations/linux-rxe.toml"),
-    include_str!("../../deviations/linux-rxe-old.toml"),
-    include_str!("../../deviations/qib.toml"),
+impl Awaited {
+    const fn result(self) -> Passed {
+        match self {
+            Self::Fail => Passed::Fail,
+            Self::Inconclusive => Passed::Inconclusive,
+        }
+    }
+}
+
+const FILES: [(&str, &str); 6] = [
+    ("linux-rxe.toml", include_str!("../../deviations/linux-rxe.toml")),
+    (
+        "linux-rxe-old.toml",
+        include_str!("../../deviations/linux-rxe-old.toml"),
+    ),
+    ("connectx.toml", include_str!("../../deviations/connectx.toml")),
+    ("qib.toml", include_str!("../../deviations/qib.toml")),
+    ("irdma.toml", include_str!("../../deviations/irdma.toml")),
+    ("bnxt.toml", include_str!("../../deviations/bnxt.toml")),
 ];
 
-static DEVIATIONS: LazyLock<Vec<Deviation>> = LazyLock::new(|| {
-    let of_file = |text| {
-        let file: File = toml::from_str(text).expect("deviations/*.toml are checked by a test");
-        let (family, vendor_ids) = (file.family, file.vendor_ids);
-        file.deviation.into_iter().map(move |deviation| Deviation {
-            family: family.clone(),
-            vendor_ids: vendor_ids.clone(),
-            ..deviation
-        })
+static BUILT_IN: LazyLock<Vec<Deviation>> = LazyLock::new(|| {
+    let of_file = |(name, text): (&str, &str)| {
+        file::parse(text, Path::new(name), None).unwrap_or_else(|error| panic!("a built-in file: {error}"))
     };
     FILES.into_iter().flat_map(of_file).collect()
 });
 
-/// All that are known.
+/// All that are built in.
 #[must_use]
 pub fn deviations() -> &'static [Deviation] {
-    &DEVIATIONS
+    &BUILT_IN
+}
+
+/// What is known by these entries of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the
+/// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+pub(crate) fn known<'a>(
+    entries: impl Iterator<Item = &'a Deviation>,
+    (fingerprint, began_ns): (&str, u64),
+    verdicts: &[Verdict],
+) -> Vec<Known> {
+    let device = Device::of_fingerprint(fingerprint);
+    let today = date(began_ns);
+    let of_device: Vec<&Deviation> = entries
+        .filter(|it| it.endangers.is_none() && it.is_of(&device, false))
+        .collect();
+    verdicts
+        .iter()
+        .flat_map(|verdict| of_verdict(&of_device, verdict, &today))
+        .collect()
 }
 
 impl Deviation {
     /// The versions in words.
     #[must_use]
     pub fn versions(&self) -> String {
-        match (&self.from, &self.before) {
+        let versions = match (&self.from, &self.before) {
             (None, None) => "any version".into(),
             (Some(from), None) => format!("since {from}"),
             (None, Some(before)) => format!("before {before}"),
             (Some(from), Some(before)) => format!("{from} until before {before}"),
+        };
+        match self.mended.as_slice() {
+            [] => versions,
+            mended => format!("{versions}, mended in {}", mended.join(" and ")),
         }
+    }
+
+    const fn has_any_version(&self) -> bool {
+        self.from.is_none() && self.before.is_none() && self.mended.is_empty()
     }
 
     fn is_of_test(&self, test: &str) -> bool {
         self.tests.iter().any(|pattern| glob(pattern, test))
     }
 
-    /// Whether a version is one that has it; of one that is not known, `unknown` tells.
+    /// Whether the device is one that has it; of a version that is not known, `unknown` tells.
+    fn is_of(&self, device: &Device, unknown: bool) -> bool {
+        let version = match self.family.versions_of {
+            VersionsOf::Kernel => device.kernel,
+            VersionsOf::Firmware => device.firmware,
+        };
+        self.family.has(device)
+            && is_among(&self.device_ids, device.device_id.as_ref())
+            && self.has_version(version, unknown)
+    }
+
     fn has_version(&self, version: Option<Version>, unknown: bool) -> bool {
         let bound = |text: &Option<String>| text.as_deref().and_then(device::version);
         let (from, before) = (bound(&self.from), bound(&self.before));
-        match version {
-            _ if from.is_none() && before.is_none() => true,
-            None => unknown,
-            Some(version) => from.is_none_or(|from| from <= version) && before.is_none_or(|before| version < before),
-        }
+        let Some(version) = version else {
+            return unknown || self.has_any_version();
+        };
+        let mut mended = self.mended.iter().filter_map(|text| device::version(text));
+        from.is_none_or(|from| from <= version)
+            && before.is_none_or(|before| version < before)
+            && !mended.any(|mended| mended[..2] == version[..2] && mended <= version)
     }
 
     fn explains(&self, check: &Check) -> bool {
         let about = numbers_as_n(&check.about);
-        check.result() == Passed::Fail && check.statement == self.statement && self.findings.contains(&about)
+        check.result() == self.outcome.result()
+            && (check.statement == self.statement || check.statement.is_empty())
+            && self.findings.iter().any(|finding| glob(finding, &about))
+            && self.within.is_none_or(|within| within.holds(check))
     }
 }
 
@@ -137,10 +228,9 @@ pub fn endangering(test: &str, device: &Device) -> Option<&'static Deviation> {
     deviations().iter().find(|it| {
         it.endangers.is_some()
             && it.is_of_test(test)
-            && it.vendor_ids.contains(&device.vendor_id)
             // No vendor's number tells of rxe only where nothing else tells that it is another.
-            && (device.may_be_linux || device.vendor_id != 0)
-            && it.has_version(device.kernel, true)
+            && (device.may_be_linux || device.vendor_id != Some(0))
+            && it.is_of(device, true)
     })
 }
 
@@ -201,6 +291,29 @@ impl Known {
     }
 }
 
+/// As a daemon tells it.
+impl From<KnownDeviation> for Known {
+    fn from(told: KnownDeviation) -> Self {
+        let showed = match told.showed() {
+            DeviationShowed::NotSeen => Showed::NotSeen,
+            DeviationShowed::Expired => Showed::Expired,
+            DeviationShowed::Seen | DeviationShowed::Unspecified => Showed::Seen,
+        };
+        Self {
+            showed,
+            findings: told.findings as usize,
+            test: told.test,
+            id: told.id,
+            explains_all: told.explains_all,
+            device: told.device,
+            statement: told.statement,
+            reason: told.reason,
+            source: told.source,
+            expires: told.expires,
+        }
+    }
+}
+
 /// As worker and API tell it.
 impl From<Known> for KnownDeviation {
     fn from(known: Known) -> Self {
@@ -225,37 +338,19 @@ impl From<Known> for KnownDeviation {
     }
 }
 
-/// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the run's start in
-/// nanoseconds since 1970: an entry that had expired by then explains nothing.
-#[must_use]
-pub fn known(fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
-    let Some(device) = Device::of_fingerprint(fingerprint) else {
-        return Vec::new();
-    };
-    let today = date(began_ns);
-    let of_device: Vec<&Deviation> = deviations()
-        .iter()
-        .filter(|it| it.endangers.is_none() && it.vendor_ids.contains(&device.vendor_id))
-        .filter(|it| it.has_version(device.kernel, false))
-        .collect();
-    verdicts
-        .iter()
-        .flat_map(|verdict| of_verdict(&of_device, verdict, &today))
-        .collect()
-}
-
 fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<Known> {
     let here: Vec<&&Deviation> = of_device.iter().filter(|it| it.is_of_test(&verdict.test)).collect();
     let holds = |it: &Deviation| it.expires.as_str() >= today;
-    let failed = || verdict.findings.iter().filter(|check| check.result() == Passed::Fail);
-    let explains_all = verdict.outcome() == Outcome::Fail
-        && verdict.restored.iter().all(verbatim_record::Restored::is_complete)
-        && failed().next().is_some()
-        && failed().all(|check| here.iter().any(|it| holds(it) && it.explains(check)));
+    let open = to_explain(verdict);
+    let explains_all = verdict.restored.iter().all(verbatim_record::Restored::is_complete)
+        && !open.is_empty()
+        && open
+            .iter()
+            .all(|check| here.iter().any(|it| holds(it) && it.explains(check)));
     let by_certain = |check: &Check| here.iter().any(|it| !it.sometimes && it.explains(check));
     here.iter()
         .filter_map(|it| {
-            let explained = failed().filter(|check| it.explains(check));
+            let explained = open.iter().filter(|check| it.explains(check));
             let findings = explained.filter(|check| !it.sometimes || !by_certain(check)).count();
             let showed = match verdict.outcome() {
                 Outcome::Pass if it.sometimes => return None,
@@ -264,13 +359,17 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
                 _ if holds(it) => Showed::Seen,
                 _ => Showed::Expired,
             };
+            let of_versions = match it.versions() {
+                _ if it.family.is_added && it.has_any_version() => String::new(),
+                versions => format!(" {versions}"),
+            };
             Some(Known {
                 test: verdict.test.clone(),
                 id: it.id.clone(),
                 showed,
                 findings,
                 explains_all,
-                device: format!("{} {}", it.family, it.versions()),
+                device: format!("{}{of_versions}", it.family.name),
                 statement: it.statement.clone(),
                 reason: it.reason.clone(),
                 source: it.source.clone(),
@@ -278,6 +377,27 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
             })
         })
         .collect()
+}
+
+/// What of a verdict asks for an explanation: what failed, or what could not be decided.
+fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
+    let result = match verdict.outcome() {
+        Outcome::Fail => Passed::Fail,
+        Outcome::Inconclusive => Passed::Inconclusive,
+        _ => return Vec::new(),
+    };
+    let of_it = verdict.findings.iter().filter(|check| check.result() == result);
+    let mut checks: Vec<Cow<'_, Check>> = of_it.map(Cow::Borrowed).collect();
+    // What ended a procedure early is no check.
+    let is_told = |check: &Cow<'_, Check>| verdict.reason.starts_with(&check.to_string());
+    if result == Passed::Inconclusive && !checks.iter().any(is_told) {
+        checks.push(Cow::Owned(Check {
+            about: verdict.reason.clone(),
+            result: result.into(),
+            ..Check::default()
+        }));
+    }
+    checks
 }
 
 /// The day, as YYYY-MM-DD.

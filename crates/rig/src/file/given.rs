@@ -74,10 +74,15 @@ impl RigConfig {
             text.push('\n');
             ends.push(text.len());
         }
-        parse::only_rig(&text).map_err(|(at, what)| {
+        let rig = parse::only_rig(&text).map_err(|(at, what)| {
             let place = ends.iter().position(|end| at < *end).unwrap_or_default();
             let given = given.get(place).unwrap_or(first).clone();
             WrongKey { given, what }
+        })?;
+        Ok(Self {
+            deviation_files: self.deviation_files.clone(),
+            deviations: self.deviations.clone(),
+            ..rig
         })
     }
 }
@@ -99,6 +104,7 @@ fn name_of(given: &str) -> Result<String, WrongKey> {
         (Some(name), None) if ["name", "kind"].contains(&name.as_str()) => Err(wrong(format!(
             "{name:?} says which rig it is; choose another with --rig"
         ))),
+        (Some(name), None) if name == "deviations" => Err(wrong("give the file with --deviations FILE".into())),
         (Some(name), None) => Ok(name),
         _ => Err(wrong(expected.into())),
     }

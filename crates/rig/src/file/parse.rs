@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
+use verbatim_catalog::Register;
 use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
@@ -70,6 +71,8 @@ struct RawRig {
     env: Option<Spanned<BTreeMap<String, Spanned<String>>>>,
     #[serde(default)]
     labels: Vec<Spanned<String>>,
+    #[serde(default)]
+    deviations: Vec<Spanned<String>>,
     interface: Option<Spanned<String>>,
     mac: Option<Spanned<String>>,
     ip: Option<Spanned<String>>,
@@ -240,6 +243,8 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         write_counters: rig.write_counters.as_ref().is_some_and(|may| *may.get_ref()),
         env: environment(rig.env.as_ref())?,
         labels: labels(&rig.labels)?,
+        deviation_files: deviation_files(&rig.deviations, path)?,
+        deviations: Register::default(),
         slow: slow::slowness(&rig)?,
         reset: slow::reset(&rig, path)?,
         source: RigSource::default(),
@@ -279,6 +284,16 @@ fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
         )
     };
     given.iter().map(label).collect()
+}
+
+fn deviation_files(given: &[Spanned<String>], file: &Path) -> Result<Vec<PathBuf>, Wrong> {
+    let path = |given: &Spanned<String>| match given.get_ref().as_str() {
+        path if path.is_empty() || path.contains('\0') => {
+            wrong(given.span(), "a path in \"deviations\" is empty, or has a NUL in it")
+        }
+        path => Ok(below(file, path)),
+    };
+    given.iter().map(path).collect()
 }
 
 fn model_socket(rig: &RawRig, kind: &str, header: &Range<usize>, file: &Path) -> Result<PathBuf, Wrong> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use verbatim_catalog::Register;
 use verbatim_device::Defect;
 use verbatim_device::rc::RcDefect;
 use verbatim_tester::{Need, Route};
@@ -94,6 +95,8 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             env: [("LD_BIND_NOW".to_string(), "1".to_string())].into(),
             slow: Slowness::default(),
             reset: None,
+            deviation_files: Vec::new(),
+            deviations: Register::default(),
             source: umad.source.clone(),
         }
     );
@@ -520,4 +523,35 @@ fn a_rig_file_that_others_may_write_starts_no_program() {
         );
     }
     assert!(read(0o644).is_ok());
+}
+
+#[test]
+fn files_of_deviations_are_read_with_the_rig_file_and_told_by_name_and_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rigs.toml");
+    let rigs = "config_version = 1\n[[rig]]\nname = \"core\"\nkind = \"virtual\"\ndeviations = [\"my.toml\"]\n";
+    std::fs::write(&path, rigs).unwrap();
+    let read = |mine: &str| {
+        std::fs::write(directory.path().join("my.toml"), mine).unwrap();
+        RigFile::read(&path)
+    };
+    let error = RigFile::read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("my.toml cannot be read") && error.contains("rig \"core\""),
+        "{error}"
+    );
+    let error = read("family = \"core\"\nfamly = 1\n").unwrap_err().to_string();
+    assert!(error.contains("my.toml:2: unknown key \"famly\""), "{error}");
+    let entry = "family = \"core\"\n[[deviation]]\nid = \"x\"\nstatement = \"C14-24\"\ntests = [\"c14-*\"]\n\
+                 findings = [\"M_Key\"]\nreason = \"It is.\"\nsource = \"lab\"\nexpires = \"2027-12-31\"\n";
+    let file = read(entry).unwrap();
+    let rig = file.find("core").unwrap();
+    assert_ne!(rig.deviations, Register::default());
+    // Keys that are given for one run leave them.
+    assert_eq!(rig.with_keys(&["busy=2".into()]).unwrap().deviations, rig.deviations);
+    // The bytes of a rig file by themselves read no other file: a restore must not depend on one.
+    assert_eq!(
+        parse(rigs).unwrap().find("core").unwrap().deviations,
+        Register::default()
+    );
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, setrlimit};
 use tokio::process::Command;
 use tokio::time::timeout;
+use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
 
 /// The daemon's command that makes one: `verbatimd report-page DIR`.
@@ -58,6 +59,8 @@ pub fn print(directory: &Path) -> anyhow::Result<()> {
         records: &kept.records,
         before: &[],
         not_judged_anew: &kept.report.not_judged_anew,
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: &kept.seal,
     });
     io::stdout().lock().write_all(page.as_bytes())?;

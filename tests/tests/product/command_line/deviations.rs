@@ -12,6 +12,11 @@ const RIG: &str = r#"config_version = 1
 name = "kept"
 kind = "virtual"
 defects = ["late-receive-kept"]
+
+[[rig]]
+name = "hasty"
+kind = "virtual"
+defects = ["timeout-early"]
 "#;
 const RXE: &str = r#"{"vendor_id": "0xffffff", "host": "vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}"#;
 const OTHER: &str = r#"{"vendor_id": "0x0002c9", "host": "vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}"#;
@@ -23,10 +28,12 @@ fn sha256(place: &Place, file: &Path) -> String {
 
 /// Runs a test on a model, and makes of its record one whose fingerprint tells of that device behind an agent.
 fn record_of(place: &Place, rig: &str, device: &str, name: &str) {
+    record_of_test(place, "c09-local-errors", rig, device, name);
+}
+
+fn record_of_test(place: &Place, test: &str, rig: &str, device: &str, name: &str) {
     fs::write(place.path("rigs.toml"), RIG).unwrap();
-    run(&mut place.verbatim(&format!(
-        "run --rig-file rigs.toml --rig {rig} c09-local-errors --record {name}"
-    )));
+    run(&mut place.verbatim(&format!("run --rig-file rigs.toml --rig {rig} {test} --record {name}")));
     let directory = place.path(name);
     let mut document: Value = serde_json::from_slice(&fs::read(directory.join("run.json")).unwrap()).unwrap();
     document["fingerprint"]["device"] = serde_json::from_str(device).unwrap();
@@ -88,6 +95,36 @@ fn a_fail_that_is_known_is_counted_and_told_in_a_line_and_is_a_fail_for_the_exit
         document["run"]["started"].as_str().unwrap().ends_with('Z'),
         "{document}"
     );
+}
+
+#[test]
+fn with_known_deviations_tolerated_it_ends_well() {
+    let place = Place::new();
+    record_of(&place, "kept", RXE, "rxe");
+    assert_eq!(judged(&place, "rxe --known").code(), 0);
+    let xml = run(&mut place.verbatim("report rxe --junit - --known")).stdout;
+    assert!(
+        xml.contains("failures=\"0\"") && xml.contains("type=\"KNOWN\""),
+        "{xml}"
+    );
+}
+
+#[test]
+fn an_ack_timer_twice_too_fast_on_rxe_is_news() {
+    let place = Place::new();
+    record_of_test(&place, "c09-142-ack-timeout", "hasty", RXE, "hasty");
+    let output = judged(&place, "hasty --known");
+    assert_eq!(output.code(), 1, "{output}");
+    assert!(
+        output.stdout.contains("C9-142") && !output.stdout.contains("known"),
+        "{output}"
+    );
+    // The same finding is known where no bound is drawn.
+    let mine = "family = \"x\"\n[[deviation]]\nid = \"x\"\nstatement = \"C9-142\"\ntests = [\"c09-*\"]\nfindings = [\"*\"]\n\
+                reason = \"It is.\"\nsource = \"lab\"\nexpires = \"2099-12-31\"\n";
+    fs::write(place.path("mine.toml"), mine).unwrap();
+    let output = judged(&place, "hasty --known --deviations mine.toml");
+    assert_eq!(output.code(), 0, "{output}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use verbatim_archives::unpack;
+use verbatim_catalog::Register;
 use verbatim_lab::workspace::root;
 use verbatim_proto::v1::{Check, CheckResult, Observation, RunInfo};
 use verbatim_record::{Cause, Outcome, Verdict};
@@ -95,6 +96,8 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     })
 }

@@ -23,6 +23,11 @@ use crate::{exit, print};
 /// What to run, of the tests that are named.
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
+    if arguments.seed.is_none()
+        && let Ok(rig) = rigs::load(arguments.rig_file.as_ref())?.find(&arguments.rig)
+    {
+        spec.seed = arguments.seed_on(rig.kind.name());
+    }
     if arguments.chooses() {
         let failed = arguments.failed.then(|| last::of(&spec.rig)).transpose()?;
         let listed: Vec<_> = tests.iter().copied().map(tests::ours).collect();
@@ -43,11 +48,12 @@ pub(super) fn run(
         return Err(Usage(format!("--set {}={}: {wrong}", wrong.name, wrong.value)).into());
     }
     let file = rigs::load(arguments.rig_file.as_ref())?;
-    let config = file
+    let mut config = file
         .find(&arguments.rig)
         .map_err(|error| Usage(error.to_string()))?
         .with_keys(&arguments.rig_key)
         .map_err(|error| Usage(format!("--rig-key {error}")))?;
+    config.deviations = arguments.known.added_to(&config.deviations)?;
     // A rig may need variables that count only when the process starts: then this starts it again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let request = Request {
@@ -64,11 +70,12 @@ pub(super) fn run(
     let report = run::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
     last::keep(&arguments.rig, &report.verdicts);
-    let (code, verdicts) = (exit::of_verdicts(&report.verdicts), report.verdicts.clone());
+    let code = exit::of_report(&report, arguments.known.known);
+    let verdicts = report.verdicts.clone();
     let json = if arguments.json {
         Some(Document::Report(Box::new(report)))
     } else {
-        print::text(&print::run_ends(&report, arguments.telling()))?;
+        print::text(&print::run_ends(&report, &arguments.telling()))?;
         print::text(&progress.took(arguments.durations, arguments.verbose))?;
         None
     };
@@ -88,6 +95,9 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     }
     if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
         words.extend(["--rig-file".into(), run::quoted(&file.display().to_string())]);
+    }
+    for file in &arguments.known.deviations {
+        words.extend(["--deviations".into(), run::quoted(&file.display().to_string())]);
     }
     for key in &arguments.rig_key {
         words.extend(["--rig-key".into(), run::quoted(key)]);

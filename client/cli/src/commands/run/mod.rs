@@ -7,6 +7,7 @@ mod last;
 mod remote;
 mod repeated;
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -15,6 +16,7 @@ use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::{RunSpec, Verdict};
 use verbatim_run::Report;
 
+use crate::commands::known;
 use crate::commands::leases::Priority;
 use crate::exit::Usage;
 use crate::print::Telling;
@@ -54,9 +56,11 @@ pub(crate) struct Arguments {
     /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Seed of all random choices: one seed, one run
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// Seed of all random choices: one seed, one run; without it 0 on a model, on other rigs another each time
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    known: known::Arguments,
     /// Keep the records in a new directory, for `verbatim judge` and `verbatim export`
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
@@ -148,7 +152,7 @@ impl Arguments {
             },
             patterns: self.patterns.clone(),
             parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
-            seed: self.seed,
+            seed: self.seed.unwrap_or_default(),
             exit_first: self.exitfirst,
         })
     }
@@ -159,11 +163,18 @@ impl Arguments {
     }
 
     /// What is told at its end.
-    const fn telling(&self) -> Telling {
+    fn telling(&self) -> Telling {
         Telling {
             quiet: self.quiet,
             all: self.all,
+            again: Some(self.set.clone()),
         }
+    }
+
+    /// The seed that was given, else that of a rig of this kind.
+    fn seed_on(&self, kind: &str) -> u64 {
+        self.seed
+            .unwrap_or_else(|| if MODELS.contains(&kind) { 0 } else { fresh_seed() })
     }
 
     /// What is printed of a run while it goes on.
@@ -204,10 +215,41 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     }
 }
 
+/// Kinds of rigs whose device is a model: one run is as the other, unless a seed is given.
+const MODELS: [&str; 2] = ["virtual", "model"];
+
+/// Another seed each time, short enough to be typed.
+fn fresh_seed() -> u64 {
+    // The keys of the standard library's hash maps are drawn by the system.
+    RandomState::new().build_hasher().finish() >> 32
+}
+
 /// A number in decimal or, with 0x in front, in hexadecimal.
 fn number(value: &str) -> Option<u64> {
     match value.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => value.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        run: Arguments,
+    }
+
+    #[test]
+    fn a_model_has_seed_0_and_a_real_rig_another_each_time() {
+        let of = |given: &[&str]| Cli::parse_from([&["run"], given].concat()).run;
+        let none = of(&[]);
+        assert_eq!(MODELS.map(|kind| none.seed_on(kind)), [0, 0]);
+        assert_ne!(none.seed_on("umad"), none.seed_on("umad"));
+        assert_eq!(of(&["--seed", "7"]).seed_on("umad"), 7);
     }
 }

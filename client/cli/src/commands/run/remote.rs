@@ -26,6 +26,9 @@ const LEFT: u8 = 130;
 
 /// What to run, of the tests that the daemon has by these names.
 pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
+    if arguments.seed.is_none() {
+        spec.seed = seed(arguments, address)?;
+    }
     if !arguments.chooses() {
         return Ok(spec);
     }
@@ -41,6 +44,26 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Add
     })?;
     spec.patterns = choice::ids(&tests, arguments.expression.as_ref(), failed.as_deref())?;
     Ok(spec)
+}
+
+/// The seed of a run for which none was given: by the kind of its rig, as far as that is known before it begins.
+fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
+    if let Some(kind) = arguments.labels.iter().find_map(|label| label.strip_prefix("kind=")) {
+        return Ok(arguments.seed_on(kind));
+    }
+    if !arguments.labels.is_empty() {
+        return Ok(arguments.seed_on("any"));
+    }
+    let (lease, rig) = (arguments.lease.clone(), arguments.rig.clone());
+    let kind = server::at(address, |client| async move {
+        let rig = match lease {
+            Some(lease) => client.get_lease(&lease.parse()?).await?.rig,
+            None => rig,
+        };
+        Ok(client.get_rig(&rig.parse()?).await?.kind)
+    });
+    // Whatever is wrong with lease or rig, the run itself says.
+    Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
 }
 
 /// What did not pass in the last run of a rig.
@@ -67,6 +90,7 @@ pub(super) fn run(
 ) -> anyhow::Result<Done> {
     server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
+    server::refuse_deviations(&arguments.known.deviations, address)?;
     // Before the run: afterwards there would be nowhere to put its record.
     let record = record.map(new_directory).transpose()?;
     let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
@@ -143,7 +167,13 @@ async fn carried_out(
     if let Some(directory) = &record {
         artifacts::download_all(&client, &name, directory).await?;
     }
-    let (code, document) = end_of(&run, record.as_deref(), json, arguments.telling())?;
+    let (code, document) = end_of(
+        &run,
+        record.as_deref(),
+        json,
+        arguments.known.known,
+        arguments.telling(),
+    )?;
     if document.is_none() {
         print::text(&progress.took(arguments.durations, arguments.verbose))?;
     }
@@ -253,7 +283,7 @@ fn leave(name: &RunName, confirmed: bool) {
 
 /// Prints what a run came to, as a run inside this process does, and returns its exit code.
 pub(crate) fn show_end(run: &v1::Run) -> anyhow::Result<ExitCode> {
-    let (code, _) = end_of(run, None, false, print::Telling::default())?;
+    let (code, _) = end_of(run, None, false, false, print::Telling::default())?;
     Ok(ExitCode::from(code))
 }
 
@@ -262,10 +292,11 @@ fn end_of(
     run: &v1::Run,
     record: Option<&Path>,
     json: bool,
+    tolerates_known: bool,
     telling: print::Telling,
 ) -> anyhow::Result<(u8, Option<Value>)> {
     let mut ended = print::document::ended(run);
-    let code = exit::of_run(print::document::outcome(run.outcome()), &ended.report.verdicts);
+    let code = exit::of_run(print::document::outcome(run.outcome()), &ended.report, tolerates_known);
     if json {
         if let (Some(record), Some(of_run)) = (record, ended.json.get_mut("run").and_then(Value::as_object_mut)) {
             of_run.insert("record".into(), serde_json::json!(record));
@@ -276,7 +307,7 @@ fn end_of(
         || format!("; {}", run.name),
         |path| format!("; {}, record in {}", run.name, path.display()),
     );
-    print::text(&print::end(&ended, &place, telling))?;
+    print::text(&print::end(&ended, &place, &telling))?;
     Ok((code, None))
 }
 

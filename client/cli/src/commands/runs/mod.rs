@@ -181,7 +181,7 @@ async fn show(client: &Client, arguments: &Show) -> anyhow::Result<ExitCode> {
         .map(|verdict| print::line(verdict) + "\n")
         .collect();
     let end = if run.state() == RunState::Ended {
-        print::end(&ended, "", print::Telling::default())
+        print::end(&ended, "", &print::Telling::default())
     } else {
         String::new()
     };

@@ -1,0 +1,25 @@
+//! `--deviations` and `--known`: what devices are known to do wrong, and that it counts as no failure.
+
+use std::path::PathBuf;
+
+use verbatim_catalog::Register;
+
+use crate::exit::Usage;
+
+/// Known deviations.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A file of what such devices are known to do wrong, beside the built-in ones and those of the rig file; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) deviations: Vec<PathBuf>,
+    /// What is known of such devices counts as no failure: for the exit code, in JUnit and in TAP; the verdicts stay
+    #[arg(long)]
+    pub(crate) known: bool,
+}
+
+impl Arguments {
+    /// What is known, beside what is known without these files.
+    pub(crate) fn added_to(&self, known: &Register) -> Result<Register, Usage> {
+        known.with(&self.deviations).map_err(|error| Usage(error.to_string()))
+    }
+}

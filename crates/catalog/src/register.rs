@@ -1,0 +1,55 @@
+//! What is known of devices: the built-in entries, and those of files that a user adds.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use verbatim_record::Verdict;
+
+use crate::chapters::TESTS;
+use crate::deviations::{self, Deviation, DeviationsError, Known, Names, deviations};
+use crate::statements::statements;
+
+/// What is known of devices: the built-in entries, and those of files that a user adds.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Register {
+    pub(crate) added: Arc<Vec<Deviation>>,
+}
+
+impl Register {
+    /// This, and the entries of these files.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or something in it is wrong: with path and line.
+    pub fn with(&self, files: &[PathBuf]) -> Result<Self, DeviationsError> {
+        let mut added = self.added.to_vec();
+        for path in files {
+            for entry in deviations::read(path, &names())? {
+                if added.iter().chain(deviations()).any(|known| known.id == entry.id) {
+                    return Err(DeviationsError::Wrong {
+                        path: path.clone(),
+                        line: 1,
+                        what: format!("an entry {:?} is known already; rename it", entry.id),
+                    });
+                }
+                added.push(entry);
+            }
+        }
+        Ok(Self { added: Arc::new(added) })
+    }
+
+    /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the run's
+    /// start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+    #[must_use]
+    pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
+        let entries = deviations().iter().chain(self.added.iter());
+        deviations::known(entries, (fingerprint, began_ns), verdicts)
+    }
+}
+
+/// What entries may name.
+pub(crate) fn names() -> Names {
+    Names {
+        tests: TESTS.iter().map(|test| test.id).collect(),
+        statements: statements().iter().map(|known| known.id.as_str()).collect(),
+    }
+}
