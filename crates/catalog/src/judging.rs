@@ -225,10 +225,26 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             "the record holds nothing that could be judged".into(),
         ),
     };
-    match by_gap {
+    let came = match by_gap {
         // A gap that is no finding never hides one, and never lets a pass stand.
         Some(came) if came.0 > by_checks.0 || worst.is_none_or(|worst| worst == Passed::Pass) => came,
         _ => by_checks,
+    };
+    unless_by_habit(test, trace, came)
+}
+
+/// What a habit of the device leaves open is not for this test to decide: another one fails the device for it.
+fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
+    if came.0 != Outcome::Inconclusive || trace.timeline.frames.is_empty() {
+        return came;
+    }
+    match oracle::habits(trace).foreign_to(test.id) {
+        Some(habit) => (
+            Outcome::NotApplicable,
+            Some(Cause::Dut),
+            format!("{}; without it: {}", habit.words(), came.2),
+        ),
+        None => came,
     }
 }
 

@@ -59,7 +59,7 @@ pub fn expected_of(tests: &[&'static Test], name: &str) -> Option<String> {
 }
 
 fn declared(tests: &[&'static Test]) -> impl Iterator<Item = (&'static str, &'static Parameter)> {
-    let of = |test: &'static Test| test.parameters.iter().map(move |parameter| (test.id, parameter));
+    let of = |test: &'static Test| test.all_parameters().map(move |parameter| (test.id, parameter));
     tests.iter().copied().flat_map(of)
 }
 

@@ -11,7 +11,7 @@ use verbatim_wire::{
     Guid, Lid, LinkSpeedExt, LinkSpeeds, LinkWidths, MKey, Mtu, PortState, RespTime, SubnetTimeout, VlCap,
 };
 
-use crate::choices::Choices;
+use crate::choices::{Choices, Unassigned};
 
 /// CapabilityMask bits that [`CapabilityMask`] does not name.
 const LED_INFO: u32 = 1 << 9;
@@ -20,6 +20,8 @@ const EXTENDED_SPEEDS: u32 = 1 << 14;
 const REINIT: u32 = 1 << 18;
 const LINK_ROUND_TRIP_LATENCY: u32 = 1 << 24;
 const MCAST_P_KEY_TRAP_SUPPRESSION: u32 = 1 << 29;
+/// Automatic migration, and the notices that qib says it sends.
+const QIB_NOTICES: u32 = 1 << 4 | 1 << 21 | 1 << 22 | 1 << 26;
 /// CapabilityMask2: IsSetNodeDescriptionSupported.
 const SET_NODE_DESCRIPTION: u16 = 1;
 
@@ -216,6 +218,57 @@ impl Profile {
             vl_arbitration: false,
             vl_arbitration_low_cap: 0,
             vl_arbitration_high_cap: 0,
+            ..Self::minimal()
+        }
+    }
+
+    /// ConnectX-6 VPI (OUI, DeviceID and widths as `ibstat` and `ibv_devinfo` show them).
+    #[must_use]
+    pub fn connectx_6() -> Self {
+        Self {
+            device_id: 0x101B,
+            revision: 0,
+            node_description: "ConnectX-6, a model".into(),
+            vl_cap: VlCap::VL0_3,
+            operational_vls: VlCap::VL0_3,
+            vl_arbitration_low_cap: 16,
+            vl_arbitration_high_cap: 16,
+            num_ports: 1,
+            partition_cap: 128,
+            link_widths: LinkWidths(0x13),
+            ..Self::full()
+        }
+    }
+
+    /// QLogic 7322, whose driver answers SMPs (Linux, drivers/infiniband/hw/qib/qib_mad.c and qib_verbs.c).
+    #[must_use]
+    pub fn qib() -> Self {
+        Self {
+            node_guid: Guid(0x0011_7500_0070_0000),
+            system_image_guid: Guid(0x0011_7500_0070_0000),
+            vendor_id: 0x00_1175,
+            device_id: 0x7322,
+            revision: 0x0002_0000,
+            node_description: "qib, a model".into(),
+            partition_cap: 4,
+            capability_mask: CapabilityMask(
+                CapabilityMask::TRAP
+                    | CapabilityMask::SL_MAPPING
+                    | SYSTEM_IMAGE_GUID
+                    | CapabilityMask::CLIENT_REREGISTRATION
+                    | QIB_NOTICES,
+            ),
+            vl_cap: VlCap::VL0_7,
+            operational_vls: VlCap::VL0_1,
+            vl_arbitration_low_cap: 16,
+            vl_arbitration_high_cap: 16,
+            resp_time_value: RespTime(3),
+            mtu_cap: Mtu::B4096,
+            guid_cap: 5,
+            choices: Choices {
+                unassigned: Unassigned::RefusedInPart,
+                ..Choices::default()
+            },
             ..Self::minimal()
         }
     }

@@ -26,6 +26,8 @@
 //! # time_scale_least = 2000 # and at least that many times, where its speed varies
 //! # agent_within = 600      # packet: seconds that the agent may take for a command
 //! # send_within = 30        # packet with a socket: seconds that a frame may wait for room
+//! # dut_ack_timeout_least = 16 # virtual, packet, verbs: the least local ACK timeout that the device keeps to, as a code
+//! # dut_out_of_order = true # virtual, packet, verbs: it may put data into memory ahead of its turn
 //! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
 //! [rig.env]                 # umad: environment that the process must be started with
 //! LD_PRELOAD = "/opt/a.so"
@@ -38,7 +40,7 @@
 //! [[rig]]
 //! name = "broken"
 //! kind = "virtual"
-//! profile = "full"          # "minimal", "full", "one-data-vl" or "any"
+//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or silicon: "connectx-6", "connectx-6-conforming", "qib"
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
@@ -74,6 +76,7 @@
 
 mod given;
 mod hint;
+mod known;
 mod parse;
 mod peer;
 mod slow;
@@ -93,6 +96,7 @@ use verbatim_tester::Route;
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 pub use given::WrongKey;
+pub use known::KnownOfDut;
 pub use parse::defect;
 pub use peer::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 pub use slow::{ResetConfig, Slowness};
@@ -158,6 +162,8 @@ pub struct RigConfig {
     pub deviation_files: Vec<PathBuf>,
     /// What such devices are known to do wrong; the built-in entries alone until the files were read.
     pub deviations: Register,
+    /// What is known of the device and holds in each test of its connections.
+    pub known: KnownOfDut,
     /// Where it was read.
     pub source: RigSource,
 }
@@ -218,6 +224,7 @@ impl RigConfig {
             reset: None,
             deviation_files: Vec::new(),
             deviations: Register::default(),
+            known: KnownOfDut::default(),
             source: RigSource::default(),
         }
     }

@@ -48,8 +48,8 @@ use verbatim_tester::{Need, Rig, RigInfo};
 
 pub use error::RigError;
 pub use file::{
-    DeviceSeed, Disturbances, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, RigSource,
-    UnknownRig, VirtualConfig, WrongKey,
+    DeviceSeed, Disturbances, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind,
+    RigSource, UnknownRig, VirtualConfig, WrongKey,
 };
 pub use fingerprint::{device as device_fingerprint, whole as whole_fingerprint};
 pub use place::Place;
@@ -136,5 +136,6 @@ fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
         frames,
         time_scale: (config.slow.scale, config.slow.scale_least),
         gid_indices: (None, None),
+        of_device: config.known.parameters(),
     }
 }

@@ -13,7 +13,7 @@ use verbatim_catalog::{JudgeError, Register, VERSION, judge, judge_trace, select
 use verbatim_record::{BundleWriter, Entry, Note, Sink, Span, StopReason, Stopped, Time, Tracing};
 use verbatim_record_proto::v1::run_event::Event;
 use verbatim_record_proto::v1::{Cause, Outcome, RunInfo, RunSpec, TestEnded, TestStarted, Verdict};
-use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, run};
+use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, run};
 
 use crate::device::{Claimed, Patience};
 use crate::error::RunError;
@@ -269,7 +269,7 @@ fn rest(
         let case = Case {
             test,
             seed: spec.seed,
-            parameters: spec.parameters.clone().into_iter().collect(),
+            parameters: parameters(spec, &open.info),
             catalogue: VERSION.into(),
         };
         let how = (instead, request);
@@ -511,6 +511,14 @@ fn shorten(
         sink.put(Entry::Note(Note { at, text }));
     }
     Ok(())
+}
+
+/// The parameters of the run, and what the rig file says of the device where the run says nothing.
+fn parameters(spec: &RunSpec, info: &RigInfo) -> Vec<(String, u64)> {
+    let of_rig = info.of_device.iter().cloned();
+    let of_rig = of_rig.filter(|(name, _)| !spec.parameters.contains_key(name));
+    let given = spec.parameters.iter().map(|(name, value)| (name.clone(), *value));
+    given.chain(of_rig).collect()
 }
 
 /// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why. Where each

@@ -140,6 +140,7 @@ impl VirtualRig {
             frames: Some(Self::frame_port(false)),
             time_scale: (1, None),
             gid_indices: (None, None),
+            of_device: Vec::new(),
         }
     }
 

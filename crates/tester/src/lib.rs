@@ -28,5 +28,5 @@ pub use restore::is_restoring;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{ANOTHER_KEY, Case, Ran, recover, run};
 pub use stop::{Step, Stop};
-pub use test::{Judge, KINDS, Need, Parameter, Procedure, Test};
+pub use test::{ACK_TIMEOUT_LEAST, Judge, KINDS, Need, OF_DEVICE, OUT_OF_ORDER, Parameter, Procedure, Test};
 pub use tester::{Answer, Tester};

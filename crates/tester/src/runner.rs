@@ -11,7 +11,7 @@ use crate::guard::AreaState;
 use crate::journal::{Journal, Left, Pending};
 use crate::rig::{Rig, RigInfo};
 use crate::stop::{Step, Stop};
-use crate::test::{Need, Test};
+use crate::test::{Need, OF_DEVICE, Test};
 use crate::tester::Tester;
 
 const SANITY: Label<PortInfo> = Label::new("sanity check");
@@ -40,7 +40,7 @@ impl Case<'_> {
     /// The value of a parameter: as given, else its default for this kind of rig.
     #[must_use]
     pub fn parameter(&self, name: &str, simulated: bool) -> Option<u64> {
-        let declared = self.test.parameters.iter().find(|parameter| parameter.name == name)?;
+        let declared = self.test.all_parameters().find(|parameter| parameter.name == name)?;
         let given = self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
         Some(given.unwrap_or(if simulated {
             declared.simulated
@@ -54,9 +54,10 @@ impl Case<'_> {
     pub fn begin(&self, info: &RigInfo) -> Begin {
         let mut parameters: Vec<_> = self
             .test
-            .parameters
-            .iter()
+            .all_parameters()
             .filter_map(|p| Some((p.name.to_string(), self.parameter(p.name, info.simulated)?)))
+            // Of a device of which nothing is known nothing is said.
+            .filter(|(name, value)| *value > 0 || !OF_DEVICE.iter().any(|of| of.name == name))
             .collect();
         parameters.sort();
         Begin {

@@ -78,6 +78,29 @@ pub struct Parameter {
     pub default: u64,
 }
 
+/// The least local ACK timeout that the device keeps to.
+pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
+/// Whether the device puts data into memory that came ahead of its turn.
+pub const OUT_OF_ORDER: &str = "dut_out_of_order";
+
+/// What may be known of a device and holds in each test of its connections, by `--set` or by the rig file.
+pub static OF_DEVICE: [Parameter; 2] = [
+    Parameter {
+        name: ACK_TIMEOUT_LEAST,
+        about: "the least local ACK timeout that the DUT keeps to, as a code: none shorter is given to it; 0: any",
+        range: (0, 31),
+        simulated: 0,
+        default: 0,
+    },
+    Parameter {
+        name: OUT_OF_ORDER,
+        about: "1: the DUT may put data into memory ahead of its turn (adaptive routing); 0: it may not",
+        range: (0, 1),
+        simulated: 0,
+        default: 0,
+    },
+];
+
 /// One test of the catalogue.
 #[derive(Debug)]
 pub struct Test {
@@ -109,6 +132,14 @@ impl Test {
     pub fn is_of_management(&self) -> bool {
         let others = [Need::AnyLid, Need::Link, Need::Packets, Need::Verbs];
         self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
+    }
+
+    /// All its parameters: its own, and of the device those that hold in tests of connections.
+    pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
+        let connects = self.needs.contains(&Need::Packets) || self.needs.contains(&Need::Verbs);
+        self.parameters
+            .iter()
+            .chain(if connects { &OF_DEVICE[..] } else { &[] })
     }
 
     /// A procedure that claims nothing: for what drives a device as a test does and is none, as reading it and putting it

@@ -77,6 +77,6 @@ fn test(of: &verbatim_tester::Test) -> Test {
         reading: of.reading.into(),
         statements: words(of.statements),
         needs: of.needs.iter().map(|need| need.about().to_string()).collect(),
-        parameters: of.parameters.iter().map(parameter).collect(),
+        parameters: of.all_parameters().map(parameter).collect(),
     }
 }

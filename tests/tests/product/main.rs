@@ -19,6 +19,7 @@ mod lossy_hardware;
 mod model_process;
 mod python;
 mod scapy_agrees;
+mod silicon;
 mod small_devices;
 mod stores;
 mod tshark_agrees;

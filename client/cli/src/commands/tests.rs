@@ -77,8 +77,7 @@ pub(crate) fn ours(test: &'static Test) -> v1::Test {
         statements: owned(test.statements),
         needs: test.needs.iter().map(|need| need.about().to_string()).collect(),
         parameters: test
-            .parameters
-            .iter()
+            .all_parameters()
             .map(|parameter| v1::TestParameter {
                 name: parameter.name.into(),
                 about: parameter.about.into(),

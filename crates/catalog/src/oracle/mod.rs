@@ -38,6 +38,7 @@ pub use rules::every as rules;
 
 pub(crate) use record::{first_refused, judge};
 pub(crate) use verbs::OWN_VERBS;
+pub(crate) use verbs::pace::in_record as habits;
 
 #[cfg(test)]
 mod tests;

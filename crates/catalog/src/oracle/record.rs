@@ -17,6 +17,7 @@ use super::rule::{Excuse, Rule};
 use super::rules::every as rules;
 use super::verbs;
 use super::verbs::asking::Said;
+use super::verbs::habit::Habit;
 use crate::transport::rc::ask::{HALF, is_sequence_nak};
 use crate::transport::rc::{connections_of, end_of, is_taken};
 
@@ -43,17 +44,32 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&s
     );
     // What is broken stands before what is not known.
     broken.sort_by_key(|said| said.result != Passed::Fail);
-    let mut told: Vec<&str> = Vec::new();
+    let mut told: Vec<(&str, Option<Habit>)> = Vec::new();
     for said in broken {
         let name = said.rule.name;
         if said.result == Passed::Unspecified {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
         }
-        if told.iter().filter(|told| **told == name).count() == EACH {
+        // A habit of the device is established in a test of its own, by one rule; elsewhere it decides nothing.
+        let establishes = |habit: &Habit| name == Habit::RULE && habit.is_subject_of(&trace.begin.test);
+        let foreign = said.habit.filter(|habit| !establishes(habit));
+        let most = if foreign.is_some() { 1 } else { EACH };
+        let kind = (name, said.habit);
+        if told.iter().filter(|told| **told == kind).count() == most {
             continue;
         }
-        told.push(name);
+        told.push(kind);
+        if let Some(habit) = foreign {
+            let text = format!("{name}: {}: {} ({})", said.about, said.seen, habit.words());
+            findings.observe(text, &[]);
+            // What a test is there for is not seen then.
+            let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
+            if is_its_own && findings.not_applicable.is_none() {
+                findings.not_applicable = Some(format!("{}; {name} is not seen here", habit.words()));
+            }
+            continue;
+        }
         let about = match said.about.as_str() {
             "" => name.to_string(),
             about => format!("{name}: {about}"),
@@ -220,6 +236,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
                 seen: finding.seen,
                 evidence: frames.map(Evidence::Frame).collect(),
                 result: if is_of_time { Passed::Inconclusive } else { Passed::Fail },
+                habit: None,
             });
         }
     }

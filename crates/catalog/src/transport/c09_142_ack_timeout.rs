@@ -45,7 +45,7 @@ const REQUESTS: [&[Ask]; 4] = [
 pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout",
     aliases: &["C09_142_01"],
-    revision: 3,
+    revision: 4,
     about: "A request without an answer is retried after T to 4 T, retry_cnt times, and then fails; never with timeout 0.",
     reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the oldest \
         request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. With nothing outstanding no \
@@ -64,8 +64,8 @@ pub(super) static TEST: Test = Test {
             name: "retry_cnt",
             about: "retries of the DUT's queue pair",
             range: (0, 7),
-            simulated: 2,
-            default: 2,
+            simulated: 4,
+            default: 4,
         },
     ],
     procedure,

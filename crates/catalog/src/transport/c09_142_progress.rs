@@ -34,8 +34,8 @@ const ENDS: Label<Wait> = Label::new("until all retries are over");
 const T: AckTimeout = AckTimeout(14);
 /// Retries of the connection on which nothing is answered.
 const RETRY_CNT: u8 = 2;
-/// How long a retry may take: 4 T, and a busy host.
-const RETRIED: Duration = Duration::from_millis(600);
+/// How much later than 4 T a retry may be: a busy host.
+const BUSY: Duration = Duration::from_millis(330);
 const PACKETS: u32 = 4;
 const RESPONSES: u32 = 5;
 
@@ -79,6 +79,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     late(t)
 }
 
+/// How long a retry may take.
+fn retried(t: &Tester<'_>) -> Duration {
+    4 * t.nearest_timeout(T).duration().unwrap_or_default() + BUSY
+}
+
 /// A sequence NAK, and then the ACK of all that had been sent before it: what came again need not be waited for.
 fn late(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
@@ -86,7 +91,7 @@ fn late(t: &mut Tester<'_>) -> Step {
     let (sent, all_seen) = dut.post_and_see(t, asks)?;
     if all_seen {
         let nak = dut.nak(sent[0].first, NakCode::PSN_SEQUENCE_ERROR, 0);
-        dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent[0].first, RETRIED))?;
+        dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent[0].first, retried(t)))?;
         let ack = dut.answers(t, &sent[2]);
         dut.answer(t, (ACK, ACK_AGAIN), &ack, 3)?;
     }
@@ -124,7 +129,7 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     t.send_frame(PART, &ack(1))?;
     // What is sent now, and again after a time-out.
     for _ in 0..2 {
-        dut.see(t, sent.first.plus(2), RETRIED)?;
+        dut.see(t, sent.first.plus(2), retried(t))?;
     }
     for at in 3..PACKETS {
         if !dut.comes(t, (PART, PART_AGAIN), sent, at)? {

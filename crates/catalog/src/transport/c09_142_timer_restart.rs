@@ -18,6 +18,7 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode};
 
+use crate::oracle;
 use crate::transport::rc::{self, Ask, Requester, offers};
 
 const TIMEOUT: &str = "C9-142";
@@ -212,15 +213,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .timeout
         .and_then(|code| u8::try_from(code).ok());
     let once = AckTimeout(code.unwrap_or(0)).duration().unwrap_or_default();
+    let habit = oracle::habits(t).of_retry(false);
     rc::sound_packets(f, &case.dialogue);
     let acks = case.frames(t, ACK);
     let rest = case.frames(t, REST);
     let until = rest.first().map_or(case.end(), |rest| rest.place);
     let sent = case.sent(case.start(), until);
-    let (mut retries, mut unattributed) = (0, Vec::new());
+    let (mut retries, mut early, mut unattributed) = (0, 0, Vec::new());
     for (at, seen) in sent.iter().enumerate() {
-        if !sent[..at].iter().any(|before| before.psn() == seen.psn()) {
+        let Some(before) = sent[..at].iter().rev().find(|before| before.psn() == seen.psn()) else {
             case.is_posted(f, rc::GENERATION, "first transmission", seen);
+            continue;
+        };
+        if habit.is_some() && seen.frame.at.since(before.frame.at).0 < once {
+            early += 1;
             continue;
         }
         // An ACK counts when it surely had arrived: its request was told complete before the next one was sent, and
@@ -255,7 +261,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let measured = ((least.saturating_sub(path), most), Some(once), None);
         f.prove_time(TIMEOUT, &evidence, "ACK to retry", words, measured, result);
     }
-    if retries == 0 && !unattributed.is_empty() {
+    if let Some(habit) = habit.filter(|_| early > 0) {
+        f.not_applicable = Some(format!("{}: whether ACKs restart its timer is not seen", habit.words()));
+    } else if retries == 0 && !unattributed.is_empty() {
         let words = (
             "none",
             format!("{}, before which no ACK surely was", unattributed.len()),

@@ -91,7 +91,7 @@ fn again(t: &mut Tester<'_>) -> Step {
     let Some(operation) = offered(t, pb::Operation::Read) else {
         return Ok(());
     };
-    let timeout = AckTimeout(16);
+    let timeout = t.nearest_timeout(AckTimeout(16));
     let options = ChannelOptions {
         max_rd_atomic: 1,
         timeout,

@@ -24,6 +24,7 @@
 //! | `send_queue`, `transmit` | the requester sends | 9.7.3 |
 //! | `response` | the requester hears | 9.7.6 |
 //! | `retry` | time-outs, RNR NAKs, counters | 9.7.5.2.8, 9.7.6.1.3 |
+//! | `timer` | retry timers of adapters as sold | |
 //! | `modify`, `qp`, `verbs` | states, attributes, requests | 10.3, 11.2 |
 //! | `datagram` | unreliable datagrams | 9.8.3 |
 //! | `congestion` | notices of congestion | A17.9 |
@@ -51,6 +52,7 @@ mod respond;
 mod response;
 mod retry;
 mod send_queue;
+mod timer;
 mod transmit;
 mod validate;
 mod verbs;
@@ -59,6 +61,7 @@ pub use adapter::Adapter;
 pub use completion::{AsyncEvent, Completion};
 pub use defect::RcDefect;
 pub use profile::{AdapterChoices, AdapterProfile};
+pub use timer::RetryTimer;
 pub use verbatim_wire::verbs::{
     Access, AddressVector, EventKind, Gid, Operation, QpAttributes, QpState, QpStatus, Service, WcOpcode, WcStatus,
 };

@@ -8,6 +8,7 @@ use rand_chacha::rand_core::SeedableRng;
 use verbatim_wire::verbs::Gid;
 use verbatim_wire::{MacAddress, Mtu, PKey, Qpn};
 
+use super::timer::RetryTimer;
 use crate::profile::below;
 
 /// A RoCEv2 adapter of one port.
@@ -47,6 +48,8 @@ pub struct AdapterProfile {
     pub first_qpn: Qpn,
     /// From a packet's arrival, or a request's posting, to what is sent for it.
     pub latency: Duration,
+    /// How its retry timer runs, which no architecture leaves open: that of silicon as sold.
+    pub timer: RetryTimer,
     /// What the architecture leaves to the implementer.
     pub choices: AdapterChoices,
 }
@@ -128,6 +131,9 @@ pub struct AdapterChoices {
     /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed
     /// leaves all the same.
     pub port_gap: Duration,
+    /// The payload of a WRITE packet behind a gap lands at once, and again in its turn. No architecture permits that; an adaptively
+    /// routed network asks for it. It is not drawn.
+    pub places_ahead: bool,
 }
 
 impl Default for AdapterChoices {
@@ -169,6 +175,7 @@ impl Default for AdapterChoices {
             puts_reads_off: false,
             spoils_failed: false,
             port_gap: Duration::ZERO,
+            places_ahead: false,
         }
     }
 }
@@ -223,8 +230,20 @@ impl AdapterProfile {
             max_memory: 16 << 20,
             first_qpn: Qpn(0x11),
             latency: Duration::from_micros(2),
+            timer: RetryTimer::Plain,
             choices: AdapterChoices::default(),
         }
+    }
+
+    /// ConnectX-6 as sold, or with the floor of its ACK timeout and its adaptive retransmission switched off.
+    #[must_use]
+    pub fn connectx_6(self, conforming: bool) -> Self {
+        let timer = if conforming {
+            RetryTimer::ConnectX6Conforming
+        } else {
+            RetryTimer::ConnectX6
+        };
+        Self { timer, ..self }
     }
 
     /// The same adapter as another one of its kind may be: latency, queue pair numbers, every choice and whether it is a full

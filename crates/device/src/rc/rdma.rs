@@ -75,6 +75,26 @@ impl Qp {
         }
     }
 
+    /// Puts the payload of a WRITE packet behind a gap where it will go in its turn, if that is known and allowed.
+    pub(crate) fn place_ahead(&self, cx: &mut Context<'_>, request: &Request<'_>) {
+        let ahead = request.bth.psn().since(self.receive.expected);
+        let place = match (request.packet.reth(), self.receive.message) {
+            (Some(reth), _) => {
+                let place = self.remote(cx, reth.r_key(), reth.va().0, reth.dma_len(), Right::Write);
+                place.ok().filter(|_| reth.dma_len() as usize >= request.payload.len())
+            }
+            (None, Message::Write { place, at, left }) => {
+                let from = ahead.saturating_mul(self.pmtu());
+                let fits = u64::from(from) + request.payload.len() as u64 <= u64::from(left);
+                place.filter(|_| fits).map(|place| behind(place, at + from))
+            }
+            (None, _) => None,
+        };
+        if let Some(place) = place.filter(|_| self.check_right(cx, Right::Write).is_ok()) {
+            cx.memory.put(place, request.payload);
+        }
+    }
+
     pub(crate) fn execute_write(&mut self, cx: &mut Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let continues = matches!(self.receive.message, Message::Write { .. });
         let (place, at, left) = match self.receive.message {

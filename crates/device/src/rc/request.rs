@@ -108,6 +108,9 @@ impl Qp {
             self.handle_expected(cx, request);
             return;
         }
+        if cx.profile.choices.places_ahead && request.is_write() {
+            self.place_ahead(cx, request);
+        }
         let was_rnr = self.receive.nak_sent && cx.has(RcDefect::GapAfterRnrNaked);
         if (self.receive.nak_sent && !cx.has(RcDefect::GapNakedTwice) && !was_rnr) || cx.has(RcDefect::GapNotNaked) {
             return;

@@ -9,6 +9,7 @@ use verbatim_wire::{Psn, RnrTimer};
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::send_queue::Retry;
+use super::timer::Fires;
 
 /// rnr_retry that has no end.
 const ENDLESS: u32 = 7;
@@ -77,6 +78,8 @@ impl Qp {
             Some(timeout / 2)
         } else if cx.has(RcDefect::TimeoutLate) {
             Some(timeout * 6)
+        } else if let Some(runs) = cx.profile.timer.runs(code, self.send.fired, self.qpn.0) {
+            Some(runs)
         } else {
             // Between once and four times is conforming.
             Some(timeout * u32::from(cx.profile.choices.timeout_quarters.clamp(4, 16)) / 4)
@@ -106,9 +109,19 @@ impl Qp {
         self.send.timer = None;
         self.send.rnr_until = None;
         self.send.implied_nak = false;
-        if !self.spend_retry(cx) {
+        let goes_on = match self.timer_fires(cx) {
+            Fires::Free => true,
+            Fires::Spends { fails_with_last } => {
+                self.spend_retry(cx)
+                    && (!fails_with_last || self.send.retries < self.attributes.retry_cnt.into() || {
+                        self.spend_retry(cx)
+                    })
+            }
+        };
+        if !goes_on {
             return;
         }
+        self.send.fired += 1;
         self.go_back(cx, Retry::Timeout);
         if cx.has(RcDefect::TimeoutRetrySkipsOldest)
             && let Some(second) = self.send.queue.get(1)

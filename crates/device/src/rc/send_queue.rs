@@ -80,6 +80,8 @@ pub(crate) struct SendQueue {
     pub(crate) timer: Option<Duration>,
     /// Nothing is sent before, for an RNR NAK said so.
     pub(crate) rnr_until: Option<Duration>,
+    /// How often the retry timer has fired since the last progress.
+    pub(crate) fired: u32,
     /// Retries since the last progress.
     pub(crate) retries: u32,
     pub(crate) rnr_retries: u32,
@@ -178,6 +180,7 @@ impl SendQueue {
 
     /// Progress: both counters are loaded again.
     pub(crate) fn reload(&mut self) {
+        self.fired = 0;
         self.retries = 0;
         self.rnr_retries = 0;
         self.slow = false;

@@ -1,6 +1,6 @@
 //! Keys of a rig of kind `virtual` as `KEY=VALUE`: given for one run, and told so that a run can be repeated.
 
-use verbatim_tester::Route;
+use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER, Route};
 
 use super::{DEFAULT_WINDOW, DeviceSeed, ProfileName, RigConfig, RigKind, VirtualConfig, parse, virtual_rig};
 
@@ -30,7 +30,12 @@ impl RigConfig {
         let timeout = self.subnet_timeout.map(|value| format!("subnet_timeout={}", value.0));
         let shared = self.shared_subnet.then(|| "shared_subnet=true".to_string());
         let assigned = self.assign_lid.map(|lid| format!("assign_lid={}", lid.0));
-        let of_rig = [route, key, shared, window, timeout, assigned].into_iter().flatten();
+        let least = self.known.ack_timeout_least;
+        let least = (least != 0).then(|| format!("{ACK_TIMEOUT_LEAST}={least}"));
+        let ahead = self.known.out_of_order.then(|| format!("{OUT_OF_ORDER}=true"));
+        let of_rig = [route, key, shared, window, timeout, assigned, least, ahead]
+            .into_iter()
+            .flatten();
         of_rig.chain(model.keys()).collect()
     }
 

@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::Spanned;
 use verbatim_catalog::Register;
-use verbatim_tester::Route;
+use verbatim_tester::{ACK_TIMEOUT_LEAST, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use self::either::{Number, Seed, Socket};
 use super::hint::{hint, list};
-use super::{DEFAULT_WINDOW, RigConfig, RigFileError, RigKind, RigSource};
+use super::{DEFAULT_WINDOW, KnownOfDut, RigConfig, RigFileError, RigKind, RigSource};
 
 pub use virtual_rig::defect;
 
@@ -85,6 +85,8 @@ struct RawRig {
     agent_key: Option<Spanned<String>>,
     agent_name: Option<Spanned<String>>,
     dut_device: Option<Spanned<String>>,
+    dut_ack_timeout_least: Option<Spanned<i64>>,
+    dut_out_of_order: Option<Spanned<bool>>,
     reset: Option<Spanned<Vec<String>>>,
     reset_within: Option<Spanned<i64>>,
     time_scale: Option<Spanned<i64>>,
@@ -247,6 +249,10 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         deviations: Register::default(),
         slow: slow::slowness(&rig)?,
         reset: slow::reset(&rig, path)?,
+        known: KnownOfDut {
+            ack_timeout_least: within(rig.dut_ack_timeout_least.as_ref(), ACK_TIMEOUT_LEAST, 0, 31)?.unwrap_or(0),
+            out_of_order: rig.dut_out_of_order.as_ref().is_some_and(|may| *may.get_ref()),
+        },
         source: RigSource::default(),
         kind: match kind {
             "umad" => RigKind::Umad {

@@ -12,7 +12,8 @@ use verbatim_tester::{Need, Route};
 use verbatim_wire::{Lid, MKey, SubnetTimeout};
 
 use super::{
-    BUILT_IN, DeviceSeed, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, Slowness, VirtualConfig,
+    BUILT_IN, DeviceSeed, KnownOfDut, ProfileName, ResetConfig, RigConfig, RigFile, RigFileError, RigKind, Slowness,
+    VirtualConfig,
 };
 
 const WHOLE: &str = r#"config_version = 1
@@ -97,6 +98,7 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
             reset: None,
             deviation_files: Vec::new(),
             deviations: Register::default(),
+            known: KnownOfDut::default(),
             source: umad.source.clone(),
         }
     );
@@ -204,6 +206,11 @@ fn a_key_of_another_kind_is_refused() {
         ("model", "link_choices = []", "\"virtual\""),
         ("umad", "simulated = true", "\"virtual\""),
         ("packet", "ipv6 = true", "\"virtual\""),
+        (
+            "umad",
+            "dut_ack_timeout_least = 16",
+            "\"virtual\" or \"packet\" or \"verbs\"",
+        ),
     ] {
         let text = rig(&format!("name = \"a\"\nkind = \"{kind}\"\n{line}\n"));
         let column = line.find("= ").unwrap() + 3;
@@ -241,6 +248,7 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
         ("lid = 49152", "expected 1 to 49151"),
         ("assign_lid = 0", "expected 1 to 49151"),
         ("busy = 17", "expected 0 to 16"),
+        ("dut_ack_timeout_least = 32", "expected 0 to 31"),
         ("profile = \"ful\"", "did you mean \"full\"?"),
         ("defects = [\"m-key-not-kep\"]", "did you mean \"m-key-not-kept\"?"),
         ("defects = \"all\"", "sequence"),

@@ -149,10 +149,13 @@ impl VirtualConfig {
         let adapter = VirtualRig::adapter_profile(Side::Dut);
         let adapter = match (self.profile, self.varied_by()) {
             (ProfileName::Any, seed) => adapter.any(seed.unwrap_or(0)),
+            (ProfileName::ConnectX6, _) => adapter.connectx_6(false),
+            (ProfileName::ConnectX6Conforming, _) => adapter.connectx_6(true),
             (_, Some(seed)) => adapter.vary(seed),
             (_, None) => adapter,
         };
-        VirtualRig::new(self.profile(), &self.defects)
+        let defects: Vec<Defect> = self.profile.defects().iter().chain(&self.defects).copied().collect();
+        VirtualRig::new(self.profile(), &defects)
             .with_adapter(adapter, &self.adapter_defects)
             .with_link_defects(&self.link_defects)
             .with_link_choices(self.link_choices)
@@ -188,11 +191,25 @@ pub enum ProfileName {
     OneDataVl,
     /// [`Profile::any`] of the seed; without one, of seed 0.
     Any,
+    /// ConnectX-6 at its defaults, by its published figures.
+    ConnectX6,
+    /// ConnectX-6 without the floor of its ACK timeout and without adaptive retransmission.
+    ConnectX6Conforming,
+    /// QLogic 7322 with the driver qib.
+    Qib,
 }
 
 impl ProfileName {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Minimal, Self::Full, Self::OneDataVl, Self::Any];
+    pub const ALL: [Self; 7] = [
+        Self::Minimal,
+        Self::Full,
+        Self::OneDataVl,
+        Self::Any,
+        Self::ConnectX6,
+        Self::ConnectX6Conforming,
+        Self::Qib,
+    ];
 
     /// As people type it.
     #[must_use]
@@ -202,6 +219,18 @@ impl ProfileName {
             Self::Full => "full",
             Self::OneDataVl => "one-data-vl",
             Self::Any => "any",
+            Self::ConnectX6 => "connectx-6",
+            Self::ConnectX6Conforming => "connectx-6-conforming",
+            Self::Qib => "qib",
+        }
+    }
+
+    /// What devices of this kind are known to do wrong.
+    fn defects(self) -> &'static [Defect] {
+        match self {
+            // Its answers begin as a copy of the request.
+            Self::Qib => &[Defect::ResponseReservedEchoed],
+            _ => &[],
         }
     }
 
@@ -213,6 +242,9 @@ impl ProfileName {
             Self::Full => Profile::full(),
             Self::OneDataVl => Profile::one_data_vl(),
             Self::Any => return Profile::any(seed.unwrap_or(0)),
+            // Silicon as sold does not vary.
+            Self::ConnectX6 | Self::ConnectX6Conforming => return Profile::connectx_6(),
+            Self::Qib => return Profile::qib(),
         };
         match seed {
             Some(seed) => profile.vary(seed),

@@ -377,7 +377,7 @@ impl Tester<'_> {
         address: pb::AddressVector,
         port: u32,
     ) -> Step {
-        let options = &self.peer.offered.nearest(end.side, options);
+        let options = &self.nearest_of(end.side, options);
         let init = pb::QpAttributes {
             pkey_index: Some(0),
             port: Some(port),
@@ -426,7 +426,7 @@ impl Tester<'_> {
     }
 
     fn ready_to_send(&mut self, (side, qp): (Side, u32), options: &ChannelOptions, psn: Psn) -> Step {
-        let options = &self.peer.offered.nearest(side, options);
+        let options = &self.nearest_of(side, options);
         let rts = pb::QpAttributes {
             sq_psn: Some(psn.0),
             timeout: Some(options.timeout.0.into()),

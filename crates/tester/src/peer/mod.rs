@@ -31,6 +31,7 @@ pub use verbs::Sign;
 
 use crate::rig::Arrival;
 use crate::stop::Step;
+use crate::test::ACK_TIMEOUT_LEAST;
 use crate::tester::Tester;
 
 /// What the peer keeps between two calls of a procedure.
@@ -74,7 +75,7 @@ impl Tester<'_> {
     /// ACK timeout for each try, how long the DUT may take to answer, whichever is the longest, and the path.
     #[must_use]
     pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
-        let lasts = verbatim_record::silence::rc_lasts(rnr_interval, timeout, retry_cnt);
+        let lasts = verbatim_record::silence::rc_lasts(rnr_interval, self.at_least(timeout), retry_cnt);
         lasts.max(self.answer_time()) + self.peer.path + self.info.host_bound
     }
 
@@ -88,6 +89,16 @@ impl Tester<'_> {
     #[must_use]
     pub fn last_frame(&self) -> Time {
         self.peer.last_frame
+    }
+
+    /// This ACK timeout, or the least that the DUT keeps to if that is longer. Off stays off.
+    fn at_least(&self, timeout: AckTimeout) -> AckTimeout {
+        let least = self.case.parameter(ACK_TIMEOUT_LEAST, self.info.simulated);
+        let least = least.and_then(|least| u8::try_from(least).ok()).unwrap_or(0);
+        match timeout {
+            AckTimeout::OFF => AckTimeout::OFF,
+            AckTimeout(code) => AckTimeout(code.max(least)),
+        }
     }
 
     /// The longest round trip of the path that was measured so far; 0 before it was.

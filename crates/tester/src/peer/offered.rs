@@ -270,10 +270,20 @@ impl Tester<'_> {
     /// What a connection of the DUT is made with instead of these options, where it has not all of them.
     #[must_use]
     pub fn nearest(&self, options: &ChannelOptions) -> ChannelOptions {
-        self.peer.offered.nearest(Side::Dut, options)
+        self.nearest_of(Side::Dut, options)
     }
 
-    /// The ACK timeout that a connection of the DUT is made with instead of this one, where it has not that.
+    /// The same of a side's device. None of the DUT has a shorter ACK timeout than the least that it keeps to.
+    pub(super) fn nearest_of(&self, side: Side, options: &ChannelOptions) -> ChannelOptions {
+        let timeout = match side {
+            Side::Dut => self.at_least(options.timeout),
+            Side::Tester => options.timeout,
+        };
+        self.peer.offered.nearest(side, &ChannelOptions { timeout, ..*options })
+    }
+
+    /// The ACK timeout that a connection of the DUT is made with instead of this one: the least that it keeps to, or
+    /// the nearest that it has.
     #[must_use]
     pub fn nearest_timeout(&self, timeout: AckTimeout) -> AckTimeout {
         let options = ChannelOptions {

@@ -205,7 +205,7 @@ async fn watch(client: &Client, arguments: &WatchArguments) -> anyhow::Result<Ex
         Followed::Ended { run, .. } if json => {
             let ended = print::document::ended(&run);
             let outcome = print::document::outcome(run.outcome());
-            Ok(ExitCode::from(exit::of_run(outcome, &ended.report.verdicts)))
+            Ok(ExitCode::from(exit::of_run(outcome, &ended.report, false)))
         }
         Followed::Ended { run, .. } => show_end(&run),
         Followed::Left => Ok(ExitCode::SUCCESS),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use verbatim_record::{Exchange, Legal};
+use verbatim_record::{Exchange, Legal, Trace};
 use verbatim_wire::values::{CapabilityMask, NodeType};
 use verbatim_wire::{AttributeId, Layout, Method, NodeInfo, PhysState, PortInfo, PortState, Status};
 
@@ -81,6 +81,39 @@ pub(super) fn judge<'t>(
         let same = (of.about.clone(), of.seen.clone());
         of.excusable &= of_link.iter().filter(|other| **other == same).count() < 2;
     }
+}
+
+/// The tests in which a device fails whose NodeInfo or PortInfo is found with an illegal field.
+const HOMES: [(AttributeId, &str); 2] = [
+    (AttributeId::NODE_INFO, "c14-024-node-info"),
+    (AttributeId::PORT_INFO, "c14-024-port-info-legal"),
+];
+
+/// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one fault is one
+/// finding. `None`: this test, or something in it has made it so.
+pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
+    if broken.rule.name != rules::LEGAL.name {
+        return None;
+    }
+    let exchange = |number: &u32| trace.exchanges.get(*number as usize - 1);
+    let here = broken.exchanges.first().and_then(exchange)?;
+    let id = here.request.attribute_id();
+    let (_, home) = HOMES.iter().find(|(of, _)| *of == id)?;
+    let shows = |exchange: &&Exchange| {
+        let is_ok = exchange
+            .answer()
+            .is_some_and(|answer| answer.mad.status() == Status::OK);
+        // As that test asks for it.
+        let is_it = exchange.port == 0 && exchange.request.modifier() == 0;
+        is_ok && is_it && exchange.request.attribute_id() == id
+    };
+    let first = trace.exchanges.iter().find(shows).filter(|_| here.port == 0)?;
+    let is_same = |other: &&Broken| {
+        other.rule.name == broken.rule.name && other.about == broken.about && other.seen == broken.seen
+    };
+    let mut same = all.iter().filter(is_same);
+    let is_static = first.request.method() == Method::GET && same.any(|other| other.exchanges.contains(&first.number));
+    (is_static && trace.begin.test != *home).then_some(*home)
 }
 
 /// A field, what it may be, what it is.

@@ -70,8 +70,20 @@ pub(crate) fn judge_restore(test: &Test, trace: &Trace, findings: &mut Findings<
 
 fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
     let mut told: Vec<&str> = Vec::new();
+    let all = broken.clone();
+    let mut elsewhere: Vec<String> = Vec::new();
     for broken in broken {
         let name = broken.rule.name;
+        if let Some(home) = legal::judged_in(trace, &all, &broken) {
+            if !elsewhere.contains(&broken.about) {
+                let Broken {
+                    about, expected, seen, ..
+                } = &broken;
+                findings.observe(format!("{about} is {seen}, not {expected}: {home} judges that"), &[]);
+                elsewhere.push(broken.about);
+            }
+            continue;
+        }
         if told.iter().filter(|told| **told == name).count() == EACH {
             continue;
         }

@@ -2,6 +2,7 @@
 
 use verbatim_record::{Evidence, Passed};
 
+use super::habit::Habit;
 use super::talk::Talk;
 use crate::oracle::rule::Rule;
 
@@ -19,6 +20,8 @@ pub(in crate::oracle) struct Said<'t> {
     pub(in crate::oracle) evidence: Vec<Evidence<'t>>,
     /// Broken, or undecided; unspecified: the host refused it, so that nothing is said of it.
     pub(in crate::oracle) result: Passed,
+    /// The habit of the device that brings it about.
+    pub(in crate::oracle) habit: Option<Habit>,
 }
 
 /// The answers of all rules about a record.
@@ -34,9 +37,17 @@ pub(in crate::oracle) struct Ruling<'t> {
 pub(super) struct Asking<'r, 't> {
     pub(super) rule: &'static Rule,
     pub(super) ruling: &'r mut Ruling<'t>,
+    /// The habit that the next result is due to, if it does not hold.
+    pub(super) habit: Option<Habit>,
 }
 
 impl<'t> Asking<'_, 't> {
+    /// The next result is due to a habit of the device, if it does not hold.
+    pub(super) fn due_to(&mut self, habit: Option<Habit>) -> &mut Self {
+        self.habit = habit;
+        self
+    }
+
     /// Notes the result for one event. `words` are the event, the expected and the seen behaviour.
     pub(super) fn say(
         &mut self,
@@ -44,6 +55,7 @@ impl<'t> Asking<'_, 't> {
         evidence: impl IntoIterator<Item = Evidence<'t>>,
         words: impl FnOnce() -> (String, String, String),
     ) {
+        let habit = self.habit.take();
         if result == Passed::Pass {
             self.ruling.hold(self.rule, 1);
             return;
@@ -56,6 +68,7 @@ impl<'t> Asking<'_, 't> {
             seen,
             evidence: evidence.into_iter().collect(),
             result,
+            habit,
         });
     }
 

@@ -153,18 +153,22 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             false => Passed::Inconclusive,
         };
         let evidence: Vec<Evidence<'t>> = super::talk::shown(&sent);
-        asking.say(result, evidence.into_iter().chain([told.done.told.into()]), || {
-            let expected = match can_spend {
-                true => format!("no such error before {needed} transmissions"),
-                false => "no such error: nothing has spent retry_cnt".into(),
-            };
-            let (about, expected, seen) = words(told, post, expected);
-            (
-                about,
-                expected,
-                format!("{seen} after {times} in {}", duration_words(took)),
-            )
-        });
+        asking.due_to(talk.habits.of_retry(false)).say(
+            result,
+            evidence.into_iter().chain([told.done.told.into()]),
+            || {
+                let expected = match can_spend {
+                    true => format!("no such error before {needed} transmissions"),
+                    false => "no such error: nothing has spent retry_cnt".into(),
+                };
+                let (about, expected, seen) = words(told, post, expected);
+                (
+                    about,
+                    expected,
+                    format!("{seen} after {times} in {}", duration_words(took)),
+                )
+            },
+        );
     }
 }
 

@@ -12,6 +12,7 @@
 mod again;
 mod answered;
 pub(super) mod asking;
+mod causes;
 mod compare;
 mod completion;
 mod congestion;
@@ -21,6 +22,7 @@ mod effect;
 mod errors;
 mod events;
 mod fails;
+pub(crate) mod habit;
 mod life;
 mod local;
 mod memory;
@@ -29,6 +31,7 @@ mod next;
 mod once;
 mod order;
 mod owed;
+pub(crate) mod pace;
 mod picture;
 mod ready;
 mod received;
@@ -113,17 +116,21 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
                 &mut Asking {
                     rule,
                     ruling: &mut ruling,
+                    habit: None,
                 },
             );
         }
     }
-    for talk in &talks(trace) {
+    let mut talks = talks(trace);
+    pace::look(&mut talks);
+    for talk in &talks {
         for (rule, asks) in RULES.iter().copied().flatten() {
             asks(
                 talk,
                 &mut Asking {
                     rule,
                     ruling: &mut ruling,
+                    habit: None,
                 },
             );
         }

@@ -58,7 +58,10 @@ pub(super) fn patience(talk: &Talk<'_>, rnr_interval: Duration) -> Duration {
         .timeout
         .and_then(|code| u8::try_from(code).ok());
     let retry_cnt = u8::try_from(talk.retry_cnt()).unwrap_or(7);
-    verbatim_record::silence::rc_lasts(rnr_interval, AckTimeout(code.unwrap_or(0)), retry_cnt)
+    let lasts = verbatim_record::silence::rc_lasts(rnr_interval, AckTimeout(code.unwrap_or(0)), retry_cnt);
+    // A timer that is longer than it may be takes as much longer for all its retries, and one more for early ones.
+    let longest = talk.habits.longest.filter(|_| talk.timeout().is_some());
+    longest.map_or(lasts, |longest| lasts.max(longest * (u32::from(retry_cnt) + 2)))
 }
 
 impl<'t> Asking<'_, 't> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, Time, Told, VerbsDone, WcStatus};
+use verbatim_tester::OUT_OF_ORDER;
 use verbatim_wire::packet::{Opcode, Psn, RKey};
 
 use super::picture::{Part as Was, Picture};
@@ -327,6 +328,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         };
         let Some(first) = self.requests.get(&offset) else {
             self.requests.insert(offset, request);
+            self.may_be_ahead(offset);
             return;
         };
         if first.heard.opcode == heard.opcode && first.heard.digests() == heard.digests() {
@@ -339,6 +341,17 @@ impl<'t, 'k> Replay<'t, 'k> {
             first.psns = first.psns.max(psns);
             first.others.extend(self.target(offset));
             self.requests.insert(offset, first);
+        }
+    }
+
+    /// Where the device may put data into memory ahead of its turn, a WRITE's may be there as soon as it was sent.
+    fn may_be_ahead(&mut self, offset: u32) {
+        let is_permitted = self.talk.trace.parameter(OUT_OF_ORDER) == Some(1);
+        let request = self.requests.get(&offset).filter(|_| is_permitted);
+        let payload = request.filter(|request| matches!(Asks::of(request.heard.opcode), Asks::Write(_)));
+        let payload = payload.map(|request| request.heard.packet.payload());
+        if let (Some(payload), Some(range)) = (payload, self.target(offset)) {
+            self.picture.may_put(range.start, payload);
         }
     }
 

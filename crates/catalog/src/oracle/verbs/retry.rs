@@ -8,8 +8,9 @@ use core::time::Duration;
 use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::asking::{Asking, VerbsRule};
-use super::next::fits;
+pub(super) use super::causes::{Causes, causes};
 use super::owed::answered_by;
+use super::pace::{QUEUED, of_excess};
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
 use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
@@ -78,65 +79,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 /// rnr_retry without end.
 const ENDLESS: u32 = 7;
 
-/// What may have made a request come again, up to a place.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Causes {
-    /// RNR NAKs.
-    pub(super) rnr: u32,
-    /// Sequence NAKs, and answers that skip a READ or atomic.
-    pub(super) errors: u32,
-    /// Answers that may have loaded the counters again.
-    progress: u32,
-}
-
-impl Causes {
-    /// All that may have made it come again, but time-outs.
-    pub(super) fn all(self) -> u32 {
-        self.rnr.saturating_add(self.errors)
-    }
-}
-
-/// What may have made it come again, up to a place.
-pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
-    let mut causes = Causes::default();
-    let (mut acknowledged, mut responses) = (0, Vec::new());
-    // On a link that delays them, answers to what came before may load the counters late.
-    let since = if talk.is_lossless() { post.place() } else { 0 };
-    // What was done before it was posted makes nothing come again any more.
-    let done = talk.done_before(post.place());
-    for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
-        let Some(of) = answer.offset else { continue };
-        // Told to go back, a requester may go back further than it was told; what is old says nothing.
-        let is_old = of < done.max(talk.done_before(answer.place()));
-        match answer.says {
-            Says::Rnr if !is_old => causes.rnr += 1,
-            Says::Sequence if !is_old => causes.errors += 1,
-            // A port may take a code that it does not know for an error of its own, or ask again.
-            Says::Nothing => causes.errors += 1,
-            _ => {}
-        }
-        // An ACK within a READ or atomic skips its responses up to that PSN and with it; anything else those before.
-        let skips = |read: &Post<'_>| {
-            let skipped_to = match answer.says {
-                Says::Ack if read.has(of) => of + 1,
-                _ => of,
-            };
-            let is_open_read = read.end > done && read.posted.has_response_data();
-            is_open_read && read.first < skipped_to && !talk.has_had(read, skipped_to, answer)
-        };
-        if !answer.is_odd() && talk.posts.iter().any(skips) {
-            causes.errors += 1;
-        }
-        let end = answer.end().unwrap_or(0);
-        let is_response = fits(talk, answer) && !responses.contains(&of);
-        let is_progress = end > acknowledged || is_response;
-        acknowledged = acknowledged.max(end);
-        responses.extend(is_response.then_some(of));
-        causes.progress += u32::from(is_progress && answer.place() > since);
-    }
-    causes
-}
-
 /// Each request packet that came before, with how often up to it.
 fn repeats<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (u32, &'a Post<'t>, Vec<&'a Request<'t>>)> {
     talk.requests.iter().filter_map(|request| {
@@ -194,7 +136,8 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });
         let allowed = 1u32.saturating_add(found.all()).saturating_add(time_outs);
-        asking.must(times(&sent) <= allowed, shown(&sent), || {
+        let habit = of_excess(talk, &sent);
+        asking.due_to(habit).must(times(&sent) <= allowed, shown(&sent), || {
             let about = format!("{}, sent again", post.in_words());
             let expected = match talk.timeout() {
                 None => {
@@ -243,10 +186,12 @@ fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
-        asking.must(times(&sent) <= allowed, shown(&sent), || {
-            let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
-            (about, format!("{allowed} at most"), sent.len().to_string())
-        });
+        asking
+            .due_to(of_excess(talk, &sent))
+            .must(times(&sent) <= allowed, shown(&sent), || {
+                let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
+                (about, format!("{allowed} at most"), sent.len().to_string())
+            });
     }
 }
 
@@ -271,9 +216,6 @@ fn spread(talk: &Talk<'_>) -> Option<Duration> {
     let shortest = trips.iter().map(|trips| trips.shortest).min();
     Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
 }
-
-/// How long a packet may wait on its way out of a port, behind those of other queue pairs.
-const QUEUED: Duration = Duration::from_millis(1);
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = talk.timeout() else { return };
@@ -321,11 +263,15 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             Passed::Inconclusive
         };
         let evidence = [Evidence::from(earlier.seen.frame), later.seen.frame.into()];
-        asking.say(result, evidence, || {
+        let is_late = least > 4 * once;
+        let habit = talk.habits.of_retry(is_late);
+        asking.due_to(habit).say(result, evidence, || {
             let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
             let expected = format!("{} after the transmission before", words((once, 4 * once)));
-            let what = if least > 4 * once { "late retry" } else { "retry" };
-            (format!("{}: {what}", post.in_words()), expected, words((least, most)))
+            let what = if is_late { "late retry" } else { "retry" };
+            let signature = habit.map_or_else(String::new, |habit| talk.habits.signature(habit));
+            let seen = words((least, most)) + &signature;
+            (format!("{}: {what}", post.in_words()), expected, seen)
         });
     }
 }
@@ -358,11 +304,16 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                     continue;
                 };
                 let most = later.at.since(began.at).1 + path;
-                asking.must(most >= once, [began, later].map(Evidence::from), || {
-                    let about = format!("{}: retry", post.in_words());
-                    let expected = format!("{} after that, or later", duration_words(once));
-                    (about, expected, format!("{} after it at most", duration_words(most)))
-                });
+                let is_early = later.at.since(earlier.at).0 < once;
+                asking.due_to(talk.habits.of_retry(false).filter(|_| is_early)).must(
+                    most >= once,
+                    [began, later].map(Evidence::from),
+                    || {
+                        let about = format!("{}: retry", post.in_words());
+                        let expected = format!("{} after that, or later", duration_words(once));
+                        (about, expected, format!("{} after it at most", duration_words(most)))
+                    },
+                );
             }
         }
     }

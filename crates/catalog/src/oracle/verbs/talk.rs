@@ -13,6 +13,7 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 
+use super::habit::Habits;
 use super::replay::Effect;
 use crate::oracle::heard::{Asks, Event, Heard};
 use crate::oracle::partition::reaches;
@@ -157,6 +158,8 @@ pub(super) struct Talk<'t> {
     pub(super) gone: usize,
     /// Where the tester takes it to a state in which it answers nothing, or the dialogue is over.
     pub(super) deaf: usize,
+    /// What the record shows of its retry timer.
+    pub(super) habits: Rc<Habits>,
     /// What the peer's requests did to the device's memory.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
     /// The peer's sound requests.
@@ -224,6 +227,7 @@ impl<'t> Talk<'t> {
             to_error: None,
             gone: usize::MAX,
             deaf: usize::MAX,
+            habits: Rc::default(),
             effects: OnceCell::new(),
             asked: OnceCell::new(),
             responses: OnceCell::new(),

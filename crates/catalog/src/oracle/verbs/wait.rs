@@ -57,7 +57,8 @@ fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         // brought about.
         let began = oldest_open(talk, post).posted.command.asked;
         let lasted = talk.trace.begin.at_most(request.seen.frame.at.since(began).1);
-        if talk.timeout().is_some_and(|once| lasted >= once) {
+        let is_early = talk.habits.of_retry(false).is_some();
+        if talk.timeout().is_some_and(|once| lasted >= once || is_early) {
             continue;
         }
         // Each transmission but the first has one reason, the latest of which is the last RNR NAK.

@@ -10,4 +10,5 @@ mod packets;
 mod peer;
 mod requester;
 mod responder;
+mod silicon;
 mod verbs;

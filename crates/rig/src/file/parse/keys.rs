@@ -3,6 +3,7 @@
 use core::ops::Range;
 
 use toml::Spanned;
+use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER};
 
 use super::{RawRig, Wrong, wrong};
 
@@ -10,6 +11,8 @@ use super::{RawRig, Wrong, wrong};
 const OF_MADS: [&str; 3] = ["virtual", "umad", "model"];
 /// Those that can have an agent on the DUT's host.
 const OF_AGENTS: [&str; 3] = ["umad", "packet", "verbs"];
+/// Those that have connections.
+const OF_CONNECTIONS: [&str; 3] = ["virtual", "packet", "verbs"];
 /// A key, the kinds that have it, and where it stands if it is there.
 pub(super) type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
 
@@ -18,7 +21,7 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)
     }
-    let keys: [Key<'_>; 32] = [
+    let keys: [Key<'_>; 34] = [
         ("m_key", &OF_MADS, at(rig.m_key.as_ref())),
         ("shared_subnet", &OF_MADS, at(rig.shared_subnet.as_ref())),
         ("window", &OF_MADS, at(rig.window.as_ref())),
@@ -51,6 +54,12 @@ pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
         ("agent_key", &OF_AGENTS, at(rig.agent_key.as_ref())),
         ("agent_name", &OF_AGENTS, at(rig.agent_name.as_ref())),
         ("dut_device", &OF_AGENTS, at(rig.dut_device.as_ref())),
+        (
+            ACK_TIMEOUT_LEAST,
+            &OF_CONNECTIONS,
+            at(rig.dut_ack_timeout_least.as_ref()),
+        ),
+        (OUT_OF_ORDER, &OF_CONNECTIONS, at(rig.dut_out_of_order.as_ref())),
     ];
     for (key, owners, span) in keys.into_iter().chain(super::slow::places(rig)) {
         if let Some(span) = span.filter(|_| !owners.contains(&kind)) {

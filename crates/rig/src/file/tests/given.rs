@@ -21,6 +21,8 @@ disturbance = ["loses", "late"]
 busy = 3
 ipv6 = true
 simulated = false
+dut_ack_timeout_least = 16
+dut_out_of_order = true
 "#;
 
 fn given(keys: &[&str]) -> Result<RigConfig, String> {
@@ -66,6 +68,8 @@ fn every_key_of_a_virtual_rig_is_read() {
     assert_eq!(*model(&file.rigs[0]), expected);
     let info = crate::info(&file.rigs[0], core::time::Duration::ZERO);
     assert!(!info.simulated && info.frames.unwrap().ip.is_ipv6());
+    let known = [("dut_ack_timeout_least", 16), ("dut_out_of_order", 1)];
+    assert_eq!(info.of_device, known.map(|(name, value)| (name.to_string(), value)));
     let usual = crate::info(&RigFile::built_in().rigs[0], core::time::Duration::ZERO);
     assert!(usual.simulated && usual.frames.unwrap().ip.is_ipv4());
 }
