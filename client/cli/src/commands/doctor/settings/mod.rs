@@ -45,18 +45,15 @@ pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
         RigKind::Packet(of) => (None, Some(&of.agent)),
         RigKind::Virtual(_) | RigKind::Model { .. } => return Vec::new(),
     };
-    let is_here = |name: &&String| host.root.join(DEVICES).join(name).exists();
-    let of_dut = agent
-        .filter(|agent| is_near(agent))
-        .and_then(|agent| agent.device.as_ref());
-    let of_dut = of_dut.filter(is_here);
-    let mut devices: Vec<&String> = own.into_iter().filter(is_here).chain(of_dut).collect();
-    devices.dedup();
-    let mut found: Vec<Found> = devices
-        .into_iter()
-        .flat_map(|name| Device::new(host, name).settings())
-        .collect();
-    if let (Some(agent), None) = (agent, of_dut) {
+    let here = names(&host.root.join(DEVICES));
+    // An agent that is not told which device to have may have any.
+    let may_be_dut = |name: &String| {
+        let near = agent.filter(|agent| is_near(agent));
+        near.is_some_and(|agent| agent.device.as_ref().is_none_or(|device| device == name))
+    };
+    let wanted = here.iter().filter(|name| own == Some(*name) || may_be_dut(name));
+    let mut found: Vec<Found> = wanted.flat_map(|name| Device::new(host, name).settings()).collect();
+    if let Some(agent) = agent.filter(|_| !here.iter().any(may_be_dut)) {
         found.push(unread(
             &format!("{}: settings", rig.name),
             format!(
