@@ -37,7 +37,7 @@ pub fn markdown(of: &Reported<'_>) -> String {
     }
     let known = of.deviations();
     if !known.is_empty() {
-        out.push_str("\n## Known deviations of such devices, which stay FAIL\n\n");
+        out.push_str("\n## Known deviations of such devices, which change no verdict\n\n");
         out.extend(known.iter().map(|known| format!("- {}\n", cell(&in_words(known)))));
     }
     for verdict in of.verdicts {

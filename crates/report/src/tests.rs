@@ -146,6 +146,8 @@ fn a_verdict_that_was_not_judged_anew_is_marked_so_in_every_form() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::from([(verdicts[0].test.clone(), "of revision 2".into())]),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     };
     for (form, words) in [
@@ -197,6 +199,8 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
         records: &[],
         before: &[],
         not_judged_anew: &BTreeMap::new(),
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "manifest SHA-256 12ab",
     });
     assert!(
@@ -300,6 +304,8 @@ fn a_verdict_without_findings_says_why_and_how_far_its_procedure_got() {
         records: &records,
         before: &[],
         not_judged_anew: &not_judged_anew,
+        deviations: &Register::default(),
+        tolerates_known: false,
         seal: "",
     };
     assert_eq!(

@@ -94,7 +94,9 @@ fn deviations(report: &Report) -> String {
     if !devices.is_empty() {
         let lines = of(&[Showed::Seen]);
         let devices = devices.join("; ");
-        out.push_str(&format!("\nKnown deviations of {devices}, which stay FAIL:\n{lines}"));
+        out.push_str(&format!(
+            "\nKnown deviations of {devices}, which change no verdict:\n{lines}"
+        ));
     }
     let loud = of(&[Showed::NotSeen, Showed::Expired]);
     if !loud.is_empty() {

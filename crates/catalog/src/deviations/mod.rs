@@ -95,8 +95,10 @@ pub enum Awaited {
     /// FAIL.
     #[default]
     Fail,
-    /// INCONCLUSIVE, such as where a driver refuses what the test needs.
+    /// INCONCLUSIVE.
     Inconclusive,
+    /// NOT_APPLICABLE, such as where a driver refuses what the test needs.
+    NotApplicable,
 }
 
 impl Awaited {
@@ -104,6 +106,8 @@ impl Awaited {
         match self {
             Self::Fail => Passed::Fail,
             Self::Inconclusive => Passed::Inconclusive,
+            // Its reason is all that there is.
+            Self::NotApplicable => Passed::Unspecified,
         }
     }
 }
@@ -379,18 +383,19 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
         .collect()
 }
 
-/// What of a verdict asks for an explanation: what failed, or what could not be decided.
+/// What of a verdict asks for an explanation: what failed, what could not be decided, or why the test does not apply.
 fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     let result = match verdict.outcome() {
         Outcome::Fail => Passed::Fail,
         Outcome::Inconclusive => Passed::Inconclusive,
+        Outcome::NotApplicable => Passed::Unspecified,
         _ => return Vec::new(),
     };
     let of_it = verdict.findings.iter().filter(|check| check.result() == result);
     let mut checks: Vec<Cow<'_, Check>> = of_it.map(Cow::Borrowed).collect();
     // What ended a procedure early is no check.
     let is_told = |check: &Cow<'_, Check>| verdict.reason.starts_with(&check.to_string());
-    if result == Passed::Inconclusive && !checks.iter().any(is_told) {
+    if result != Passed::Fail && !checks.iter().any(is_told) {
         checks.push(Cow::Owned(Check {
             about: verdict.reason.clone(),
             result: result.into(),

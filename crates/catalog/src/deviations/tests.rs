@@ -325,6 +325,24 @@ fn an_inconclusive_test_is_known_by_its_checks_and_by_what_ended_it() {
 }
 
 #[test]
+fn a_driver_without_sqd_is_known_by_what_it_refused() {
+    let known = |vendor: &str, reason: &str| {
+        let verdict = Verdict {
+            test: "c09-send-queue-drain".into(),
+            reason: reason.into(),
+            ..ghost(Outcome::NotApplicable, vec![])
+        };
+        let fingerprint = format!(r#"{{"device":{{"vendor_id":"{vendor}","driver":"irdma"}}}}"#);
+        let known = Register::default().known(&fingerprint, NOW, &[verdict]);
+        known.into_iter().map(|it| it.id).collect::<Vec<_>>()
+    };
+    let refused = "the host of the DUT's device refused to modify QP 7 to SQD: Operation not supported";
+    assert_eq!(known("0x008086", refused), ["irdma-no-sqd"]);
+    assert_eq!(known("0x0002c9", refused), [""; 0]);
+    assert_eq!(known("0x008086", "the device has no atomics"), [""; 0]);
+}
+
+#[test]
 fn a_file_that_is_wrong_is_refused_with_its_line_and_what_to_do() {
     for (from, to, line, words) in [
         ("C9-60", "C9-600", 7, "no statement is called"),

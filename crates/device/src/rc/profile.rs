@@ -246,6 +246,30 @@ impl AdapterProfile {
         Self { timer, ..self }
     }
 
+    /// A small core in an FPGA, as those of LiteEth, SLAC's surf and ETH's HLS stack are: one queue pair, fixed timers,
+    /// memory from address 0 on, one packet of one message outstanding, neither atomics nor SQD.
+    #[must_use]
+    pub fn small_fpga_core(self) -> Self {
+        Self {
+            mtu: Mtu::B1024,
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+            atomics: false,
+            invalidate: false,
+            max_qps: 1,
+            sqd: false,
+            timeouts: vec![16],
+            min_rnr_timers: vec![20],
+            first_address: 0,
+            choices: AdapterChoices {
+                window: 1,
+                one_message_at_a_time: true,
+                ..AdapterChoices::default()
+            },
+            ..self
+        }
+    }
+
     /// The same adapter as another one of its kind may be: latency, queue pair numbers, every choice and whether it is a full
     /// member of its partition are drawn from the seed; addresses and what it can do stay.
     #[must_use]

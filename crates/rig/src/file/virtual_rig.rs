@@ -151,6 +151,7 @@ impl VirtualConfig {
             (ProfileName::Any, seed) => adapter.any(seed.unwrap_or(0)),
             (ProfileName::ConnectX6, _) => adapter.connectx_6(false),
             (ProfileName::ConnectX6Conforming, _) => adapter.connectx_6(true),
+            (ProfileName::SmallFpgaCore, _) => adapter.small_fpga_core(),
             (_, Some(seed)) => adapter.vary(seed),
             (_, None) => adapter,
         };
@@ -197,11 +198,13 @@ pub enum ProfileName {
     ConnectX6Conforming,
     /// QLogic 7322 with the driver qib.
     Qib,
+    /// A small RoCE core in an FPGA.
+    SmallFpgaCore,
 }
 
 impl ProfileName {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Minimal,
         Self::Full,
         Self::OneDataVl,
@@ -209,6 +212,7 @@ impl ProfileName {
         Self::ConnectX6,
         Self::ConnectX6Conforming,
         Self::Qib,
+        Self::SmallFpgaCore,
     ];
 
     /// As people type it.
@@ -222,6 +226,7 @@ impl ProfileName {
             Self::ConnectX6 => "connectx-6",
             Self::ConnectX6Conforming => "connectx-6-conforming",
             Self::Qib => "qib",
+            Self::SmallFpgaCore => "small-fpga-core",
         }
     }
 
@@ -245,6 +250,7 @@ impl ProfileName {
             // Silicon as sold does not vary.
             Self::ConnectX6 | Self::ConnectX6Conforming => return Profile::connectx_6(),
             Self::Qib => return Profile::qib(),
+            Self::SmallFpgaCore => return Profile::minimal(),
         };
         match seed {
             Some(seed) => profile.vary(seed),

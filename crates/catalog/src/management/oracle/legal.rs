@@ -4,7 +4,7 @@
 //! What a subnet manager writes is judged from Armed on, what a link comes to from Initialize on; what a switch's port 0
 //! may leave out is left open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::{Exchange, Legal, Trace};
 use verbatim_wire::values::{CapabilityMask, NodeType};
@@ -83,6 +83,8 @@ pub(super) fn judge<'t>(
     }
 }
 
+/// The label of what is read before every test of management.
+const BEFORE: &str = "before the test";
 /// The tests in which a device fails whose NodeInfo or PortInfo is found with an illegal field.
 const HOMES: [(AttributeId, &str); 2] = [
     (AttributeId::NODE_INFO, "c14-024-node-info"),
@@ -99,20 +101,25 @@ pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Optio
     let here = broken.exchanges.first().and_then(exchange)?;
     let id = here.request.attribute_id();
     let (_, home) = HOMES.iter().find(|(of, _)| *of == id)?;
-    let shows = |exchange: &&Exchange| {
-        let is_ok = exchange
-            .answer()
-            .is_some_and(|answer| answer.mad.status() == Status::OK);
-        // As that test asks for it.
-        let is_it = exchange.port == 0 && exchange.request.modifier() == 0;
-        is_ok && is_it && exchange.request.attribute_id() == id
-    };
-    let first = trace.exchanges.iter().find(shows).filter(|_| here.port == 0)?;
     let is_same = |other: &&Broken| {
         other.rule.name == broken.rule.name && other.about == broken.about && other.seen == broken.seen
     };
-    let mut same = all.iter().filter(is_same);
-    let is_static = first.request.method() == Method::GET && same.any(|other| other.exchanges.contains(&first.number));
+    let same: Vec<u32> = all
+        .iter()
+        .filter(is_same)
+        .flat_map(|other| other.exchanges.clone())
+        .collect();
+    let shown = trace.exchanges.iter().filter(|exchange| {
+        let status = exchange.answer().map(|answer| answer.mad.status());
+        exchange.request.attribute_id() == id && exchange.port == here.port && status == Some(Status::OK)
+    });
+    let mut modifiers = BTreeSet::new();
+    // As it is found, of each port that the test asks about, and as every test asks for it.
+    let mut found = shown.filter(|exchange| modifiers.insert(exchange.request.modifier()));
+    let is_static = found.any(|exchange| {
+        let is_everywhere = &*exchange.label == BEFORE || exchange.port == 0 && exchange.request.modifier() == 0;
+        is_everywhere && exchange.request.method() == Method::GET && same.contains(&exchange.number)
+    });
     (is_static && trace.begin.test != *home).then_some(*home)
 }
 

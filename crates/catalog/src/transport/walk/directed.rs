@@ -72,9 +72,9 @@ directed!(LOSS_POSITIONS 4 "c09-loss-positions"
     "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
     "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
-directed!(STALE_RESPONSES 2 "c09-stale-responses"
+directed!(STALE_RESPONSES 3 "c09-stale-responses"
     "What is said of a request that is done says nothing of the one that waits; a fence holds until the last response to a READ; what gets an RNR NAK comes again, be it a READ."
-    "Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
+    "A SEND that is not answered once comes again by the timer alone. Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
     nothing fails, what is fenced has not left; a NAK of what waits ends it. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
     stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 
@@ -264,7 +264,9 @@ fn stale_responses() -> Vec<Leg> {
         let meant = Step::Refuse(vec![want(O::Send, 8)], 0, NakCode::REMOTE_OPERATIONAL);
         (None, vec![done.clone(), waits, done.clone(), amid, meant])
     });
-    let mut legs = legs(each);
+    // Shows how soon the device's own timer sends again.
+    let silent = Step::Post(vec![want(O::Send, 8)], 0, Fault::Silent(1));
+    let mut legs = legs(core::iter::once((None, vec![silent])).chain(each));
     let unready = [O::Send, O::Write, O::Read, O::FetchAdd, O::CompareSwap].map(|operation| {
         let behind = vec![want(operation, 8), want(O::Send, 8)];
         Step::Post(behind, 0, Fault::Unready(RnrTimer(8)))

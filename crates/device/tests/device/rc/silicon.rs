@@ -15,7 +15,11 @@ fn unanswered(conforming: bool, code: u8, retry_cnt: u8) -> (Vec<Duration>, Dura
         ..Setup::default()
     };
     let mut pair = Pair::of([profile(A).connectx_6(conforming), profile(B)], [&[], &[]], &setup);
-    pair.fate = Box::new(|_, _, _| Vec::new());
+    // The peer's address is found, and nothing else arrives.
+    pair.fate = Box::new(|_, _, frame| match frame.get(12..14) {
+        Some([0x08, 0x00]) => Vec::new(),
+        _ => vec![Duration::from_micros(1)],
+    });
     let request = pair.request(1, Operation::Write, 0, 0, 64);
     pair.post(&request);
     let until = Duration::from_secs(120);
