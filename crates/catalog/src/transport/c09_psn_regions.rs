@@ -238,7 +238,7 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
     effect::put(&mut memory, PLACES[0], &first.payload());
     effect::put(&mut memory, PLACES[1], &last.payload());
     let words = ("what the first and the last WRITE wrote", memory.as_slice());
-    effect::memory_is(f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
+    effect::memory_in_turn(t, f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
     Ok(())
 }
 

@@ -319,7 +319,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
         read(RESULT).ok_or(Gap::Missing(RESULT.name))?,
     );
     let words = ("the first WRITE and nothing else", ignored.as_slice());
-    effect::memory_is(f, (SEQUENCE, "memory while the gap is open"), open, words);
+    effect::memory_in_turn(t, f, (SEQUENCE, "memory while the gap is open"), open, words);
     if !sound {
         return Ok(());
     }
@@ -333,12 +333,8 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     put(2, &next[0]);
     put(3, &next[1]);
     let all = put(4, &last);
-    effect::memory_is(
-        f,
-        (SEQUENCE, "memory of the DUT"),
-        closed,
-        ("what came in sequence", &all),
-    );
+    let words = ("what came in sequence", all.as_slice());
+    effect::memory_in_turn(t, f, (SEQUENCE, "memory of the DUT"), closed, words);
     Ok(())
 }
 

@@ -217,7 +217,9 @@ impl<'t, 'k> Replay<'t, 'k> {
                 _ => {}
             }
         }
-        for (offset, heard, frame) in talk.asked() {
+        let places_ahead = self.places_ahead();
+        let asked = talk.asked_anywhere();
+        for (offset, heard, frame) in asked.filter(|(offset, ..)| *offset < HALF || places_ahead) {
             events.push((frame.place, Happens::Sent(offset, heard, frame)));
         }
         for (heard, frame) in talk.responses() {
@@ -303,6 +305,15 @@ impl<'t, 'k> Replay<'t, 'k> {
         if self.is_over {
             return;
         }
+        // Beyond half of all PSNs from the first on nothing is followed; it may be ahead of its turn all the same.
+        if offset >= HALF {
+            let reth = heard.reth().filter(|_| offset - self.executed < HALF);
+            let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
+            if let Some(begin) = begin.filter(|_| matches!(Asks::of(heard.opcode), Asks::Write(_))) {
+                self.picture.may_put(begin, heard.packet.payload());
+            }
+            return;
+        }
         let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
         if let Some(begin) = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key())) {
             let length = reth.map_or(0, |reth| reth.dma_len() as usize);
@@ -344,10 +355,14 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    /// Where the device may put data into memory ahead of its turn, a WRITE's may be there as soon as it was sent.
+    /// Whether the device may put data into memory ahead of its turn.
+    fn places_ahead(&self) -> bool {
+        self.talk.trace.parameter(OUT_OF_ORDER) == Some(1)
+    }
+
+    /// Where it may, a WRITE's data may be there as soon as it was sent.
     fn may_be_ahead(&mut self, offset: u32) {
-        let is_permitted = self.talk.trace.parameter(OUT_OF_ORDER) == Some(1);
-        let request = self.requests.get(&offset).filter(|_| is_permitted);
+        let request = self.requests.get(&offset).filter(|_| self.places_ahead());
         let payload = request.filter(|request| matches!(Asks::of(request.heard.opcode), Asks::Write(_)));
         let payload = payload.map(|request| request.heard.packet.payload());
         if let (Some(payload), Some(range)) = (payload, self.target(offset)) {

@@ -2,6 +2,7 @@
 
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Findings, Passed, Trace, VerbsDone, WcStatus};
+use verbatim_tester::OUT_OF_ORDER;
 
 use super::checks::{alive, evidence, reply};
 use super::dialogue::Dialogue;
@@ -31,6 +32,20 @@ pub(crate) fn memory_is(
         _ => ("the memory could not be read".into(), Passed::Inconclusive),
     };
     f.prove(statement, &[read.into()], about, (words, seen), result)
+}
+
+/// The same after requests that came ahead of their turn. Nothing is claimed of a device that may place their data at
+/// once; the rules of memory know what it may hold.
+pub(crate) fn memory_in_turn(
+    t: &Trace,
+    f: &mut Findings<'_>,
+    claim: (&str, &str),
+    read: &VerbsDone,
+    words: (&str, &[u8]),
+) {
+    if t.parameter(OUT_OF_ORDER) != Some(1) {
+        memory_is(f, claim, read, words);
+    }
 }
 
 /// Puts bytes where they belong in a picture of the memory; those that lie beyond it are left out.
