@@ -6,6 +6,7 @@
 
 mod deaths;
 mod guest;
+mod mended;
 mod model;
 mod pytest;
 mod umad;

@@ -2,6 +2,7 @@
 
 mod agent;
 mod host;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +23,8 @@ use crate::{exit, print};
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 everything that is needed is there: the state directory, each rig of the rig file, the \
-    daemon where there is one; with --agent no check failed; 2 usage; 3 something is missing, or a check failed."
+    daemon where there is one; with --agent no check failed; 2 usage; 3 something is missing, or a check failed. Lines `note` and \
+    `unread` are of settings of RDMA devices that decide verdicts, and change no exit code."
 )]
 pub(crate) struct Arguments {
     /// Look only at this rig, and fail if it cannot be used
@@ -42,7 +44,33 @@ pub(crate) struct Arguments {
 struct Found {
     what: String,
     usable: bool,
+    state: State,
     words: String,
+}
+
+/// How something was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// Usable, and it decides verdicts: the words say which, and how to switch it off.
+    Note,
+    /// It may decide verdicts, and was not readable: the words say why.
+    Unread,
+    /// It is needed and not there.
+    Missing,
+}
+
+impl State {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Unread => "unread",
+            Self::Missing => "missing",
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
@@ -50,11 +78,16 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         return agent::run(address, &arguments.of_agent, arguments.json);
     }
     let file = rigs::load(arguments.rig_file.as_ref())?;
+    let this_host = settings::Host {
+        root: Path::new("/"),
+        tool: &settings::installed,
+    };
     let mut found = Vec::new();
     let mut wanted: Vec<RigConfig> = file.rigs.clone();
     if let Some(name) = &arguments.rig {
         let config = file.find(name).map_err(|error| exit::Usage(error.to_string()))?.clone();
         verbatim_rig::env::enter(&config)?;
+        found.extend(settings::of_rig(&this_host, &config));
         wanted = vec![config];
     } else {
         found.push(match &file.path {
@@ -63,6 +96,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         });
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
+        found.extend(settings::of_host(&this_host));
         // A daemon's rigs are the daemon's: `--rig` looks from here.
         found.extend(daemon(place));
     }
@@ -76,12 +110,8 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         let lines: String = found
             .iter()
             .map(|found| {
-                format!(
-                    "{} {:<18} {}\n",
-                    if found.usable { "ok     " } else { "missing" },
-                    found.what,
-                    found.words
-                )
+                let Found { what, state, words, .. } = found;
+                format!("{:<7} {what:<18} {words}\n", state.word())
             })
             .collect();
         print::text(&lines)?;
@@ -115,20 +145,29 @@ fn daemon(place: impl FnOnce() -> anyhow::Result<Place>) -> Vec<Found> {
     found
 }
 
-fn good(what: &str, words: String) -> Found {
+fn found(state: State, what: &str, words: String) -> Found {
     Found {
         what: what.into(),
-        usable: true,
+        usable: state != State::Missing,
+        state,
         words,
     }
 }
 
+fn good(what: &str, words: String) -> Found {
+    found(State::Ok, what, words)
+}
+
+fn note(what: &str, words: String) -> Found {
+    found(State::Note, what, words)
+}
+
+fn unread(what: &str, words: String) -> Found {
+    found(State::Unread, what, words)
+}
+
 fn bad(what: &str, words: String) -> Found {
-    Found {
-        what: what.into(),
-        usable: false,
-        words,
-    }
+    found(State::Missing, what, words)
 }
 
 fn libibumad() -> Found {
@@ -179,10 +218,9 @@ fn state_directory() -> Found {
 fn a_rig(config: &RigConfig) -> Vec<Found> {
     let mut found: Vec<Found> = verbatim_rig::survey(config)
         .into_iter()
-        .map(|part| Found {
-            what: format!("{}: {}", config.name, part.what),
-            usable: part.usable,
-            words: part.words,
+        .map(|part| {
+            let state = if part.usable { State::Ok } else { State::Missing };
+            self::found(state, &format!("{}: {}", config.name, part.what), part.words)
         })
         .collect();
     if found.iter().all(|found| found.usable) {

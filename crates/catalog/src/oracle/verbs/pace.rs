@@ -30,6 +30,7 @@ pub(crate) fn in_record(trace: &Trace) -> Habits {
 
 fn of(talks: &[Talk<'_>]) -> Habits {
     let mut habits = Habits::default();
+    let mut keeps_time = false;
     for talk in talks {
         let Some(once) = talk.timeout() else { continue };
         habits.early = habits.early || has_early(talk, once);
@@ -42,12 +43,21 @@ fn of(talks: &[Talk<'_>]) -> Habits {
             if early.len() > habits.growing.len() {
                 habits.growing = early.to_vec();
             }
+            keeps_time = keeps_time || is_kept_twice(&intervals, once);
             let none_lost = talk.is_lossless() || intervals.len() >= talk.retry_cnt() as usize;
             let late = steady_beyond(&intervals, 4 * once).filter(|_| none_lost);
             habits.longest = habits.longest.max(late);
         }
     }
+    habits.early = habits.early && !keeps_time;
     habits
+}
+
+/// Whether two intervals in a row are the timeout itself: a timer that is early after that has no habit of it, and one whose intervals
+/// grow has none that are alike.
+fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
+    let is_kept = |interval: &Duration| (once * LONG_BEFORE..=once * 12).contains(&(*interval * 10));
+    intervals.windows(2).any(|pair| pair.iter().all(is_kept))
 }
 
 /// A timer that is so many tenths of the timeout, or less, is early by more than its grain.
@@ -153,4 +163,23 @@ fn unanswered_intervals(talk: &Talk<'_>, offset: u32) -> Vec<Duration> {
         .take_while(|sent| until.is_none_or(|until| sent.seen.place < until));
     let at: Vec<Time> = before.map(|sent| sent.seen.frame.at.latest).collect();
     at.windows(2).map(|pair| pair[1].since(pair[0])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_that_keeps_the_timeout_twice_has_no_habit_of_being_early() {
+        let is_kept = |ms: &[u64]| {
+            let intervals: Vec<Duration> = ms.iter().copied().map(Duration::from_millis).collect();
+            is_kept_twice(&intervals, Duration::from_millis(67))
+        };
+        assert!(is_kept(&[31, 68, 64]), "the first alone is early");
+        assert!(
+            !is_kept(&[17, 17, 17, 17]) && !is_kept(&[8, 16, 33, 67, 134]),
+            "early, or growing"
+        );
+        assert!(!is_kept(&[31, 68]) && !is_kept(&[537, 537]));
+    }
 }

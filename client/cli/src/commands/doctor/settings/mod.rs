@@ -1,0 +1,249 @@
+//! Settings of the RDMA devices of this host that decide verdicts: read from sysfs, PCI configuration space and the tools that
+//! are installed. Each line says what the setting does to verdicts and how to switch it off; a setting that cannot be read is
+//! named with the reason.
+
+mod mellanox;
+mod port;
+mod tools;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use verbatim_rig::file::AgentConfig;
+use verbatim_rig::{RigConfig, RigKind};
+use verbatim_verbs::Place;
+
+use super::{Found, good, note, unread};
+
+pub(super) use tools::installed;
+
+/// Runs the first of some tools that is installed, with these arguments, and gives its output, else the reason why there is none.
+type Tool<'a> = &'a dyn Fn(&[&str], &[&str]) -> Result<String, String>;
+
+/// Where settings are read.
+pub(super) struct Host<'a> {
+    /// The root directory: `/`, or a copy of such a tree.
+    pub(super) root: &'a Path,
+    /// What runs tools.
+    pub(super) tool: Tool<'a>,
+}
+
+/// The directory of all RDMA devices.
+const DEVICES: &str = "sys/class/infiniband";
+
+/// The settings of each RDMA device of this host.
+pub(super) fn of_host(host: &Host<'_>) -> Vec<Found> {
+    let of = |name: &String| Device::new(host, name).settings();
+    names(&host.root.join(DEVICES)).iter().flat_map(of).collect()
+}
+
+/// The settings of the devices of a rig that are on this host, and where those of the DUT are read if it is on another.
+pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
+    let (own, agent) = match &rig.kind {
+        RigKind::Umad { device, agent, .. } => (Some(device), agent.as_deref()),
+        RigKind::Verbs(of) => (Some(&of.device), Some(&of.agent)),
+        RigKind::Packet(of) => (None, Some(&of.agent)),
+        RigKind::Virtual(_) | RigKind::Model { .. } => return Vec::new(),
+    };
+    let here = names(&host.root.join(DEVICES));
+    // An agent that is not told which device to have may have any.
+    let may_be_dut = |name: &String| {
+        let near = agent.filter(|agent| is_near(agent));
+        near.is_some_and(|agent| agent.device.as_ref().is_none_or(|device| device == name))
+    };
+    let wanted = here.iter().filter(|name| own == Some(*name) || may_be_dut(name));
+    let mut found: Vec<Found> = wanted.flat_map(|name| Device::new(host, name).settings()).collect();
+    if let Some(agent) = agent.filter(|_| !here.iter().any(may_be_dut)) {
+        found.push(unread(
+            &format!("{}: settings", rig.name),
+            format!(
+                "those of the DUT decide verdicts, and are on the host of the agent at {}: `verbatim doctor` there reads them",
+                agent.address
+            ),
+        ));
+    }
+    found
+}
+
+/// Whether an agent may be on this host.
+fn is_near(agent: &AgentConfig) -> bool {
+    match &agent.address.place {
+        Place::Unix(_) => true,
+        Place::Tcp(address) => address.ip().to_canonical().is_loopback(),
+        Place::Named { .. } => false,
+    }
+}
+
+/// An RDMA device of the host.
+struct Device<'a> {
+    host: &'a Host<'a>,
+    name: &'a str,
+    place: PathBuf,
+    /// The driver of its PCI function; none of software.
+    driver: Option<String>,
+    /// Its PCI address.
+    pci: Option<String>,
+}
+
+impl<'a> Device<'a> {
+    fn new(host: &'a Host<'a>, name: &'a str) -> Self {
+        let place = host.root.join(DEVICES).join(name);
+        let told = read(&place.join("device/uevent")).unwrap_or_default();
+        let of = |key: &str| {
+            let value = told.lines().find_map(|line| line.strip_prefix(key));
+            value.map(|value| printable(value.trim_start_matches('=')))
+        };
+        Self {
+            driver: of("DRIVER"),
+            pci: of("PCI_SLOT_NAME"),
+            host,
+            name,
+            place,
+        }
+    }
+
+    fn settings(&self) -> Vec<Found> {
+        let mut found = vec![self.firmware()];
+        if let Some(pci) = &self.pci {
+            found.push(self.sr_iov(pci));
+            found.push(self.relaxed_ordering(pci));
+        }
+        let ports = names(&self.place.join("ports"));
+        let ethernet: Vec<&String> = ports.iter().filter(|port| self.is_ethernet(port)).collect();
+        found.extend(ethernet.iter().flat_map(|port| self.of_port(port)));
+        match (&self.pci, self.driver.as_deref()) {
+            _ if ethernet.is_empty() => {}
+            (Some(pci), Some("mlx5_core")) => found.extend(self.of_mellanox(pci, &ethernet)),
+            (Some(pci), driver) => {
+                found.extend(self.devlink(pci));
+                found.push(unread(
+                    &self.what("timers, CNPs, order"),
+                    format!(
+                        "no place is known where the driver {} tells of adaptive retransmission, a floor of the ACK timeout, \
+                         congestion control and out-of-order placement; see its documentation",
+                        driver.unwrap_or("of this device")
+                    ),
+                ));
+            }
+            (None, _) => {}
+        }
+        found
+    }
+
+    /// What a line is about.
+    fn what(&self, setting: &str) -> String {
+        format!("{}: {setting}", self.name)
+    }
+
+    fn firmware(&self) -> Found {
+        let what = self.what("firmware");
+        let driver = self.driver.as_deref().unwrap_or("unknown");
+        let version = read(&self.place.join("fw_ver")).map(|text| printable(&text));
+        match (version, &self.pci, read(&self.place.join("parent"))) {
+            (_, None, Some(interface)) => good(
+                &what,
+                format!(
+                    "software on {}: known deviations go by the kernel's version",
+                    printable(&interface)
+                ),
+            ),
+            (Some(version), _, _) if !version.is_empty() => {
+                good(&what, format!("{version}, driver {driver}: known deviations go by it"))
+            }
+            _ => unread(
+                &what,
+                format!(
+                    "{DEVICES}/{}/fw_ver tells nothing: no deviation is known of this device",
+                    self.name
+                ),
+            ),
+        }
+    }
+
+    fn sr_iov(&self, pci: &str) -> Found {
+        let what = self.what("SR-IOV");
+        let function = self.place.join("device");
+        if function.join("physfn").exists() {
+            return note(
+                &what,
+                format!(
+                    "{pci} is a virtual function, which refuses SMPs: tests of chapters 13 and 14 come to no verdict, and counters \
+                     are those of the whole port; test the physical function"
+                ),
+            );
+        }
+        match read(&function.join("sriov_numvfs")).as_deref() {
+            None => good(&what, format!("{pci} is a physical function without virtual ones")),
+            Some("0") => good(&what, format!("{pci} is a physical function; no virtual one is in use")),
+            Some(count) => note(
+                &what,
+                format!(
+                    "{} virtual functions share the port: its counters count their packets, so tests of counters FAIL where \
+                     those send; off: `echo 0 >/sys/bus/pci/devices/{pci}/sriov_numvfs`",
+                    printable(count)
+                ),
+            ),
+        }
+    }
+
+    fn relaxed_ordering(&self, pci: &str) -> Found {
+        let what = self.what("relaxed ordering");
+        let config = fs::read(self.place.join("device/config")).unwrap_or_default();
+        match relaxed_ordering(&config) {
+            Some(false) => good(&what, "off".into()),
+            Some(true) => note(
+                &what,
+                format!(
+                    "on: data of a WRITE may reach memory after its ACK, so tests that look at memory then FAIL; off: `setpci -s \
+                     {pci} CAP_EXP+8.w=0:10`"
+                ),
+            ),
+            None => unread(
+                &what,
+                format!(
+                    "the PCI Express capability of {pci} is not readable, which takes root; if it is on, data of a WRITE may reach \
+                     memory after its ACK"
+                ),
+            ),
+        }
+    }
+}
+
+/// Bit 4 of the Device Control register of the PCI Express capability, in configuration space.
+fn relaxed_ordering(config: &[u8]) -> Option<bool> {
+    const PCI_EXPRESS: u8 = 0x10;
+    let mut at = usize::from(*config.get(0x34)? & 0xFC);
+    // No list is longer than the space has room for.
+    for _ in 0..48 {
+        if at < 0x40 {
+            return None;
+        }
+        if *config.get(at)? == PCI_EXPRESS {
+            return Some(config.get(at + 8)? & 0x10 != 0);
+        }
+        at = usize::from(*config.get(at + 1)? & 0xFC);
+    }
+    None
+}
+
+fn read(path: &Path) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// The names in a directory, those that are numbers in their order.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort_by_key(|name| (name.parse().unwrap_or(u32::MAX), name.clone()));
+    names
+}
+
+/// At most 64 characters of a text that others wrote, none of which moves the cursor.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What an Ethernet port's RoCE rests on: the interface, its MTU, the GIDs, pauses of the link.
+
+use super::{Device, Found, good, names, note, printable, read, unread};
+
+/// What the packets of RoCE take of an interface's MTU at most, in bytes, as Linux counts it.
+const HEADERS: u32 = 96;
+
+impl Device<'_> {
+    pub(super) fn is_ethernet(&self, port: &str) -> bool {
+        read(&self.place.join("ports").join(port).join("link_layer")).as_deref() == Some("Ethernet")
+    }
+
+    /// The interfaces of a port's GIDs, the port's own first.
+    pub(super) fn interface(&self, port: &str) -> Option<String> {
+        let table = self.place.join("ports").join(port).join("gid_attrs/ndevs");
+        names(&table).iter().find_map(|index| read(&table.join(index)))
+    }
+
+    pub(super) fn of_port(&self, port: &str) -> Vec<Found> {
+        let mut found = vec![self.gids(port)];
+        let Some(interface) = self.interface(port) else {
+            let what = self.what(&format!("port {port} interface"));
+            found.push(unread(
+                &what,
+                "the port has no GID, so no interface: MTU and pauses are not known".into(),
+            ));
+            return found;
+        };
+        found.push(self.mtu(port, &interface));
+        if self.pci.is_some() {
+            found.push(self.pauses(port, &interface));
+            found.push(self.priority_pauses(port, &interface));
+        }
+        found
+    }
+
+    fn gids(&self, port: &str) -> Found {
+        let what = self.what(&format!("port {port} GIDs"));
+        let place = self.place.join("ports").join(port);
+        let types = place.join("gid_attrs/types");
+        if !types.is_dir() {
+            return unread(&what, format!("{} does not exist", types.display()));
+        }
+        let version_2: Vec<String> = names(&types)
+            .into_iter()
+            .filter(|index| read(&types.join(index)).as_deref() == Some("RoCE v2"))
+            .collect();
+        match version_2.as_slice() {
+            [] => note(
+                &what,
+                format!(
+                    "none is of RoCE v2, so no test with packets of our own making finds an address: give the interface an IP \
+                     address, and on ConnectX `cma_roce_mode -d {} -p {port} -m 2`",
+                    self.name
+                ),
+            ),
+            [first, ..] => {
+                let gid = read(&place.join("gids").join(first)).unwrap_or_default();
+                good(
+                    &what,
+                    format!(
+                        "{} of RoCE v2, the first {} at index {first}",
+                        version_2.len(),
+                        printable(&gid)
+                    ),
+                )
+            }
+        }
+    }
+
+    fn mtu(&self, port: &str, interface: &str) -> Found {
+        let what = self.what(&format!("port {port} MTU"));
+        let place = self.host.root.join("sys/class/net").join(interface).join("mtu");
+        let Some(mtu) = read(&place).and_then(|text| text.parse::<u32>().ok()) else {
+            return unread(&what, format!("{} is not readable", place.display()));
+        };
+        let path = [4096, 2048, 1024, 512, 256]
+            .into_iter()
+            .find(|path| path + HEADERS <= mtu);
+        match path {
+            Some(4096) => good(&what, format!("{mtu} bytes on {interface}: path MTUs up to 4096")),
+            Some(path) => good(
+                &what,
+                format!(
+                    "{mtu} bytes on {interface}: path MTUs up to {path}, larger ones are not tested; for 4096 `ip link set \
+                     {interface} mtu 4200`, on the tester's port too"
+                ),
+            ),
+            None => note(
+                &what,
+                format!("{mtu} bytes on {interface}: too few for any path MTU; `ip link set {interface} mtu 1500`"),
+            ),
+        }
+    }
+
+    /// Pauses of the whole link.
+    fn pauses(&self, port: &str, interface: &str) -> Found {
+        let what = self.what(&format!("port {port} pauses"));
+        match (self.host.tool)(&["ethtool"], &["-a", interface]).map(|text| paused(&text)) {
+            Ok(Some(true)) => note(
+                &what,
+                format!(
+                    "on: a switch or the tester's port can hold back packets, so retries and answers come late and timer tests \
+                     FAIL or stay INCONCLUSIVE; off: `ethtool -A {interface} autoneg off rx off tx off`"
+                ),
+            ),
+            Ok(Some(false)) => good(&what, "off".into()),
+            Ok(None) => unread(
+                &what,
+                "ethtool tells neither RX nor TX; if on, packets may come late".into(),
+            ),
+            Err(why) => unread(&what, format!("{why}; if on, packets may come late")),
+        }
+    }
+
+    /// Pauses of single priorities (PFC).
+    fn priority_pauses(&self, port: &str, interface: &str) -> Found {
+        let what = self.what(&format!("port {port} PFC"));
+        match (self.host.tool)(&["dcb"], &["pfc", "show", "dev", interface]).map(|text| paused_priorities(&text)) {
+            Ok(Some(priorities)) if priorities.is_empty() => good(&what, "off".into()),
+            Ok(Some(priorities)) => note(
+                &what,
+                format!(
+                    "on for priorities {}: as pauses of the link, for packets of these; off: `dcb pfc set dev {interface} prio-pfc \
+                     all:off`",
+                    priorities.join(", ")
+                ),
+            ),
+            Ok(None) => unread(&what, "dcb tells no prio-pfc; if on, packets may come late".into()),
+            Err(why) => unread(&what, format!("{why}; if on, packets may come late")),
+        }
+    }
+}
+
+/// Whether `ethtool -a` tells of pauses in either direction; nothing where it tells of none.
+pub(super) fn paused(text: &str) -> Option<bool> {
+    let mut values = text.lines().filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        ["RX", "TX"].contains(&name.trim()).then(|| value.trim() == "on")
+    });
+    let first = values.next()?;
+    Some(values.fold(first, |any, on| any || on))
+}
+
+/// The priorities that `dcb pfc show` tells to be on; nothing where it tells of none.
+pub(super) fn paused_priorities(text: &str) -> Option<Vec<String>> {
+    let line = text.lines().find(|line| line.contains("prio-pfc"))?;
+    let of = line.split_whitespace().filter_map(|word| word.split_once(':'));
+    let mut is_told = false;
+    let on: Vec<String> = of
+        .filter(|(priority, _)| priority.parse::<u8>().is_ok())
+        .inspect(|_| is_told = true)
+        .filter(|(_, value)| *value == "on")
+        .map(|(priority, _)| priority.to_owned())
+        .collect();
+    is_told.then_some(on)
+}

@@ -1,0 +1,50 @@
+//! The versions in which Linux rxe was mended, against Debian's changelog of the kernel's sources on this host.
+
+use std::path::Path;
+use std::process::Command;
+
+use verbatim_catalog::deviations::deviations;
+use verbatim_tests::oracle::skipped;
+
+/// Part of every Debian with a C compiler.
+const CHANGELOG: &str = "/usr/share/doc/linux-libc-dev/changelog.Debian.gz";
+
+/// The version of the changelog's newest entry whose text has a line with this title, such as `6.1.176`.
+fn version_with<'a>(changelog: &'a str, title: &str) -> Option<&'a str> {
+    let before = &changelog[..changelog.find(title)?];
+    let head = before.lines().rfind(|line| line.starts_with("linux"))?;
+    head.split(['(', '-']).nth(1)
+}
+
+#[test]
+fn mended_versions_are_those_of_debians_changelog() {
+    if !Path::new(CHANGELOG).exists() {
+        skipped(CHANGELOG, "apt-get install linux-libc-dev");
+        return;
+    }
+    let changelog = Command::new("zcat").arg(CHANGELOG).output().unwrap();
+    let changelog = String::from_utf8_lossy(&changelog.stdout).into_owned();
+    let newest = changelog.split(['(', '-']).nth(1).unwrap();
+    let branch = |version: &str| version.split('.').take(2).map(str::to_owned).collect::<Vec<_>>();
+    let mut looked = 0;
+    for it in deviations() {
+        let Some((_, title)) = it.source.split_once("mended by \"") else {
+            continue;
+        };
+        let title = title.split('"').next().unwrap();
+        for mended in it.mended.iter().filter(|mended| branch(mended) == branch(newest)) {
+            looked += 1;
+            if let Some(version) = version_with(&changelog, title) {
+                assert_eq!(version, mended, "{}: {title}", it.id);
+            } else {
+                // The changelog is that of an older version.
+                let number = |version: &str| version.rsplit('.').next().unwrap().parse::<u32>().unwrap();
+                assert!(number(newest) < number(mended), "{}: {title} is not in it", it.id);
+            }
+        }
+    }
+    assert!(
+        looked > 0 || !["6.1", "6.12"].contains(&branch(newest).join(".").as_str()),
+        "{newest}"
+    );
+}
