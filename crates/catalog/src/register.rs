@@ -37,8 +37,8 @@ impl Register {
         Ok(Self { added: Arc::new(added) })
     }
 
-    /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the run's
-    /// start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+    /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the
+    /// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
     #[must_use]
     pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
         let entries = deviations().iter().chain(self.added.iter());

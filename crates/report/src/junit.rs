@@ -10,9 +10,11 @@ use crate::told::{Reported, explanation, in_words};
 
 /// A run as JUnit's XML: one suite, named after the rig, with a case for each test.
 ///
-/// FAIL is a failure, and skipped where it is known and known deviations are tolerated, as an expected failure of pytest is. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
-/// neither may look like a pass. NOT_APPLICABLE and SKIPPED are skipped. Statements, public names and cause stand in the output
-/// of the case: properties of a case are not in the schema that Jenkins' xunit plugin holds a report against.
+/// FAIL is a failure, and skipped where it is known and known deviations are tolerated, as an expected failure of
+/// pytest is. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
+/// neither may look like a pass. NOT_APPLICABLE and SKIPPED are skipped. Statements, public names and cause stand in
+/// the output of the case: properties of a case are not in the schema that Jenkins' xunit plugin holds a report
+/// against.
 #[must_use]
 pub fn junit(of: &Reported<'_>) -> String {
     let mut suite = TestSuite::new(&of.run.rig);

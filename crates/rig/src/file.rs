@@ -40,7 +40,8 @@
 //! [[rig]]
 //! name = "broken"
 //! kind = "virtual"
-//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or silicon: "connectx-6", "connectx-6-conforming", "qib"
+//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or silicon: "connectx-6",
+//! # "connectx-6-conforming", "qib", "small-fpga-core"
 //! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
@@ -469,7 +470,8 @@ impl RigFile {
         }
     }
 
-    /// Reads the bytes of a rig file, and no other file. `path` is for messages, and what a relative `socket` counts from.
+    /// Reads the bytes of a rig file, and no other file. `path` is for messages, and what a relative `socket` counts
+    /// from.
     ///
     /// # Errors
     /// When something in it is wrong: with path, line and column.

@@ -10,7 +10,8 @@ use crate::store::{Elsewhere, Kept, StoredLease};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// A run. `place` is its place in the queue, 0 when it does not wait; `deviations` what its rig's devices are known to do wrong.
+/// A run. `place` is its place in the queue, 0 when it does not wait; `deviations` what its rig's devices are known to
+/// do wrong.
 pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {

@@ -9,8 +9,8 @@ use crate::exit::Usage;
 /// Known deviations.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A file of what such devices are known to do wrong, beside the built-in ones and those of the rig file; may be given
-    /// several times
+    /// A file of what such devices are known to do wrong, beside the built-in ones and those of the rig file; may be
+    /// given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) deviations: Vec<PathBuf>,
     /// What is known of such devices counts as no failure: for the exit code, in JUnit and in TAP; the verdicts stay

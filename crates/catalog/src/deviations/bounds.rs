@@ -122,8 +122,8 @@ impl From<&Measured> for Value {
     }
 }
 
-/// How long each time-out lasted at most, and how long it was to last, where `expected` says why a request may have been `sent` again:
-/// "2 transmissions at most in 120.00 ms: 0 RNR NAKs, 0 other reasons, ACK timeout 67.11 ms".
+/// How long each time-out lasted at most, and how long it was to last, where `expected` says why a request may have
+/// been `sent` again: "2 transmissions at most in 120.00 ms: 0 RNR NAKs, 0 other reasons, ACK timeout 67.11 ms".
 fn each_retry(expected: &str, sent: f64) -> Option<(f64, f64)> {
     let (lasted, reasons) = expected.split_once(" transmissions at most in ")?.1.split_once(": ")?;
     let (reasons, timeout) = reasons.split_once(", ACK timeout ")?;

@@ -137,7 +137,8 @@ pub(crate) fn read(path: &Path, names: &Names) -> Result<Vec<Deviation>, Deviati
     parse(&text, path, Some(names))
 }
 
-/// The entries of such a text, of a user's where `names` tells what they may name; those that are built in a test looks at.
+/// The entries of such a text, of a user's where `names` tells what they may name; those that are built in a test looks
+/// at.
 pub(super) fn parse(text: &str, path: &Path, names: Option<&Names>) -> Result<Vec<Deviation>, DeviationsError> {
     entries(text, names).map_err(|(span, what)| DeviationsError::Wrong {
         path: path.into(),

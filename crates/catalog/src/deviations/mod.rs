@@ -137,8 +137,8 @@ pub fn deviations() -> &'static [Deviation] {
     &BUILT_IN
 }
 
-/// What is known by these entries of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the
-/// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+/// What is known by these entries of the device of a run, by its fingerprint, and what of that its verdicts show.
+/// `began_ns` is the run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
 pub(crate) fn known<'a>(
     entries: impl Iterator<Item = &'a Deviation>,
     (fingerprint, began_ns): (&str, u64),

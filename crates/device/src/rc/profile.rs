@@ -131,8 +131,8 @@ pub struct AdapterChoices {
     /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed
     /// leaves all the same.
     pub port_gap: Duration,
-    /// The payload of a WRITE packet behind a gap lands at once, and again in its turn. No architecture permits that; an adaptively
-    /// routed network asks for it. It is not drawn.
+    /// The payload of a WRITE packet behind a gap lands at once, and again in its turn. No architecture permits that;
+    /// an adaptively routed network asks for it. It is not drawn.
     pub places_ahead: bool,
 }
 

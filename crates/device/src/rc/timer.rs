@@ -1,9 +1,9 @@
 //! Retry timers of adapters as sold, by their published figures.
 //!
-//! ConnectX-6: unionxic/rdma-fault-characterization, harness/ack_timeout, results of 2026-09-25 (firmware 20.43.4100, 152 trials).
-//! By default a schedule of early retransmissions comes first and spends one retry, however long it is; then the timer runs
-//! twice the nominal timeout, of code 16 at least. With ROCE_ACCL `min_ack_timeout_limit_disabled` it runs the nominal timeout,
-//! after a first one without any retransmission.
+//! ConnectX-6: unionxic/rdma-fault-characterization, harness/ack_timeout, results of 2026-09-25 (firmware 20.43.4100,
+//! 152 trials). By default a schedule of early retransmissions comes first and spends one retry, however long it is;
+//! then the timer runs twice the nominal timeout, of code 16 at least. With ROCE_ACCL `min_ack_timeout_limit_disabled`
+//! it runs the nominal timeout, after a first one without any retransmission.
 
 use core::time::Duration;
 

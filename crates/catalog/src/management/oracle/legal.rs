@@ -91,8 +91,8 @@ const HOMES: [(AttributeId, &str); 2] = [
     (AttributeId::PORT_INFO, "c14-024-port-info-legal"),
 ];
 
-/// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one fault is one
-/// finding. `None`: this test, or something in it has made it so.
+/// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one
+/// fault is one finding. `None`: this test, or something in it has made it so.
 pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
     if broken.rule.name != rules::LEGAL.name {
         return None;

@@ -1,5 +1,5 @@
-//! Habits of a retry timer that break rules of many tests: each is established once, in a test of its own; elsewhere what comes of it is
-//! an observation, and the verdict rests on the test's own subject.
+//! Habits of a retry timer that break rules of many tests: each is established once, in a test of its own; elsewhere
+//! what comes of it is an observation, and the verdict rests on the test's own subject.
 //!
 //! `pace` finds them in a record.
 

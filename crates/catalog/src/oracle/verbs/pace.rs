@@ -53,8 +53,8 @@ fn of(talks: &[Talk<'_>]) -> Habits {
     habits
 }
 
-/// Whether two intervals in a row are the timeout itself: a timer that is early after that has no habit of it, and one whose intervals
-/// grow has none that are alike.
+/// Whether two intervals in a row are the timeout itself: a timer that is early after that has no habit of it, and one
+/// whose intervals grow has none that are alike.
 fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
     let is_kept = |interval: &Duration| (once * LONG_BEFORE..=once * 12).contains(&(*interval * 10));
     intervals.windows(2).any(|pair| pair.iter().all(is_kept))
@@ -63,8 +63,9 @@ fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
 /// A timer that is so many tenths of the timeout, or less, is early by more than its grain.
 const LONG_BEFORE: u32 = 9;
 
-/// Whether a packet came again long before a timeout could be over, though the peer had said nothing since it came last: the timeout of
-/// its own first transmission where nothing was ever asked for again, or else of the connection's first.
+/// Whether a packet came again long before a timeout could be over, though the peer had said nothing since it came
+/// last: the timeout of its own first transmission where nothing was ever asked for again, or else of the connection's
+/// first.
 fn has_early(talk: &Talk<'_>, once: Duration) -> bool {
     let asks = |answer: &&Answer<'_>| matches!(answer.says, Says::Rnr | Says::Sequence | Says::Nothing);
     let until = talk.answers.iter().find(asks).map_or(usize::MAX, Answer::place);

@@ -1,4 +1,5 @@
-//! Adapters as sold do what was published of them: unionxic/rdma-fault-characterization, ack_timeout, results of 2026-09-25.
+//! Adapters as sold do what was published of them: unionxic/rdma-fault-characterization, ack_timeout, results of
+//! 2026-09-25.
 
 use std::time::Duration;
 
