@@ -23,7 +23,14 @@ fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_i
     let (same, run) = last_remote.split_once("; runs/").unwrap();
     assert_eq!(same, last_inside);
     assert!(!run.is_empty() && inside.stdout.contains("expected") && inside.stdout.contains("evidence"));
-    assert_eq!(remote.stdout.replace(last_remote, last_inside), inside.stdout);
+    // The command that repeats it names the rig's file where no daemon knows the rig.
+    let options = format!("--server none --rig-file {} ", place.path("rigs.toml").display());
+    let inside = inside.stdout.replace(&options, "");
+    assert!(
+        inside.contains("\n  again: verbatim run --rig broken c14-016-get-protect-1 --seed 7\n"),
+        "{inside}"
+    );
+    assert_eq!(remote.stdout.replace(last_remote, last_inside), inside);
 }
 
 #[test]
