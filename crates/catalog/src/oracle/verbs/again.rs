@@ -313,12 +313,15 @@ fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let naks = rnr_naks(talk, post, answer.place() + 1);
+        // An RNR NAK of what was acknowledged before it asks for nothing.
+        let before = talk.answers.iter().take_while(|other| other.place() < answer.place());
         let acknowledged = talk
             .answers
             .iter()
             .any(|other| other.place() > answer.place() && other.says != Says::Rnr);
         if talk.rnr_retry() < 7 && naks.len() > talk.rnr_retry() as usize
             || acknowledged
+            || before.filter_map(Answer::end).max() > answer.offset
             || is_disturbed(talk, answer.place())
         {
             continue;
