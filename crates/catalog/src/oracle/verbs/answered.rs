@@ -125,12 +125,20 @@ fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usiz
     counts
 }
 
+/// Whether a request came so often before what answered it at last that not all of its answers were lost.
+fn is_asked_often(talk: &Talk<'_>, due: &Due<'_>, came: &Response) -> bool {
+    let since = due.tries.last().map_or(0, |last| last.place);
+    let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
+    talk.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
+}
+
 /// What is owed for one reason must come.
 fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
     // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
     let (Some(first), None) = (talk.first(), talk.failed()) else {
         return;
     };
+    let receives = Receives::of(talk);
     let responses = responses(talk, first);
     for due in dues(talk, &responses)
         .iter()
@@ -138,9 +146,12 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
     {
         let Some(last) = due.tries.last() else { continue };
         let longest = SOON.max(talk.waited());
-        // A gap is told of once: where that was lost, what comes much later tells of another one.
-        let is_of_it =
-            |came: &&Response| why != Why::Gap || talk.is_lossless() || came.at.since(last.at.latest) <= longest;
+        // A gap and a missing receive are told of at once: where that was lost, what comes much later answers another request.
+        let is_told = why == Why::Gap || lacks(&receives, due);
+        let is_of_it = |came: &&Response| {
+            let is_soon = || came.at.since(last.at.latest) <= longest;
+            !is_told || talk.is_lossless() || is_soon() || why == Why::Asked && is_asked_often(talk, due, came)
+        };
         let came = met(due, &responses).filter(is_of_it);
         let is_shown = || {
             let is_heard = || !may_be_told_once(talk, due, &responses) || is_missing_always(talk.trace, due);

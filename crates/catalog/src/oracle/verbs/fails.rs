@@ -13,6 +13,7 @@ use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
+use super::pace::QUEUED;
 use super::received::{commands, posted};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
 use crate::oracle::rule::{Rule, rule};
@@ -188,7 +189,9 @@ fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
     let from = waits_since(talk, at);
-    let within = patience(talk, Duration::ZERO);
+    // Each transmission may wait in the port before the timer begins anew.
+    let queued = QUEUED * (talk.retry_cnt() + 1);
+    let within = patience(talk, Duration::ZERO) + queued;
     let status = &[WcStatus::RETRY_EXC_ERR];
     fails(talk, asking, (at, status), from, (within, true), shown(&sent));
 }

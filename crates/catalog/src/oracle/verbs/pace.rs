@@ -11,9 +11,17 @@ use super::causes::causes;
 use super::habit::{Habit, Habits, grows_until, steady_beyond};
 use super::talk::{Answer, Post, Request, Talk, talks};
 use crate::oracle::rules::responder::Says;
+use crate::transport::rc;
 
 /// How long a packet may wait on its way out of a port, behind those of other queue pairs.
 pub(super) const QUEUED: Duration = Duration::from_millis(1);
+
+/// The most that the path adds to the time between two arrivals, or takes from it; none if it was not measured.
+pub(super) fn spread(talk: &Talk<'_>) -> Option<Duration> {
+    let trips = &talk.trace.timeline.round_trips;
+    let shortest = trips.iter().map(|trips| trips.shortest).min();
+    Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
+}
 
 /// Tells each connection of a record what all of them show.
 pub(super) fn look(talks: &mut [Talk<'_>]) {
@@ -45,7 +53,7 @@ fn of(talks: &[Talk<'_>]) -> Habits {
             }
             keeps_time = keeps_time || is_kept_twice(&intervals, once);
             let none_lost = talk.is_lossless() || intervals.len() >= talk.retry_cnt() as usize;
-            let late = steady_beyond(&intervals, 4 * once).filter(|_| none_lost);
+            let late = steady_beyond(&intervals, 4 * once + QUEUED).filter(|_| none_lost);
             habits.longest = habits.longest.max(late);
         }
     }
@@ -69,6 +77,7 @@ const LONG_BEFORE: u32 = 9;
 fn has_early(talk: &Talk<'_>, once: Duration) -> bool {
     let asks = |answer: &&Answer<'_>| matches!(answer.says, Says::Rnr | Says::Sequence | Says::Nothing);
     let until = talk.answers.iter().find(asks).map_or(usize::MAX, Answer::place);
+    let path = spread(talk).unwrap_or_default();
     let Some(begin) = talk.requests.first() else {
         return false;
     };
@@ -81,6 +90,7 @@ fn has_early(talk: &Talk<'_>, once: Duration) -> bool {
                 .trace
                 .begin
                 .at_most(later.seen.frame.at.since(since.seen.frame.at).1)
+                + path
                 + QUEUED;
             most * 10 < once * LONG_BEFORE
         };
@@ -115,8 +125,15 @@ fn oldest_again<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<(&'a Post<'t>, 
         true => sent.offset.is_some_and(|of| post.has(of)),
         false => sent.offset == later.offset,
     };
-    let earlier = talk.requests[..at].iter().rev().find(is_same);
-    earlier.filter(|_| is_oldest).map(|earlier| (post, earlier, later))
+    let before = talk.requests[..at]
+        .iter()
+        .rposition(|sent| is_same(&sent))
+        .filter(|_| is_oldest)?;
+    // An answer that the device did not get leaves an older request open: it comes again with this one.
+    let since = talk.requests[before + 1..].iter();
+    let mut with_it = since.take_while(|sent| sent.seen.place <= later.seen.place);
+    let is_older = with_it.any(|sent| sent.offset.is_some_and(|of| of < post.first));
+    (!is_older).then_some((post, &talk.requests[before], later))
 }
 
 /// How often between two places the timer alone has sent the oldest request again before the timeout was over.
@@ -171,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_keeps_the_timeout_twice_has_no_habit_of_being_early() {
+    fn a_timer_that_keeps_the_timeout_twice_is_not_early() {
         let is_kept = |ms: &[u64]| {
             let intervals: Vec<Duration> = ms.iter().copied().map(Duration::from_millis).collect();
             is_kept_twice(&intervals, Duration::from_millis(67))

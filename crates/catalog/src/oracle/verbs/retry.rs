@@ -10,11 +10,10 @@ use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 use super::asking::{Asking, VerbsRule};
 pub(super) use super::causes::{Causes, causes};
 use super::owed::answered_by;
-use super::pace::{QUEUED, of_excess};
+use super::pace::{QUEUED, of_excess, spread};
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
 use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
-use crate::transport::rc;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (
@@ -208,13 +207,6 @@ fn rnr_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (about, format!("{allowed} at most"), sent.len().to_string())
         });
     }
-}
-
-/// What the path can add to, or take from, the time between two arrivals; none if it was not measured.
-fn spread(talk: &Talk<'_>) -> Option<Duration> {
-    let trips = &talk.trace.timeline.round_trips;
-    let shortest = trips.iter().map(|trips| trips.shortest).min();
-    Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
 }
 
 fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
