@@ -233,7 +233,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     unless_by_habit(test, trace, came)
 }
 
-/// What a habit of the device leaves open is not for this test to decide: another one fails the device for it.
+/// A check that a habit of the device leaves open is not decided here: another test fails the device for the habit.
 fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     if came.0 != Outcome::Inconclusive || trace.timeline.frames.is_empty() {
         return came;

@@ -1,4 +1,4 @@
-//! What is known of devices: the built-in entries, and those of files that a user adds.
+//! Known deviations of devices: the built-in entries, and those of files that a user adds.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::chapters::TESTS;
 use crate::deviations::{self, Deviation, DeviationsError, Known, Names, deviations};
 use crate::statements::statements;
 
-/// What is known of devices: the built-in entries, and those of files that a user adds.
+/// Known deviations of devices: the built-in entries, and those of files that a user adds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Register {
     pub(crate) added: Arc<Vec<Deviation>>,
@@ -37,7 +37,7 @@ impl Register {
         Ok(Self { added: Arc::new(added) })
     }
 
-    /// What is known of the device of a run, by its fingerprint, and what of that its verdicts show. `began_ns` is the
+    /// The entries for the device of a run, by its fingerprint, and those that its verdicts show. `began_ns` is the
     /// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
     #[must_use]
     pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
@@ -46,7 +46,7 @@ impl Register {
     }
 }
 
-/// What entries may name.
+/// The names that entries may use.
 pub(crate) fn names() -> Names {
     Names {
         tests: TESTS.iter().map(|test| test.id).collect(),

@@ -9,7 +9,7 @@ use crate::told::{Reported, explanation, in_words};
 /// It calls itself version 13, which readers of 14 take as well: perl's, as of 5.36, refuse a 14.
 ///
 /// What did not pass is `not ok`, INCONCLUSIVE and ERROR too; what could not be run is `ok … # SKIP` with the reason.
-/// What is known is `not ok … # TODO` where known deviations are tolerated: readers count it as a success.
+/// A known deviation is `not ok … # TODO` where these are tolerated: readers count it as a success.
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());

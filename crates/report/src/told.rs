@@ -25,7 +25,7 @@ pub struct Reported<'a> {
     pub before: &'a [Past],
     /// Tests whose verdict is that of the run, and why it was not judged anew.
     pub not_judged_anew: &'a BTreeMap<String, String>,
-    /// What such devices are known to do wrong.
+    /// Known deviations of such devices.
     pub deviations: &'a Register,
     /// Whether what is known counts as no failure, where readers count.
     pub tolerates_known: bool,

@@ -161,9 +161,9 @@ pub struct RigConfig {
     pub reset: Option<ResetConfig>,
     /// Files of what such devices are known to do wrong.
     pub deviation_files: Vec<PathBuf>,
-    /// What such devices are known to do wrong; the built-in entries alone until the files were read.
+    /// Known deviations of such devices; the built-in entries alone until the files were read.
     pub deviations: Register,
-    /// What is known of the device and holds in each test of its connections.
+    /// Parameters of the device that hold in each test of its connections.
     pub known: KnownOfDut,
     /// Where it was read.
     pub source: RigSource,
@@ -353,7 +353,7 @@ pub enum RigFileError {
         path: PathBuf,
         /// The rig.
         rig: String,
-        /// What is wrong.
+        /// The problem.
         error: DeviationsError,
     },
     /// Something in it is wrong.

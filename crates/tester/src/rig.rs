@@ -128,7 +128,7 @@ pub struct RigInfo {
     pub time_scale: (u32, Option<u32>),
     /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.
     pub gid_indices: (Option<u32>, Option<u32>),
-    /// What the rig file says of the DUT that holds in each test of its connections, by the names of
+    /// Parameters of the DUT from the rig file that hold in each test of its connections, by the names of
     /// [`crate::OF_DEVICE`].
     pub of_device: Vec<(String, u64)>,
 }

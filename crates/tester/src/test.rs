@@ -83,7 +83,7 @@ pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
 /// Whether the device puts data into memory that came ahead of its turn.
 pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
-/// What may be known of a device and holds in each test of its connections, by `--set` or by the rig file.
+/// Parameters of a device that hold in each test of its connections, by `--set` or by the rig file.
 pub static OF_DEVICE: [Parameter; 2] = [
     Parameter {
         name: ACK_TIMEOUT_LEAST,

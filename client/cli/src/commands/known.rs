@@ -13,13 +13,13 @@ pub(crate) struct Arguments {
     /// given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) deviations: Vec<PathBuf>,
-    /// What is known of such devices counts as no failure: for the exit code, in JUnit and in TAP; the verdicts stay
+    /// A known deviation counts as no failure: for the exit code, in JUnit and in TAP; the verdicts stay
     #[arg(long)]
     pub(crate) known: bool,
 }
 
 impl Arguments {
-    /// What is known, beside what is known without these files.
+    /// Files of deviations, in addition to the built-in ones.
     pub(crate) fn added_to(&self, known: &Register) -> Result<Register, Usage> {
         known.with(&self.deviations).map_err(|error| Usage(error.to_string()))
     }

@@ -23,7 +23,7 @@ pub struct Within {
     pub most: Option<f64>,
 }
 
-/// What a finding saw, as far as that can be read. Times are in milliseconds.
+/// The measured values of a finding, as far as its text has them. Times are in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Value {
     /// A time, between two ends.

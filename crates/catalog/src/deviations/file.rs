@@ -20,7 +20,7 @@ pub enum DeviationsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         what: String,
     },
     /// Something in it is wrong.
@@ -30,7 +30,7 @@ pub enum DeviationsError {
         path: PathBuf,
         /// Line, from 1 on.
         line: usize,
-        /// What is wrong and what was expected.
+        /// The problem and the expected value.
         what: String,
     },
 }
@@ -85,14 +85,14 @@ struct RawEntry {
     expires: Spanned<String>,
 }
 
-/// What is wrong, and which bytes of the file are.
+/// A problem and its byte range in the file.
 type Wrong = (Range<usize>, String);
 
 fn wrong<T>(span: Range<usize>, what: impl Into<String>) -> Result<T, Wrong> {
     Err((span, what.into()))
 }
 
-/// What entries may name.
+/// The names that entries may use.
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Ids of tests.
@@ -280,7 +280,7 @@ fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
 }
 
-/// What the TOML library says, with the nearest known key.
+/// The TOML library's message, with the nearest known key.
 fn in_words(error: &toml::de::Error) -> Wrong {
     let message = error.message().replace('\n', "; ");
     let unknown = message

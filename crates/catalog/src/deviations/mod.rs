@@ -60,9 +60,9 @@ pub struct Deviation {
     pub statement: String,
     /// The tests that show it, by id or pattern: `c09-*`.
     pub tests: Vec<String>,
-    /// What the checks are about, with N for each number; `*` stands for any words.
+    /// The subjects of the checks, with N for each number; `*` stands for any words.
     pub findings: Vec<String>,
-    /// What such tests come to.
+    /// The outcome of these tests.
     pub outcome: Awaited,
     /// How far it goes: a finding beyond that is news.
     pub within: Option<Within>,
@@ -88,7 +88,7 @@ pub struct Deviation {
     pub family: Arc<Family>,
 }
 
-/// What a test comes to that shows a deviation.
+/// The outcome of a test that shows a deviation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Awaited {
@@ -137,7 +137,7 @@ pub fn deviations() -> &'static [Deviation] {
     &BUILT_IN
 }
 
-/// What is known by these entries of the device of a run, by its fingerprint, and what of that its verdicts show.
+/// The entries that apply to the device of a run, by its fingerprint, and those that its verdicts show.
 /// `began_ns` is the run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
 pub(crate) fn known<'a>(
     entries: impl Iterator<Item = &'a Deviation>,
@@ -383,7 +383,7 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
         .collect()
 }
 
-/// What of a verdict asks for an explanation: what failed, what could not be decided, or why the test does not apply.
+/// The parts of a verdict that need an explanation: failures, undecided checks, or why the test does not apply.
 fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     let result = match verdict.outcome() {
         Outcome::Fail => Passed::Fail,
@@ -393,7 +393,7 @@ fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     };
     let of_it = verdict.findings.iter().filter(|check| check.result() == result);
     let mut checks: Vec<Cow<'_, Check>> = of_it.map(Cow::Borrowed).collect();
-    // What ended a procedure early is no check.
+    // An error that ended the procedure early is no check.
     let is_told = |check: &Cow<'_, Check>| verdict.reason.starts_with(&check.to_string());
     if result != Passed::Fail && !checks.iter().any(is_told) {
         checks.push(Cow::Owned(Check {

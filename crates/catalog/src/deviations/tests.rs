@@ -225,7 +225,7 @@ fn reserved_bits_that_a_qib_echoes_are_known_of_it_alone() {
 }
 
 #[test]
-fn an_ack_timer_of_rxe_is_known_up_to_two_ticks_early_and_news_beyond() {
+fn an_ack_timer_of_rxe_is_known_up_to_two_ticks_early() {
     let retry = |seen: &str| Check {
         statement: "C9-142".into(),
         expected: "67.11 ms..268.44 ms after the transmission before".into(),
@@ -284,7 +284,7 @@ expires = "2027-12-31"
 "#;
 
 #[test]
-fn an_added_file_without_a_vendor_is_of_any_device_with_such_a_version() {
+fn a_file_without_a_vendor_applies_by_version_alone() {
     let register = added(MINE).unwrap();
     let known = |fingerprint: &str, outcome, findings| -> Vec<(String, bool)> {
         let known = register.known(fingerprint, NOW, &[ghost(outcome, findings)]);
@@ -301,7 +301,7 @@ fn an_added_file_without_a_vendor_is_of_any_device_with_such_a_version() {
 }
 
 #[test]
-fn an_inconclusive_test_is_known_by_its_checks_and_by_what_ended_it() {
+fn an_inconclusive_test_is_known_by_its_checks_and_its_end() {
     let register = added(&MINE.replace("before = \"2.1\"", "outcome = \"INCONCLUSIVE\"")).unwrap();
     let is_known = |reason: &str, findings| {
         let verdict = Verdict {

@@ -63,7 +63,7 @@ pub(crate) fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&s
         if let Some(habit) = foreign {
             let text = format!("{name}: {}: {} ({})", said.about, said.seen, habit.words());
             findings.observe(text, &[]);
-            // What a test is there for is not seen then.
+            // The subject of the test is not seen then.
             let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
             if is_its_own && findings.not_applicable.is_none() {
                 findings.not_applicable = Some(format!("{}; {name} is not seen here", habit.words()));

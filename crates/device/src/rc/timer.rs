@@ -36,7 +36,7 @@ const WITHOUT_RETRIES: u32 = 7;
 /// The time before the first timeout that makes a ConnectX-6 retransmit with the floor off, in percent of the timeout.
 const SILENT_PERCENT: [u32; 4] = [51, 75, 96, 116];
 
-/// What becomes of a request when its timer fires.
+/// The fate of a request when its timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fires {
     /// It is sent again, and spends no retry.
@@ -84,7 +84,7 @@ impl RetryTimer {
         }
     }
 
-    /// What the timer's firing does that has fired so often before.
+    /// The effect of the timer's next expiry, after so many before it.
     pub(crate) fn fires(self, code: AckTimeout, (fired, retry_cnt): (u32, u8), qpn: u32) -> Fires {
         let plain = Fires::Spends { fails_with_last: false };
         let Some(nominal) = AckTimeout(code.0.max(FLOOR))
@@ -105,7 +105,7 @@ impl RetryTimer {
 }
 
 impl Qp {
-    /// What the firing of its retry timer does.
+    /// The effect when its retry timer fires.
     pub(crate) fn timer_fires(&self, cx: &Context<'_>) -> Fires {
         let given = (self.send.fired, self.attributes.retry_cnt);
         cx.profile.timer.fires(self.attributes.timeout, given, self.qpn.0)

@@ -1,8 +1,8 @@
-//! What a rig file says of the device under test that holds in each test of its connections.
+//! The keys of a rig file for parameters of the DUT that hold in each test of its connections.
 
 use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER};
 
-/// What is known of the device.
+/// Parameters of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KnownOfDut {
     /// The code of the least local ACK timeout that it keeps to; 0: any.

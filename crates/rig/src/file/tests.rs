@@ -534,7 +534,7 @@ fn a_rig_file_that_others_may_write_starts_no_program() {
 }
 
 #[test]
-fn files_of_deviations_are_read_with_the_rig_file_and_told_by_name_and_line() {
+fn files_of_deviations_are_read_with_the_rig_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rigs.toml");
     let rigs = "config_version = 1\n[[rig]]\nname = \"core\"\nkind = \"virtual\"\ndeviations = [\"my.toml\"]\n";

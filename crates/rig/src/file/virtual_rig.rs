@@ -230,7 +230,7 @@ impl ProfileName {
         }
     }
 
-    /// What devices of this kind are known to do wrong.
+    /// Known deviations of devices of this kind.
     fn defects(self) -> &'static [Defect] {
         match self {
             // Its answers begin as a copy of the request.

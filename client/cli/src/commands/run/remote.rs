@@ -62,7 +62,7 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
         };
         Ok(client.get_rig(&rig.parse()?).await?.kind)
     });
-    // Whatever is wrong with lease or rig, the run itself says.
+    // The run itself reports a problem with the lease or the rig.
     Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
 }
 

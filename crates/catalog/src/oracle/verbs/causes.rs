@@ -1,10 +1,10 @@
-//! What may have made a request come again.
+//! Causes of a retry.
 
 use super::next::fits;
 use super::talk::{Post, Talk};
 use crate::oracle::rules::responder::Says;
 
-/// What may have made a request come again, up to a place.
+/// Possible causes of a retry, up to a place in the record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Causes {
     /// RNR NAKs.
@@ -22,13 +22,13 @@ impl Causes {
     }
 }
 
-/// What may have made it come again, up to a place.
+/// Possible causes of its retry, up to a place in the record.
 pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
     let mut causes = Causes::default();
     let (mut acknowledged, mut responses) = (0, Vec::new());
     // On a link that delays them, answers to what came before may load the counters late.
     let since = if talk.is_lossless() { post.place() } else { 0 };
-    // What was done before it was posted makes nothing come again any more.
+    // A request that completed before this one was posted causes no retry.
     let done = talk.done_before(post.place());
     for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };

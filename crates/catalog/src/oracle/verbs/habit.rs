@@ -8,7 +8,7 @@ use core::time::Duration;
 use verbatim_record::duration_words;
 use verbatim_wire::packet::AckTimeout;
 
-/// What a device does to every request that nobody answers.
+/// The device's timing of retries when no response comes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Habit {
     /// It is sent again at intervals that grow up to the timeout.
@@ -35,7 +35,7 @@ impl Habit {
         self.tests().contains(&test)
     }
 
-    /// What is said of it elsewhere.
+    /// The observation that other tests print.
     pub(crate) fn words(self) -> String {
         let what = match self {
             Self::Adaptive => "the device sends again before its ACK timeout, at intervals that grow",
@@ -87,7 +87,7 @@ impl Habits {
         habits.iter().copied().find(|habit| self.has(*habit))
     }
 
-    /// What the intervals look like, and the setting that does it.
+    /// The pattern of the intervals, and the setting that causes it.
     pub(super) fn signature(&self, habit: Habit) -> String {
         match habit {
             Habit::Early => String::new(),

@@ -158,7 +158,7 @@ pub(super) struct Talk<'t> {
     pub(super) gone: usize,
     /// Where the tester takes it to a state in which it answers nothing, or the dialogue is over.
     pub(super) deaf: usize,
-    /// What the record shows of its retry timer.
+    /// The retry timer's habits, as the record shows them.
     pub(super) habits: Rc<Habits>,
     /// What the peer's requests did to the device's memory.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,

@@ -1,4 +1,4 @@
-//! What changes the transport of ConnectX adapters: the register ROCE_ACCL, firmware settings, ECN and CNP, devlink.
+//! Settings that change the transport of ConnectX adapters: the register ROCE_ACCL, firmware, ECN and CNP, devlink.
 //!
 //! Names and values are those of NVIDIA's documentation of mlxreg, mlxconfig and MLNX_OFED, figures those of published
 //! measurements.
@@ -14,7 +14,7 @@ struct Switch {
     name: &'static str,
     /// The value with which the device keeps to the architecture.
     sound: u64,
-    /// What another value does, and to which verdicts.
+    /// The effect of another value on the device and on verdicts.
     effect: &'static str,
 }
 
@@ -251,7 +251,7 @@ impl Device<'_> {
     }
 }
 
-/// What stays unknown where a tool does not tell.
+/// The settings that stay unknown without the tool.
 fn not_told(switches: &[Switch], why: &str) -> String {
     let names: Vec<&str> = switches
         .iter()

@@ -24,7 +24,7 @@ type Tool<'a> = &'a dyn Fn(&[&str], &[&str]) -> Result<String, String>;
 pub(super) struct Host<'a> {
     /// The root directory: `/`, or a copy of such a tree.
     pub(super) root: &'a Path,
-    /// What runs tools.
+    /// Runs the installed tools.
     pub(super) tool: Tool<'a>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Device<'a> {
         found
     }
 
-    /// What a line is about.
+    /// The setting, as the line names it.
     fn what(&self, setting: &str) -> String {
         format!("{}: {setting}", self.name)
     }

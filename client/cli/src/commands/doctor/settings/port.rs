@@ -1,8 +1,8 @@
-//! What an Ethernet port's RoCE rests on: the interface, its MTU, the GIDs, pauses of the link.
+//! The settings of an Ethernet port that RoCE depends on: interface, MTU, GIDs, link pauses.
 
 use super::{Device, Found, good, names, note, printable, read, unread};
 
-/// What the packets of RoCE take of an interface's MTU at most, in bytes, as Linux counts it.
+/// The bytes of the interface's MTU that RoCE headers need at most, as Linux counts them.
 const HEADERS: u32 = 96;
 
 impl Device<'_> {

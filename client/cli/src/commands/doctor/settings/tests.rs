@@ -234,7 +234,7 @@ fn a_virtual_function_and_the_use_of_others_are_told() {
 }
 
 #[test]
-fn the_pci_express_capability_is_found_in_configuration_space_alone() {
+fn finds_the_pci_express_capability_in_configuration_space() {
     assert_eq!(relaxed_ordering(&configuration(0x10)), Some(true));
     assert_eq!(relaxed_ordering(&configuration(0xEF)), Some(false));
     assert_eq!(relaxed_ordering(&configuration(0x10)[..64]), None, "without root");

@@ -36,7 +36,7 @@ fn on_path(path: &OsStr, tool: &str) -> Option<PathBuf> {
         .find(is_program)
 }
 
-/// What a program prints, if it ends well within a time.
+/// The output of a program that succeeds within a time limit.
 fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name} cannot be run: {error}");
@@ -53,7 +53,7 @@ fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = stdout.map(|stdout| stdout.take(LONGEST).read_to_end(&mut bytes));
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = tell.send(read.is_some_and(|read| read.is_ok()).then_some(bytes));
     });
     let no_answer = || format!("{name} gave no answer within {} s", within.as_secs_f32());
