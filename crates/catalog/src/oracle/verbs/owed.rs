@@ -15,7 +15,6 @@ use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
-use super::pace::QUEUED;
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told};
 use crate::oracle::rule::{Rule, rule};
 use crate::oracle::rules::responder::Says;
@@ -60,8 +59,6 @@ pub(super) fn patience(talk: &Talk<'_>, rnr_interval: Duration) -> Duration {
         .and_then(|code| u8::try_from(code).ok());
     let retry_cnt = u8::try_from(talk.retry_cnt()).unwrap_or(7);
     let lasts = verbatim_record::silence::rc_lasts(rnr_interval, AckTimeout(code.unwrap_or(0)), retry_cnt);
-    // Each transmission may wait in the port before the timer begins anew.
-    let lasts = lasts + QUEUED * (u32::from(retry_cnt) + 1);
     // A timer that is longer than it may be takes as much longer for all its retries, and one more for early ones.
     let longest = talk.habits.longest.filter(|_| talk.timeout().is_some());
     longest.map_or(lasts, |longest| lasts.max(longest * (u32::from(retry_cnt) + 2)))
