@@ -144,7 +144,7 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
     let late = said.iter().find(|said| said.rule.name == "retry-fails").unwrap();
     assert_eq!(
         late.expected,
-        "one completion, with IBV_WC_RETRY_EXC_ERR, within 2.000 s of its first packet"
+        "one completion, with IBV_WC_RETRY_EXC_ERR, within 2.001 s of its first packet"
     );
     let after = late.seen.strip_prefix("wr_id 1 with IBV_WC_RETRY_EXC_ERR, 3.");
     assert!(after.is_some_and(|rest| rest.ends_with(" s after it")), "{}", late.seen);
