@@ -41,8 +41,12 @@ const RULES: &[(&str, Rule)] = &[
     // Compressed records and bundles, for tests.
     ("verbatim-archives", Rule::Only("verbatim-record")),
     (
+        "verbatim-oracle",
+        Rule::Only("verbatim-archives verbatim-record verbatim-wire"),
+    ),
+    (
         "verbatim-catalog",
-        Rule::Only("verbatim-archives verbatim-nearest verbatim-tester verbatim-record verbatim-wire"),
+        Rule::Only("verbatim-archives verbatim-nearest verbatim-oracle verbatim-tester verbatim-record verbatim-wire"),
     ),
     ("verbatim-device", Rule::Only("verbatim-wire")),
     (

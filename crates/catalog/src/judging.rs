@@ -1,14 +1,15 @@
 //! From a record to a verdict.
 
+use verbatim_oracle as oracle;
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{
     Cause, Check, Entry, Findings, Gap, Outcome, Passed, StopReason, TRIES, Trace, TraceError, VerbsDone, Verdict,
 };
-use verbatim_tester::{ANOTHER_KEY, Test};
+use verbatim_tester::{ANOTHER_KEY, Need, Test};
 use verbatim_wire::Status;
 
 use crate::chapters::TESTS;
-use crate::{management, oracle, transport};
+use crate::transport;
 
 /// Why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -107,7 +108,7 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     if reason != StopReason::NotSane || !test.is_of_management() {
         return None;
     }
-    management::oracle::judge(test, trace, findings);
+    oracle::management::judge(is_alone(test), trace, findings);
     let fails = findings.checks.iter().any(|check| check.result() == Passed::Fail);
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
@@ -183,7 +184,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     oracle::judge(trace, findings, test.statements);
     transport::tell_if_broken(trace, findings);
     if test.is_of_management() {
-        management::oracle::judge(test, trace, findings);
+        oracle::management::judge(is_alone(test), trace, findings);
     }
     for exchange in &trace.exchanges {
         let answers = exchange
@@ -455,12 +456,17 @@ fn while_restoring(test: &Test, trace: &Trace, came: Came, findings: &mut Findin
         return came;
     }
     let before = findings.checks.len();
-    management::oracle::judge_restore(test, trace, findings);
+    oracle::management::judge_restore(is_alone(test), trace, findings);
     let mut found = findings.checks[before..].iter();
     match found.find(|check| check.result() == Passed::Fail) {
         Some(broken) => (Outcome::Fail, Some(Cause::Dut), broken.to_string()),
         None => came,
     }
+}
+
+/// Whether the tester is the only subnet manager that the test allows for.
+fn is_alone(test: &Test) -> bool {
+    test.needs.contains(&Need::OwnSubnet)
 }
 
 /// A device that could not be restored makes any outcome but a FAIL an error: the rig is not what it was. What a device broke

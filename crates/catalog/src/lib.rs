@@ -7,7 +7,6 @@
 
 mod addressing;
 mod chapters;
-mod freedom;
 mod glob;
 mod judging;
 mod kernel;
@@ -22,10 +21,8 @@ mod transport;
 
 pub mod deviations;
 pub mod link;
-pub mod oracle;
 
 pub use chapters::TESTS;
-pub use freedom::measured;
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;

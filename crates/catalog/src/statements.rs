@@ -119,6 +119,13 @@ mod tests {
     }
 
     #[test]
+    fn every_statement_of_a_rule_is_in_the_registry() {
+        for rule in verbatim_oracle::rules() {
+            assert!(statement(rule.statement).is_some(), "{}", rule.name);
+        }
+    }
+
+    #[test]
     fn every_statement_of_a_test_is_in_the_registry_under_its_canonical_id() {
         for test in TESTS {
             for id in test.statements {

@@ -1,5 +1,6 @@
 //! Entries of a record; their form on disk is in [`form`].
 
+mod capabilities;
 mod form;
 pub mod verbs;
 

@@ -17,7 +17,11 @@ mod time;
 mod timeline;
 mod trace;
 
+pub mod labels;
 pub mod silence;
+
+/// The parameter that says whether the device puts data into memory that came ahead of its turn.
+pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
 /// The bytes of a frame, shared by all who look at it.
 pub use prost::bytes::Bytes;

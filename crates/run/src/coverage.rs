@@ -6,8 +6,8 @@ mod noticed;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use verbatim_catalog::oracle::{asked, rules};
 use verbatim_catalog::{TESTS, VERSION, statements};
+use verbatim_oracle::{asked, rules};
 use verbatim_record::Bundle;
 use verbatim_record_proto::v1::Verdict;
 use verbatim_tester::{KINDS, Test};

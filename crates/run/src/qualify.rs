@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
-use verbatim_catalog::{TESTS, VERSION, measured};
+use verbatim_catalog::{TESTS, VERSION};
+use verbatim_oracle::measured;
 use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{RigConfig, RigKind, VirtualConfig};
 use verbatim_tester::Test;

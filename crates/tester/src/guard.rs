@@ -68,21 +68,8 @@ pub trait Settable: Attribute {
 const AS_READ_LAST: u16 = u16::MAX;
 
 impl Settable for PortInfo {
-    const NOT_RESTORABLE: &'static [&'static str] = &["M_KeyViolations", "P_KeyViolations", "Q_KeyViolations"];
-    const ITS_OWN: &'static [&'static str] = &[
-        "PortState",
-        "PortPhysicalState",
-        "LinkWidthActive",
-        "LinkSpeedActive",
-        "LinkSpeedExtActive",
-        "LinkSpeedExtActive2",
-        "DiagCode",
-        "ClientReregister",
-        "InitTypeReply",
-        "MaxCreditHint",
-        "LinkRoundTripLatency",
-        "LocalPortNum",
-    ];
+    const NOT_RESTORABLE: &'static [&'static str] = Self::VIOLATIONS;
+    const ITS_OWN: &'static [&'static str] = Self::MOVED_BY_PORT;
     const READ_ONLY: &'static [&'static str] = &[
         "CapabilityMask",
         "CapabilityMask2",

@@ -24,9 +24,9 @@ pub use journal::{
     Area, FileJournal, Journal, JournalError, Left, MemoryJournal, Owner as JournalOwner, Part, Pending, Unrestored,
 };
 pub use random::Stream;
-pub use restore::is_restoring;
 pub use rig::{Arrival, FramePort, PortId, Rig, RigInfo, Route, Stimulus};
 pub use runner::{ANOTHER_KEY, Case, Ran, recover, run};
 pub use stop::{Step, Stop};
-pub use test::{ACK_TIMEOUT_LEAST, Judge, KINDS, Need, OF_DEVICE, OUT_OF_ORDER, Parameter, Procedure, Test};
+pub use test::{ACK_TIMEOUT_LEAST, Judge, KINDS, Need, OF_DEVICE, Parameter, Procedure, Test};
 pub use tester::{Answer, Tester};
+pub use verbatim_record::OUT_OF_ORDER;

@@ -19,12 +19,6 @@ const CANCELLED_PATIENCE_S: u16 = 120;
 
 const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
 
-/// Whether a label is one of a restore.
-#[must_use]
-pub fn is_restoring(label: &str) -> bool {
-    label.starts_with("restoring: ")
-}
-
 impl Tester<'_> {
     /// Restores every area that may have changed, the last one first, and tells what each came to.
     pub(crate) fn restore_all(&mut self) -> Vec<Restored> {

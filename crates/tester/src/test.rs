@@ -1,6 +1,6 @@
 //! What a test is: a procedure, a judge, and what both are about.
 
-use verbatim_record::{Findings, Gap, Trace};
+use verbatim_record::{Findings, Gap, OUT_OF_ORDER, Trace};
 
 use crate::stop::Step;
 use crate::tester::Tester;
@@ -80,8 +80,6 @@ pub struct Parameter {
 
 /// The least local ACK timeout that the device keeps to.
 pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
-/// Whether the device puts data into memory that came ahead of its turn.
-pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
 /// Parameters of a device that hold in each test of its connections, by `--set` or by the rig file.
 pub static OF_DEVICE: [Parameter; 2] = [

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use verbatim_catalog::link::{self as judge, Action, Counter, Judgement, Kind};
 use verbatim_device::link::{Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, Outcome, PortKind};
+use verbatim_oracle::packet_check::{self as judge, Action, Counter, Judgement, Kind};
 use verbatim_wire::Medium;
 
 use crate::case::Case;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use verbatim_catalog::link::{Port, Received, check};
+use verbatim_oracle::packet_check::{Port, Received, check};
 use verbatim_capture::read::{Content, Reader};
 use verbatim_wire::Medium;
 

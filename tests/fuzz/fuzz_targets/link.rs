@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use verbatim_catalog::link::{Action, Check, Delimiter, Kind, Port, Received, check, explain};
+use verbatim_oracle::packet_check::{Action, Check, Delimiter, Kind, Port, Received, check, explain};
 use verbatim_wire::crc::{icrc, vcrc};
 use verbatim_wire::{Lid, Medium, Mtu, PKey, PortState};
 

@@ -1,10 +1,8 @@
 //! Chapter 7, the link layer: which packets a port takes, which it discards, and what it counts then.
 //!
-//! `packet_check` is what a port that conforms does with a packet, a pure function that other programs use too;
 //! `native` sends packets, reads counters and judges by it, for the tests of every chapter that look at single packets.
 
 pub(crate) mod native;
-mod packet_check;
 
 // One field or rule each: CRCs, delimiter, directed routes, DLID, length, LVer, VL
 mod c07_link_crcs;
@@ -20,11 +18,6 @@ mod c07_link_precedence;
 
 // What each port state lets in
 mod c07_link_states;
-
-pub use packet_check::{
-    Absent, Action, Certainty, Check, Checks, Counter, Delimiter, Explanation, Failed, Judgement, Kind, Port, Received,
-    UNSETTLED_SHORT, UNSETTLED_VL15_GRH, check, explain,
-};
 
 use verbatim_tester::Test;
 

@@ -9,12 +9,13 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::management::accuracy;
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, Notice, PortInfo};
 
-use crate::management::keys::{self, BEFORE, NODE, accuracy};
+use crate::management::keys::{self, BEFORE, NODE};
 
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
@@ -158,7 +159,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     let lease = before.m_key_lease_period().duration().unwrap_or(Duration::MAX);
     let timing = timing(&before, &seen, least, most);
     let counted = seen_by_the_device(t, 1);
-    if matches!(start, Start::TrapRepress) && keys::sends_no_traps(&before) && counted.is_err() {
+    if matches!(start, Start::TrapRepress) && verbatim_oracle::management::sends_no_traps(&before) && counted.is_err() {
         f.not_applicable = Some(keys::NO_TRAPS.into());
         return Ok(());
     }

@@ -8,13 +8,14 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::management::accuracy;
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace, duration_words};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::values::ProtectBits;
 use verbatim_wire::{NodeInfo, PortInfo};
 
 use super::c14_017_lease::{elapsed_between, just_after, just_before, not_expired};
-use crate::management::keys::{self, LOCKED, accuracy};
+use crate::management::keys::{self, LOCKED};
 
 /// The labels of one period.
 struct Period {

@@ -148,7 +148,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
         (false, true) => Passed::Fail,
     };
     let timing = timing(&before, &seen, least, most);
-    if by == By::TrapRepress && keys::sends_no_traps(&before) && result == Passed::Fail {
+    if by == By::TrapRepress && verbatim_oracle::management::sends_no_traps(&before) && result == Passed::Fail {
         f.not_applicable = Some(keys::NO_TRAPS.into());
         return Ok(());
     }

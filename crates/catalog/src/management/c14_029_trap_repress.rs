@@ -51,7 +51,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.silent("C14-16", exchange);
     }
     let after: PortInfo = t.answer(AFTER)?;
-    if keys::sends_no_traps(&before) && after.m_key_violations() == before.m_key_violations() {
+    if verbatim_oracle::management::sends_no_traps(&before) && after.m_key_violations() == before.m_key_violations() {
         f.not_applicable = Some(keys::NO_TRAPS.into());
         return Ok(());
     }

@@ -1,10 +1,8 @@
 //! What the M_Key tests share: keys, locking a port, and the check that the lock took.
 
-use core::time::Duration;
-
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
-use verbatim_wire::values::{CapabilityMask, Hex32, LeasePeriod, ProtectBits};
+use verbatim_wire::values::{Hex32, LeasePeriod, ProtectBits};
 use verbatim_wire::{Attribute, Layout, MKey, NodeInfo, Notice, PortInfo, Status, trap};
 
 /// The port before anything was changed.
@@ -20,11 +18,6 @@ pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
 
 /// What a lock is made of.
 pub(crate) const LOCKED: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"];
-
-/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
-pub(crate) fn accuracy(lease: Duration) -> Duration {
-    Duration::from_secs(1).max(lease / 5000)
-}
 
 /// Our key, and four that are not: one random, two that differ from ours in a single bit of each half, and 0.
 pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
@@ -269,11 +262,6 @@ pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usi
         .saw(after.m_key_violations())
         .comes_to(expected, result);
     Ok(())
-}
-
-/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
-pub(crate) fn sends_no_traps(port: &PortInfo) -> bool {
-    !port.capability_mask().has(CapabilityMask::TRAP)
 }
 
 /// Why a test of TrapRepress does not apply to such a port that made nothing of it.

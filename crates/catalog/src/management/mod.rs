@@ -1,10 +1,9 @@
 //! Chapters 13 and 14: the management model, and subnet management.
 //!
-//! `oracle` judges every SMP of every test, whatever the test is for. `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
+//! `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
 
 pub(crate) mod adapter;
 pub(crate) mod keys;
-pub(crate) mod oracle;
 mod shadow;
 
 // 13: how soon a port answers

@@ -18,8 +18,8 @@ use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, NakCode};
 
-use crate::oracle;
 use crate::transport::rc::{self, Ask, Requester, offers};
+use verbatim_oracle as oracle;
 
 const TIMEOUT: &str = "C9-142";
 

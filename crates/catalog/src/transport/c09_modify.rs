@@ -25,9 +25,9 @@ use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs, VerbsDone};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
 
-use crate::oracle;
 use crate::transport::rc::{self, ask, offers};
 use crate::transport::soft_roce;
+use verbatim_oracle as oracle;
 
 use attributes::{with_each, without_each};
 use given::Given;

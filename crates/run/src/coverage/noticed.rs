@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use verbatim_catalog::oracle::{Rule, rules};
+use verbatim_oracle::{Rule, rules};
 use verbatim_record_proto::v1::{Check, CheckResult, Verdict};
 
 use crate::qualify::{AnyDefect, Extent};

@@ -4,35 +4,13 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Label, Role, Side, Verbs};
+use verbatim_record::{Label, Role, Side, Verbs, labels};
 use verbatim_wire::packet::{Aeth, Bth, Network, Opcode, Psn, Qpn, RKey, Station, Syndrome, Transport, packet};
 use verbatim_wire::{Mtu, PKey, Reserved};
 
 use super::options::{ChannelOptions, HOP_LIMIT, Marks, RightsBy};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
-
-/// Labels of the steps that make a connection; judges read from them what was made.
-pub mod labels {
-    use verbatim_record::{Label, Verbs};
-
-    /// Opens the device.
-    pub const OPEN: Label<Verbs> = Label::new("open the device");
-    /// Registers memory.
-    pub const MEMORY: Label<Verbs> = Label::new("register memory");
-    /// Creates the queue pair.
-    pub const CREATE: Label<Verbs> = Label::new("create the queue pair");
-    /// INIT to INIT.
-    pub const INIT_AGAIN: Label<Verbs> = Label::new("modify from INIT to INIT");
-    /// RESET to INIT.
-    pub const INIT: Label<Verbs> = Label::new("modify to INIT");
-    /// INIT to RTR.
-    pub const RTR: Label<Verbs> = Label::new("modify to RTR");
-    /// RTR to RTS.
-    pub const RTS: Label<Verbs> = Label::new("modify to RTS");
-    /// Destroys a queue pair where the device has no room for another one.
-    pub const ROOM: Label<Verbs> = Label::new("destroy the oldest queue pair, to make room");
-}
 
 /// Requests that a queue of a connection holds, if the device has room for so many.
 pub const DEPTH: u32 = 16;

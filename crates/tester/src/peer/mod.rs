@@ -22,11 +22,11 @@ use verbatim_record::{Label, Side, Span, Time, Wait};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::AckTimeout;
 
-pub use channel::{Channel, DEPTH, Memory, Pair, labels};
+pub use channel::{Channel, DEPTH, Memory, Pair};
 pub use frames::Received;
 pub use native::Native;
-pub use offered::{asks_for, takes, takes_value};
 pub use options::{ChannelOptions, Marks, RightsBy};
+pub use verbatim_record::labels;
 pub use verbs::Sign;
 
 use crate::rig::Arrival;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::Side;
-use verbatim_record::verbs::Command;
 use verbatim_record::verbs::pb::{self, Operation};
+use verbatim_record::verbs::{Command, asks_for, takes, takes_value};
 use verbatim_wire::Mtu;
-use verbatim_wire::packet::{AckTimeout, Medium, Opcode, Packet, RnrTimer};
+use verbatim_wire::packet::{AckTimeout, Medium, Packet, RnrTimer};
 
 use super::options::ChannelOptions;
 use crate::stop::{Step, Stop};
@@ -109,12 +109,6 @@ impl Offered {
 /// What a connection has where nothing else is asked for.
 const USUAL_RNR_RETRY: u8 = 7;
 
-/// Whether a list of values has this one; an empty list says nothing.
-#[must_use]
-pub fn takes_value(listed: &[u32], value: u8) -> bool {
-    listed.is_empty() || listed.contains(&value.into())
-}
-
 /// The nearest of the values that are listed, of those from `least` on; the lesser of two.
 fn among(listed: &[u32], asked: u8, least: u8) -> Option<u8> {
     let values = listed.iter().filter_map(|value| u8::try_from(*value).ok());
@@ -128,12 +122,6 @@ fn other_than(side: Side) -> Side {
         Side::Dut => Side::Tester,
         Side::Tester => Side::Dut,
     }
-}
-
-/// Whether a list of capabilities has this one; an empty list says nothing.
-#[must_use]
-pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
-    listed.is_empty() || listed.contains(&one.into())
 }
 
 /// What a device lacks for a command.
@@ -191,25 +179,6 @@ fn name_of(operation: Operation) -> String {
 
 fn words(name: &str, prefix: &str) -> String {
     name.trim_start_matches(prefix).replace('_', " ")
-}
-
-/// What a request packet of a reliable connection asks for; of a message of several packets, what its first can say.
-#[must_use]
-pub fn asks_for(opcode: Opcode) -> Option<Operation> {
-    if !opcode.is_request() {
-        return None;
-    }
-    match opcode.0 & 0x1F {
-        0x00..=0x02 | 0x04 => Some(Operation::Send),
-        0x03 | 0x05 => Some(Operation::SendImm),
-        0x16 | 0x17 => Some(Operation::SendInvalidate),
-        0x06..=0x08 | 0x0A => Some(Operation::Write),
-        0x09 | 0x0B => Some(Operation::WriteImm),
-        0x0C => Some(Operation::Read),
-        0x13 => Some(Operation::CompareSwap),
-        0x14 => Some(Operation::FetchAdd),
-        _ => None,
-    }
 }
 
 impl Tester<'_> {

@@ -10,9 +10,9 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Role, Side};
 use verbatim_wire::packet::{Medium, Packet, Qpn};
 
-use super::channel::labels;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
+use verbatim_record::labels;
 
 /// Linux's number of "no memory", which verbs give for "no room".
 const ENOMEM: i32 = 12;

@@ -134,3 +134,23 @@ layout! {
 impl Attribute for PortInfo {
     const ID: AttributeId = AttributeId::PORT_INFO;
 }
+
+impl PortInfo {
+    /// Names of the counters of violations.
+    pub const VIOLATIONS: &'static [&'static str] = &["M_KeyViolations", "P_KeyViolations", "Q_KeyViolations"];
+    /// Names of the fields that the port or its link changes without a Set.
+    pub const MOVED_BY_PORT: &'static [&'static str] = &[
+        "PortState",
+        "PortPhysicalState",
+        "LinkWidthActive",
+        "LinkSpeedActive",
+        "LinkSpeedExtActive",
+        "LinkSpeedExtActive2",
+        "DiagCode",
+        "ClientReregister",
+        "InitTypeReply",
+        "MaxCreditHint",
+        "LinkRoundTripLatency",
+        "LocalPortNum",
+    ];
+}

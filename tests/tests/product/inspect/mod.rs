@@ -1,6 +1,6 @@
 //! `verbatim inspect` on captures made here: every check alone and in pairs, every link type, and captures that are none.
 
-#[path = "../../../../crates/catalog/src/link/packet_check/tests/damage.rs"]
+#[path = "../../../../crates/oracle/src/packet_check/tests/damage.rs"]
 mod damage;
 
 mod ends;
@@ -13,7 +13,7 @@ mod rc;
 
 use serde_json::Value;
 use verbatim_capture::pcapng::{LinkType, Packet, Section, Writer};
-use verbatim_catalog::link;
+use verbatim_oracle::packet_check as link;
 use verbatim_tests::product::Output;
 
 /// The options that describe the port of `damage::port`.

@@ -9,7 +9,7 @@ use crate::inspect::link::{Action, Check, Kind, check};
 use crate::inspect::{PORT, documents, pcap_header, pcap_packet, pcapng};
 
 /// `first second certainty counter switch`, a line each.
-const TABLE: &str = include_str!("../../../../crates/catalog/src/link/packet_check/tests/pairs.txt");
+const TABLE: &str = include_str!("../../../../crates/oracle/src/packet_check/tests/pairs.txt");
 
 /// What is expected of a packet: its failures, the first, the certainty, the counter, and what a switch on the way does.
 struct Expected {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use verbatim_catalog::link::{Kind, Port};
+use verbatim_oracle::packet_check::{Kind, Port};
 use verbatim_wire::{Lid, Mtu, PKey, PortState};
 
 use crate::exit::Usage;

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use console::Term;
 use verbatim_capture::read::{CaptureError, Captured, Content, Reader, Unread};
-use verbatim_catalog::link::{self, Action, Judgement, Port, Received};
+use verbatim_oracle::packet_check::{self as link, Action, Judgement, Port, Received};
 use verbatim_wire::{Layout, Lid, Lrh, Medium, crc::VCRC_LENGTH};
 
 pub(crate) use arguments::Arguments;

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::json;
 use verbatim_capture::read::{CaptureError, CaptureTime, Captured, Content, Reader};
-use verbatim_catalog::oracle::{Connections, Count, Ended, Event, Finding, Loss};
+use verbatim_oracle::{Connections, Count, Ended, Event, Finding, Loss};
 use verbatim_record::Time;
 use verbatim_wire::packet::{Medium, Packet, Service};
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::json;
 use verbatim_capture::read::CaptureTime;
-use verbatim_catalog::link::{self, Action, Certainty, Check, Checks, Judgement};
+use verbatim_oracle::packet_check::{self as link, Action, Certainty, Check, Checks, Judgement};
 
 use super::Judged;
 use super::tally::{NotJudged, Tally};
@@ -307,7 +307,7 @@ fn document<'a>(judged: &Judged<'_>) -> Line<'a> {
 mod tests {
     use super::*;
     use verbatim_capture::read::{Captured, Content};
-    use verbatim_catalog::link::{Kind, Port, Received};
+    use verbatim_oracle::packet_check::{Kind, Port, Received};
     use verbatim_wire::{Medium, Mtu, PortState};
 
     /// The lines of a management datagram with a reason, for a terminal of so many columns.

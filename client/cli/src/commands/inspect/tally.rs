@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::BTreeMap;
 
 use verbatim_capture::read::Unread;
-use verbatim_catalog::link::{Action, Check, Checks};
+use verbatim_oracle::packet_check::{Action, Check, Checks};
 
 use super::Judged;
 

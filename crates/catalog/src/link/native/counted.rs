@@ -4,7 +4,7 @@ use verbatim_record::FrameSeen;
 use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, PortState, Style};
 
 use super::wire::is_marked;
-use crate::link::packet_check::{Action, Certainty, Check, Checks, Counter, Judgement};
+use verbatim_oracle::packet_check::{Action, Certainty, Check, Checks, Counter, Judgement};
 
 /// The port and its counters at one time.
 pub(super) struct Shown {

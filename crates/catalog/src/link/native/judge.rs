@@ -9,7 +9,7 @@ use verbatim_wire::{Attribute, Mad, Medium, Method, PKey, PKeyTable, PortInfo, R
 use super::counted::{COUNTED, MOST, Shown, expected, is_of_the_lanes, may_count};
 use super::wire::{asks, has_foreign_q_key, headers, mad_in};
 use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
-use crate::link::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
+use verbatim_oracle::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
 
 /// Why a test does not apply that sent nothing, though SMPs can always be sent.
 pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";

@@ -5,7 +5,7 @@ use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Service, Syndr
 
 use super::ask::{HALF, is_sequence_nak, nak_of};
 use super::checks::{alive, in_words, is_alive_after};
-use super::dialogue::{Dialogue, Seen};
+use verbatim_oracle::rc::{Dialogue, Seen};
 
 /// The statement on ACKs and responses.
 pub(crate) const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";

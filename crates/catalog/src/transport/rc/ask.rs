@@ -2,15 +2,14 @@
 
 use core::time::Duration;
 
+pub(crate) use verbatim_oracle::rc::{HALF, ON_ITS_WAY, SOON, is_sequence_nak, nak_of};
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
 use verbatim_tester::peer::Channel;
 use verbatim_tester::{Step, Tester};
-use verbatim_wire::packet::{AtomicEth, ImmDt, NakCode, Opcode, Packet, Psn, Reth, Syndrome, SyndromeKind, Transport};
+use verbatim_wire::packet::{AtomicEth, ImmDt, Opcode, Psn, Reth, SyndromeKind, Transport};
 use verbatim_wire::values::{Hex32, Hex64};
 
-/// How long an answer may take before the request is sent again: ours is no test of the responder's speed.
-pub(crate) const SOON: Duration = Duration::from_millis(500);
 /// How long an answer may take before the request is sent again: longer where the DUT says that it takes longer.
 pub(crate) fn soon(t: &Tester<'_>) -> Duration {
     SOON.max(t.answer_time())
@@ -18,13 +17,8 @@ pub(crate) fn soon(t: &Tester<'_>) -> Duration {
 
 /// How long late answers to a request that was sent again are waited for.
 const DRAIN: Duration = Duration::from_millis(100);
-/// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives
-/// no order with what the host reads. A receive that completes behind it does.
-pub(crate) const ON_ITS_WAY: Duration = Duration::from_secs(2);
 /// A look at memory that tells only whether it must be waited for.
 pub(crate) const AT_ONCE: Label<Verbs> = Label::new("look at the memory at once");
-/// Distance below which a PSN lies ahead of another one.
-pub(crate) const HALF: u32 = Psn::COUNT / 2;
 
 /// A notice of congestion (annex A17.9); the PSN says nothing.
 pub(crate) fn cnp(channel: &Channel) -> Vec<u8> {
@@ -314,18 +308,6 @@ fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: b
         }
     }
     Ok(false)
-}
-
-/// The syndrome of a NAK or RNR NAK.
-pub(crate) fn nak_of(packet: &Packet<'_>) -> Option<Syndrome> {
-    let syndrome = packet.aeth()?.syndrome();
-    (!matches!(syndrome.kind(), SyndromeKind::Ack(_))).then_some(syndrome)
-}
-
-/// Whether it is the NAK of a gap.
-pub(crate) fn is_sequence_nak(packet: &Packet<'_>) -> bool {
-    packet.opcode() == Opcode::RC_ACKNOWLEDGE
-        && nak_of(packet).is_some_and(|syndrome| syndrome == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
 }
 
 /// Waits for the DUT's next packet on this connection, for as long as an answer may take. Whether one came.

@@ -5,9 +5,9 @@ use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, Ve
 use verbatim_wire::packet::Opcode;
 
 use super::checks::{alive, completions_in_words, evidence};
-use super::dialogue::{Dialogue, Done, Seen, dialogues};
-use super::posted::{Posted, seen_in_words};
-use super::requester::steps;
+use verbatim_oracle::rc::steps;
+use verbatim_oracle::rc::{Dialogue, Done, Seen, dialogues};
+use verbatim_oracle::rc::{Posted, seen_in_words};
 
 /// One connection of a test of the requester: what was posted on it, and how it ended.
 #[derive(Clone, Debug)]

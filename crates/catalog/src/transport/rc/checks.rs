@@ -3,12 +3,10 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Event, Reply};
-use verbatim_record::{
-    Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone, WaitDone, WcStatus, duration_words,
-};
+use verbatim_record::{Evidence, Findings, FrameSeen, Passed, Side, Trace, WaitDone, WcStatus, duration_words};
 use verbatim_wire::packet::AckTimeout;
 
-use super::dialogue::{Dialogue, Done, Seen};
+use verbatim_oracle::rc::{Dialogue, Done, Seen};
 
 /// The statement on the ICRC.
 pub(crate) const ICRC: &str = "7.8.1 ICRC";
@@ -91,19 +89,6 @@ pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
     } else {
         Passed::Inconclusive
     }
-}
-
-/// Exchanges that a measurement of the path needs before its longest says anything.
-const MEASURED: u32 = 100;
-
-/// The longest round trip of the path, if it was measured before and after, each time by a hundred answers or more.
-///
-/// Without it nobody knows how much of a time the path made, so no time can be said to be long enough.
-pub(crate) fn path(trace: &Trace) -> Option<Duration> {
-    let trips = &trace.timeline.round_trips;
-    let measured = trips.len() >= 2 && trips.iter().all(|trips| trips.answered >= MEASURED);
-    let longest = trips.iter().map(|trips| trips.longest).max();
-    longest.filter(|_| measured)
 }
 
 /// What stands behind a time at the DUT that decides nothing: how much of it may be the path's, which is not what one measurement
@@ -201,11 +186,6 @@ pub(crate) fn completion<'t>(
     };
     f.prove(statement, &evidence, about, (expected, seen), result);
     done.first().copied()
-}
-
-/// The reply of a command, if it was not refused.
-pub(crate) fn reply(command: &VerbsDone) -> Option<&Reply> {
-    command.answer.as_ref().map(|(_, _, reply, _)| reply)
 }
 
 /// Packets in words, for "seen".

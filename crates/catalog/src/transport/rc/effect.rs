@@ -1,11 +1,10 @@
 //! What requests of the peer did to the DUT: its memory, and the receives that completed.
 
 use verbatim_record::verbs::{Command, Reply};
-use verbatim_record::{Findings, Passed, Trace, VerbsDone, WcStatus};
-use verbatim_tester::OUT_OF_ORDER;
+use verbatim_record::{Findings, OUT_OF_ORDER, Passed, Trace, VerbsDone, WcStatus};
 
-use super::checks::{alive, evidence, reply};
-use super::dialogue::Dialogue;
+use super::checks::{alive, evidence};
+use verbatim_oracle::rc::{Dialogue, reply};
 
 /// How two runs of bytes differ, for "seen".
 pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {

@@ -4,21 +4,18 @@ pub(crate) mod answer;
 pub(crate) mod ask;
 mod case;
 mod checks;
-mod dialogue;
 pub(crate) mod effect;
 pub(crate) mod offers;
-mod posted;
 pub(crate) mod refusal;
 mod requester;
 
 pub(crate) use case::{Case, asked_again, cases};
 pub(crate) use checks::{
     GENERATION, ICRC, NAKS, alive, answered_by, completion, completions_in_words, completions_of, evidence, in_words,
-    is_alive_after, no_completion, path, quiet, reply, sound_packets, taken_off,
+    is_alive_after, no_completion, quiet, sound_packets, taken_off,
 };
-pub(crate) use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, end_of, is_taken, whole_dialogues};
-pub(crate) use posted::{Posted, seen_in_words};
-pub(crate) use requester::{Ask, RESULTS, Requester, Sent, psns, read_response, response_data, steps};
+pub(crate) use requester::{Ask, RESULTS, Requester, Sent, read_response, response_data};
+pub(crate) use verbatim_oracle::rc::{Dialogue, Done, Seen, dialogues, path, psns, reply, steps};
 
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Frames, Gap, Label, Side, Trace};

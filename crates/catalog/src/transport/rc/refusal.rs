@@ -7,9 +7,9 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
-use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::verbs::{Command, Reply, asks_for, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
-use verbatim_tester::peer::{Channel, ChannelOptions, Marks, Memory, asks_for};
+use verbatim_tester::peer::{Channel, ChannelOptions, Marks, Memory};
 use verbatim_tester::{Step, Stop, Tester};
 use verbatim_wire::ether::MacAddress;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndrome, SyndromeKind, Transport};
@@ -17,8 +17,8 @@ use verbatim_wire::packet::{AckTimeout, NakCode, Psn, Qpn, RKey, Station, Syndro
 use super::answer::{self, Turn};
 use super::ask::{self, HALF, Message};
 use super::checks::in_words;
-use super::dialogue::{Dialogue, Seen, dialogues};
 use super::offers;
+use verbatim_oracle::rc::{Dialogue, Seen, dialogues};
 
 /// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";

@@ -5,28 +5,13 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::rc::{psns, steps};
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
+use verbatim_record::{Frames, Label, Side, TRIES};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
-
-/// Labels of the steps that every requester test makes; [`super::cases`] looks at them.
-pub(crate) mod steps {
-    use super::{Label, Verbs};
-
-    /// Fills the memory of the DUT.
-    pub(crate) const FILL: Label<Verbs> = Label::new("fill the memory");
-    /// Posts a request.
-    pub(crate) const POST: Label<Verbs> = Label::new("post a request");
-    /// Asks for the state of the queue pair, at the end.
-    pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
-    /// Reads the memory of the DUT, at the end.
-    pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory at the end");
-    /// Destroys the queue pair.
-    pub(crate) const DESTROY: Label<Verbs> = Label::new("destroy the queue pair");
-}
 
 /// How long a packet or completion may take that nothing holds back.
 const SOON: Duration = Duration::from_secs(2);
@@ -95,14 +80,6 @@ fn remote_address(operation: pb::Operation, number: u64, spread: u64) -> u64 {
         pb::Operation::CompareSwap | pb::Operation::FetchAdd => address & !7,
         pb::Operation::Read if number % 2 == 1 => address | 0xFFFF_FF80,
         _ => address,
-    }
-}
-
-/// PSNs that a request takes: packets of a SEND or WRITE, responses to a READ, one for an atomic.
-pub(crate) fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
-    match operation {
-        pb::Operation::CompareSwap | pb::Operation::FetchAdd => 1,
-        _ => length.div_ceil(mtu).max(1),
     }
 }
 

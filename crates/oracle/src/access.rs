@@ -1,0 +1,284 @@
+//! What the device's memory and queue pair do not allow the peer, as the record knows its regions.
+//!
+//! Source: architecture 9.7.5.2.4 (invalid requests), 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their rights).
+
+use std::collections::BTreeSet;
+
+use verbatim_record::verbs::asks_for;
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Side, Trace};
+use verbatim_wire::packet::{Medium, Opcode, Packet, RKey};
+
+use super::heard::Asks;
+use crate::rc::offers;
+
+/// A region that the device's host registered.
+struct Region {
+    handle: u32,
+    r_key: RKey,
+    /// The addresses in it.
+    addresses: core::ops::Range<u64>,
+    access: pb::Access,
+    /// The place behind which it was gone for certain.
+    gone: Option<usize>,
+    /// Whether the host began to take it away, ever.
+    goes: bool,
+}
+
+/// What a queue pair lets the peer do: the rights of each step that gave it some, with the place behind which they held for
+/// certain, and whether it answers READs and atomics.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rights {
+    pub(super) given: Vec<(pb::Access, usize)>,
+    pub(super) answers_none: bool,
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Allows {
+    /// Why the queue pair does not take it.
+    pub(super) invalid: Option<&'static str>,
+    /// Why no region allows it.
+    pub(super) denied: Option<&'static str>,
+    /// Both allow it for certain.
+    pub(super) is_allowed: bool,
+}
+
+type Right = fn(pb::Access) -> bool;
+
+impl Rights {
+    /// Those that may be in force for a request that left at that place: the last that held then, and all later ones.
+    fn for_one_at(&self, at: usize) -> &[(pb::Access, usize)] {
+        let last = self.given.iter().rposition(|(_, since)| *since < at);
+        &self.given[last.unwrap_or(0)..]
+    }
+}
+
+/// All regions of a record. What may allow a request does: which of two regions with one R_Key is meant is not known, nor
+/// whether a SEND with Invalidate has come.
+pub(super) struct Regions<'t> {
+    trace: &'t Trace,
+    all: Vec<Region>,
+    /// Whether the device says that it has no atomics.
+    is_without_atomics: bool,
+    /// R_Keys that a SEND with Invalidate names.
+    invalidated: BTreeSet<u32>,
+}
+
+impl<'t> Regions<'t> {
+    pub(super) fn of(trace: &'t Trace) -> Self {
+        let mut is_without_atomics = false;
+        let mut regions: Vec<Region> = Vec::new();
+        for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
+            match (&done.command, &done.answer) {
+                (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) => regions.push(Region {
+                    handle: made.memory,
+                    r_key: RKey(made.r_key),
+                    addresses: made.address..made.address.saturating_add(asked.length.into()),
+                    access: asked.access.unwrap_or_default(),
+                    gone: None,
+                    goes: false,
+                }),
+                (Command::DeregisterMemory(of), answer) => {
+                    for region in regions.iter_mut().filter(|region| region.handle == of.memory) {
+                        region.goes = true;
+                        if let Some((_, _, reply, place)) = answer
+                            && !matches!(reply, Reply::Refused(_))
+                        {
+                            region.gone.get_or_insert(*place);
+                        }
+                    }
+                }
+                (_, Some((_, _, Reply::Opened(facts), _))) => is_without_atomics |= !facts.atomics,
+                _ => {}
+            }
+        }
+        let sent = trace.timeline.frames.iter().filter(|frame| !frame.received);
+        let invalidated = sent.filter_map(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+            Some(packet.ieth()?.r_key().0)
+        });
+        Self {
+            trace,
+            all: regions,
+            is_without_atomics,
+            invalidated: invalidated.collect(),
+        }
+    }
+
+    /// Whether the device does such requests at all; one that it does not is invalid, whatever memory it names.
+    fn executes(&self, opcode: Opcode) -> bool {
+        let is_atomic = Asks::of(opcode) == Asks::Atomic;
+        let executes = |operation| offers::executes(self.trace, operation);
+        asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
+    }
+
+    /// What is known of a request that left at that place to a queue pair with these rights. A device that has no such operation
+    /// has errors of its own.
+    pub(super) fn allow(&self, packet: &Packet<'_>, at: usize, of_qp: &Rights) -> Allows {
+        let asks = Asks::of(packet.opcode());
+        let right: Right = match asks {
+            Asks::Write(_) => |access| access.remote_write,
+            Asks::Read => |access| access.remote_read,
+            Asks::Atomic => |access| access.remote_atomic,
+            Asks::Send(_) | Asks::Other => return Allows::default(),
+        };
+        if of_qp.given.is_empty() || !self.executes(packet.opcode()) {
+            return Allows::default();
+        }
+        let (va, length, r_key) = match (packet.reth(), packet.atomic()) {
+            (Some(reth), _) => (reth.va().0, u64::from(reth.dma_len()), reth.r_key()),
+            (None, Some(atomic)) => (atomic.va().0, 8, atomic.r_key()),
+            (None, None) => return Allows::default(),
+        };
+        let given = of_qp.for_one_at(at);
+        let has = |right: Right| given.iter().filter(|(access, _)| right(*access)).count();
+        let is_without = has(right) == 0;
+        let is_none_answered = asks.has_response() && of_qp.answers_none;
+        // The R_Key of a request of no bytes is not looked at.
+        let (denied, is_open) = match length {
+            0 => (None, true),
+            _ => self.of_memory(right, at, (va, length, r_key)),
+        };
+        Allows {
+            invalid: match (is_none_answered, is_without && length > 0) {
+                (true, _) => Some("whose queue pair answers no READ or atomic"),
+                (_, true) => Some("whose queue pair does not allow it"),
+                _ => None,
+            },
+            denied,
+            is_allowed: is_open && has(right) == given.len() && !is_none_answered,
+        }
+    }
+
+    /// Why no region allows it, and whether one does for certain.
+    fn of_memory(
+        &self,
+        right: Right,
+        at: usize,
+        (va, length, r_key): (u64, u64, RKey),
+    ) -> (Option<&'static str>, bool) {
+        let is_there = |region: &&Region| region.gone.is_none_or(|gone| gone >= at);
+        let mut of_key = self.all.iter().filter(|region| region.r_key == r_key).peekable();
+        if of_key.peek().is_none() {
+            return (Some("whose R_Key is of no region"), false);
+        }
+        let of_key: Vec<&Region> = of_key.filter(is_there).collect();
+        if of_key.is_empty() {
+            return (Some("whose region was deregistered"), false);
+        }
+        let is_within = |region: &&&Region| {
+            let end = va.checked_add(length);
+            region.addresses.start <= va && end.is_some_and(|end| end <= region.addresses.end)
+        };
+        let within: Vec<&Region> = of_key.iter().filter(is_within).copied().collect();
+        if within.is_empty() {
+            return (Some("which reaches beyond its region"), false);
+        }
+        if !within.iter().any(|region| right(region.access)) {
+            return (Some("whose region has not that right"), false);
+        }
+        // Of one R_Key the record may have two regions, one of which is gone.
+        let is_certain =
+            of_key.len() == 1 && !self.invalidated.contains(&r_key.0) && !within.iter().any(|region| region.goes);
+        (None, is_certain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_archives::golden;
+    use verbatim_record::Entry;
+
+    use super::*;
+    use crate::record::connections;
+
+    /// The rules that the packets of a golden record break when what the host was asked and told is altered.
+    fn broken(record: &str, alter: impl Fn(&mut Command, &mut [Reply])) -> Vec<&'static str> {
+        let mut entries = golden::entries(record);
+        let mut replies: Vec<Reply> = Vec::new();
+        for entry in &mut entries {
+            match entry {
+                Entry::VerbsAsked(asked) => alter(&mut asked.command, &mut replies),
+                Entry::VerbsAnswered(answered) => {
+                    let mut told = [answered.reply.clone()];
+                    alter(&mut Command::Open(pb::Open {}), &mut told);
+                    [answered.reply] = told;
+                }
+                _ => {}
+            }
+        }
+        let trace = Trace::new(entries).unwrap();
+        let all = connections(&trace);
+        let mut names: Vec<&str> = all
+            .iter()
+            .flat_map(|connection| &connection.findings)
+            .filter(|finding| finding.unless.is_none())
+            .map(|finding| finding.rule.name)
+            .collect();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn what_no_region_allows_is_never_acknowledged() {
+        const WRITES: &str = "c09-060-write-responder";
+        assert_eq!(broken(WRITES, |_, _| {}), [""; 0]);
+        let without_right = broken(WRITES, |command, _| {
+            if let Command::RegisterMemory(of) = command {
+                of.access.get_or_insert_default().remote_write = false;
+            }
+        });
+        assert_eq!(without_right, ["remote-access"]);
+        let of_other_key = broken(WRITES, |_, replies| {
+            if let [Reply::Memory(made)] = replies {
+                made.r_key ^= 1;
+            }
+        });
+        assert_eq!(of_other_key, ["remote-access"]);
+        let too_short = broken("c09-060-read-responder", |command, _| {
+            if let Command::RegisterMemory(of) = command {
+                of.length = 1024;
+            }
+        });
+        assert_eq!(too_short, ["remote-access"]);
+        // A refusal has a reason: with the right R_Key, right and length there is none.
+        let as_it_was = broken("c09-nak-remote-access", |_, _| {});
+        assert!(!as_it_was.contains(&"access-reason"), "{as_it_was:?}");
+        let opened = broken("c09-nak-remote-access", |command, _| {
+            if let Command::RegisterMemory(of) = command {
+                of.access = Some(pb::Access {
+                    local_write: true,
+                    remote_write: true,
+                    remote_read: true,
+                    remote_atomic: true,
+                });
+            }
+        });
+        assert!(opened.contains(&"access-reason"), "{opened:?}");
+        // What no queue pair answers is invalid.
+        let none = broken("c09-060-read-responder", |command, _| {
+            if let Command::ModifyQp(of) = command
+                && let Some(kept) = of
+                    .attributes
+                    .as_mut()
+                    .and_then(|given| given.max_dest_rd_atomic.as_mut())
+            {
+                *kept = 0;
+            }
+        });
+        assert_eq!(none, ["invalid-request"]);
+        // What the queue pair does not allow is another error.
+        let of_qp = broken(WRITES, |command, replies| {
+            if let Command::ModifyQp(of) = command
+                && let Some(access) = of.attributes.as_mut().and_then(|given| given.access.as_mut())
+            {
+                access.remote_write = false;
+            }
+            if let [Reply::Memory(made)] = replies {
+                made.r_key ^= 1;
+            }
+        });
+        assert!(of_qp.contains(&"invalid-request"), "{of_qp:?}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Which packets are of a connection: what a capture leaves open until more of it was seen.
+
+use verbatim_wire::packet::Psn;
+
+use super::{Connection, Doubt, Flow, KEPT, Loss};
+use crate::heard::{Event, Heard};
+use crate::pmtu::Pmtu;
+use crate::responses::Responses;
+use crate::rule::{Excuse, Finding};
+use crate::rules::requester::{self, Asked};
+use crate::window::Place;
+
+impl Connection {
+    /// How a request looks that another connection may begin with; `None` when it goes on where this one is.
+    pub(crate) fn doubts(&self, by: usize, event: &Event<'_>) -> Option<Doubt> {
+        let flow = &self.flows[by];
+        let place = flow.window.place(event.packet.bth().psn());
+        if matches!(place, Place::Next | Place::Hole) {
+            return None;
+        }
+        let heard = Heard::of(event);
+        if !heard.is_taken || self.is_stranger(by, &heard) {
+            return None;
+        }
+        let asked = Asked {
+            heard: &heard,
+            place,
+            window: &flow.window,
+            responses: &flow.responses,
+        };
+        let (at, into) = match place {
+            Place::Again(at, into) => (at, into),
+            // It follows nothing that was seen, and has the size of another path MTU.
+            Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
+            _ => {
+                return Some(Doubt {
+                    differs: true,
+                    was_acknowledged: true,
+                });
+            }
+        };
+        let psn = flow.window.get(at).psn.plus(into);
+        let doubt = Doubt {
+            differs: requester::differs(&asked),
+            was_acknowledged: flow.responses.has_acknowledged(psn),
+        };
+        (doubt.differs || doubt.was_acknowledged && requester::is_unasked(&asked)).then_some(doubt)
+    }
+
+    /// One of which nothing was seen yet, judged as this one.
+    pub(crate) fn anew(&self) -> Self {
+        Self::new(self.loss)
+    }
+
+    /// Whether what the responder has counted is known for the request of that end with this PSN.
+    pub(crate) fn knows_count(&self, of: usize, psn: Psn) -> bool {
+        let flow = &self.flows[of];
+        let found = flow.window.find(psn).map(|(at, _)| flow.window.get(at).epoch);
+        flow.responses.offset.is_some_and(|offset| found == Some(offset.epoch))
+    }
+
+    /// How often a MSN was wrong.
+    pub(crate) fn wrong_msns(&self) -> u64 {
+        let mut counts = self.counts().filter(|(rule, _)| rule.name == "msn");
+        counts.next().map_or(0, |(_, count)| count.broken + count.excused)
+    }
+
+    /// Whether a request with that PSN is a new one of that end.
+    pub(crate) fn goes_on(&self, by: usize, psn: Psn) -> bool {
+        matches!(self.flows[by].window.place(psn), Place::Next | Place::Ahead(_))
+    }
+
+    /// Whether a request with that PSN follows the newest of that end.
+    pub(crate) fn is_next(&self, by: usize, psn: Psn) -> bool {
+        self.flows[by].window.place(psn) == Place::Next
+    }
+
+    /// Takes a packet that may be of another connection, so that this excuses what it breaks.
+    pub(crate) fn take_as(&mut self, excuse: Excuse, by: usize, event: &Event<'_>) {
+        self.excuse = Some(excuse);
+        self.take(by, event);
+        self.excuse = None;
+    }
+
+    /// Whether which responses are of this connection rests on a single one, and takes that back or confirms it.
+    pub(crate) fn set_provisional(&mut self, is_provisional: bool) {
+        self.is_provisional = is_provisional && self.loss == Loss::Possible;
+        self.needed_excuse = false;
+        self.pmtu_before = self.flows[0].window.pmtu;
+    }
+
+    /// Whether a response came that cannot be of this connection while that was not certain.
+    pub(crate) fn is_contradicted(&self) -> bool {
+        self.needed_excuse
+    }
+
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.is_provisional
+    }
+
+    /// What end 1 sent was not of this connection.
+    pub(crate) fn unpair(&mut self) {
+        self.flows[0].responses = Responses::default();
+        self.flows[1] = Flow::default();
+        self.flows[0].window.pmtu = self.pmtu_before;
+        self.partition.unpair();
+        self.set_provisional(false);
+    }
+
+    /// Whether a response with this PSN may answer a request of that end.
+    pub(crate) fn covers(&self, of: usize, psn: Psn) -> bool {
+        self.flows[of].window.covers(psn)
+    }
+
+    /// Whether a request of that end with this PSN waits for its answer, as far as was seen.
+    pub(crate) fn awaits(&self, of: usize, psn: Psn) -> bool {
+        self.covers(of, psn) && !self.flows[of].responses.has_acknowledged(psn)
+    }
+
+    /// Whether the requests of that end are no further from a PSN than that, either way.
+    pub(crate) fn is_near(&self, of: usize, psn: Psn, most: u32) -> bool {
+        let next = self.flows[of].window.next;
+        next.is_some_and(|next| next.since(psn) <= most || psn.since(next) <= most)
+    }
+
+    /// The other half of this connection, which was taken for one of its own: what its end 0 sent, end 1 has.
+    pub(crate) fn join(&mut self, other: Self) {
+        let [flow, _] = other.flows;
+        self.flows[1] = flow;
+        let known: Pmtu = self.flows[0].window.pmtu;
+        let of_both = known.both(self.flows[1].window.pmtu);
+        for flow in &mut self.flows {
+            flow.window.set_pmtu(of_both);
+        }
+        self.partition.join(&other.partition);
+        self.packets[1] += other.packets[0];
+        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+            count.asked += other.asked;
+            count.broken += other.broken;
+            count.excused += other.excused;
+        }
+        self.totals.0 += other.totals.0;
+        self.totals.1 += other.totals.1;
+        let theirs = other.findings.into_iter().map(|finding| Finding { by: 1, ..finding });
+        self.findings.extend(theirs);
+        self.findings.sort_by_key(|finding| finding.unless.is_some());
+        self.findings.truncate(KEPT);
+    }
+}

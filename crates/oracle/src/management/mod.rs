@@ -1,0 +1,463 @@
+//! The management oracle: judges a port by every SMP that reaches it and every answer, whatever the test is for.
+//!
+//! A pure function of the record. [`Port`](port::Port) is the judge's own state of the port: each attribute, field by field,
+//! as far as a Set or an answer has shown it; the M_Key, its level and its lease; the violation counter. Every request
+//! moves it, every answer is compared with it whole, every silence is claimed.
+//!
+//! **What is left open is a set of values.** A Set that was refused, found the port busy or was not answered leaves the old
+//! value and the new one; a lease that may have expired, the level and 0; a violation that may have been lost, a range of
+//! the counter. An answer that shows none of them breaks a rule, and what it shows is what is known from then on, so that
+//! one fault is one finding.
+//!
+//! **What somebody else may have done is no finding.** In real time a packet may be lost, a kernel may answer, a subnet
+//! manager may Set what it likes unless a key of ours keeps it out: then it is an observation.
+//!
+//! `access` is what the architecture says of each field, `rules` what a broken one is called.
+
+mod access;
+mod answer;
+mod image;
+mod known;
+mod legal;
+mod lock;
+mod port;
+mod rules;
+mod traps;
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::labels::is_restoring;
+use verbatim_record::{Check, Evidence, Exchange, Findings, Match, Passed, Time, Trace};
+use verbatim_wire::values::CapabilityMask;
+use verbatim_wire::{DrSmp, Layout, Lid, LidSmp, MKey, Mad, Method, PortInfo};
+
+pub use port::Broken;
+pub use rules::ALL as RULES;
+
+use port::Port;
+
+/// Findings of one rule in a record that become checks: what is broken once is broken again and again.
+const EACH: usize = 2;
+
+/// Status bits that have a meaning: busy, redirect, and the code of an invalid field.
+const STATUS: u16 = 0x1F;
+
+/// How many requests of a record the fabric may have made two responses of, where there is a fabric.
+const EXCUSED_REPEATS: usize = 2;
+
+/// What the rules say of a record.
+#[derive(Debug)]
+pub struct Judged {
+    /// What breaks a rule, in the order of the record.
+    pub broken: Vec<Broken>,
+    /// How often each rule was asked, by its name.
+    pub asked: BTreeMap<&'static str, u64>,
+}
+
+/// States a failed check for each rule that the device breaks. In real time what loss, a kernel or somebody else may have done
+/// is an observation.
+pub fn judge(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
+    tell(trace, replay(alone, trace).broken, findings);
+}
+
+/// The same of what the device did while it was restored, in a test whose own procedure moves more of a port than the judge
+/// knows of: what shows there rests on nothing that came before.
+pub fn judge_restore(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
+    let mut broken = replay(alone, trace).broken;
+    let is_of_restore = |number: &u32| {
+        let exchange = trace.exchanges.get(*number as usize - 1);
+        exchange.is_some_and(|exchange| is_restoring(&exchange.label))
+    };
+    broken.retain(|broken| broken.exchanges.iter().all(is_of_restore));
+    tell(trace, broken, findings);
+}
+
+fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
+    let mut told: Vec<&str> = Vec::new();
+    let all = broken.clone();
+    let mut elsewhere: Vec<String> = Vec::new();
+    for broken in broken {
+        let name = broken.rule.name;
+        if let Some(home) = legal::judged_in(trace, &all, &broken) {
+            if !elsewhere.contains(&broken.about) {
+                let Broken {
+                    about, expected, seen, ..
+                } = &broken;
+                findings.observe(format!("{about} is {seen}, not {expected}: {home} judges that"), &[]);
+                elsewhere.push(broken.about);
+            }
+            continue;
+        }
+        if told.iter().filter(|told| **told == name).count() == EACH {
+            continue;
+        }
+        told.push(name);
+        let shown: Vec<&Exchange> = broken
+            .exchanges
+            .iter()
+            .filter_map(|number| trace.exchanges.get(*number as usize - 1))
+            .collect();
+        if !trace.begin.simulated && (broken.excusable || is_told(findings, &broken, &shown)) {
+            let Broken {
+                about,
+                expected,
+                seen,
+                rule,
+                ..
+            } = &broken;
+            let text = format!(
+                "{} {about}: expected {expected}, seen {seen} ({})",
+                rule.statement, rule.says
+            );
+            findings.observe(text, &shown);
+            continue;
+        }
+        findings
+            .claim(broken.rule.statement, broken.about)
+            .by_all(shown.into_iter().map(Evidence::from))
+            .saw(broken.seen)
+            .comes_to(broken.expected, Passed::Fail);
+    }
+}
+
+/// Whether the test's own judge failed the device for the very value that a rule found, in the same answer or of the same
+/// field: one finding is told once. Qualification, in simulated time, counts which of the two would have caught it.
+fn is_told(findings: &Findings<'_>, broken: &Broken, shown: &[&Exchange]) -> bool {
+    let is_it = |check: &Check| {
+        let in_it = shown.last().is_some_and(|last| check.exchanges.contains(&last.number));
+        let of_it = broken.about.split(' ').next_back() == Some(check.about.as_str());
+        check.result() == Passed::Fail && check.seen == broken.seen && (in_it || of_it)
+    };
+    findings.checks.iter().any(is_it)
+}
+
+/// Something that happened to the port's dialogue with the tester.
+enum Event<'t> {
+    Answered(&'t Exchange, &'t Mad),
+    GivenUp(&'t Exchange),
+    Sent(&'t Exchange),
+}
+
+/// Asks the rules of all that a record holds: of the port under test, and of another port of the device where it was read.
+pub fn replay(alone: bool, trace: &Trace) -> Judged {
+    let mut judged = replay_at(alone, trace, 0);
+    let others: BTreeSet<u32> = trace.exchanges.iter().map(|exchange| exchange.port).collect();
+    for port in others.into_iter().filter(|port| *port != 0 && trace.begin.simulated) {
+        let other = replay_at(alone, trace, port);
+        judged.broken.extend(other.broken);
+        for (rule, times) in other.asked {
+            *judged.asked.entry(rule).or_default() += times;
+        }
+    }
+    judged
+}
+
+fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
+    let simulated = trace.begin.simulated;
+    let ours = || {
+        let all = trace.exchanges.iter();
+        all.filter(move |exchange| is_of_the_port(exchange, at, simulated))
+    };
+    let mut events: Vec<((Time, usize), Event<'_>)> = Vec::new();
+    for exchange in ours() {
+        events.push(((exchange.sent.earliest, 2), Event::Sent(exchange)));
+        if let Some(arrived) = exchange.answer() {
+            // What a late answer tells of has long been overtaken by what was asked since.
+            let event = match arrived.how {
+                Match::Late => Event::GivenUp(exchange),
+                _ => Event::Answered(exchange, &arrived.mad),
+            };
+            events.push(((arrived.at.latest, 0), event));
+        } else if let Some((at, ..)) = exchange.silence {
+            events.push(((at.latest, 1), Event::GivenUp(exchange)));
+        }
+    }
+    events.sort_by_key(|(at, _)| *at);
+    let last_answered = trace
+        .exchanges
+        .iter()
+        .rev()
+        .find(|exchange| exchange.answer().is_some());
+    let last_answered = last_answered.map_or(0, |exchange| exchange.number);
+    let mut port = Port::new(&trace.begin, alone && !trace.begin.shared_subnet);
+    for (_, event) in &events {
+        match event {
+            Event::Sent(exchange) => port.sent(exchange, last_answered > exchange.number),
+            Event::GivenUp(exchange) => port.given_up(exchange),
+            Event::Answered(exchange, mad) => port.answered(exchange, mad),
+        }
+    }
+    let facts = port.facts();
+    let Port {
+        mut broken,
+        mut asked,
+        mut violations,
+        ..
+    } = port;
+    for exchange in ours() {
+        no_request(exchange, &mut broken, &mut asked);
+    }
+    for exchange in ours().filter(|exchange| is_of_version_1(&exchange.request)) {
+        header(exchange, simulated, &mut broken, &mut asked);
+        once(exchange, &mut broken, &mut asked);
+        if let Some(facts) = &facts {
+            return_path(
+                exchange,
+                (facts.node.local_port_num(), simulated),
+                &mut broken,
+                &mut asked,
+            );
+        }
+    }
+    if at == 0 {
+        unasked(trace, &mut broken, &mut asked);
+    }
+    let again = broken.iter().filter(|of| of.rule.name == rules::ONCE.name).count();
+    for broken in broken.iter_mut().filter(|of| of.rule.name == rules::ONCE.name) {
+        broken.excusable = again <= EXCUSED_REPEATS;
+    }
+    let is_other_port = |exchange: &Exchange| {
+        let asked = (exchange.request.attribute_id(), exchange.request.modifier() & 0xFF);
+        let (_, port) = facts.map_or(asked, |facts| facts.place(&exchange.request));
+        !simulated && port != 0
+    };
+    legal::judge(ours(), is_other_port, simulated, &mut broken, &mut asked);
+    if at != 0 {
+        return Judged { broken, asked };
+    }
+    let others = trace.exchanges.iter().filter(|of| !is_of_the_port(of, at, simulated));
+    violations.extend(others.map(|of| of.number));
+    let sender = traps::Sender {
+        sends: facts.map(|facts| facts.port.capability_mask().has(CapabilityMask::TRAP)),
+        node: facts.map(|facts| facts.node.node_type()),
+        violations: &violations,
+    };
+    traps::judge(trace, &sender, &mut broken, &mut asked);
+    Judged { broken, asked }
+}
+
+/// Whether a request went to that port, by the way that the rig has; where no switch may lose it, by a LID.
+fn is_of_the_port(exchange: &Exchange, at: u32, simulated: bool) -> bool {
+    exchange.port == at
+        && (simulated || exchange.dlid.is_none())
+        && exchange.request.is_smp()
+        && is_at_the_end(&exchange.request)
+}
+
+/// Whether an SMP ends its route at the port.
+fn is_at_the_end(request: &Mad) -> bool {
+    !request.is_directed() || DrSmp::from_bytes(request.bytes()).dr_dlid() == verbatim_wire::Lid::PERMISSIVE
+}
+
+fn is_of_version_1(request: &Mad) -> bool {
+    let header = request.header();
+    header.base_version() == 1 && header.class_version() == 1
+}
+
+/// What a response repeats of its request. Its M_Key is looked at by nobody; of the port's own it says nothing: where nothing
+/// on the way changes it, it is the request's, or 0.
+fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let responses = exchange
+        .arrivals
+        .iter()
+        .filter(|arrived| matches!(arrived.how, Match::Answer | Match::Late | Match::Wrong));
+    for arrived in responses {
+        *asked.entry(rules::HEADER.name).or_default() += 1;
+        let wrong = differences(&exchange.request, &arrived.mad);
+        // Reserved bits are judged in a test of their own, lest one vendor's marking fail all others.
+        let mut wrong: Vec<_> = wrong
+            .into_iter()
+            .filter(|wrong| !wrong.starts_with("reserved"))
+            .collect();
+        let (key, carried) = (arrived.mad.m_key(), exchange.request.m_key());
+        if simulated && key != MKey(0) && key != carried {
+            wrong.push(format!("M_Key {key}"));
+        }
+        // A kernel has the upper half of those that are sent for itself.
+        let (id, of_it) = (arrived.mad.transaction_id(), exchange.request.transaction_id());
+        if simulated && id != of_it {
+            wrong.push(format!("TransactionID {id:#018x}, not {of_it:#018x}"));
+        }
+        if !wrong.is_empty() {
+            broken.push(Broken {
+                rule: &rules::HEADER,
+                about: format!("header of the response to {}", exchange.request),
+                expected: "what was asked".into(),
+                seen: wrong.join(", "),
+                exchanges: vec![exchange.number],
+                excusable: false,
+            });
+        }
+    }
+}
+
+/// A request is sent once under its TransactionID. In real time a frame may come twice on the way: what comes so now and then
+/// is the fabric's, what comes so again and again is the port's.
+fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let is_answer = |how| matches!(how, Match::Answer | Match::Late);
+    if !exchange.arrivals.iter().any(|arrived| is_answer(arrived.how)) {
+        return;
+    }
+    *asked.entry(rules::ONCE.name).or_default() += 1;
+    let more = exchange.arrivals.iter().filter(|arrived| arrived.how == Match::Again);
+    let more = more.count();
+    if more > 0 {
+        broken.push(Broken {
+            rule: &rules::ONCE,
+            about: format!("responses to {}", exchange.request),
+            expected: "1".into(),
+            seen: (more + 1).to_string(),
+            exchanges: vec![exchange.number],
+            excusable: true,
+        });
+    }
+}
+
+/// Nobody answers a response, a Trap or a TrapRepress, whatever its version.
+fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    let method = exchange.request.method();
+    let is_repress = method == Method::TRAP_REPRESS && !is_of_version_1(&exchange.request);
+    if !method.is_response() && method != Method::TRAP && !is_repress {
+        return;
+    }
+    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    if let Some(arrived) = exchange.arrivals.first() {
+        broken.push(Broken {
+            rule: &rules::NO_REQUEST,
+            about: format!("answer to {}", exchange.request),
+            expected: "no answer".into(),
+            seen: arrived.mad.to_string(),
+            exchanges: vec![exchange.number],
+            excusable: true,
+        });
+    }
+}
+
+/// Where nobody else asks, whatever comes answers a request of ours, or is a trap.
+fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
+    if !trace.begin.simulated {
+        return;
+    }
+    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    let others = trace.unasked.iter().filter(|of| of.mad.method() != Method::TRAP);
+    broken.extend(others.map(|arrived| Broken {
+        rule: &rules::NO_REQUEST,
+        about: "a MAD that belongs to no request".into(),
+        expected: "none".into(),
+        seen: format!("{}, TransactionID {:#x}", arrived.mad, arrived.mad.transaction_id()),
+        exchanges: Vec::new(),
+        excusable: true,
+    }));
+}
+
+/// The last step of the return path is the adapter's own port; the others are of switches on the way.
+fn return_path(
+    exchange: &Exchange,
+    (own, simulated): (u8, bool),
+    broken: &mut Vec<Broken>,
+    asked: &mut BTreeMap<&'static str, u64>,
+) {
+    let hops = DrSmp::from_bytes(exchange.request.bytes()).hop_count();
+    if !exchange.request.is_directed() || !(1..64).contains(&hops) {
+        return;
+    }
+    let Some(answer) = exchange.answer() else { return };
+    *asked.entry(rules::RETURN_PATH.name).or_default() += 1;
+    let smp = DrSmp::from_bytes(answer.mad.bytes());
+    // The tester's own interface took it back by one; what a real one makes of a wrong one is not known.
+    if simulated && smp.hop_pointer() != hops - 1 {
+        broken.push(Broken {
+            rule: &rules::RETURN_PATH,
+            about: format!("HopPointer of the response to {}", exchange.request),
+            expected: format!("{hops}, the HopCount, as it leaves the port"),
+            seen: (u16::from(smp.hop_pointer()) + 1).to_string(),
+            exchanges: vec![exchange.number],
+            excusable: false,
+        });
+    }
+    let seen = smp.return_path(hops.into());
+    if seen != own {
+        broken.push(Broken {
+            rule: &rules::RETURN_PATH,
+            about: format!("ReturnPath[{hops}] of the response to {}", exchange.request),
+            expected: format!("{own}, the port that the request came in by"),
+            seen: seen.to_string(),
+            exchanges: vec![exchange.number],
+            excusable: false,
+        });
+    }
+}
+
+/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
+pub fn accuracy(lease: Duration) -> Duration {
+    Duration::from_secs(1).max(lease / 5000)
+}
+
+/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
+pub fn sends_no_traps(port: &PortInfo) -> bool {
+    !port.capability_mask().has(CapabilityMask::TRAP)
+}
+
+/// What in the header of a response is not as it must be.
+pub fn differences(request: &Mad, response: &Mad) -> Vec<String> {
+    let (asked, seen) = (request.header(), response.header());
+    let mut wrong = Vec::new();
+    let mut must = |name: &str, holds: bool, seen: String| {
+        if !holds {
+            wrong.push(format!("{name} {seen}"));
+        }
+    };
+    must("BaseVersion", seen.base_version() == 1, seen.base_version().to_string());
+    must("MgmtClass", seen.class() == asked.class(), seen.class().to_string());
+    must(
+        "ClassVersion",
+        seen.class_version() == 1,
+        seen.class_version().to_string(),
+    );
+    must(
+        "AttributeID",
+        seen.attribute() == asked.attribute(),
+        seen.attribute().to_string(),
+    );
+    must(
+        "AttributeModifier",
+        seen.modifier() == asked.modifier(),
+        seen.modifier().to_string(),
+    );
+    let status = response.status().0;
+    must("Status", status & !STATUS == 0, format!("{status:#06x}"));
+    must(
+        "reserved bytes of the MAD header",
+        seen.is_zero_in("Reserved144"),
+        "not 0".into(),
+    );
+    if !request.is_directed() {
+        let smp = LidSmp::from_bytes(response.bytes());
+        let zero = smp.is_zero_in("Reserved256") && smp.is_zero_in("Reserved1024");
+        must("reserved bytes of the SMP", zero, "not 0".into());
+        return wrong;
+    }
+    let (asked, seen) = (DrSmp::from_bytes(request.bytes()), DrSmp::from_bytes(response.bytes()));
+    must("D bit", seen.direction(), seen.direction().to_string());
+    must(
+        "HopCount",
+        seen.hop_count() == asked.hop_count(),
+        seen.hop_count().to_string(),
+    );
+    let lids: [(&str, Lid, Lid); 2] = [
+        ("DrSLID", seen.dr_slid(), asked.dr_slid()),
+        ("DrDLID", seen.dr_dlid(), asked.dr_dlid()),
+    ];
+    for (name, seen, asked) in lids {
+        must(name, seen == asked, seen.to_string());
+    }
+    let path = |smp: &DrSmp| (0..64).map(|hop| smp.initial_path(hop)).collect::<Vec<_>>();
+    must("InitialPath", path(&seen) == path(&asked), "another".into());
+    must(
+        "reserved bytes of the SMP",
+        seen.is_zero_in("Reserved288"),
+        "not 0".into(),
+    );
+    wrong
+}

@@ -1,0 +1,408 @@
+//! A port as it may be by now, moved by every SMP that reaches it, compared with every answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::{Begin, Exchange, Span, TRIES};
+use verbatim_wire::values::NodeType;
+use verbatim_wire::{AttributeId, Lid, Mad, Method, NodeInfo, PortInfo, Status};
+
+use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
+use super::image::{Denied, Image};
+use super::known::{Known, Sure};
+use super::lock::{Expired, Lock};
+use super::sends_no_traps;
+use super::{is_of_version_1, rules};
+use crate::Rule;
+
+/// A rule that an exchange breaks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Broken {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// The field or message that was looked at.
+    pub about: String,
+    /// The legal value.
+    pub expected: String,
+    /// The value seen.
+    pub seen: String,
+    /// The exchanges that show it.
+    pub exchanges: Vec<u32>,
+    /// Whether loss, a kernel or a subnet manager may have done it.
+    pub excusable: bool,
+}
+
+/// What came of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Answered(Status),
+    /// It may have been done or not.
+    Busy,
+    /// Something came back that is no answer.
+    Unclear,
+    Silent,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) place: Place,
+    /// Whether its key opens the port.
+    pub(super) opens: Sure,
+    /// Whether the protect level drops Gets of a wrong key, hides the key from them, or neither.
+    pub(super) drops: Sure,
+    pub(super) hides: Sure,
+    /// What was known before a Set.
+    pub(super) before: Option<Image>,
+}
+
+/// What the judge knows of a port.
+#[derive(Debug)]
+pub(super) struct Port<'t> {
+    pub(super) begin: &'t Begin,
+    /// Whether no subnet manager of somebody else is there: the test needs that, and the rig says so.
+    pub(super) alone: bool,
+    pub(super) shown: Option<PortInfo>,
+    pub(super) node: Option<NodeInfo>,
+    pub(super) images: BTreeMap<Place, Image>,
+    pub(super) lock: Lock,
+    pub(super) on_the_way: BTreeMap<u32, Asked>,
+    /// The request that was not answered last, and how often one after the other.
+    silences: Option<(Mad, u32)>,
+    /// The requests that may have been violations of the M_Key.
+    pub(super) violations: BTreeSet<u32>,
+    pub(super) broken: Vec<Broken>,
+    /// How often each rule was asked.
+    pub(super) asked: BTreeMap<&'static str, u64>,
+}
+
+impl<'t> Port<'t> {
+    pub(super) fn new(begin: &'t Begin, alone: bool) -> Self {
+        Self {
+            begin,
+            alone,
+            shown: None,
+            node: None,
+            images: BTreeMap::new(),
+            lock: Lock::default(),
+            on_the_way: BTreeMap::new(),
+            silences: None,
+            violations: BTreeSet::new(),
+            broken: Vec::new(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// What the port said of itself; `None` before it did, or when it is no adapter.
+    pub(super) fn facts(&self) -> Option<Facts> {
+        let (port, node) = (self.shown?, self.node?);
+        let vls = self
+            .own("OperationalVLs")
+            .only()
+            .and_then(|code| u8::try_from(code).ok());
+        matches!(node.node_type(), NodeType::CHANNEL_ADAPTER | NodeType::ROUTER).then(|| Facts {
+            port,
+            node,
+            vls: vls.and_then(|code| verbatim_wire::VlCap(code).data_vls()),
+            simulated: self.begin.simulated,
+        })
+    }
+
+    /// A field of the port's own PortInfo.
+    pub(super) fn own(&self, name: &str) -> Known {
+        let image = self.images.get(&(AttributeId::PORT_INFO, 0));
+        image.map_or(Known::Any, |image| image.field(name))
+    }
+
+    fn own_mut(&mut self, name: &str) -> Option<&mut Known> {
+        self.images.get_mut(&(AttributeId::PORT_INFO, 0))?.field_mut(name)
+    }
+
+    /// Whether nobody else can Set anything: nobody is there, or a key of ours is in force that no Get without it shows.
+    pub(super) fn is_ours(&self) -> bool {
+        if self.alone {
+            return true;
+        }
+        let secret = |key| key != 0 && key != self.begin.rig_key.0;
+        self.own("M_Key").only().is_some_and(secret)
+            && self.own("M_KeyProtectBits").sure(|level| level != 0) == Sure::Yes
+    }
+
+    fn place(&self, request: &Mad) -> Place {
+        match self.facts() {
+            Some(facts) => facts.place(request),
+            None => (request.attribute_id(), request.modifier()),
+        }
+    }
+
+    /// A rule is asked; `broken` is made only when it does not hold.
+    pub(super) fn must(&mut self, rule: &'static Rule, holds: bool, broken: impl FnOnce(&Self) -> Broken) {
+        *self.asked.entry(rule.name).or_default() += 1;
+        if !holds {
+            let broken = broken(self);
+            self.broken.push(broken);
+        }
+    }
+
+    /// When a request was at the port.
+    fn at_the_port(&self, exchange: &Exchange) -> Span {
+        let latest = match (exchange.response(), &exchange.silence) {
+            (Some(response), _) => response.at.latest,
+            (None, _) if self.begin.simulated => exchange.sent.latest,
+            (None, Some((.., way))) => exchange.sent.latest.after(way.duration() + self.begin.host_bound),
+            (None, None) => exchange.sent.latest.after(self.begin.host_bound),
+        };
+        Span::between(exchange.sent.earliest, latest.max(exchange.sent.earliest))
+    }
+
+    /// A request left.
+    pub(super) fn sent(&mut self, exchange: &Exchange, is_alive_after: bool) {
+        let now = self.at_the_port(exchange);
+        self.expire(now);
+        let request = &exchange.request;
+        let is_for_it = exchange.dlid.map_or(Sure::Yes, |lid| self.has_lid(lid));
+        if is_for_it != Sure::Yes {
+            self.violations.insert(exchange.number);
+            if is_for_it == Sure::Maybe && access::opens(&self.own("M_Key"), request.m_key().0) != Sure::Yes {
+                self.lock.violated(now, &self.own("M_KeyLeasePeriod"), false);
+            }
+            return;
+        }
+        let fate = fate(exchange);
+        let level = self.own("M_KeyProtectBits");
+        let asked = Asked {
+            place: self.place(request),
+            opens: access::opens(&self.own("M_Key"), request.m_key().0),
+            drops: level.sure(|level| level >= 2),
+            hides: level.sure(|level| level == 1),
+            before: None,
+        };
+        if is_of_version_1(request) && access::is_checked(request.method()) {
+            self.silence(exchange, &asked, is_alive_after);
+            self.look_at_key(exchange, now, &asked, fate);
+        } else if asked.opens != Sure::Yes {
+            self.violations.insert(exchange.number);
+            self.lock.violated(now, &self.own("M_KeyLeasePeriod"), false);
+        }
+        let asked = if request.method() == Method::SET {
+            self.set(exchange, asked)
+        } else {
+            asked
+        };
+        self.on_the_way.insert(exchange.number, asked);
+    }
+
+    /// Whether a LID is one of the port's.
+    fn has_lid(&self, lid: Lid) -> Sure {
+        let (base, lmc) = (self.own("LID").only(), self.own("LMC").only());
+        let (Some(base), Some(lmc)) = (base, lmc) else {
+            return Sure::Maybe;
+        };
+        match (1..0xC000).contains(&base) && u64::from(lid.0) >> lmc == base >> lmc {
+            true => Sure::Yes,
+            false => Sure::No,
+        }
+    }
+
+    /// Lets the lease expire.
+    fn expire(&mut self, now: Span) {
+        let expired = self.lock.expired(now);
+        let Some(level) = self.own_mut("M_KeyProtectBits") else {
+            return;
+        };
+        match expired {
+            Expired::Yes => *level = Known::is(0),
+            Expired::Maybe => level.or(0),
+            Expired::No => {}
+        }
+    }
+
+    /// Whether the port had to answer, or not to.
+    fn silence(&mut self, exchange: &Exchange, asked: &Asked, is_alive_after: bool) {
+        let is_get = exchange.request.method() == Method::GET;
+        let tolerated = is_get && asked.drops == Sure::No;
+        let number = exchange.number;
+        let what = exchange.request.to_string();
+        let broken = |rule, expected: &str, seen: String, excusable| Broken {
+            rule,
+            about: format!("answer to {what}"),
+            expected: expected.into(),
+            seen,
+            exchanges: vec![number],
+            excusable,
+        };
+        let dropped = asked.opens == Sure::No && (!is_get || asked.drops == Sure::Yes);
+        let is_repress = exchange.request.method() == Method::TRAP_REPRESS;
+        if dropped && !is_repress && self.may_be_refused_first(exchange) {
+            return;
+        }
+        if dropped || is_repress {
+            let response = exchange.response().filter(|_| is_repress || !exchange.is_busy());
+            let seen = response.map_or_else(String::new, |arrived| arrived.mad.to_string());
+            // What becomes of a TrapRepress that the key lets in is left open.
+            let excusable = !self.is_ours() || is_repress && asked.opens != Sure::No;
+            return self.must(&rules::DROPPED, response.is_none(), |_| {
+                broken(&rules::DROPPED, "no answer", seen, excusable)
+            });
+        }
+        if asked.opens == Sure::Yes || asked.opens == Sure::No && tolerated {
+            let is_alone = self.on_the_way.is_empty();
+            let silent = exchange.is_silent(self.begin) && is_alive_after && !moves_link(&exchange.request) && is_alone;
+            // Another port of a device has a key of its own, which nobody knows here.
+            let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
+            let may_be_its_own = is_other_port && !self.begin.simulated;
+            let excusable = !self.is_asked_again(exchange, silent) || !self.is_ours() || may_be_its_own;
+            self.must(&rules::ANSWERED, !silent, |_| {
+                broken(&rules::ANSWERED, "an answer", "no answer".into(), excusable)
+            });
+        }
+    }
+
+    /// Whether an answer to a wrong key says that there is no such thing, and there need not be: which is looked at first, that or the key, is
+    /// left open. SMInfo is a subnet manager's, and what a host's kernel knows nothing of it refuses by itself.
+    fn may_be_refused_first(&self, exchange: &Exchange) -> bool {
+        const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
+        let request = &exchange.request;
+        let Some(status) = exchange.response().map(|arrived| arrived.mad.status()) else {
+            return false;
+        };
+        if request.attribute_id() == AttributeId::SM_INFO {
+            return !self.begin.simulated;
+        }
+        let needs_no = |facts: &Facts| match request.method() {
+            Method::GET => !facts.of_get(request).contains(&Status::OK),
+            _ => !facts.of_set(request).contains(&Status::OK),
+        };
+        NO_SUCH.contains(&status) && self.facts().as_ref().is_none_or(needs_no)
+    }
+
+    /// Whether a silence is one of as many, one after the other, as it takes to say that no packet was lost.
+    fn is_asked_again(&mut self, exchange: &Exchange, silent: bool) -> bool {
+        let what = exchange.request.with_transaction_id(0);
+        self.silences = match self.silences {
+            Some((before, times)) if silent && before == what => Some((what, times + 1)),
+            _ => silent.then_some((what, 1)),
+        };
+        self.silences.is_some_and(|(_, times)| times >= TRIES)
+    }
+
+    /// Whether a port may know nothing of such a request: TrapRepress, where it sends no traps.
+    fn may_be_discarded(&self, request: &Mad) -> bool {
+        let has_no_traps = |facts: Facts| sends_no_traps(&facts.port);
+        request.method() == Method::TRAP_REPRESS && self.facts().is_some_and(has_no_traps)
+    }
+
+    /// What follows from the key of an SMP.
+    fn look_at_key(&mut self, exchange: &Exchange, now: Span, asked: &Asked, fate: Fate) {
+        // VL 15 drops what it has no room for: an SMP beside others may not have come to the agent.
+        let arrived = self.begin.simulated && self.on_the_way.is_empty() || fate != Fate::Silent;
+        let certain = arrived && fate != Fate::Busy && !self.may_be_discarded(&exchange.request);
+        match asked.opens {
+            Sure::Yes if certain => return self.lock.stop(),
+            Sure::Yes => return self.lock.may_stop(),
+            _ => {}
+        }
+        let is_get = exchange.request.method() == Method::GET;
+        let answered = matches!(fate, Fate::Answered(_));
+        let is_violation = match asked.drops {
+            _ if !is_get => Sure::Yes,
+            // What a Get of a wrong key came to says what the level was.
+            Sure::Maybe if answered => Sure::No,
+            Sure::Maybe if certain && fate == Fate::Silent => Sure::Yes,
+            drops => drops,
+        };
+        if is_violation != Sure::Yes || asked.opens == Sure::Maybe {
+            // The right key stops the timer; whether a tolerated Get of a wrong one does is left open.
+            self.lock.may_stop();
+        }
+        if is_violation != Sure::No {
+            self.violations.insert(exchange.number);
+            // Who answers in spite of the key may not have looked at it.
+            let dropped = !answered || is_get && asked.drops == Sure::No;
+            let certain = certain && dropped && is_violation == Sure::Yes && asked.opens == Sure::No;
+            self.lock.violated(now, &self.own("M_KeyLeasePeriod"), certain);
+        }
+    }
+
+    /// A Set left: what it may change may be so from here on.
+    fn set(&mut self, exchange: &Exchange, asked: Asked) -> Asked {
+        let request = &exchange.request;
+        let facts = self.facts();
+        let Some(blank) = Image::of(request) else { return asked };
+        let image = self.images.entry(asked.place).or_insert(blank);
+        if asked.opens == Sure::No {
+            image.denied.push(Denied {
+                exchange: exchange.number,
+                rule: &rules::NOT_OBEYED,
+            });
+            return asked;
+        }
+        let before = image.clone();
+        for element in image.elements() {
+            match facts.map(|facts| facts.set(request, element, image.known(element)).0) {
+                None | Some(Becomes::Anything) => image.forget(element),
+                Some(Becomes::Is(value) | Becomes::MayBe(value)) => image.or(element, value),
+                Some(Becomes::Stays) => {}
+            }
+        }
+        if asked.place == (AttributeId::PORT_INFO, 0) {
+            self.lock
+                .written(request.attribute::<PortInfo>().m_key_violations(), false);
+        }
+        Asked {
+            before: Some(before),
+            ..asked
+        }
+    }
+
+    /// A request will not be answered any more.
+    pub(super) fn given_up(&mut self, exchange: &Exchange) {
+        self.on_the_way.remove(&exchange.number);
+    }
+
+    /// A Set was answered: what it changed is as it was Set, or as it was.
+    pub(super) fn settle(&mut self, exchange: &Exchange, asked: &Asked, status: Status) {
+        let request = &exchange.request;
+        let facts = self.facts();
+        // What was asked beside it may have been served before or after.
+        let alone = self.on_the_way.values().all(|other| other.place != asked.place);
+        let Some(mut before) = asked.before.clone() else { return };
+        let legality = self.legality(exchange, asked);
+        let Some(image) = self.images.get_mut(&asked.place) else {
+            return;
+        };
+        if status != Status::OK && legality == Legal::No {
+            image.denied.push(Denied {
+                exchange: exchange.number,
+                rule: &rules::ILLEGAL,
+            });
+        }
+        if !alone || status == Status::INVALID_FIELD {
+            return;
+        }
+        if status == Status::OK {
+            for element in before.elements() {
+                match facts.map(|facts| facts.set(request, element, before.known(element)).0) {
+                    None | Some(Becomes::Anything) => before.forget(element),
+                    Some(Becomes::Is(value)) => *before.known_mut(element) = Known::is(value),
+                    Some(Becomes::MayBe(value)) => before.or(element, value),
+                    Some(Becomes::Stays) => {}
+                }
+            }
+            if asked.place == (AttributeId::PORT_INFO, 0) {
+                self.lock
+                    .written(request.attribute::<PortInfo>().m_key_violations(), true);
+            }
+        }
+        *image = before;
+        image.is_set |= status == Status::OK;
+    }
+}
+
+fn fate(exchange: &Exchange) -> Fate {
+    match (exchange.answer(), exchange.response()) {
+        (Some(arrived), _) if arrived.mad.status() == Status::BUSY => Fate::Busy,
+        (Some(arrived), _) => Fate::Answered(arrived.mad.status()),
+        (None, Some(_)) => Fate::Unclear,
+        (None, None) => Fate::Silent,
+    }
+}

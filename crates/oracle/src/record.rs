@@ -1,0 +1,425 @@
+//! The device's connections with the packet peer in a record: what it sent there, by the rules, whatever the test was for.
+
+use core::cell::LazyCell;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use verbatim_record::verbs::{Command, Reply, command_words, pb};
+use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
+use verbatim_wire::Mtu;
+use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Qpn, Service, SyndromeKind};
+
+use super::access::{Regions, Rights};
+use super::connection::{Connection, Loss};
+use super::heard::Event;
+use super::partition::reaches;
+use super::rule::{Excuse, Rule};
+use super::rules::every as rules;
+use super::verbs;
+use super::verbs::asking::Said;
+use super::verbs::habit::Habit;
+use crate::rc::{HALF, is_sequence_nak};
+use crate::rc::{connections_of, end_of, is_taken};
+
+/// The tester's end of a connection, and the device's.
+const TESTER: usize = 0;
+const DUT: usize = 1;
+/// Findings of one rule in a record that become checks: what is broken once is broken again and again.
+const EACH: usize = 2;
+
+/// The rule of reserved bits: a test of its own judges these, lest one fault fail all others.
+const RESERVED: &str = "reserved";
+
+/// States a failed check for each rule that the device breaks, unless a lost packet explains it.
+///
+/// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
+pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
+    let is_judged_here = findings.exercises.is_some();
+    let (mut broken, mut asked) = packets(trace);
+    let ruling = verbs::rule(trace);
+    let said = ruling.said.iter();
+    broken.extend(
+        said.filter(|said| is_judged_here || said.result == Passed::Fail)
+            .cloned(),
+    );
+    // What is broken stands before what is not known.
+    broken.sort_by_key(|said| said.result != Passed::Fail);
+    let mut told: Vec<(&str, Option<Habit>)> = Vec::new();
+    for said in broken {
+        let name = said.rule.name;
+        if said.result == Passed::Unspecified {
+            findings.not_applicable.get_or_insert_with(|| not_taken(&said));
+            continue;
+        }
+        // A habit of the device is established in a test of its own, by one rule; elsewhere it decides nothing.
+        let establishes = |habit: &Habit| name == Habit::RULE && habit.is_subject_of(&trace.begin.test);
+        let foreign = said.habit.filter(|habit| !establishes(habit));
+        let most = if foreign.is_some() { 1 } else { EACH };
+        let kind = (name, said.habit);
+        if told.iter().filter(|told| **told == kind).count() == most {
+            continue;
+        }
+        told.push(kind);
+        if let Some(habit) = foreign {
+            let text = format!("{name}: {}: {} ({})", said.about, said.seen, habit.words());
+            findings.observe(text, &[]);
+            // The subject of the test is not seen then.
+            let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
+            if is_its_own && findings.not_applicable.is_none() {
+                findings.not_applicable = Some(format!("{}; {name} is not seen here", habit.words()));
+            }
+            continue;
+        }
+        let about = match said.about.as_str() {
+            "" => name.to_string(),
+            about => format!("{name}: {about}"),
+        };
+        let words = (said.expected, said.seen);
+        findings.prove(said.rule.statement, &said.evidence, &about, words, said.result);
+    }
+    asked.extend(ruling.held);
+    let Some(wanted) = findings.exercises.clone() else {
+        return;
+    };
+    let refused = tell_refused(trace, findings);
+    let is_broken = findings.checks.iter().any(|check| check.result() == Passed::Fail);
+    exercised(findings, &asked, (&wanted, statements), (is_broken, refused));
+}
+
+/// A step or work that the host refused though a device has it.
+fn not_taken(said: &Said<'_>) -> String {
+    format!(
+        "the host of the DUT's device has not all that the test is about: {}: {}",
+        said.about, said.seen
+    )
+}
+
+/// A check for each rule by which a test is judged, how often it was asked and held, and for each statement of the test at
+/// least one. What was never asked decides nothing; where something is broken that is enough.
+fn exercised(
+    findings: &mut Findings<'_>,
+    asked: &[(&'static Rule, u32)],
+    (wanted, statements): (&[&'static str], &[&str]),
+    (is_broken, refused): (bool, Option<String>),
+) {
+    let lacks = |findings: &mut Findings<'_>| {
+        let is_known = refused.is_some();
+        findings.not_applicable = findings.not_applicable.take().or(refused.clone());
+        is_known
+    };
+    for name in wanted {
+        let Some(rule) = rules().find(|rule| rule.name == *name) else {
+            continue;
+        };
+        let times: u32 = asked
+            .iter()
+            .filter(|(of, _)| of.name == *name)
+            .map(|(_, times)| times)
+            .sum();
+        match times {
+            0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
+            0 => {
+                let words = (rule.says, "nothing that this rule speaks of");
+                findings.prove(rule.statement, &[], name, words, Passed::Inconclusive);
+            }
+            times => {
+                findings.prove(
+                    rule.statement,
+                    &[],
+                    name,
+                    (rule.says, format!("that, {times} times")),
+                    Passed::Pass,
+                );
+            }
+        }
+    }
+    let spared = findings.goes_without.clone();
+    for statement in statements {
+        let of_it = asked
+            .iter()
+            .filter(|(rule, times)| rule.statement == *statement && *times > 0);
+        let (rules, times) = of_it.fold((0, 0), |(rules, all), (_, times)| (rules + 1, all + times));
+        // The test itself may have judged what no rule speaks of.
+        let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
+        match times {
+            0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) || lacks(findings) => {
+            }
+            0 => {
+                let words = ("something that it speaks of", "nothing");
+                findings.prove(statement, &[], "what is judged", words, Passed::Inconclusive);
+            }
+            times => {
+                let words = ("all of them hold", format!("{rules} rules, {times} times"));
+                findings.prove(statement, &[], "rules", words, Passed::Pass);
+            }
+        }
+    }
+}
+
+/// Says what the host refused to post: nothing is shown of it. The first such refusal in words.
+fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
+    for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
+        if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {
+            let operation = post.operation().as_str_name().replace("OPERATION_", "");
+            let length = post.local.map_or(0, |local| local.length);
+            let text = format!("the host refused to post {operation} of {length} bytes, so nothing is said of it");
+            findings.observe(text, &[]);
+        }
+    }
+    first_refused(trace)
+}
+
+/// The first command that the DUT's host refused, and not by right, in words.
+pub fn first_refused(trace: &Trace) -> Option<String> {
+    let by_right = verbs::refused_by_right(trace);
+    let mut refused = trace.timeline.commands.iter().filter_map(|done| match &done.answer {
+        Some((.., Reply::Refused(refused), _)) if done.side == Side::Dut && !by_right.contains(&done.number) => {
+            Some((done, refused))
+        }
+        _ => None,
+    });
+    refused.next().map(|(done, refused)| {
+        format!(
+            "the host of the DUT's device refused to {}: {}",
+            command_words(&done.command),
+            refused.text
+        )
+    })
+}
+
+/// What the packets of the device break, whatever is excused left out.
+/// How often each rule of packets was asked, beside them.
+fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
+    let (mut broken, mut asked) = (Vec::new(), Vec::new());
+    let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
+    for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
+        asked.extend(connection.counts().map(|(rule, count)| {
+            let held = count.asked - count.broken - count.excused;
+            (rule, u32::try_from(held).unwrap_or(u32::MAX))
+        }));
+        // Where the peer sends something else with a PSN that it used, and the first may have been lost, the device may by
+        // right know the second alone. Where it answered the first before, it knows that.
+        let altered = connection
+            .findings
+            .iter()
+            .filter(|finding| finding.by == TESTER && finding.rule.name == ALTERED)
+            .filter_map(|finding| finding.packets.iter().max().copied())
+            .filter(|number| !was_answered(trace, pair, *number))
+            .min()
+            .filter(|_| !trace.begin.simulated);
+        for finding in connection.findings {
+            if altered.is_some_and(|altered| finding.packets.iter().any(|packet| *packet >= altered)) {
+                continue;
+            }
+            let frames = finding.packets.iter().filter_map(|number| {
+                let at = usize::try_from(*number).ok()?.checked_sub(1)?;
+                trace.timeline.frames.get(at)
+            });
+            let is_its_own = match finding.unless {
+                None => true,
+                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
+                    trace.begin.simulated && had_arrived(frames.clone(), *crossing)
+                }
+                // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
+                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name),
+                Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
+            };
+            if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
+                continue;
+            }
+            // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
+            let is_of_time = finding.rule.name == INTERVAL && trace.begin.stretch() > 1.0;
+            broken.push(Said {
+                rule: finding.rule,
+                about: String::new(),
+                expected: finding.expected,
+                seen: finding.seen,
+                evidence: frames.map(Evidence::Frame).collect(),
+                result: if is_of_time { Passed::Inconclusive } else { Passed::Fail },
+                habit: None,
+            });
+        }
+    }
+    (broken, asked)
+}
+
+/// The rule that what comes again is the same.
+const ALTERED: &str = "same-again";
+
+/// Rules of the responder that are excused by requests which nobody saw, and not by what came of them later.
+const OF_RESPONDER: [&str; 4] = [
+    "damaged-request",
+    "responses-in-order",
+    "read-response-opcode",
+    "read-response-length",
+];
+
+/// The rule of RNR intervals.
+const INTERVAL: &str = "rnr-interval";
+/// Rules of which how long ago a packet left tells whether it had arrived.
+const OF_TIME: [&str; 2] = [INTERVAL, "sequence-nak"];
+/// Longer than a packet on a simulated path and one that crosses it take, beside what the device does between them.
+const CROSSING: Duration = Duration::from_micros(100);
+
+/// How long the device takes at least from a request to its response: what it sends may have been inside it for so long.
+fn quickest(trace: &Trace) -> Duration {
+    let frames = &trace.timeline.frames;
+    let which = |frame: &FrameSeen| {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+        let opcode = packet.opcode();
+        // A sequence NAK names what is missing, and answers something else.
+        let is_it =
+            opcode.service() == Service::Rc && opcode.is_response() == frame.received && !is_sequence_nak(&packet);
+        is_it.then_some(packet.bth().psn())
+    };
+    // The first request with a PSN: a response need not be that of a later one.
+    let mut first: BTreeMap<u32, &FrameSeen> = BTreeMap::new();
+    let took = frames.iter().filter_map(|frame| {
+        let psn = which(frame)?.0;
+        if frame.received {
+            return Some(frame.at.since(first.get(&psn)?.at).0);
+        }
+        first.entry(psn).or_insert(frame);
+        None
+    });
+    took.min().unwrap_or_default()
+}
+
+/// Whether the device had answered what came with that packet's PSN before, when it was sent.
+fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
+    let frame_of = |number: u64| trace.timeline.frames.get(usize::try_from(number).ok()?.checked_sub(1)?);
+    let Some((sent, packet)) = frame_of(number).and_then(parsed) else {
+        return false;
+    };
+    let psn = packet.bth().psn();
+    let before = trace.timeline.frames_between((pair.places.0, sent.place)).iter();
+    before
+        .filter(|frame| frame.received)
+        .filter_map(parsed)
+        .any(|(_, of_dut)| {
+            let tells = match of_dut.aeth().map(|aeth| aeth.syndrome().kind()) {
+                Some(SyndromeKind::Ack(_)) => true,
+                // A response in the midst of a READ.
+                None => of_dut.opcode() == Opcode::RC_READ_RESPONSE_MIDDLE,
+                Some(_) => false,
+            };
+            tells && of_dut.bth().dest_qp() == pair.own && of_dut.bth().psn().since(psn) < HALF
+        })
+}
+
+fn parsed(frame: &FrameSeen) -> Option<(&FrameSeen, Packet<'_>)> {
+    Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?))
+}
+
+/// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there: they
+/// crossed if there is less than that between them.
+fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, crossing: Duration) -> bool {
+    let (last, first) = (frames.next_back(), frames.next());
+    first
+        .zip(last)
+        .is_some_and(|(first, last)| !first.received && last.at.since(first.at).0 > crossing)
+}
+
+/// A queue pair of the device that was connected, and when it was there.
+struct Pair {
+    dut: Qpn,
+    own: Qpn,
+    /// The PSN of the first request that it expects.
+    expects: Option<Psn>,
+    /// Bytes of its path MTU.
+    path_mtu: Option<u32>,
+    /// READs and atomics that it answers at a time.
+    answers: Option<u32>,
+    /// What the peer may do on it.
+    rights: Rights,
+    places: (usize, usize),
+}
+
+/// All connections of the device's reliable queue pairs, each with its packets.
+pub(super) fn connections(trace: &Trace) -> Vec<Connection> {
+    let (pairs, regions) = (pairs(trace), Regions::of(trace));
+    pairs.iter().map(|pair| connection(trace, pair, &regions)).collect()
+}
+
+fn pairs(trace: &Trace) -> Vec<Pair> {
+    let commands = || trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
+    let made: Vec<_> = commands()
+        .filter_map(|done| match (&done.command, &done.answer) {
+            (Command::CreateQp(of), Some((_, _, Reply::Qp(qp), _))) => Some((done, of.service(), qp)),
+            _ => None,
+        })
+        .collect();
+    let end = trace.timeline.order.len();
+    let mut pairs = Vec::new();
+    for (at, (created, service, qp)) in made.iter().enumerate() {
+        let next = made.get(at + 1).map_or(end, |(next, ..)| next.place);
+        let until = end_of(trace, created, next);
+        for places in connections_of(trace, created, until) {
+            // Later steps may stand behind where another queue pair was made; those of the next connection may not.
+            let last = if places.1 == until { end } else { places.1 };
+            let given = |done: &'_ VerbsDone| match &done.command {
+                Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),
+                _ => None,
+            };
+            let its = || commands().filter(|done| done.place >= places.0 && done.place < last);
+            let all: Vec<pb::QpAttributes> = its().filter_map(given).collect();
+            let rights = its().filter_map(|done| {
+                let since = done.answer.as_ref().map_or(usize::MAX, |(.., place)| *place);
+                Some((given(done)?.access?, since))
+            });
+            let own = all.iter().find_map(|given| given.dest_qpn);
+            if let (Some(own), pb::Service::Rc) = (own, service) {
+                let path_mtu = all.iter().find_map(|given| given.path_mtu);
+                let kept = || all.iter().filter_map(|given| given.max_dest_rd_atomic);
+                pairs.push(Pair {
+                    dut: Qpn(qp.qpn),
+                    own: Qpn(own),
+                    expects: all.iter().find_map(|given| given.rq_psn).map(Psn::new),
+                    path_mtu: path_mtu.and_then(|code| Mtu(u8::try_from(code).ok()?).bytes()),
+                    answers: kept().min(),
+                    rights: Rights {
+                        given: rights.collect(),
+                        answers_none: kept().max() == Some(0),
+                    },
+                    places,
+                });
+            }
+        }
+    }
+    pairs
+}
+
+fn connection(trace: &Trace, pair: &Pair, regions: &Regions<'_>) -> Connection {
+    let mut connection = Connection::new(Loss::Possible);
+    connection.know(TESTER, pair.expects, pair.path_mtu);
+    connection.know_answers(TESTER, pair.answers.unwrap_or_default());
+    let frames = trace.timeline.frames_between(pair.places).iter();
+    let packets: Vec<(&FrameSeen, Packet<'_>)> = frames
+        .filter_map(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
+            let to = if frame.received { pair.own } else { pair.dut };
+            let is_ours = packet.bth().dest_qp() == to && packet.opcode().service() == Service::Rc;
+            is_ours.then_some((frame, packet))
+        })
+        .collect();
+    let Some((_, of_dut)) = packets.iter().find(|(frame, _)| frame.received) else {
+        return connection;
+    };
+    for (frame, packet) in &packets {
+        if !frame.received && !reaches(packet, of_dut) {
+            continue;
+        }
+        let event = Event {
+            number: frame.number.into(),
+            at: Some(frame.at.earliest),
+            packet: *packet,
+            is_cut: false,
+        };
+        connection.take(if frame.received { DUT } else { TESTER }, &event);
+        if !frame.received {
+            let allows = regions.allow(packet, frame.place, &pair.rights);
+            connection.allow(TESTER, packet.bth().psn(), event.number, allows);
+        }
+    }
+    connection
+}

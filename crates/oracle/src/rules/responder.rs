@@ -1,0 +1,538 @@
+//! What binds the responder: which response may come now.
+//!
+//! Source: architecture 9.7.4.1 (duplicates), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.7.7.1 (MSN), 9.9.3; Linux rxe
+//! and rdmavt.
+
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::{Opcode, SyndromeKind};
+
+use super::{data_response, msn};
+use crate::heard::{Asks, Heard, Part};
+use crate::request::{Invalid, Request};
+use crate::responses::{Responses, is_up_to};
+use crate::rule::{Excuse, Held, Rule, rule};
+use crate::window::Window;
+
+/// What a response says, by opcode and syndrome.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Says {
+    /// All up to its PSN was executed.
+    Ack,
+    /// The receive is missing.
+    Rnr,
+    /// The PSN is expected, and others came.
+    Sequence,
+    /// The request is refused for good.
+    Fatal,
+    /// A response to a READ.
+    Read(Part),
+    /// The response to an atomic.
+    Atomic,
+    /// Something without a meaning.
+    Nothing,
+}
+
+impl Says {
+    pub(crate) fn of(heard: &Heard<'_>) -> Self {
+        match heard.opcode {
+            Opcode::RC_READ_RESPONSE_FIRST => return Self::Read(Part::First),
+            Opcode::RC_READ_RESPONSE_MIDDLE => return Self::Read(Part::Middle),
+            Opcode::RC_READ_RESPONSE_LAST => return Self::Read(Part::Last),
+            Opcode::RC_READ_RESPONSE_ONLY => return Self::Read(Part::Only),
+            Opcode::RC_ATOMIC_ACKNOWLEDGE => return Self::Atomic,
+            _ => {}
+        }
+        match heard.syndrome().map(|syndrome| syndrome.kind()) {
+            Some(SyndromeKind::Ack(_)) => Self::Ack,
+            Some(SyndromeKind::RnrNak(_)) => Self::Rnr,
+            Some(SyndromeKind::Nak(NakCode::PSN_SEQUENCE_ERROR)) => Self::Sequence,
+            Some(SyndromeKind::Nak(NakCode(1..=3))) => Self::Fatal,
+            _ => Self::Nothing,
+        }
+    }
+
+    pub(super) fn is_refusal(self) -> bool {
+        matches!(self, Self::Rnr | Self::Sequence | Self::Fatal)
+    }
+}
+
+/// What a rule of the responder looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered<'a> {
+    pub(crate) heard: &'a Heard<'a>,
+    pub(crate) says: Says,
+    /// The request with its PSN: the index, and how far into it.
+    pub(crate) found: Option<(usize, u32)>,
+    /// The requests that were seen.
+    pub(crate) window: &'a Window,
+    /// The responses before this one.
+    pub(crate) responses: &'a Responses,
+}
+
+impl<'a> Answered<'a> {
+    pub(super) fn request(&self) -> Option<(&'a Request, u32)> {
+        self.found.map(|(at, into)| (self.window.get(at), into))
+    }
+}
+
+pub(crate) type ResponderRule = fn(&Answered<'_>) -> Held;
+
+pub(crate) static RULES: &[(Rule, ResponderRule)] = &[
+    (
+        rule!(
+            "answers-a-request",
+            "9.7.5.1 acknowledgement",
+            "A response has the PSN of a request that was sent."
+        ),
+        answers_a_request,
+    ),
+    (
+        rule!(
+            "response-kind",
+            "9.7.5.1 acknowledgement",
+            "READ responses answer READs, atomic acknowledgements atomics."
+        ),
+        data_response::response_kind,
+    ),
+    (
+        rule!(
+            "responses-in-order",
+            "C9-27",
+            "Nothing overtakes the responses to a READ or atomic, and none of them is left out or repeated unasked."
+        ),
+        data_response::responses_in_order,
+    ),
+    (
+        rule!(
+            "read-response-opcode",
+            "9.7.5.1 acknowledgement",
+            "The responses to a READ are First, Middle and Last, or one Only."
+        ),
+        data_response::read_response_opcode,
+    ),
+    (
+        rule!(
+            "read-response-length",
+            "9.7.5.1 acknowledgement",
+            "READ responses carry the path MTU; the last one what is left."
+        ),
+        data_response::read_response_length,
+    ),
+    (
+        rule!(
+            "atomic-again",
+            "9.7.4.1.1 duplicate requests",
+            "An atomic that comes again is answered with the result that it had."
+        ),
+        data_response::atomic_again,
+    ),
+    (
+        rule!(
+            "acknowledgement-order",
+            "9.7.5.1 acknowledgement",
+            "An acknowledgement is not of an older PSN than one before it, and what was acknowledged is not refused."
+        ),
+        acknowledgement_order,
+    ),
+    (
+        rule!(
+            "damaged-request",
+            "9.6.1 header validation",
+            "A packet that a port discards is not acknowledged."
+        ),
+        damaged_request,
+    ),
+    (
+        rule!(
+            "invalid-request",
+            "9.7.5.2.4 invalid request",
+            "A request that is no part of a message as it should be, or that the queue pair does not allow, and an atomic on an \
+             address that is no multiple of 8, is refused, not acknowledged."
+        ),
+        invalid_request,
+    ),
+    (
+        rule!(
+            "remote-access",
+            "9.7.5.2.5 remote access",
+            "A request that no region of memory allows is refused, not acknowledged, nor answered."
+        ),
+        remote_access,
+    ),
+    (
+        rule!(
+            "nak-code",
+            "9.9.3 responder errors",
+            "The NAK of a request that is no part of a message as it should be says invalid request, that of one which memory \
+             does not allow remote access error."
+        ),
+        nak_code,
+    ),
+    (
+        rule!(
+            "refusal-reason",
+            "9.9.3 responder errors",
+            "A READ, WRITE or atomic in sequence that memory and queue pair allow is not refused for good."
+        ),
+        |answered| refusal_reason(answered, false),
+    ),
+    (
+        rule!(
+            "access-reason",
+            "9.7.5.2.5 remote access",
+            "A READ, WRITE or atomic that memory and queue pair allow gets no NAK of remote access."
+        ),
+        |answered| refusal_reason(answered, true),
+    ),
+    (
+        rule!(
+            "msn",
+            "9.7.7.1 MSN",
+            "The MSN counts the messages that are complete; a READ counts from its acceptance on, or from its last response on."
+        ),
+        msn::msn,
+    ),
+    (
+        rule!(
+            "sequence-nak",
+            "9.7.4.1.1 PSN sequence",
+            "A sequence NAK has the PSN of a request that is missing, while a later one has come; what was put off by an RNR NAK is none."
+        ),
+        sequence_nak,
+    ),
+    (
+        rule!(
+            "sequence-nak-once",
+            "9.7.4.1.1 PSN sequence",
+            "A gap is told of once, until the PSN that is missing comes."
+        ),
+        sequence_nak_once,
+    ),
+    (
+        rule!(
+            "retry-before-ack",
+            "9.7.5.1 acknowledgement",
+            "After a sequence NAK or RNR NAK of a PSN nothing from that PSN on is acknowledged before the PSN has come again."
+        ),
+        retry_before_ack,
+    ),
+    (
+        rule!(
+            "after-refusal",
+            "9.9.3 responder errors",
+            "After a NAK that ends the connection the responder says nothing more."
+        ),
+        after_refusal,
+    ),
+];
+
+fn answers_a_request(answered: &Answered<'_>) -> Held {
+    let Some(next) = answered.window.next else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    // What came far ahead of all is out of sequence, too.
+    let is_due = answered.window.stray == Some(psn);
+    let is_gap = answered.says == Says::Sequence && (is_due || !answered.window.is_beyond(psn));
+    Held::must(answered.found.is_some() || is_gap, || {
+        (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
+    })
+    // The NAK of a gap names what was not sent yet; one before all that was seen is that of an old duplicate.
+    .unless(match answered.says {
+        Says::Sequence => Excuse::RequestsLost,
+        _ if answered.window.is_beyond(psn) => Excuse::NewestLost,
+        _ => Excuse::RequestsLost,
+    })
+}
+
+fn acknowledgement_order(answered: &Answered<'_>) -> Held {
+    let Some((newest, number)) = answered.responses.acknowledged else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    let is_so = match answered.says {
+        // While a READ is answered again, what lies before it may be acknowledged again.
+        Says::Ack if answered.window.awaits_responses() => return Held::NotAsked,
+        Says::Ack => is_up_to(newest, psn),
+        // A READ may fail after some responses, at the next one; one that is answered again may fail anywhere.
+        Says::Fatal
+            if answered
+                .request()
+                .is_some_and(|(request, _)| request.asks() == Asks::Read) =>
+        {
+            return Held::NotAsked;
+        }
+        says if says.is_refusal() => !is_up_to(psn, newest),
+        _ => return Held::NotAsked,
+    };
+    Held::must(is_so, || (format!("nothing before PSN {newest}"), format!("PSN {psn}")))
+        .with(number)
+        .unless(Excuse::Reordered)
+}
+
+/// The requests that a response is the first to acknowledge, if it does.
+fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item = &'a Request>> {
+    let (Some((to, _)), Says::Ack | Says::Read(_) | Says::Atomic) = (answered.found, answered.says) else {
+        return None;
+    };
+    let newest = answered.responses.acknowledged;
+    let from = match newest.map(|(psn, _)| answered.window.find(psn)) {
+        Some(Some((at, _))) => at + 1,
+        _ => to,
+    };
+    let window = answered.window;
+    Some((from..=to).map(|at| window.get(at)))
+}
+
+fn invalid_request(answered: &Answered<'_>) -> Held {
+    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.invalid.map_or(Held::NotAsked, |_| Held::Holds);
+    }
+    let must_be_refused = |request: &&Request| !matches!(request.invalid, None | Some(Invalid::Ends));
+    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(must_be_refused));
+    let Some((request, invalid)) = taken.and_then(|request| Some((request, request.invalid?))) else {
+        return Held::NotAsked;
+    };
+    let held = Held::must(false, || {
+        let why = match invalid {
+            Invalid::Breaks(rule) => format!("which breaks {rule}"),
+            Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
+            Invalid::NotAllowed(why) => why.to_string(),
+            Invalid::Ends => String::new(),
+        };
+        (
+            format!(
+                "NAK {}, of {} PSN {}, {why}",
+                NakCode::INVALID_REQUEST,
+                request.opcode,
+                request.psn
+            ),
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(request.number);
+    match invalid {
+        Invalid::Breaks(_) => held.unless(Excuse::RequestAltered),
+        Invalid::Unaligned | Invalid::NotAllowed(_) | Invalid::Ends => held,
+    }
+}
+
+fn remote_access(answered: &Answered<'_>) -> Held {
+    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.denied.map_or(Held::NotAsked, |_| Held::Holds);
+    }
+    let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(|request| request.denied.is_some()));
+    let Some((request, why)) = taken.and_then(|request| Some((request, request.denied?))) else {
+        return Held::NotAsked;
+    };
+    Held::must(false, || {
+        let code = NakCode::REMOTE_ACCESS;
+        (
+            format!("NAK {code}, of {} PSN {}, {why}", request.opcode, request.psn),
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(request.number)
+}
+
+fn nak_code(answered: &Answered<'_>) -> Held {
+    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Held::NotAsked;
+    };
+    let request = answered.window.get(at);
+    let seen = match answered.heard.syndrome().map(|syndrome| syndrome.kind()) {
+        Some(SyndromeKind::Nak(code)) => code,
+        _ => return Held::NotAsked,
+    };
+    let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
+    let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
+    // One READ or atomic more than it answers at a time is an invalid request, too.
+    let is_one_more = answered.window.may_be_one_more(at);
+    let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
+    let allowed: Vec<NakCode> = match (of_message, of_memory) {
+        (None, None) => return Held::NotAsked,
+        _ => [of_message, of_memory, of_resources].into_iter().flatten().collect(),
+    };
+    let held = Held::must(allowed.contains(&seen), || {
+        let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+        let of = format!("{} PSN {}", request.opcode, request.psn);
+        (format!("NAK {}, of {of}", words.join(" or ")), format!("NAK {seen}"))
+    })
+    .with(request.number);
+    match request.invalid {
+        Some(Invalid::Breaks(_) | Invalid::Ends) => held.unless(Excuse::RequestAltered),
+        _ => held,
+    }
+}
+
+/// Whether what is refused for good has earned it: that of remote access, or all others.
+fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Held {
+    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Held::NotAsked;
+    };
+    let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
+    if is_of_access != (code == Some(SyndromeKind::Nak(NakCode::REMOTE_ACCESS))) {
+        return Held::NotAsked;
+    }
+    let request = answered.window.get(at);
+    let is_of_memory = request.asks().has_response() || matches!(request.asks(), Asks::Write(_));
+    // Something may be wrong with the receive of immediate data, and nobody knows for how many READs and atomics there is room.
+    let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
+    let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
+    let is_one_more = answered.window.may_be_one_more(at);
+    // What a packet within a message may do its First says.
+    let Some(message) = answered
+        .window
+        .message_until(at)
+        .filter(|_| is_of_memory && !may_be_of_receive && !is_one_more)
+    else {
+        return Held::NotAsked;
+    };
+    let is_sound = |of: &Request| !of.is_odd && (of.asks() != Asks::Atomic || of.target.0.is_multiple_of(8));
+    let has_reason = |of: &Request| !is_sound(of) || of.invalid.is_some() || of.denied.is_some();
+    let is_allowed = message.first().is_some_and(|first| first.is_allowed) && message.iter().all(|of| of.is_taken);
+    match message.iter().any(|of| has_reason(of)) {
+        true => return Held::Holds,
+        false if !is_allowed => return Held::NotAsked,
+        false => {}
+    }
+    Held::must(false, || {
+        let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);
+        let code = answered.heard.syndrome().map(|syndrome| syndrome.to_string());
+        (expected, code.unwrap_or_default())
+    })
+    .with(request.number)
+}
+
+fn damaged_request(answered: &Answered<'_>) -> Held {
+    let Some(mut taken) = newly_acknowledged(answered) else {
+        return Held::NotAsked;
+    };
+    let Some(damaged) = taken.find(|request| !request.is_taken) else {
+        return Held::Holds;
+    };
+    Held::must(false, || {
+        let expected = format!("no acknowledgement of PSN {}, whose packet was damaged", damaged.psn);
+        (expected, format!("PSN {}", answered.heard.psn))
+    })
+    .with(damaged.number)
+    .unless(Excuse::RequestsLost)
+}
+
+fn sequence_nak(answered: &Answered<'_>) -> Held {
+    let (Says::Sequence, Some(next)) = (answered.says, answered.window.next) else {
+        return Held::NotAsked;
+    };
+    let psn = answered.heard.psn;
+    let is_due = answered.window.stray == Some(psn);
+    if is_due && !answered.window.stray_is_answered {
+        // It was missing when what came far ahead was there, and may have come since.
+        return Held::Holds;
+    }
+    let put_off = answered.responses.rnr.as_ref();
+    if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
+        // It had come, since it was put off, and what comes behind it is ignored until it comes again.
+        return Held::must(false, || {
+            let expected = format!("nothing before PSN {psn}, which was put off, has come again");
+            (expected, format!("a sequence NAK of PSN {psn}"))
+        })
+        .with(rnr.number)
+        // Else a requester goes on only when it has sent again what was put off.
+        .unless(Excuse::NewestLost);
+    }
+    if !is_due && answered.window.is_beyond(psn.next()) {
+        return Held::must(false, || {
+            (
+                format!("a PSN before the newest, {}", next.minus(1)),
+                format!("PSN {psn}"),
+            )
+        })
+        // What came far ahead may have shown a gap before what has this PSN was there.
+        .unless(match answered.window.stray {
+            None => Excuse::NewestLost,
+            Some(_) => Excuse::RequestsLost,
+        });
+    }
+    // What had come while something before it was missing was dropped, and is missing itself until it comes again.
+    let was_dropped = |number: u64| {
+        let behind = answered.responses.dropped_behind;
+        behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
+    };
+    match answered.request() {
+        Some((request, _)) if request.is_taken && !was_dropped(request.last) => Held::must(false, || {
+            (
+                "the PSN of a request that is missing",
+                format!("PSN {psn}, which was sent"),
+            )
+        })
+        .with(request.number)
+        .unless(Excuse::NotArrived),
+        _ => Held::Holds,
+    }
+}
+
+fn sequence_nak_once(answered: &Answered<'_>) -> Held {
+    if answered.says != Says::Sequence {
+        return Held::NotAsked;
+    }
+    let before = answered.responses.sequence.as_ref();
+    let Some(before) = before.filter(|before| before.psn == answered.heard.psn) else {
+        return Held::Holds;
+    };
+    Held::must(false, || {
+        ("one NAK for the gap", format!("another of PSN {}", before.psn))
+    })
+    .with(before.number)
+    .unless(Excuse::Reordered)
+}
+
+fn retry_before_ack(answered: &Answered<'_>) -> Held {
+    let psn = answered.heard.psn;
+    let executed_to = match answered.says {
+        Says::Ack | Says::Read(_) | Says::Atomic => psn,
+        // A NAK acknowledges what lies before it.
+        Says::Rnr | Says::Sequence | Says::Fatal => psn.minus(1),
+        Says::Nothing => return Held::NotAsked,
+    };
+    let refusals = || {
+        let both = [&answered.responses.rnr, &answered.responses.sequence];
+        let both = both.into_iter().flatten();
+        both.filter(|refused| is_up_to(refused.psn, executed_to))
+    };
+    // Of two the one that has not come again counts.
+    let waits = refusals().find(|refused| !refused.is_asked_again);
+    let Some(refused) = waits.or_else(|| refusals().next()) else {
+        return Held::NotAsked;
+    };
+    Held::must(refused.is_asked_again, || {
+        (
+            format!("nothing before PSN {} has come again", refused.psn),
+            format!("PSN {}", answered.heard.psn),
+        )
+    })
+    .with(refused.number)
+    .unless(Excuse::RequestsLost)
+}
+
+fn after_refusal(answered: &Answered<'_>) -> Held {
+    let Some(fatal) = &answered.responses.fatal else {
+        return Held::NotAsked;
+    };
+    let held = Held::must(false, || {
+        (
+            "nothing",
+            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+        )
+    })
+    .with(fatal.number);
+    // What was sent after the NAK was seen nobody can have answered before it.
+    let is_later = answered
+        .request()
+        .is_some_and(|(request, _)| request.number > fatal.number);
+    let is_behind = answered.heard.psn != fatal.psn && is_up_to(fatal.psn, answered.heard.psn);
+    if is_later && is_behind {
+        held
+    } else {
+        held.unless(Excuse::Reordered)
+    }
+}

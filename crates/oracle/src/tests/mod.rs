@@ -1,0 +1,107 @@
+//! The oracle on conversations made here: sound ones break nothing, one altered, lost or moved packet is found.
+
+mod altered;
+mod answers;
+mod begun_anew;
+mod golden;
+mod real;
+mod refused;
+mod rules;
+mod several;
+mod states;
+mod talk;
+mod timers;
+mod unseen;
+pub(super) mod verbs;
+
+use super::{Connections, Ended, Event, Loss};
+use talk::Talk;
+use verbatim_record::Time;
+use verbatim_wire::{Medium, Packet};
+
+/// What the oracle makes of frames, each with its time in nanoseconds.
+fn judged<'f>(loss: Loss, frames: impl IntoIterator<Item = &'f (u64, Vec<u8>)>) -> Vec<Ended> {
+    let mut connections = Connections::new(loss);
+    let mut all = Vec::new();
+    for (number, (at, bytes)) in frames.into_iter().enumerate() {
+        let Ok(packet) = Packet::parse(Medium::Ethernet, bytes) else {
+            continue;
+        };
+        let event = Event {
+            number: number as u64 + 1,
+            at: Some(Time(*at)),
+            packet,
+            is_cut: false,
+        };
+        connections.take(&event, |ended| all.push(ended));
+    }
+    connections.finish(|ended| all.push(ended));
+    all
+}
+
+/// The names of the rules that are broken, and which packet shows it; with `?` where loss excuses it.
+fn broken(loss: Loss, talk: &Talk) -> Vec<String> {
+    let all = judged(loss, &talk.frames);
+    let findings = all.iter().flat_map(|ended| &ended.connection.findings);
+    findings
+        .map(|finding| {
+            let excused = if finding.unless.is_some() { "?" } else { "" };
+            format!("#{} {}{excused}", finding.packets.last().unwrap(), finding.rule.name)
+        })
+        .collect()
+}
+
+#[test]
+fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
+    let talk = Talk::of_everything();
+    for loss in [Loss::Possible, Loss::Excluded] {
+        assert_eq!(broken(loss, &talk), [""; 0]);
+    }
+    let all = judged(Loss::Excluded, &talk.frames);
+    assert_eq!(all.len(), 1, "both directions are one connection");
+    let connection = &all[0].connection;
+    assert_eq!(connection.path_mtu(), Some(256));
+    let unasked: Vec<&str> = connection
+        .counts()
+        .filter(|(_, count)| count.asked == 0)
+        .map(|(rule, _)| rule.name)
+        .collect();
+    // These speak of loss, of the end of a connection, and of native InfiniBand.
+    assert_eq!(
+        unasked,
+        [
+            "vcrc",
+            "go-back",
+            "invalid-request",
+            "remote-access",
+            "nak-code",
+            "refusal-reason",
+            "access-reason",
+            "sequence-nak",
+            "sequence-nak-once",
+            "after-refusal"
+        ]
+    );
+}
+
+#[test]
+fn a_capture_that_begins_anywhere_breaks_no_rule() {
+    let talk = Talk::of_everything();
+    for from in 0..talk.frames.len() {
+        let part = Talk {
+            frames: talk.frames[from..].to_vec(),
+            ..Talk::default()
+        };
+        let violations: Vec<String> = broken(Loss::Possible, &part);
+        let violations: Vec<&String> = violations.iter().filter(|name| !name.ends_with('?')).collect();
+        assert!(violations.is_empty(), "from packet {}: {violations:?}", from + 1);
+    }
+}
+
+#[test]
+fn rules_have_names_of_their_own() {
+    let mut names: Vec<&str> = super::rules().map(|rule| rule.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), super::rules().count());
+}

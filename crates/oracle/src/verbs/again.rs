@@ -1,0 +1,455 @@
+//! What must come again: what is missing after a NAK, what an RNR NAK put off, what nobody answers.
+//!
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs).
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, TRIES, Time, WcStatus, duration_words};
+use verbatim_wire::packet::SyndromeKind;
+
+use super::asking::{Asking, VerbsRule};
+use super::errors::rnr_naks;
+use super::next::fits;
+use super::owed::{after, in_words, is_disturbed, patience};
+use super::retry::causes;
+use super::talk::{Answer, Post, Request, Talk, Told, shown};
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "nak-retried",
+            "9.7.5.1.1 NAK handling",
+            "After a sequence NAK, or an answer that skips a READ or atomic, what is missing comes again."
+        ),
+        nak_retried,
+    ),
+    (
+        rule!(
+            "nak-resends-all",
+            "9.7.5.1.1 NAK handling",
+            "After a sequence NAK all that was sent behind the missing packet comes again, too."
+        ),
+        nak_resends_all,
+    ),
+    (
+        rule!(
+            "rnr-retried",
+            "9.7.5.2.8 RNR retry",
+            "After an RNR NAK the request comes again, while retries are left."
+        ),
+        rnr_retried,
+    ),
+    (
+        rule!(
+            "outstanding-ends",
+            "C9-142",
+            "What nobody answers any more comes again until its retries are spent, and fails then, whatever was said of it before."
+        ),
+        outstanding_ends,
+    ),
+    (
+        rule!(
+            "timeout-retried",
+            "C9-142",
+            "A request that nobody answers comes again, or fails in the end."
+        ),
+        timeout_retried,
+    ),
+];
+
+/// The READ or atomic of which a sequence NAK speaks when it has had all its responses: the NAK is old.
+fn done_before<'p, 't>(talk: &'p Talk<'t>, answer: &Answer<'_>) -> Option<&'p Post<'t>> {
+    let offset = answer
+        .offset
+        .filter(|_| answer.is_of_seen && answer.says == Says::Sequence)?;
+    let post = &talk.posts[talk.post_of(offset)?];
+    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
+    let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
+    let is_done = post.posted.has_response_data() && (post.first..post.end).all(is_answered);
+    is_done.then_some(post)
+}
+
+/// The PSN from which on something must come again because of an answer.
+fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
+    let offset = answer.offset.filter(|_| answer.is_of_seen)?;
+    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
+    // What was answered does not come again.
+    let acknowledged = before().filter_map(Answer::end).max().unwrap_or(0);
+    let is_open = |post: &&Post<'_>| {
+        let skips_all = post.end <= offset;
+        let is_skipped = skips_all || post.has(offset) && matches!(answer.says, Says::Read(_));
+        let until = post.end.min(offset);
+        post.posted.has_response_data()
+            && is_skipped
+            && (post.first..until)
+                .any(|offset| !before().any(|other| other.offset == Some(offset) && fits(talk, other)))
+    };
+    let skipped = talk.posts.iter().find(is_open);
+    let was_skipped = |post: &Post<'_>| {
+        before().any(|other| {
+            let is_gap = other
+                .offset
+                .is_some_and(|of| post.has(of) && other.is_of_seen && of >= offset);
+            is_gap || other.end().is_some_and(|end| end >= post.end)
+        })
+    };
+    match (skipped, answer.says) {
+        (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
+        // Further answers behind it say nothing new.
+        (Some(post), _) if was_skipped(post) => None,
+        (Some(post), _) => Some(post.first),
+        (None, Says::Sequence) if offset >= acknowledged && done_before(talk, answer).is_none() => Some(offset),
+        _ => None,
+    }
+}
+
+fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let mut errors = 0;
+    for answer in &talk.answers {
+        let Some(from) = wants_again(talk, answer) else {
+            if let Some(post) = done_before(talk, answer) {
+                stays_done(talk, asking, answer, post);
+            }
+            continue;
+        };
+        errors += 1;
+        let busy = rnr_naks_before(talk, answer.place());
+        if errors > talk.retry_cnt() || busy || is_disturbed(talk, answer.place()) {
+            continue;
+        }
+        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+            continue;
+        };
+        let is_read = post.posted.has_response_data();
+        let again = talk.requests.iter().find(|sent| {
+            let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
+            is_it && sent.seen.place > answer.place()
+        });
+        // An answer that skips is acted on once, be it a NAK, so that sending it again shows nothing; of sequence NAKs that are
+        // all the same each asks anew, so that three without any retry are not all lost.
+        let asks_anew = answer.says == Says::Sequence && answer.offset == Some(from) && again.is_none();
+        let third = thrice(talk, answer).filter(|_| asks_anew);
+        let proven = talk.is_lossless() || third.is_some();
+        let since = third.unwrap_or(answer.frame.at.latest);
+        let met = again.map(|sent| sent.seen.frame.at.earliest);
+        let owed = talk.owed(since, patience(talk, Duration::ZERO), met);
+        asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
+            let psn = talk.dialogue.dut_psn.plus(from);
+            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
+            (
+                post.in_words(),
+                format!("PSN {psn} again after {}", answer.packet),
+                seen,
+            )
+        });
+        if let Some(again) = again.filter(|_| answer.says == Says::Sequence && answer.offset == Some(from)) {
+            first_again(talk, asking, (answer, from), again);
+        }
+    }
+}
+
+/// What has had all its responses does not come again for an old NAK of it; where responses can be lost on their way it may, by its timer.
+fn stays_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, answer: &Answer<'t>, post: &Post<'t>) {
+    let is_it = |sent: &&Request<'t>| sent.seen.place > answer.place() && sent.offset.is_some_and(|at| post.has(at));
+    let again = talk.requests.iter().find(is_it);
+    // What skipped something before may have had it under way again when its responses came.
+    let is_under_way = || causes(talk, post, answer.place()).errors > 0;
+    if again.is_some() && (!talk.is_lossless() || is_under_way()) {
+        return;
+    }
+    asking.must(again.is_none(), [Evidence::from(answer.frame)], || {
+        let seen = again.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
+        (post.in_words(), "nothing of it again: it is done".into(), seen)
+    });
+}
+
+/// What the first NAK asks for comes again before what lies behind it does.
+fn first_again<'t>(
+    talk: &Talk<'t>,
+    asking: &mut Asking<'_, 't>,
+    (answer, from): (&Answer<'t>, u32),
+    again: &Request<'t>,
+) {
+    let comes_again = |sent: &&Request<'t>| {
+        sent.offset
+            .is_some_and(|offset| !talk.transmissions(offset, sent.seen.place).is_empty())
+    };
+    let mut repeated = talk.requests.iter().filter(comes_again);
+    // What came again before may have been on its way still.
+    let Some(first) = repeated.next().filter(|first| first.seen.place > answer.place()) else {
+        return;
+    };
+    let is_ahead = |sent: &&Request<'t>| {
+        let is_before = sent.seen.place < again.seen.place
+            && (talk.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
+        is_before && sent.offset.is_some_and(|offset| offset > from)
+    };
+    // One that was lost comes again for another reason only.
+    let has_one_reason = || {
+        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+            return false;
+        };
+        talk.timeout().is_none() && causes(talk, post, again.seen.place).all() == 1
+    };
+    if !talk.is_lossless() && !has_one_reason() {
+        return;
+    }
+    if let Some(ahead) = [first].into_iter().chain(repeated).find(is_ahead) {
+        let evidence = [answer.frame, ahead.seen.frame, again.seen.frame].map(Evidence::from);
+        asking.must(false, evidence, || {
+            let psn = talk.dialogue.dut_psn.plus(from);
+            let about = format!("after {}", answer.packet);
+            (
+                about,
+                format!("PSN {psn} before what lies behind it"),
+                ahead.seen.packet.to_string(),
+            )
+        });
+    }
+}
+
+/// When an answer that is the first of its kind had been sent three times.
+fn thrice(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<Time> {
+    let mut copies = talk
+        .answers
+        .iter()
+        .filter(|other| other.frame.bytes == answer.frame.bytes);
+    let is_first = copies
+        .clone()
+        .next()
+        .is_some_and(|first| first.place() == answer.place());
+    copies
+        .nth(TRIES as usize - 1)
+        .filter(|_| is_first)
+        .map(|third| third.frame.at.latest)
+}
+
+/// All that was sent behind the missing packet comes again with it.
+fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let naks = talk.answers.iter().filter(|answer| answer.says == Says::Sequence);
+    let mut naks = naks.filter(|answer| wants_again(talk, answer).is_some());
+    let (Some(nak), None) = (naks.next(), naks.next()) else {
+        return;
+    };
+    if talk.retry_cnt() == 0 || rnr_naks_before(talk, nak.place()) || is_disturbed(talk, usize::MAX) {
+        return;
+    }
+    let Some(from) = wants_again(talk, nak) else {
+        return;
+    };
+    let sent_before = talk.requests.iter().filter(|sent| sent.seen.place < nak.place());
+    let last = sent_before.filter_map(|sent| sent.offset).max().unwrap_or(from);
+    for offset in from..=last {
+        let times = talk.transmissions(offset, usize::MAX);
+        // Of the PSNs within a READ only the first is sent.
+        if times.is_empty() {
+            continue;
+        }
+        let again = times.iter().find(|sent| sent.seen.place > nak.place());
+        let answered = talk
+            .answers
+            .iter()
+            .find(|answer| answer.place() > nak.place() && answer.end().is_some_and(|end| end > offset));
+        let came = again.map(|sent| sent.seen.frame.at.earliest);
+        let met = came
+            .into_iter()
+            .chain(answered.map(|answer| answer.frame.at.earliest))
+            .min();
+        // What it sent last in front of it asks for an acknowledgement: for that it may wait.
+        let until = answered.map_or(usize::MAX, Answer::place);
+        let mut after = talk
+            .requests
+            .iter()
+            .filter(|sent| sent.seen.place > nak.place() && sent.seen.place < until);
+        let waits = after.next_back().is_some_and(|last| {
+            let asks = last.seen.packet.bth().ack_request() && last.offset.is_some_and(|last| last < offset);
+            let mut behind = talk
+                .answers
+                .iter()
+                .filter(|answer| answer.place() > last.seen.place && answer.place() < until);
+            asks && !behind.any(|answer| answer.end() > last.offset)
+        });
+        if waits {
+            continue;
+        }
+        let owed = talk.owed(nak.frame.at.latest, patience(talk, Duration::ZERO), met);
+        asking.owes(owed, talk.is_lossless(), [Evidence::from(nak.frame)], || {
+            let psn = talk.dialogue.dut_psn.plus(offset);
+            (
+                "packets behind the missing one".into(),
+                format!("PSN {psn} again"),
+                "it does not come".into(),
+            )
+        });
+    }
+}
+
+fn rnr_naks_before(talk: &Talk<'_>, place: usize) -> bool {
+    talk.answers
+        .iter()
+        .any(|answer| answer.says == Says::Rnr && answer.place() < place)
+}
+
+pub(super) fn interval(answer: &Answer<'_>) -> Duration {
+    match answer.syndrome.map(|syndrome| syndrome.kind()) {
+        Some(SyndromeKind::RnrNak(timer)) => timer.duration(),
+        _ => Duration::ZERO,
+    }
+}
+
+fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for answer in talk
+        .answers
+        .iter()
+        .filter(|answer| answer.says == Says::Rnr && answer.is_of_seen)
+    {
+        let Some(post) = answer
+            .offset
+            .and_then(|offset| talk.post_of(offset))
+            .map(|at| &talk.posts[at])
+        else {
+            continue;
+        };
+        let naks = rnr_naks(talk, post, answer.place() + 1);
+        // An RNR NAK of what was acknowledged before it asks for nothing.
+        let before = talk.answers.iter().take_while(|other| other.place() < answer.place());
+        let acknowledged = talk
+            .answers
+            .iter()
+            .any(|other| other.place() > answer.place() && other.says != Says::Rnr);
+        if talk.rnr_retry() < 7 && naks.len() > talk.rnr_retry() as usize
+            || acknowledged
+            || before.filter_map(Answer::end).max() > answer.offset
+            || is_disturbed(talk, answer.place())
+        {
+            continue;
+        }
+        let again = talk
+            .requests
+            .iter()
+            .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
+        // Each NAK asks anew: three without any retry are not all lost.
+        let third = thrice(talk, answer).filter(|_| again.is_none() && talk.rnr_retry() >= TRIES);
+        let since = third.unwrap_or(answer.frame.at.latest);
+        let came = again.map(|sent| sent.seen.frame.at.earliest);
+        // In SQD what was sent before goes on.
+        let owed = talk.owed_before(talk.deaf, (since, patience(talk, interval(answer))), came);
+        let proven = talk.is_lossless() || third.is_some();
+        asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
+            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
+            (post.in_words(), format!("it comes again after {}", answer.packet), seen)
+        });
+    }
+}
+
+/// With the timer on, what is outstanding ends: whatever came before, when nobody says any more of it, it comes again until its
+/// retries are spent, and fails.
+fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let open = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success));
+    let (Some(_), Some(at)) = (talk.timeout(), open) else {
+        return;
+    };
+    let post = &talk.posts[at];
+    let is_of_it = |offset: Option<u32>| offset.is_some_and(|offset| post.has(offset));
+    let last = talk.requests.iter().rev().find(|sent| is_of_it(sent.offset));
+    let is_answered = |answer: &Answer<'_>| {
+        // Of a READ the last response: one before it is no end.
+        let has_data = post.posted.has_response_data() && answer.offset == Some(post.end - 1);
+        let is_nak = matches!(answer.says, Says::Rnr | Says::Sequence);
+        answer.end().is_some_and(|end| end >= post.end) || has_data && !is_nak
+    };
+    let ends = talk.answers.iter().any(is_answered) || is_disturbed(talk, usize::MAX);
+    let Some(last) = last.filter(|_| post.posted.post.signaled && !ends) else {
+        return;
+    };
+    let said = talk.answers.last().map(|answer| answer.frame.at.latest);
+    let since = said.map_or(last.seen.frame.at.latest, |said| said.max(last.seen.frame.at.latest));
+    let put_off = talk.answers.iter().filter(|answer| answer.says == Says::Rnr);
+    let within = patience(talk, put_off.map(interval).max().unwrap_or_default());
+    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
+    let came = told.first().map(|told| told.done.told.at.earliest);
+    let owed = talk.owed_before(talk.deaf, (since, within), came);
+    // The host tells over a reliable stream, and its timer needs no packet of ours.
+    asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
+        let within = duration_words(within);
+        let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
+        (post.in_words(), expected, in_words(&told) + &after(since, came))
+    });
+}
+
+/// Whether a request was flushed where the peer has asked, too: what the device refused of that ends its queue pair, and the NAK may be lost.
+pub(super) fn is_flushed(talk: &Talk<'_>, at: usize) -> bool {
+    let is_flush = |told: &Told<'_>| told.done.status() == WcStatus::WR_FLUSH_ERR;
+    talk.asked().next().is_some() && talk.told_of(at).any(is_flush)
+}
+
+/// The oldest request that the peer has not said a word of, when it was sent, and how often. What speaks of requests before it
+/// alone, which are done, is no word of it.
+pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<'t>)> {
+    let at = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success))?;
+    let post = &talk.posts[at];
+    let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= post.first);
+    let mut later = talk.answers.iter().filter(|answer| answer.place() > post.place());
+    let answered = later.any(|answer| !is_stale(answer));
+    let sent = talk.requests.iter().any(|sent| sent.offset == Some(post.first));
+    (!answered && sent).then_some((at, post))
+}
+
+/// When a request that is not answered had begun to wait at the latest, in words too: when it was posted, or when what lies before it was
+/// done, and it was first seen: what is posted in SQD leaves later.
+pub(super) fn waits_since(talk: &Talk<'_>, at: usize) -> (Time, &'static str) {
+    let post = &talk.posts[at];
+    let posted = post.posted.command.asked.latest;
+    let before = talk.told.iter().filter(|told| told.post.is_some_and(|of| of < at));
+    let done = before.map(|told| (told.done.told.at.latest, "the completion before it"));
+    let answers = talk.answers.iter();
+    let answered = answers.map(|answer| (answer.frame.at.latest, "the answer before it"));
+    let seen = talk.transmissions(post.first, usize::MAX).into_iter().take(1);
+    let sent = seen.map(|sent| (sent.seen.frame.at.latest, "its first packet"));
+    let all = done.chain(answered).chain(sent).chain([(posted, "its post")]);
+    all.max_by_key(|(at, _)| *at).unwrap_or((posted, "its post"))
+}
+
+fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some((at, post))) = (talk.timeout(), unanswered(talk)) else {
+        return;
+    };
+    if talk.retry_cnt() == 0 || is_flushed(talk, at) {
+        return;
+    }
+    let sent = talk.transmissions(post.first, usize::MAX);
+    let later = talk
+        .requests
+        .iter()
+        .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
+    // One retry has them all: what was lost of it shows nothing.
+    let rounds = later
+        .map(|sent| talk.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
+        .max()
+        .unwrap_or(0);
+    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
+    let within = patience(talk, Duration::ZERO);
+    let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
+    // No lost packet explains that neither a retry comes nor an error is told, nor that all retries are of other requests.
+    let error = told.first().map(|told| told.done.told.at.earliest);
+    let (since, words) = waits_since(talk, at);
+    let owed = talk.owed(
+        since,
+        within,
+        again.or(error.filter(|_| rounds < 2 && !talk.is_lossless())),
+    );
+    asking.owes(owed, true, shown(&sent), || {
+        let expected = format!("a retry, or an error, within {} of {words}", duration_words(within));
+        let sent = again.map_or_else(
+            || format!("{} transmissions", sent.len()),
+            |_| format!("{} transmissions, the second{}", sent.len(), after(since, again)),
+        );
+        (
+            post.in_words(),
+            expected,
+            format!("{sent}; completions: {}", in_words(&told)),
+        )
+    });
+}

@@ -1,0 +1,262 @@
+//! What the responder owes: an answer to each request that asks for one, to each that comes again, and a NAK for a gap.
+//!
+//! What answers a request is said generously, since other rules judge what is there: whatever speaks for it, or refuses it or
+//! something before it. Where packets can be lost a request is owed an answer when it is known to be in sequence and was sent
+//! three times, and the device is heard of later; what is told of once, a gap and a refusal for good, when it is missing on three
+//! connections; and a request that was sent once, when it is missing on each of three connections or more that were made for it.
+//!
+//! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
+
+use std::collections::BTreeMap;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_words};
+
+use super::asking::{Asking, VerbsRule};
+use super::credits::Receives;
+use super::due::{Due, Response, Why, dues, met, responses};
+use super::owed::after;
+use super::talk::{SOON, Talk, talks};
+use crate::heard::Asks;
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "request-answered",
+            "9.7.5.1 acknowledgement",
+            "A READ, an atomic, and whatever asks for an acknowledgement is answered: by a response, an acknowledgement of it or \
+             of what came behind it, or a NAK."
+        ),
+        request_answered,
+    ),
+    (
+        rule!(
+            "rnr-nak-owed",
+            "9.7.5.2.8 RNR NAK",
+            "What lacks a receive is told so: by an RNR NAK of it, or of something before it."
+        ),
+        rnr_nak_owed,
+    ),
+    (
+        rule!(
+            "answered-at-once",
+            "9.7.5.1 acknowledgement",
+            "Of the SENDs and WRITEs that ask for an acknowledgement, one at least is answered before it comes again."
+        ),
+        answered_at_once,
+    ),
+    (
+        rule!(
+            "duplicate-answered",
+            "9.7.4.1.1 duplicate requests",
+            "A request that was executed and comes again is answered again, a READ or atomic while it is one of the last \
+             max_dest_rd_atomic of them."
+        ),
+        duplicate_answered,
+    ),
+    (
+        rule!(
+            "gap-answered",
+            "9.7.4.1.1 PSN sequence",
+            "The first request behind one that is missing gets the sequence NAK of that."
+        ),
+        gap_answered,
+    ),
+];
+
+/// Whether silence says nothing where packets can be lost: it may have been told of once, a gap, or that the connection ends. It
+/// has not ended when the device is heard of later, or its host says so.
+fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> bool {
+    let last = due.tries.last().map_or(0, |last| last.place);
+    let is_up = |done: &VerbsDone| {
+        let is_it = matches!(&done.command, Command::QueryQp(of) if of.qp == talk.dialogue.handle);
+        let state = match &done.answer {
+            Some((_, _, Reply::Status(status), _)) => Some(status.state()),
+            _ => None,
+        };
+        is_it
+            && done.place > last
+            && done.place < talk.deaf
+            && matches!(state, Some(pb::QpState::Rtr | pb::QpState::Rts))
+    };
+    let mut later = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let mut heard = responses.iter().filter(|response| response.place > last);
+    due.why == Why::Gap || !(heard.any(|response| response.says != Says::Fatal) || later.any(is_up))
+}
+
+/// Whether answers of that kind are missing on three connections, so that it is no lost packet.
+fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
+    let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.heard.opcode == like.heard.opcode;
+    let (without, _) = with_and_without(trace, is_like);
+    without >= TRIES as usize
+}
+
+/// Whether the answer to what was sent once is missing on all connections where the same was sent under that label, three or more:
+/// a test that tries again does so until it has come.
+fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
+    let label = |due: &Due<'_>| due.tries.first().map(|frame| frame.label.clone());
+    let of = label(like);
+    let is_like = |due: &&Due<'_>| {
+        let alike = due.psns == like.psns && due.heard.opcode == like.heard.opcode;
+        due.is_next && alike && label(due) == of
+    };
+    let (without, with) = with_and_without(trace, is_like);
+    with == 0 && without >= TRIES as usize
+}
+
+/// On how many connections answers that are owed are all missing, and on how many there are some.
+fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usize, usize) {
+    let mut counts = (0, 0);
+    for talk in talks(trace) {
+        let Some(first) = talk.first() else {
+            continue;
+        };
+        let responses = responses(&talk, first);
+        let dues = dues(&talk, &responses);
+        let of_kind: Vec<&Due<'_>> = dues.iter().filter(&is_like).collect();
+        match of_kind.iter().any(|due| met(due, &responses).is_some()) {
+            true => counts.1 += 1,
+            false if !of_kind.is_empty() => counts.0 += 1,
+            false => {}
+        }
+    }
+    counts
+}
+
+/// Whether a request came so often before what answered it at last that not all of its answers were lost.
+fn is_asked_often(talk: &Talk<'_>, due: &Due<'_>, came: &Response) -> bool {
+    let since = due.tries.last().map_or(0, |last| last.place);
+    let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
+    talk.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
+}
+
+/// What is owed for one reason must come.
+fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
+    // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
+    let (Some(first), None) = (talk.first(), talk.failed()) else {
+        return;
+    };
+    let receives = Receives::of(talk);
+    let responses = responses(talk, first);
+    for due in dues(talk, &responses)
+        .iter()
+        .filter(|due| due.why == why && is_of_rule(due))
+    {
+        let Some(last) = due.tries.last() else { continue };
+        let longest = SOON.max(talk.waited());
+        // A gap and a missing receive are told of at once: where that was lost, what comes much later answers another request.
+        let is_told = why == Why::Gap || lacks(&receives, due);
+        let is_of_it = |came: &&Response| {
+            let is_soon = || came.at.since(last.at.latest) <= longest;
+            !is_told || talk.is_lossless() || is_soon() || why == Why::Asked && is_asked_often(talk, due, came)
+        };
+        let came = met(due, &responses).filter(is_of_it);
+        let is_shown = || {
+            let is_heard = || !may_be_told_once(talk, due, &responses) || is_missing_always(talk.trace, due);
+            due.is_proof && (talk.is_lossless() || is_heard()) || due.is_next && is_never_answered(talk.trace, due)
+        };
+        if came.is_none() && !is_shown() {
+            continue;
+        }
+        let (since, came) = (last.at.latest, came.map(|came| came.at));
+        let evidence = due.tries.iter().map(|frame| Evidence::from(*frame));
+        let within = if talk.is_lossless() { talk.waited() } else { longest };
+        let owed = talk.owed_before(talk.deaf, (since, within), came);
+        asking.owes(owed, true, evidence, || {
+            let expected = match why {
+                Why::Gap => "a sequence NAK",
+                Why::Asked | Why::Again => "an answer",
+            };
+            let about = due.heard.opcode.to_string();
+            let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.heard.psn);
+            let seen = if came.is_some() { "one" } else { "none" };
+            (about, expected, format!("{seen}{}", after(since, came)))
+        });
+    }
+}
+
+fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let receives = Receives::of(talk);
+    owes(talk, asking, Why::Asked, |due| !lacks(&receives, due));
+}
+
+/// Whether none was posted for the message of a request when it came last.
+fn lacks(receives: &Receives, due: &Due<'_>) -> bool {
+    let is_send = matches!(Asks::of(due.heard.opcode), Asks::Send(_));
+    let sent = due.tries.last();
+    sent.is_some_and(|sent| receives.lack(due.psns, is_send, sent.place))
+}
+
+fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let receives = Receives::of(talk);
+    owes(talk, asking, Why::Asked, |due| lacks(&receives, due));
+}
+
+/// A device may be late, and packets may be lost: not all of a test, three or more.
+fn answered_at_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (at_once, late) = first_answers(talk);
+    if at_once > 0 {
+        return asking.must(true, [], Default::default);
+    }
+    let is_enough = late.len() >= TRIES as usize;
+    if is_enough && talks(talk.trace).iter().all(|talk| first_answers(talk).0 == 0) {
+        let evidence = late.iter().map(|frame| Evidence::from(*frame));
+        asking.must(false, evidence, || {
+            let expected = "one is acknowledged when it comes first".into();
+            let seen = format!("{} had to be sent again, and none was", late.len());
+            ("SENDs and WRITEs".into(), expected, seen)
+        });
+    }
+}
+
+/// How many SENDs and WRITEs were answered before they came again, and those that were answered later, though they waited.
+fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
+    let (Some(first), None) = (talk.first(), talk.failed()) else {
+        return (0, Vec::new());
+    };
+    let responses = responses(talk, first);
+    let dues = dues(talk, &responses);
+    let is_first = |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !Asks::of(due.heard.opcode).has_response();
+    let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
+    for (at, _, frame) in talk.asked() {
+        came.entry(at).or_default().push(frame);
+    }
+    let came_again = |due: &Due<'t>| {
+        let first = due.tries.first()?;
+        let mut again = came.get(&due.psns.0)?.iter().copied();
+        again.find(|frame| frame.place > first.place)
+    };
+    // What lies behind a READ or atomic that is put off is not done, and comes again.
+    let is_put_off = |due: &&Due<'t>| {
+        let from = due.tries.first().map_or(usize::MAX, |first| first.place);
+        let mut put_off = responses.iter().filter(|response| response.says == Says::Rnr);
+        put_off.any(|response| response.place > from && response.offset <= due.psns.0)
+    };
+    let (mut at_once, mut late, mut answered) = (0, Vec::new(), 0);
+    for due in dues.iter().filter(is_first).filter(|due| !is_put_off(due)) {
+        let again = came_again(due);
+        let until = again.map_or(usize::MAX, |again| again.place);
+        match (met(due, &responses), again) {
+            (Some(came), _) if came.place < until => at_once += 1,
+            // Of those that waited together one alone may be to blame: its answer was lost, or it lacked a receive.
+            (Some(came), Some(again))
+                if again.at.since(due.tries[0].at).0 >= talk.waited() && due.tries[0].place >= answered =>
+            {
+                late.push(due.tries[0]);
+                answered = came.place;
+            }
+            _ => {}
+        }
+    }
+    (at_once, late)
+}
+
+fn duplicate_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Again, |_| true);
+}
+
+fn gap_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    owes(talk, asking, Why::Gap, |_| true);
+}

@@ -1,0 +1,187 @@
+//! What the device showed of its memory, held against what it may hold: READ responses, original values of atomics, what the host
+//! read.
+
+use std::ops::Range;
+
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Evidence, FrameSeen, Time, VerbsDone};
+
+use super::replay::{Change, Effect, Reading, Replay, Thing};
+use super::target::has_payload;
+use crate::heard::{Asks, Heard, Part};
+use crate::rules::responder::Says;
+
+impl<'t> Replay<'t, '_> {
+    pub(super) fn read_answered(&mut self, offset: u32, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+        let has = |read: &&Reading<'t>| (read.first..read.first + read.psns).contains(&offset);
+        let mtu = self.talk.mtu as usize;
+        let at = |read: &Reading<'t>| {
+            let into = (offset - read.first) as usize * mtu;
+            (read.begin + into, (read.length - into.min(read.length)).min(mtu))
+        };
+        let before = self
+            .reads
+            .iter()
+            .filter(|read| read.frame.place < frame.place)
+            .filter(has);
+        let all: Vec<(u32, u32, (usize, usize), &'t FrameSeen)> = before
+            .map(|read| (read.first, read.first + read.psns, at(read), read.frame))
+            .collect();
+        let Some((first, end, (begin, length), asked)) = all.first().copied() else {
+            return;
+        };
+        self.execute(first, place);
+        let is_one = all.iter().all(|(.., at, _)| *at == (begin, length));
+        let payload = heard.packet.payload();
+        if is_one && payload.len() == length {
+            let wrong = self.wrong(begin, payload, (asked.place, Some(first)), None);
+            self.say(Thing::Read, vec![asked.into(), frame.into()], (begin, payload, wrong));
+        }
+        if matches!(Says::of(heard), Says::Read(Part::Last | Part::Only)) {
+            self.execute(end, place);
+        }
+    }
+
+    pub(super) fn atomic_answered(&mut self, offset: u32, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+        let is_again = offset < self.executed;
+        self.execute(offset, place);
+        let Some(atomic) = heard.packet.atomic_ack() else {
+            return;
+        };
+        let original = atomic.original().0;
+        let target = self.target(offset);
+        let Some(request) = self
+            .requests
+            .get_mut(&offset)
+            .filter(|request| request.heard.atomic().is_some())
+        else {
+            return;
+        };
+        let (asked, is_unsure) = (request.frame, request.is_unsure && !request.others.is_empty());
+        // That of a duplicate is judged by another rule.
+        if is_again || request.original.is_some() || asked.place > frame.place {
+            return;
+        }
+        request.original = Some(original);
+        if let Some(range) = target.filter(|_| !is_unsure) {
+            let bytes = original.to_le_bytes();
+            let wrong = self.wrong(range.start, &bytes, (asked.place, None), None);
+            self.say(
+                Thing::Atomic,
+                vec![asked.into(), frame.into()],
+                (range.start, &bytes, wrong),
+            );
+        }
+        self.execute(offset + 1, place);
+    }
+
+    /// What the host read is what memory may hold.
+    pub(super) fn read(&mut self, done: &'t VerbsDone) {
+        let (Command::ReadMemory(read), Some((_, _, Reply::Bytes(found), _))) = (&done.command, &done.answer) else {
+            return;
+        };
+        let begin = read.from.map_or(0, |from| from.offset as usize);
+        let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)), Some(done.asked.earliest));
+        let of = wrong.and_then(|wrong| self.last_there(begin + wrong));
+        let thing = |of: &Heard<'_>| match Asks::of(of.opcode) {
+            Asks::Send(_) => Thing::Sent,
+            Asks::Atomic => Thing::Swapped,
+            _ => Thing::Written,
+        };
+        let broken = match (of, wrong) {
+            (Some((heard, _)), _) => thing(&heard),
+            (None, Some(wrong)) if self.refused.iter().any(|range| range.contains(&(begin + wrong))) => Thing::Refused,
+            (None, _) => Thing::Memory,
+        };
+        let executed = self.requests.range(..self.executed).map(|(_, request)| &request.heard);
+        let mut asked: Vec<Thing> = executed
+            .filter(|heard| has_payload(heard) || heard.atomic().is_some())
+            .map(thing)
+            .collect();
+        asked.extend([Thing::Memory, broken]);
+        asked.extend((!self.refused.is_empty()).then_some(Thing::Refused));
+        asked.sort_unstable();
+        asked.dedup();
+        for thing in asked {
+            let of = of.filter(|_| thing == broken).map(|(_, frame)| Evidence::from(frame));
+            let evidence = of.into_iter().chain([done.into()]).collect();
+            let wrong = wrong.filter(|_| thing == broken);
+            self.say(thing, evidence, (begin, &found.bytes, wrong));
+        }
+    }
+
+    /// The request that wrote last where a byte lies.
+    fn last_there(&self, at: usize) -> Option<(Heard<'t>, &'t FrameSeen)> {
+        let done = self.requests.range(..self.executed).rev();
+        let mut there = done.filter(|(offset, _)| self.target(**offset).is_some_and(|range| range.contains(&at)));
+        there.next().map(|(_, request)| (request.heard, request.frame))
+    }
+
+    /// The first byte that memory can not have held since a place. With a PSN: requests behind it count, whenever they were
+    /// executed. With an instant: it is the host that looked, from then on.
+    fn wrong(
+        &self,
+        begin: usize,
+        bytes: &[u8],
+        (since, behind): (usize, Option<u32>),
+        looked: Option<Time>,
+    ) -> Option<usize> {
+        let end = begin + bytes.len();
+        if self.picture.known(begin..end).is_some_and(|known| known == bytes) {
+            return None;
+        }
+        let counts = |change: &&Change| {
+            let is_behind = match (change.offset, behind) {
+                (None, _) => true,
+                (Some(offset), Some(behind)) => offset >= behind,
+                (Some(_), None) => false,
+            };
+            let is_late = looked.is_some_and(|looked| change.may_be_unseen(looked));
+            change.place > since && is_behind || is_late
+        };
+        let changes: Vec<&Change> = self.changes.iter().filter(counts).collect();
+        let open = self.requests.range(self.executed..).filter(|_| behind.is_some());
+        let open: Vec<(Range<usize>, Option<&[u8]>)> = open
+            .flat_map(|(offset, request)| {
+                let bytes = has_payload(&request.heard).then(|| request.heard.packet.payload());
+                let own = self.target(*offset).map(|range| (range, bytes));
+                // It may have been refused, and a receive that completes in error holds anything (11.6.2).
+                let receive = self.receive(*offset).map(|range| (range, None));
+                own.into_iter()
+                    .chain(receive)
+                    .chain(request.others.iter().map(|other| (other.clone(), None)))
+            })
+            .collect();
+        let may_hold = |at: usize, value: u8| {
+            self.picture.may_hold(at, value)
+                || self.foreign.iter().any(|range| range.contains(&at))
+                || changes.iter().any(|change| change.was.may_hold(at, value))
+                || self.writes.iter().any(|write| {
+                    let into = at.checked_sub(write.offset as usize);
+                    into.and_then(|into| write.bytes.get(into))
+                        .is_some_and(|byte| *byte == value)
+                })
+                || open.iter().any(|(range, bytes)| {
+                    let byte = bytes.map(|bytes| bytes.get(at.wrapping_sub(range.start)));
+                    range.contains(&at) && byte.is_none_or(|byte| byte == Some(&value))
+                })
+        };
+        (0..bytes.len()).find(|at| !may_hold(begin + at, bytes[*at]))
+    }
+
+    fn say(&mut self, of: Thing, evidence: Vec<Evidence<'t>>, (begin, bytes, wrong): (usize, &[u8], Option<usize>)) {
+        let broken = wrong.map(|wrong| {
+            let place = begin + wrong;
+            let end = (wrong + 8).min(bytes.len());
+            let about = match of {
+                Thing::Memory | Thing::Sent | Thing::Written | Thing::Swapped | Thing::Refused => "memory",
+                Thing::Read => "READ response",
+                Thing::Atomic => "original value",
+            };
+            let expected = format!("{} at byte {place}", self.picture.in_words(place..begin + end));
+            let seen: Vec<String> = bytes[wrong..end].iter().map(|byte| format!("{byte:02x}")).collect();
+            (about.into(), expected, format!("[{}] at byte {place}", seen.join(" ")))
+        });
+        self.effects.push(Effect { of, evidence, broken });
+    }
+}

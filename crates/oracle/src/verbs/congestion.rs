@@ -1,0 +1,93 @@
+//! Rules of congestion notifications: nobody has to send one, and one that is sent is what annex A17.9 says.
+//!
+//! Source: annex A17.9 (RoCEv2 congestion management). A device may send none, one for each marked packet, or few. Adapters
+//! differ in MigReq, of which nothing is said here.
+
+use verbatim_wire::Opcode;
+use verbatim_wire::packet::{Packet, Psn};
+
+use super::asking::{Asking, VerbsRule};
+use super::talk::Talk;
+use crate::rc::Seen;
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "cnp",
+            "A17.9 congestion notification",
+            "A CNP has BECN set, SE, AckReq and the PSN 0, the P_Key of the packet that was marked, 16 bytes of 0, and a sound ICRC."
+        ),
+        cnp,
+    ),
+    (
+        rule!(
+            "cnp-cause",
+            "A17.9 congestion notification",
+            "A CNP is sent only where a packet came in that the network had marked, or can have."
+        ),
+        cause,
+    ),
+];
+
+/// ECN: congestion was met on the way.
+const MARKED: u8 = 3;
+/// What stands behind the BTH of a CNP.
+const RESERVED: [u8; 16] = [0; 16];
+
+fn cnps<'t>(talk: &Talk<'t>) -> impl Iterator<Item = Seen<'t>> {
+    talk.dialogue
+        .of_dut()
+        .filter(|seen| seen.packet.opcode() == Opcode::CNP)
+}
+
+fn ecn(packet: &Packet<'_>) -> Option<u8> {
+    let of_v4 = packet.ipv4().map(|ip| ip.ecn());
+    of_v4.or_else(|| packet.ipv6().map(|ip| ip.ecn()))
+}
+
+fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let partition = |packet: &Packet<'_>| packet.bth().p_key().0 & 0x7FFF;
+    // One of its packets may be of no partition of the connection's: a test sends such, too.
+    let of_peer = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let partitions: Vec<u16> = of_peer.map(|seen| partition(&seen.packet)).collect();
+    for seen in cnps(talk) {
+        let (packet, bth) = (&seen.packet, seen.packet.bth());
+        let of_partition = partitions.is_empty() || partitions.contains(&partition(packet));
+        let has_bits = bth.becn() && !bth.solicited_event() && !bth.ack_request() && bth.tver() == 0;
+        let is_empty = packet.padded_payload() == RESERVED && bth.pad_count() == 0;
+        let is_so = has_bits && bth.psn() == Psn::default() && of_partition && is_empty && packet.icrc_is_right();
+        asking.must(is_so, [seen.frame.into()], || {
+            let flag = |name: &str, is_set: bool| format!("{name} {}", u8::from(is_set));
+            let words = [
+                flag("BECN", bth.becn()),
+                flag("SE", bth.solicited_event()),
+                flag("AckReq", bth.ack_request()),
+                format!("TVer {}", bth.tver()),
+                format!("PSN {}", bth.psn()),
+                format!("P_Key {}", bth.p_key()),
+                format!("{:02x?} with PadCnt {}", packet.padded_payload(), bth.pad_count()),
+                format!(
+                    "an ICRC that is {}",
+                    if packet.icrc_is_right() { "right" } else { "wrong" }
+                ),
+            ];
+            let expected = "BECN 1, SE 0, AckReq 0, TVer 0, PSN 0, the peer's partition, 16 bytes of 0, a right ICRC";
+            ("CNP".into(), expected.into(), words.join(", "))
+        });
+    }
+}
+
+fn cause<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    // A switch on the way may mark what is open to it, and nothing else (RFC 3168, 5).
+    let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !talk.is_lossless());
+    let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_open(&seen.packet);
+    let first = talk.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);
+    for seen in cnps(talk) {
+        let is_so = first.is_some_and(|first| first < seen.frame.place);
+        asking.must(is_so, [seen.frame.into()], || {
+            let expected = "none: the network has marked nothing that came in, nor can have";
+            ("CNP".into(), expected.into(), seen.packet.to_string())
+        });
+    }
+}

@@ -1,0 +1,76 @@
+//! The receives of a connection: which message lacks one, and how many an acknowledgement may tell of.
+//!
+//! Source: architecture 9.7.7.2 (end-to-end flow control).
+
+use std::collections::BTreeSet;
+
+use verbatim_record::Evidence;
+use verbatim_wire::packet::SyndromeKind;
+
+use super::asking::{Asking, VerbsRule};
+use super::ready::takers;
+use super::received::{commands, posted};
+use super::talk::Talk;
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
+    rule!(
+        "credits-there",
+        "9.7.5.1 acknowledgement",
+        "An acknowledgement tells of no more credits than there are receives that no message before it took."
+    ),
+    credits_there,
+)];
+
+/// The receives of a connection, and what takes them.
+#[derive(Default)]
+pub(super) struct Receives {
+    takers: BTreeSet<u32>,
+    /// From that PSN on it is not known.
+    until: u32,
+    /// Where each was posted, in order.
+    posted: Vec<usize>,
+}
+
+impl Receives {
+    pub(super) fn of(talk: &Talk<'_>) -> Self {
+        let Some(commands) = commands(talk) else {
+            return Self::default();
+        };
+        let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+        let posted = posted(talk, &commands).iter().map(|(done, _)| done.place).collect();
+        Self { takers, until, posted }
+    }
+
+    /// Whether none was posted before a place for the message with these PSNs, if it takes one: `is_send`, or it is known for it.
+    pub(super) fn lack(&self, (first, last): (u32, u32), is_send: bool, sent: usize) -> bool {
+        let takes = is_send || self.takers.contains(&first);
+        let nth = || self.takers.range(..first).count();
+        takes && last < self.until && self.posted.get(nth()).is_none_or(|posted| *posted > sent)
+    }
+}
+
+/// What an ACK speaks for took its receives; what was posted by then is the most that there can be.
+fn credits_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(first) = talk.first() else { return };
+    let receives = Receives::of(talk);
+    for (heard, frame) in talk.responses() {
+        let Some(SyndromeKind::Ack(code)) = heard.packet.aeth().map(|aeth| aeth.syndrome().kind()) else {
+            continue;
+        };
+        let offset = heard.psn.since(first);
+        let Some(told) = code.credits().filter(|_| offset < receives.until) else {
+            continue;
+        };
+        let posted = receives.posted.iter().filter(|posted| **posted < frame.place).count();
+        let taken = receives.takers.range(..=offset).count();
+        let most = posted.saturating_sub(taken);
+        asking.must(told as usize <= most, [Evidence::from(frame)], || {
+            (
+                format!("ACK of PSN {}", heard.psn),
+                format!("at most {most} credits: {posted} receives were posted, {taken} taken"),
+                told.to_string(),
+            )
+        });
+    }
+}

@@ -1,0 +1,99 @@
+//! Rules of what the peer's requests read and write in the device's memory, whatever test sends them.
+//!
+//! [`Replay`] goes through a connection as the record has it and keeps a picture of the memory. A request is known to be
+//! executed when an answer, or the completion of a receive, says so; requests are executed once each, in the order of their
+//! PSNs. What was sent and of which nobody knows may have been executed or not, so the memory may hold either. Hence the
+//! rules hold on every link: a lost packet makes less known, and never more.
+//!
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 9.4.4 (READ), 9.4.5 (atomics), 9.5 (transaction ordering), 9.7.5.1
+//! (acknowledgement). A READ may be executed after requests behind it. Numbers are little-endian in memory, as on x86 and most
+//! Arm hosts.
+
+use verbatim_record::Passed;
+
+use super::asking::{Asking, VerbsRule};
+use super::replay::{Replay, Thing};
+use super::talk::Talk;
+use crate::freedom::MOST;
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "memory-content",
+            "9.5 transaction ordering",
+            "Memory to which no executed request wrote is as it was: each is executed once, in order, and nowhere else."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Memory),
+    ),
+    (
+        rule!(
+            "send-content",
+            "9.4.1 SEND and immediate",
+            "What a SEND that was acknowledged brought stands in its receive."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Sent),
+    ),
+    (
+        rule!(
+            "write-content",
+            "9.7.5.1 acknowledgement",
+            "What a WRITE that was acknowledged brought stands where it said."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Written),
+    ),
+    (
+        rule!(
+            "atomic-content",
+            "9.4.5 atomics",
+            "What an atomic that was answered made of the 64 bits stands there."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Swapped),
+    ),
+    (
+        rule!(
+            "refused-content",
+            "9.9.3 responder errors",
+            "What was refused for good, and all behind it, has changed nothing."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Refused),
+    ),
+    (
+        rule!(
+            "read-content",
+            "9.5 transaction ordering",
+            "A READ returns what memory holds when all requests before it were executed."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Read),
+    ),
+    (
+        rule!(
+            "atomic-original",
+            "9.4.5 atomics",
+            "An atomic returns what the 64 bits held when all requests before it were executed."
+        ),
+        |talk, asking| ask(talk, asking, Thing::Atomic),
+    ),
+];
+
+fn ask<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of: Thing) {
+    let (effects, excess) = talk.effects.get_or_init(|| {
+        let (effects, excess) = Replay::of(talk);
+        (effects.into(), excess)
+    });
+    if let Some(at) = excess.filter(|_| of == Thing::Memory) {
+        asking.say(Passed::Inconclusive, [], || {
+            let expected = format!("{MOST} values that it may hold, at most");
+            (
+                format!("memory at offset {at}"),
+                expected,
+                "more: it is not judged".into(),
+            )
+        });
+    }
+    for effect in effects.iter().filter(|effect| effect.of == of) {
+        asking.must(effect.broken.is_none(), effect.evidence.iter().copied(), || {
+            effect.broken.clone().unwrap_or_default()
+        });
+    }
+}

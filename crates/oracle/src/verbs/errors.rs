@@ -1,0 +1,250 @@
+//! Rules of requests that failed: what allowed each status.
+//!
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.9.2 (requester errors), 10.7.3 (work completions); Linux rxe
+//! and rdmavt.
+
+use verbatim_record::{Evidence, Passed, TRIES, WcStatus, duration_words};
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::SyndromeKind;
+
+use super::asking::{Asking, VerbsRule};
+use super::completion::{known, words};
+use super::retry::causes;
+use super::talk::{Answer, Post, Talk, Told, talks};
+use crate::rc::Seen;
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "refusal-status",
+            "9.7.5.1.1 NAK handling",
+            "A request fails with the status of a NAK only if it got that NAK."
+        ),
+        refusal_status,
+    ),
+    (
+        rule!(
+            "rnr-error",
+            "9.7.5.2.8 RNR retry",
+            "A request fails for spent RNR retries only after more than rnr_retry RNR NAKs; never with 7."
+        ),
+        rnr_error,
+    ),
+    (
+        rule!(
+            "retry-error",
+            "C9-143",
+            "A request fails for spent retries only after it was sent 1 + retry_cnt times without an answer."
+        ),
+        retry_error,
+    ),
+    (
+        rule!(
+            "flush-status",
+            "C9-60",
+            "A request is flushed only after one before it failed, the queue pair has refused a request of its peer, or was \
+             moved to the error state."
+        ),
+        flush_status,
+    ),
+    (
+        rule!(
+            "flush-order",
+            "9.7.5.1.1 NAK handling",
+            "What is flushed completes in the order in which it was posted."
+        ),
+        flush_order,
+    ),
+];
+
+/// The status that a NAK ends a request with.
+fn status_of(code: NakCode) -> Option<WcStatus> {
+    Some(match code {
+        NakCode::INVALID_REQUEST => WcStatus::REM_INV_REQ_ERR,
+        NakCode::REMOTE_ACCESS => WcStatus::REM_ACCESS_ERR,
+        NakCode::REMOTE_OPERATIONAL => WcStatus::REM_OP_ERR,
+        _ => return None,
+    })
+}
+
+/// The status that an answer ends its request with.
+pub(super) fn refuses(answer: &Answer<'_>) -> Option<WcStatus> {
+    match answer.syndrome?.kind() {
+        SyndromeKind::Nak(code) if answer.says == Says::Fatal => status_of(code),
+        _ => None,
+    }
+}
+
+fn refusal_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    const OF_NAKS: [WcStatus; 3] = [
+        WcStatus::REM_INV_REQ_ERR,
+        WcStatus::REM_ACCESS_ERR,
+        WcStatus::REM_OP_ERR,
+    ];
+    for (told, post) in known(talk).filter(|(told, _)| OF_NAKS.contains(&told.done.status())) {
+        let status = told.done.status();
+        let naks: Vec<&Answer<'_>> = talk
+            .answers
+            .iter()
+            .filter(|answer| answer.place() < told.place() && answer.offset.is_some_and(|offset| post.has(offset)))
+            .filter(|answer| refuses(answer).is_some() && !talk.is_stale(answer))
+            .collect();
+        let is_so = naks.iter().any(|answer| refuses(answer) == Some(status));
+        let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
+        asking.must(is_so, evidence.chain([told.done.told.into()]), || {
+            let expected = naks.first().and_then(|nak| refuses(nak));
+            let expected = expected.map_or_else(
+                || "no refusal without a NAK".into(),
+                |status| format!("{status}, as the NAK says"),
+            );
+            words(told, post, expected)
+        });
+    }
+}
+
+/// The RNR NAKs for the first packet or a later one of a request, between two places.
+pub(super) fn rnr_naks<'a, 't>(talk: &'a Talk<'t>, post: &Post<'_>, until: usize) -> Vec<&'a Answer<'t>> {
+    let of_it = |answer: &&Answer<'t>| {
+        answer.says == Says::Rnr && answer.place() < until && answer.offset.is_some_and(|offset| post.has(offset))
+    };
+    talk.answers.iter().filter(of_it).collect()
+}
+
+fn rnr_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (told, post) in known(talk).filter(|(told, _)| told.done.status() == WcStatus::RNR_RETRY_EXC_ERR) {
+        let naks = rnr_naks(talk, post, told.place());
+        let rnr_retry = talk.rnr_retry();
+        let is_so = rnr_retry < 7 && naks.len() > rnr_retry as usize;
+        let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
+        asking.must(is_so, evidence.chain([told.done.told.into()]), || {
+            let expected = if rnr_retry < 7 {
+                format!("no such error before {} RNR NAKs", rnr_retry + 1)
+            } else {
+                "no such error: rnr_retry 7 is without end".into()
+            };
+            let (about, expected, seen) = words(told, post, expected);
+            (about, expected, format!("{seen} after {}", naks.len()))
+        });
+    }
+}
+
+fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let needed = 1 + talk.retry_cnt();
+    for (told, post) in known(talk).filter(|(told, _)| told.done.status() == WcStatus::RETRY_EXC_ERR) {
+        let causes = causes(talk, post, told.place());
+        let can_spend = causes.errors > 0 || talk.timeout().is_some();
+        // A NAK may spend a retry while an RNR interval lasts, so that no packet shows it.
+        if causes.rnr > 0 && can_spend {
+            continue;
+        }
+        let times = transmissions(talk, post, told);
+        let sent = talk.transmissions(post.first, told.place());
+        let took = talk
+            .trace
+            .begin
+            .at_most(told.done.told.at.since(post.posted.command.asked).1);
+        // Each time-out takes T at least, so that retries which were lost on the way show in the time.
+        let too_soon = causes.errors == 0 && talk.timeout().is_none_or(|once| took < once * needed);
+        let result = match times >= needed && can_spend {
+            true => Passed::Pass,
+            false if talk.is_lossless() || too_soon || is_never_retried(talk) => Passed::Fail,
+            false => Passed::Inconclusive,
+        };
+        let evidence: Vec<Evidence<'t>> = super::talk::shown(&sent);
+        asking.due_to(talk.habits.of_retry(false)).say(
+            result,
+            evidence.into_iter().chain([told.done.told.into()]),
+            || {
+                let expected = match can_spend {
+                    true => format!("no such error before {needed} transmissions"),
+                    false => "no such error: nothing has spent retry_cnt".into(),
+                };
+                let (about, expected, seen) = words(told, post, expected);
+                (
+                    about,
+                    expected,
+                    format!("{seen} after {times} in {}", duration_words(took)),
+                )
+            },
+        );
+    }
+}
+
+/// Whether the only retry that a request has did not come on so many connections like this one that losing it is no chance.
+fn is_never_retried(talk: &Talk<'_>) -> bool {
+    let is_alike = |other: &Talk<'_>| other.retry_cnt() == talk.retry_cnt() && other.timeout() == talk.timeout();
+    let is_spent_at_once = |other: &Talk<'_>| {
+        known(other)
+            .any(|(told, post)| told.done.status() == WcStatus::RETRY_EXC_ERR && transmissions(other, post, told) == 1)
+    };
+    let alike = talks(talk.trace)
+        .into_iter()
+        .filter(|other| is_alike(other) && is_spent_at_once(other));
+    talk.retry_cnt() == 1 && alike.count() >= TRIES as usize
+}
+
+/// How often a request was sent before its host was told of its end.
+fn transmissions(talk: &Talk<'_>, post: &Post<'_>, told: &Told<'_>) -> u32 {
+    let most = (post.first..post.end).map(|offset| talk.transmissions(offset, told.place()).len());
+    u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
+}
+
+/// Whether the device has refused a request of the peer, which takes its queue pair to the error state. Where a NAK may be lost,
+/// and the peer has asked for something, nobody knows: `None`.
+fn has_refused(talk: &Talk<'_>) -> Option<bool> {
+    let is_fatal = |seen: &Seen<'_>| {
+        let syndrome = seen.packet.aeth().map(|aeth| aeth.syndrome().kind());
+        let is_nak = matches!(syndrome, Some(SyndromeKind::Nak(code)) if code != NakCode::PSN_SEQUENCE_ERROR);
+        seen.frame.received && is_nak
+    };
+    let has_asked = |seen: &Seen<'_>| !seen.frame.received && seen.packet.opcode().is_request();
+    let packets = &talk.dialogue.packets;
+    match packets.iter().any(is_fatal) || talk.receive_failed {
+        false if !talk.is_lossless() && packets.iter().any(has_asked) => None,
+        has_refused => Some(has_refused),
+    }
+}
+
+fn flush_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let mut failed = false;
+    for told in &talk.told {
+        if told.done.status() == WcStatus::WR_FLUSH_ERR {
+            // A host that destroys a queue pair, or resets it, may take it to the error state on the way.
+            let is_going = talk.gone < told.place();
+            let by_tester = is_going || talk.to_error.is_some_and(|done| done.place < told.place());
+            // Whatever the request that was refused came to, the queue pair is in error then.
+            let mut answers = talk.answers.iter().filter(|answer| answer.place() < told.place());
+            let by_nak = answers.any(|answer| refuses(answer).is_some() && !talk.is_stale(answer));
+            let result = match has_refused(talk) {
+                _ if failed || by_tester || by_nak => Passed::Pass,
+                Some(true) => Passed::Pass,
+                Some(false) => Passed::Fail,
+                None => Passed::Inconclusive,
+            };
+            asking.say(result, [Evidence::from(told.done.told)], || {
+                let expected = "no flush while the queue pair is up".to_string();
+                ("completion".into(), expected, told.done.in_words())
+            });
+        } else {
+            failed |= !told.is_success();
+        }
+    }
+}
+
+fn flush_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let is_flush = |told: &&Told<'t>| told.post.is_some() && told.done.status() == WcStatus::WR_FLUSH_ERR;
+    let flushed: Vec<&Told<'t>> = talk.told.iter().filter(is_flush).collect();
+    for pair in flushed.windows(2) {
+        let evidence = pair.iter().map(|told| Evidence::from(told.done.told));
+        asking.must(pair[0].post < pair[1].post, evidence, || {
+            let expected = format!("after {}", pair[0].done.in_words());
+            (
+                "flush".into(),
+                format!("{expected} one that was posted later"),
+                pair[1].done.in_words(),
+            )
+        });
+    }
+}

@@ -1,0 +1,218 @@
+//! Rules of the asynchronous events: what a queue pair tells of itself, and of the error that ended it.
+//!
+//! Source: architecture 11.6.3.1 (affiliated asynchronous events), 11.6.3.2 (affiliated asynchronous errors).
+
+use std::collections::BTreeMap;
+
+use verbatim_record::verbs::{Command, Event, pb};
+use verbatim_record::{Evidence, FrameSeen, Side, VerbsDone};
+use verbatim_wire::NakCode;
+use verbatim_wire::packet::Syndrome;
+use verbatim_wire::verbs::EventKind;
+
+use super::asking::{Asking, VerbsRule};
+use super::life::{Life, is_done};
+use super::owed::is_disturbed;
+use super::steps::state_in_words;
+use super::talk::{Answer, Post, Talk, Told};
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "event-as-nak",
+            "11.6.3 asynchronous events",
+            "A queue pair that has sent a NAK reports the error that the NAK names: access after remote access error, request after \
+             invalid request."
+        ),
+        event_as_nak,
+    ),
+    (
+        rule!(
+            "drained-when-done",
+            "10.3.1 send queue drained",
+            "A send queue is reported drained when all that was sent before SQD was answered."
+        ),
+        drained_when_done,
+    ),
+];
+
+fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let of_it = |done: &&VerbsDone| match &done.command {
+        Command::ModifyQp(modify) => done.side == Side::Dut && modify.qp == talk.dialogue.handle && is_done(done),
+        _ => false,
+    };
+    let mut last = None;
+    let mut stays = within.filter(of_it).filter(|done| {
+        let is_sqd = is_step_to(done, pb::QpState::Sqd);
+        last.replace(is_sqd) != Some(true) && is_sqd
+    });
+    let events = talk.trace.timeline.told_between(talk.dialogue.places).iter();
+    let drained = events.filter(|told| match &told.event {
+        Event::AsyncEvent(event) => {
+            let is_it = event.name == EventKind::SQ_DRAINED.to_string();
+            told.side == Side::Dut && event.qp == talk.dialogue.handle && is_it
+        }
+        Event::Completion(_) => false,
+    });
+    for told in drained {
+        // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
+        let Some(stay) = stays.next() else { return };
+        // What fails is flushed with all behind it, and nothing is left to drain; a host may tell of it later.
+        let has_failed = |failed: &Told<'_>| !talk.is_lossless() || failed.done.told.at.earliest <= told.at.latest;
+        let is_over = talk.failed().is_some_and(has_failed) || is_ended(talk, (stay.place, told.place));
+        if is_over || is_disturbed(talk, told.place) {
+            continue;
+        }
+        let sent = |post: &Post<'_>| {
+            let mut before = talk.requests.iter().filter(|sent| sent.seen.place < stay.place);
+            before.find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))
+        };
+        let is_open = |at: &usize| {
+            let may_end = |answer: &Answer<'_>| may_end(&talk.posts[*at], answer) && answer.place() < told.place;
+            !talk.answers.iter().any(may_end) && !talk.told_of(*at).any(|of_it| of_it.place() < told.place)
+        };
+        let mut posts = 0..talk.posts.len();
+        let open = posts.find_map(|at| sent(&talk.posts[at]).filter(|_| is_open(&at)).map(|sent| (at, sent)));
+        let shown = open.map(|(_, sent)| Evidence::from(sent.seen.frame));
+        asking.must(open.is_none(), shown.into_iter().chain([told.into()]), || {
+            let about = open.map_or_else(String::new, |(at, _)| talk.posts[at].in_words());
+            (
+                about,
+                "IBV_EVENT_SQ_DRAINED when it was answered".into(),
+                "the event before".into(),
+            )
+        });
+    }
+}
+
+/// Whether the queue pair was asked to go to a state in which nothing is outstanding, between two places.
+fn is_ended(talk: &Talk<'_>, places: (usize, usize)) -> bool {
+    let mut within = talk.trace.timeline.commands_between(places).iter();
+    within.any(|done| match &done.command {
+        Command::ModifyQp(modify) => {
+            let is_its = done.side == Side::Dut && modify.qp == talk.dialogue.handle;
+            is_its && matches!(modify.state(), pb::QpState::Err | pb::QpState::Reset)
+        }
+        _ => false,
+    })
+}
+
+/// Whether a request may be done with an answer, be it the last of several.
+fn may_end(post: &Post<'_>, answer: &Answer<'_>) -> bool {
+    if post.posted.has_response_data() {
+        answer.says != Says::Ack && answer.offset.is_some_and(|offset| offset + 1 == post.end)
+    } else {
+        answer.end().is_some_and(|end| end >= post.end)
+    }
+}
+
+fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let fatal = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Fatal);
+    let naks: Vec<(Option<Syndrome>, &FrameSeen)> = fatal.map(|(heard, frame)| (heard.syndrome(), frame)).collect();
+    let [(Some(syndrome), nak)] = naks.as_slice() else {
+        return;
+    };
+    for told in talk.trace.timeline.told_between(talk.dialogue.places) {
+        let Event::AsyncEvent(event) = &told.event else {
+            continue;
+        };
+        if told.side != Side::Dut || event.qp != talk.dialogue.handle {
+            continue;
+        }
+        let code = match event.name.as_str() {
+            name if name == EventKind::QP_ACCESS_ERR.to_string() => NakCode::REMOTE_ACCESS,
+            name if name == EventKind::QP_REQ_ERR.to_string() => NakCode::INVALID_REQUEST,
+            _ => continue,
+        };
+        asking.must(
+            *syndrome == Syndrome::nak(code),
+            [Evidence::from(*nak), told.into()],
+            || {
+                let expected = format!("an event of the error that {syndrome} names");
+                (String::new(), expected, event.name.clone())
+            },
+        );
+    }
+}
+
+/// What a queue pair tells of itself has happened, and as often. A host may tell late of it, in whatever state the queue pair is
+/// then: no order is given between events and anything else.
+pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let (mut drained, mut spoken_to) = (0, 0);
+    let mut failed = BTreeMap::new();
+    for told in &life.told {
+        let Event::AsyncEvent(event) = &told.event else {
+            continue;
+        };
+        let is = |kind: EventKind| event.name == kind.to_string();
+        let (is_so, expected) = if is(EventKind::SQ_DRAINED) {
+            drained += 1;
+            (
+                drained <= stays(life, told.place, pb::QpState::Sqd),
+                "once for each stay in SQD",
+            )
+        } else if is(EventKind::COMM_EST) {
+            spoken_to += 1;
+            (
+                spoken_to <= with_traffic(life, told.place, |_| true),
+                "once, when something has come in RTR",
+            )
+        } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
+            let of_it = failed.entry(event.name.as_str()).or_insert(0);
+            *of_it += 1;
+            // It ends the connection: each has one at most.
+            let connections = with_traffic(life, told.place, |to| to == pb::QpState::Rtr);
+            (*of_it <= connections, "once in a connection, after something has come")
+        } else {
+            continue;
+        };
+        asking.must(is_so, [Evidence::from(*told)], || {
+            let about = format!("{}: when it is reported", event.name);
+            let (state, _) = steps(life, told.place).last().unzip();
+            let state = state_in_words(state.unwrap_or(pb::QpState::Reset));
+            (about, expected.into(), format!("another in {state}"))
+        });
+    }
+}
+
+/// The steps that were asked of the queue pair before a place: what comes of one may be told before its answer.
+fn steps<'l, 't>(life: &'l Life<'t>, until: usize) -> impl Iterator<Item = (pb::QpState, &'t VerbsDone)> + use<'l, 't> {
+    let before = life
+        .commands
+        .iter()
+        .filter(move |done| done.place < until && is_done(done));
+    before.filter_map(|done| match &done.command {
+        Command::ModifyQp(modify) => Some((modify.state(), *done)),
+        _ => None,
+    })
+}
+
+/// How often it has come to a state before a place. From a state to the same is one stay.
+fn stays(life: &Life<'_>, until: usize, state: pb::QpState) -> usize {
+    let mut last = pb::QpState::Reset;
+    let comes = |(to, _)| core::mem::replace(&mut last, to) != state && to == state;
+    steps(life, until).map(comes).filter(|comes| *comes).count()
+}
+
+/// In how many of the connections that were begun before a place something has come between the step to RTR and the next that ends
+/// it.
+fn with_traffic(life: &Life<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
+    let steps: Vec<_> = steps(life, until).collect();
+    let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
+    let came = ups.filter(|at| {
+        // It is as it was until that step was done.
+        let next = steps[at + 1..].iter().find(|(to, _)| ends(*to));
+        let left = next
+            .and_then(|(_, done)| done.answer.as_ref())
+            .map_or(until, |(.., place)| *place);
+        life.has_traffic(steps[*at].1.place, left)
+    });
+    came.count()
+}
+
+fn is_step_to(done: &VerbsDone, state: pb::QpState) -> bool {
+    matches!(&done.command, Command::ModifyQp(modify) if modify.state() == state)
+}

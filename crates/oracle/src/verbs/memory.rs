@@ -1,0 +1,169 @@
+//! Rules of the device's own memory: what its READs and atomics brought is where they said, and nothing else changed.
+//!
+//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value lands as a number of the
+//! host; it is read as little-endian, as on x86 and most Arm hosts.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Side, VerbsDone};
+use verbatim_wire::packet::Medium;
+use verbatim_wire::packet::Packet;
+
+use super::asking::{Asking, VerbsRule};
+use super::next::fits;
+use super::talk::{Answer, Post, Talk};
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
+    rule!(
+        "response-data",
+        "9.7.6.1.1 response data",
+        "What READs and atomics brought stands in memory where they said when they have completed, and the rest is as it was."
+    ),
+    response_data,
+)];
+
+/// A byte of memory as far as it is known: `None`: any value conforms.
+type Image = Vec<Option<u8>>;
+
+fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8>>) {
+    for (at, byte) in (offset as usize..).zip(bytes) {
+        if let Some(place) = image.get_mut(at) {
+            *place = byte;
+        }
+    }
+}
+
+fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let is_of_peer = talk.dialogue.packets.iter().any(|seen| !seen.frame.received);
+    // What the peer alone may have changed is the matter of another rule.
+    if talk.posts.is_empty() && is_of_peer {
+        return;
+    }
+    let mut images: BTreeMap<u32, Image> = BTreeMap::new();
+    let commands = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    for done in commands.filter(|done| done.side == Side::Dut) {
+        match &done.command {
+            Command::WriteMemory(write) => {
+                let image = images.entry(write.memory).or_default();
+                let end = write.offset as usize + write.bytes.len();
+                image.resize(image.len().max(end), None);
+                put(image, write.offset, write.bytes.iter().copied().map(Some));
+            }
+            Command::ReadMemory(read) => {
+                let from = read.from.unwrap_or_default();
+                let image = images.get(&from.memory).cloned().unwrap_or_default();
+                compare(talk, asking, (done, from), image);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where the peer may write in a memory that begins at that address, by requests of its own, be they sound or not: that is not
+/// looked at here.
+fn of_peer<'k>(talk: &'k Talk<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
+    let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let by_address = sent.filter_map(move |seen| {
+        let (va, length) = match (seen.packet.reth(), seen.packet.atomic()) {
+            (Some(reth), _) => (reth.va().0, reth.dma_len().max(seen.packet.payload().len() as u32)),
+            (None, Some(atomic)) => (atomic.va().0, 8),
+            (None, None) => return None,
+        };
+        let begin = u32::try_from(va.checked_sub(base)?).ok()?;
+        Some(begin..begin.saturating_add(length))
+    });
+    let before = talk.trace.timeline.commands_between((0, talk.dialogue.places.1)).iter();
+    let receives = before.filter_map(move |done| match &done.command {
+        Command::PostReceive(post) => {
+            let local = post.local.filter(|local| local.memory == memory)?;
+            Some(local.offset..local.offset.saturating_add(local.length))
+        }
+        _ => None,
+    });
+    by_address.chain(receives)
+}
+
+/// A memory that was read is as it was written, but for what responses brought.
+fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t VerbsDone, pb::Slice), mut image: Image) {
+    let made = talk.memory.iter().find_map(|done| match &done.answer {
+        Some((_, _, Reply::Memory(made), _)) if made.memory == of.memory => Some(made.address),
+        _ => None,
+    });
+    let (Some((_, _, Reply::Bytes(found), _)), Some(base)) = (&read.answer, made) else {
+        return;
+    };
+    for (at, post) in talk.posts.iter().enumerate() {
+        let local = post.posted.post.local.filter(|local| local.memory == of.memory);
+        let Some(local) = local.filter(|_| post.posted.has_response_data()) else {
+            continue;
+        };
+        let mut told = talk
+            .told_of(at)
+            .filter(|told| told.is_success() && told.place() < read.place);
+        let brought = match told.next() {
+            // What comes once it is done is no answer to it.
+            Some(done) => brought(talk, post, (local.length, done.place())),
+            None => vec![None; local.length as usize],
+        };
+        put(&mut image, local.offset, brought);
+    }
+    for range in of_peer(talk, (of.memory, base)) {
+        // A request may say any length.
+        let end = (range.end as usize).min(image.len());
+        if let Some(unknown) = image.get_mut(range.start as usize..end) {
+            unknown.fill(None);
+        }
+    }
+    let from = of.offset as usize;
+    let expected = image.get(from..).unwrap_or_default();
+    let differs = expected
+        .iter()
+        .zip(&found.bytes)
+        .position(|(wanted, found)| wanted.is_some_and(|wanted| wanted != *found));
+    asking.must(differs.is_none(), [read.into()], || {
+        let at = differs.unwrap_or(0);
+        let wanted: Vec<u8> = expected[at..].iter().take(8).map_while(|byte| *byte).collect();
+        let end = (at + wanted.len()).min(found.bytes.len());
+        let place = from + at;
+        let expected = format!("{wanted:02x?} at byte {place}");
+        (
+            "memory after the responses".into(),
+            expected,
+            format!("{:02x?} at byte {place}", &found.bytes[at..end]),
+        )
+    });
+}
+
+/// What the responses to a READ or atomic carried before it was done; where one came twice with other content, either.
+fn brought(talk: &Talk<'_>, post: &Post<'_>, (length, until): (u32, usize)) -> Image {
+    let mut image = vec![None; length as usize];
+    let of_it = |answer: &&Answer<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(talk, answer);
+    for offset in post.first..post.end {
+        let mut carried = talk
+            .answers
+            .iter()
+            .filter(of_it)
+            .filter(|answer| answer.offset == Some(offset) && answer.place() < until)
+            .map(|answer| {
+                match Packet::parse(Medium::Ethernet, &answer.frame.bytes)
+                    .ok()
+                    .and_then(|packet| packet.atomic_ack())
+                {
+                    Some(atomic) => atomic.original().0.to_le_bytes().to_vec(),
+                    None => answer.packet.payload().to_vec(),
+                }
+            });
+        let Some(first) = carried.next() else { continue };
+        if carried.all(|other| other == first) {
+            put(
+                &mut image,
+                (offset - post.first) * talk.mtu,
+                first.into_iter().map(Some),
+            );
+        }
+    }
+    image
+}

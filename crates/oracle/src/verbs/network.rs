@@ -1,0 +1,224 @@
+//! Rules of the IP header: what the queue pair's address vector says, every packet carries, requests and responses alike; and of
+//! DestQP, without which a packet is of no connection.
+//!
+//! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: where the fields of the GRH stand); Linux
+//! rxe. The low two bits of the traffic class are ECN's, which congestion control has for itself. A flow label of 0 says
+//! nothing, and IPv4 has none.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeSet;
+
+use verbatim_record::verbs::{Command, Reply};
+use verbatim_record::{Passed, Side};
+use verbatim_wire::MacAddress;
+use verbatim_wire::packet::{Medium, Packet, Service};
+
+use super::asking::{Asking, VerbsRule};
+use super::talk::Talk;
+use crate::rc::Seen;
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "address-vector",
+            "9.7.3 request generation",
+            "Every packet but a CNP carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
+        ),
+        address_vector,
+    ),
+    (
+        rule!(
+            "frame",
+            "9.7.3 request generation",
+            "Every packet goes from the queue pair's own address to its peer's, in a frame that holds it alone."
+        ),
+        frame,
+    ),
+    (
+        rule!(
+            "dest-qp",
+            "9.7.5.1 acknowledgement",
+            "A response goes to the queue pair that asked, to no other one and not to the responder's own."
+        ),
+        dest_qp,
+    ),
+    (
+        rule!(
+            "migration-state",
+            "9.7.3 request generation",
+            "The packets of a queue pair that no host gave another path all have the same MigReq, its requests and its responses."
+        ),
+        migration_state,
+    ),
+];
+
+/// Bytes of the shortest frame of Ethernet, without its check sequence: what is shorter is filled up (IEEE 802.3, 3.2.8).
+const LEAST_FRAME: usize = 60;
+/// Congestion experienced: no end of a connection says so of its own packets.
+const CE: u8 = 3;
+
+fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
+        return;
+    };
+    // A notification of congestion may have a class of its own, so that it comes through where all else waits.
+    // Datagrams have the address vectors of their requests.
+    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
+    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
+        let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
+            (Some(ip), _) => (ip.ttl(), ip.dscp(), ip.ecn(), None),
+            (_, Some(ip)) => (ip.hop_limit(), ip.dscp(), ip.ecn(), Some(ip.flow_label().0)),
+            _ => continue,
+        };
+        let flow = flow.filter(|_| asked.flow_label != 0);
+        // A kernel sets the hop limit of its route instead, what lies between may rewrite DSCP and ECN.
+        let has_hops = !talk.is_lossless() || asked.hop_limit == 0 || u32::from(hops) == asked.hop_limit;
+        let has_class = u32::from(dscp) == asked.traffic_class >> 2 && ecn != CE;
+        let has_label = flow.is_none_or(|flow| flow == asked.flow_label);
+        let result = match (has_label && has_hops, has_class) {
+            (true, true) => Passed::Pass,
+            (true, false) if !talk.is_lossless() => Passed::Inconclusive,
+            _ => Passed::Fail,
+        };
+        asking.say(result, [seen.frame.into()], || {
+            let words = |hops: u32, dscp: u32, flow: Option<u32>| {
+                let flow = flow.map(|flow| format!(", flow label {flow:#07x}"));
+                format!("hop limit {hops}, DSCP {dscp}{}", flow.unwrap_or_default())
+            };
+            let expected = words(
+                asked.hop_limit,
+                asked.traffic_class >> 2,
+                flow.map(|_| asked.flow_label),
+            );
+            let found = words(hops.into(), dscp.into(), flow);
+            let ecn = if ecn == CE { ", congestion experienced" } else { "" };
+            (seen.packet.to_string(), expected, format!("{found}{ecn}"))
+        });
+    }
+}
+
+fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let dialogue = &talk.dialogue;
+    let commands = talk
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| done.side == Side::Dut);
+    let peers: BTreeSet<u32> = commands
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(modify) => modify.attributes.as_ref()?.dest_qpn,
+            _ => None,
+        })
+        .collect();
+    for frame in talk.trace.timeline.frames_between(dialogue.places) {
+        let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok();
+        let is_response =
+            |packet: &Packet<'_>| packet.opcode().is_response() && packet.opcode().service() == Service::Rc;
+        let Some(packet) = packet.filter(|packet| frame.received && is_response(packet)) else {
+            continue;
+        };
+        let to = packet.bth().dest_qp();
+        // On hardware the tester's host may have connections of its own.
+        let is_another_s = peers.contains(&to.0) || !talk.is_lossless() && to != dialogue.dut_qpn;
+        if to != dialogue.own_qpn && is_another_s {
+            continue;
+        }
+        asking.must(to == dialogue.own_qpn, [frame.into()], || {
+            (
+                String::new(),
+                format!("DestQP {}", dialogue.own_qpn),
+                packet.to_string(),
+            )
+        });
+    }
+}
+
+/// Which of both it is says the state that the queue pair was brought up in, and drivers differ in that (17.2.8). CNPs are none of
+/// its packets.
+fn migration_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
+    let (mut request, mut response) = (None, None);
+    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
+        let (packet, migrated) = (&seen.packet, seen.packet.bth().migrated());
+        let first = match packet.opcode().is_response() {
+            true => &mut response,
+            false => &mut request,
+        };
+        let (before, frame) = *first.get_or_insert((migrated, seen.frame));
+        asking.must(migrated == before, [frame.into(), seen.frame.into()], || {
+            let words = |migrated: bool| format!("MigReq {}", u8::from(migrated));
+            let expected = format!("{}, as those before it", words(before));
+            (packet.to_string(), expected, words(migrated))
+        });
+    }
+}
+
+/// An IP address as a GID has it.
+fn as_gid(ip: Option<(IpAddr, IpAddr)>) -> Option<[Ipv6Addr; 2]> {
+    let of = |ip| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    ip.map(|(from, to)| [of(from), of(to)])
+}
+
+/// Source and destination, as GIDs.
+fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
+    let of_v4 = packet.ipv4().map(|ip| (IpAddr::V4(ip.src()), IpAddr::V4(ip.dst())));
+    let of_v6 = || packet.ipv6().map(|ip| (IpAddr::V6(ip.src()), IpAddr::V6(ip.dst())));
+    as_gid(of_v4.or_else(of_v6))
+}
+
+fn frame<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
+        return;
+    };
+    let gid = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from);
+    let mut opened = talk
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter_map(|done| match &done.answer {
+            Some((_, _, Reply::Opened(facts), _)) if done.side == Side::Dut => Some(facts),
+            _ => None,
+        });
+    let own = opened.find_map(|facts| facts.gids.iter().find(|gid| gid.index == asked.sgid_index));
+    let Some((own, peer)) = own.and_then(|own| gid(&own.gid)).zip(gid(&asked.dgid)) else {
+        return;
+    };
+    let is_of_peer = |seen: &&Seen<'_>| !seen.frame.received && ends(&seen.packet) == Some([peer, own]);
+    let of_peer = talk.dialogue.packets.iter().find(is_of_peer);
+    let macs_of_peer = of_peer
+        .and_then(|seen| seen.packet.ethernet())
+        .map(|of| (of.dst(), of.src()));
+    for seen in talk.dialogue.of_dut() {
+        let packet = &seen.packet;
+        let Some(ends) = ends(packet) else { continue };
+        let own_macs = packet.ethernet().map(|of| (of.src(), of.dst()));
+        // A route may lead elsewhere, a switch may tag, an adapter may show what it pads a frame with, or its check sequence.
+        let is_so = !talk.is_lossless()
+            || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
+                && packet.vlan().is_none()
+                && (packet.trailer().is_empty() || seen.frame.bytes.len() <= LEAST_FRAME);
+        asking.must(ends == [own, peer] && is_so, [seen.frame.into()], || {
+            let macs = |of: Option<(MacAddress, MacAddress)>| {
+                of.map_or(String::new(), |(from, to)| format!(", in a frame from {from} to {to}"))
+            };
+            let expected = format!("from {own} to {peer}{}", macs(own_macs.and(macs_of_peer)));
+            let tag = packet
+                .vlan()
+                .map_or(String::new(), |tag| format!(", VLAN {}", tag.vid()));
+            let behind = packet.trailer().len();
+            let seen_words = format!(
+                "from {} to {}{}{tag}, {behind} bytes behind it",
+                ends[0],
+                ends[1],
+                macs(own_macs)
+            );
+            (packet.to_string(), format!("{expected}, nothing behind it"), seen_words)
+        });
+    }
+}

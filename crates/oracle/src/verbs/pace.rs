@@ -1,0 +1,203 @@
+//! The pace of retransmissions: which habits of its retry timer a record shows.
+//!
+//! A habit is seen where the peer says nothing at all between two transmissions, so that the timer alone decides.
+
+use core::time::Duration;
+use std::rc::Rc;
+
+use verbatim_record::{Time, Trace};
+
+use super::causes::causes;
+use super::habit::{Habit, Habits, grows_until, steady_beyond};
+use super::talk::{Answer, Post, Request, Talk, talks};
+use crate::rc;
+use crate::rules::responder::Says;
+
+/// How long a packet may wait on its way out of a port, behind those of other queue pairs.
+pub(super) const QUEUED: Duration = Duration::from_millis(1);
+
+/// The most that the path adds to the time between two arrivals, or takes from it; none if it was not measured.
+pub(super) fn spread(talk: &Talk<'_>) -> Option<Duration> {
+    let trips = &talk.trace.timeline.round_trips;
+    let shortest = trips.iter().map(|trips| trips.shortest).min();
+    Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
+}
+
+/// Tells each connection of a record what all of them show.
+pub(super) fn look(talks: &mut [Talk<'_>]) {
+    let habits = Rc::new(of(talks));
+    for talk in talks {
+        talk.habits = Rc::clone(&habits);
+    }
+}
+
+/// Of a record, where nothing else is asked about its connections.
+pub fn in_record(trace: &Trace) -> Habits {
+    of(&talks(trace))
+}
+
+fn of(talks: &[Talk<'_>]) -> Habits {
+    let mut habits = Habits::default();
+    let mut keeps_time = false;
+    for talk in talks {
+        let Some(once) = talk.timeout() else { continue };
+        habits.early = habits.early || has_early(talk, once);
+        for (at, post) in talk.posts.iter().enumerate() {
+            if at > 0 && !talk.posts[..at].iter().all(|before| is_done_before(talk, before, post)) {
+                continue;
+            }
+            let intervals = unanswered_intervals(talk, post.first);
+            let early = grows_until(&intervals, once);
+            if early.len() > habits.growing.len() {
+                habits.growing = early.to_vec();
+            }
+            keeps_time = keeps_time || is_kept_twice(&intervals, once);
+            let none_lost = talk.is_lossless() || intervals.len() >= talk.retry_cnt() as usize;
+            let late = steady_beyond(&intervals, 4 * once + QUEUED).filter(|_| none_lost);
+            habits.longest = habits.longest.max(late);
+        }
+    }
+    habits.early = habits.early && !keeps_time;
+    habits
+}
+
+/// Whether two intervals in a row are the timeout itself: a timer that is early after that has no habit of it, and one
+/// whose intervals grow has none that are alike.
+fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
+    let is_kept = |interval: &Duration| (once * LONG_BEFORE..=once * 12).contains(&(*interval * 10));
+    intervals.windows(2).any(|pair| pair.iter().all(is_kept))
+}
+
+/// A timer that is so many tenths of the timeout, or less, is early by more than its grain.
+const LONG_BEFORE: u32 = 9;
+
+/// Whether a packet came again long before a timeout could be over, though the peer had said nothing since it came
+/// last: the timeout of its own first transmission where nothing was ever asked for again, or else of the connection's
+/// first.
+fn has_early(talk: &Talk<'_>, once: Duration) -> bool {
+    let asks = |answer: &&Answer<'_>| matches!(answer.says, Says::Rnr | Says::Sequence | Says::Nothing);
+    let until = talk.answers.iter().find(asks).map_or(usize::MAX, Answer::place);
+    let path = spread(talk).unwrap_or_default();
+    let Some(begin) = talk.requests.first() else {
+        return false;
+    };
+    (0..talk.requests.len()).any(|at| {
+        let Some((post, earlier, later)) = oldest_again(talk, at) else {
+            return false;
+        };
+        let is_soon = |since: &Request<'_>| {
+            let most = talk
+                .trace
+                .begin
+                .at_most(later.seen.frame.at.since(since.seen.frame.at).1)
+                + path
+                + QUEUED;
+            most * 10 < once * LONG_BEFORE
+        };
+        let place = later.seen.place;
+        let between = |answer: &Answer<'_>| (earlier.seen.place..place).contains(&answer.place());
+        let times = |sent: &Request<'_>| {
+            sent.offset
+                .map_or(0, |of| talk.transmissions(of, sent.seen.place).len())
+        };
+        let is_second = place < until && earlier.offset == later.offset && times(earlier) == 0;
+        let is_excess = || times(later) > causes(talk, post, place).all() as usize;
+        let is_early = is_second && is_soon(earlier) || is_soon(begin) && is_excess();
+        is_early && !talk.answers.iter().any(between)
+    })
+}
+
+/// A request packet that is the oldest without an answer, and the one before it that was the same.
+fn oldest_again<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<(&'a Post<'t>, &'a Request<'t>, &'a Request<'t>)> {
+    let later = talk.requests.get(at)?;
+    let post = talk.posts.get(talk.post_of(later.offset?)?)?;
+    let before = talk.answers.iter().filter(|answer| answer.place() < later.seen.place);
+    // The last response to a READ ends it.
+    let ends = |answer: &Answer<'_>| {
+        let of = answer.offset.and_then(|of| talk.posts.get(talk.post_of(of)?));
+        let last = of.filter(|of| of.posted.has_response_data() && answer.offset == Some(of.end - 1));
+        answer.end().max(last.map(|of| of.end))
+    };
+    let done = before.filter_map(ends).max().unwrap_or(0);
+    let is_read = post.posted.has_response_data();
+    let is_oldest = later.offset == Some(done) || is_read && post.has(done) || post.first == done;
+    let is_same = |sent: &&Request<'_>| match is_read {
+        true => sent.offset.is_some_and(|of| post.has(of)),
+        false => sent.offset == later.offset,
+    };
+    let before = talk.requests[..at]
+        .iter()
+        .rposition(|sent| is_same(&sent))
+        .filter(|_| is_oldest)?;
+    // An answer that the device did not get leaves an older request open: it comes again with this one.
+    let since = talk.requests[before + 1..].iter();
+    let mut with_it = since.take_while(|sent| sent.seen.place <= later.seen.place);
+    let is_older = with_it.any(|sent| sent.offset.is_some_and(|of| of < post.first));
+    (!is_older).then_some((post, &talk.requests[before], later))
+}
+
+/// How often between two places the timer alone has sent the oldest request again before the timeout was over.
+pub(super) fn early_rounds(talk: &Talk<'_>, (since, until): (usize, usize)) -> u32 {
+    let Some(once) = talk.timeout().filter(|_| talk.habits.of_retry(false).is_some()) else {
+        return 0;
+    };
+    let is_early = |at: &usize| {
+        let pair = oldest_again(talk, *at);
+        pair.is_some_and(|(_, earlier, later)| {
+            let is_within = (since + 1..=until).contains(&later.seen.place);
+            is_within && later.seen.frame.at.since(earlier.seen.frame.at).0 < once
+        })
+    };
+    u32::try_from((0..talk.requests.len()).filter(is_early).count()).unwrap_or(u32::MAX)
+}
+
+/// The habit that may have brought one of these transmissions about: then their count tells nothing.
+pub(super) fn of_excess(talk: &Talk<'_>, sent: &[&Request<'_>]) -> Option<Habit> {
+    let places = (sent.first()?.seen.place, sent.last()?.seen.place);
+    let habit = talk.habits.of_retry(false).filter(|_| talk.timeout().is_some());
+    habit.filter(|habit| *habit == Habit::Adaptive || early_rounds(talk, places) > 0)
+}
+
+/// Whether one request was done when another was posted.
+fn is_done_before(talk: &Talk<'_>, before: &Post<'_>, post: &Post<'_>) -> bool {
+    let at = talk.post_of(before.first);
+    at.is_some_and(|at| {
+        talk.told_of(at)
+            .any(|told| told.is_success() && told.place() < post.place())
+    })
+}
+
+/// The intervals between transmissions of a packet up to the first word of the peer.
+fn unanswered_intervals(talk: &Talk<'_>, offset: u32) -> Vec<Duration> {
+    let sent = talk.transmissions(offset, usize::MAX);
+    let first = sent.first().map_or(0, |sent| sent.seen.place);
+    let until = talk
+        .answers
+        .iter()
+        .map(|answer| answer.place())
+        .find(|place| *place > first);
+    let before = sent
+        .iter()
+        .take_while(|sent| until.is_none_or(|until| sent.seen.place < until));
+    let at: Vec<Time> = before.map(|sent| sent.seen.frame.at.latest).collect();
+    at.windows(2).map(|pair| pair[1].since(pair[0])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_that_keeps_the_timeout_twice_is_not_early() {
+        let is_kept = |ms: &[u64]| {
+            let intervals: Vec<Duration> = ms.iter().copied().map(Duration::from_millis).collect();
+            is_kept_twice(&intervals, Duration::from_millis(67))
+        };
+        assert!(is_kept(&[31, 68, 64]), "the first alone is early");
+        assert!(
+            !is_kept(&[17, 17, 17, 17]) && !is_kept(&[8, 16, 33, 67, 134]),
+            "early, or growing"
+        );
+        assert!(!is_kept(&[31, 68]) && !is_kept(&[537, 537]));
+    }
+}

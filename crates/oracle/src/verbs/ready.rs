@@ -1,0 +1,360 @@
+//! Rules of what takes a receive: it is taken when one is there, and an RNR NAK asks for the time that the host has set.
+//!
+//! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). They rest on what had been posted and
+//! sent before, so they hold on every link; but for `rnr-reason`: what is put off on hardware may lack something for a moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, TRIES, VerbsDone, duration_words};
+use verbatim_wire::packet::{Opcode, Psn, RnrTimer, SyndromeKind};
+
+use super::asking::{Asking, VerbsRule};
+use super::owed::after;
+use super::received::{commands, posted};
+use super::talk::{Asked, SOON, Talk, talks};
+use super::target::takes_receive;
+use crate::heard::{Asks, Heard};
+use crate::rc::HALF;
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "receive-there",
+            "9.7.5.2.8 RNR NAK",
+            "A SEND, or a WRITE with Immediate, is acknowledged only when a receive was posted for it."
+        ),
+        receive_there,
+    ),
+    (
+        rule!(
+            "rnr-timer",
+            "9.7.5.2.8 RNR NAK",
+            "An RNR NAK asks for the interval of min_rnr_timer, or a longer one."
+        ),
+        rnr_timer,
+    ),
+    (
+        rule!(
+            "receive-completes",
+            "9.4.1 SEND and immediate",
+            "When a message that takes a receive is acknowledged, a receive completes."
+        ),
+        receive_completes,
+    ),
+    (
+        rule!(
+            "rnr-reason",
+            "9.7.5.2.8 RNR NAK",
+            "An RNR NAK refuses a message that takes a receive, and for which none is there. On hardware another resource may be \
+             lacking for a moment, not each time on three connections."
+        ),
+        rnr_reason,
+    ),
+];
+
+/// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
+/// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
+pub(super) fn takers(talk: &Talk<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
+    let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
+    let (mut until, mut of_reads) = (HALF, Vec::new());
+    for (offset, heard, _) in asked {
+        let (offset, is_taker) = (*offset, takes_receive(heard));
+        if *takes.entry(offset).or_insert(is_taker) != is_taker {
+            until = until.min(offset);
+        }
+        if Asks::of(heard.opcode) == Asks::Read {
+            of_reads.push(offset..offset.saturating_add(talk.psns(heard)));
+        }
+    }
+    let takers: BTreeSet<u32> = takes
+        .into_iter()
+        .filter(|(_, takes)| *takes)
+        .map(|(at, _)| at)
+        .collect();
+    let within = of_reads.into_iter().filter_map(|of_read| takers.range(of_read).next());
+    let until = within.fold(until, |until, at| until.min(*at));
+    (takers, until)
+}
+
+fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
+        return;
+    };
+    let posted = posted(talk, &commands);
+    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+    for (heard, frame) in talk.responses() {
+        let offset = heard.psn.since(first);
+        let is_done = match Says::of(&heard) {
+            Says::Ack => 0..offset.saturating_add(1),
+            // A NAK acknowledges what lies before it.
+            Says::Read(_) | Says::Atomic | Says::Rnr | Says::Sequence | Says::Fatal => 0..offset,
+            _ => continue,
+        };
+        if offset >= until {
+            continue;
+        }
+        let taken = takers.range(is_done).count();
+        if taken == 0 {
+            continue;
+        }
+        let there = posted.partition_point(|(done, _)| done.place < frame.place);
+        asking.must(taken <= there, [Evidence::from(frame)], || {
+            (
+                format!("{} PSN {}", heard.opcode, heard.psn),
+                format!("at most {there} messages that take a receive: so many were posted"),
+                format!("it acknowledges {taken}"),
+            )
+        });
+    }
+}
+
+fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let handle = talk.dialogue.handle;
+    let given = |of: &pb::ModifyQp| {
+        let code = of.attributes.as_ref()?.min_rnr_timer?;
+        Some(RnrTimer(u8::try_from(code).ok()?))
+    };
+    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    // From where on it holds; one that was refused never does.
+    let answered = |done: &VerbsDone| match &done.answer {
+        Some((.., Reply::Refused(_), _)) | None => usize::MAX,
+        Some((.., place)) => *place,
+    };
+    let set: Vec<(usize, usize, RnrTimer)> = within
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(of) if of.qp == handle => Some((done.place, answered(done), given(of)?)),
+            _ => None,
+        })
+        .collect();
+    for seen in talk.dialogue.of_dut() {
+        let timer = match seen.packet.aeth().map(|aeth| aeth.syndrome().kind()) {
+            Some(SyndromeKind::RnrNak(timer)) => timer,
+            _ => continue,
+        };
+        // The last that held when the request came; while it is altered, either may.
+        let of_it = |asked: &Asked<'_>| asked.1.psn == seen.psn() && asked.2.place < seen.place;
+        let came = talk.asked().filter(of_it).map(|asked| asked.2.place).min();
+        let holds = set
+            .iter()
+            .rposition(|(_, answered, _)| came.is_some_and(|came| *answered < came));
+        let before = set[holds.unwrap_or(0)..]
+            .iter()
+            .filter(|(place, ..)| *place < seen.place);
+        let Some((.., least)) = before.min_by_key(|(.., timer)| timer.duration()) else {
+            continue;
+        };
+        asking.must(
+            timer.duration() >= least.duration(),
+            [Evidence::from(seen.frame)],
+            || {
+                (
+                    format!("RNR NAK PSN {}", seen.psn()),
+                    format!("{least}, or longer"),
+                    timer.to_string(),
+                )
+            },
+        );
+    }
+}
+
+fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
+        return;
+    };
+    if !talk.is_lossless() {
+        return always_put_off(talk, first, asking);
+    }
+    let posted = posted(talk, &commands);
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let (takers, until) = takers(talk, &asked);
+    for (heard, frame) in talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr) {
+        let offset = heard.psn.since(first);
+        let is_it = |asked: &&Asked<'_>| asked.0 == offset && asked.2.place < frame.place;
+        let of_it: Vec<&Asked<'_>> = asked.iter().filter(is_it).collect();
+        let Some((_, request, sent)) = of_it.first() else {
+            continue;
+        };
+        let is_taker = of_it
+            .iter()
+            .any(|(_, heard, _)| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_)));
+        // What answers READs and atomics may be busy with those before it.
+        let has_response = |heard: &Heard<'_>| Asks::of(heard.opcode).has_response();
+        if has_response(request) && is_answering(talk, &asked, (offset, frame.place)) {
+            continue;
+        }
+        // Or lack something for a moment: it is served later.
+        let is_served = |(heard, later): (Heard<'_>, &FrameSeen)| {
+            later.place > frame.place && heard.psn.since(first) == offset && Says::of(&heard) != Says::Rnr
+        };
+        if has_response(request) && talk.responses().any(is_served) {
+            continue;
+        }
+        // Those that were there when it was sent first are there still.
+        let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
+        let there = posted
+            .iter()
+            .filter(|(done, _)| done.answer.as_ref().is_some_and(was_there));
+        let is_there = offset < until && there.count() > takers.range(..offset).count();
+        asking.must(is_taker && !is_there, [Evidence::from(frame)], || {
+            let why = if is_taker {
+                "a receive is there"
+            } else {
+                "it takes no receive"
+            };
+            let expected = format!("no RNR NAK: {why}");
+            (request.opcode.to_string(), expected, heard.packet.to_string())
+        });
+    }
+}
+
+/// Whether a READ or atomic before that PSN had been asked for, and its last response had not come, by that place.
+fn is_answering(talk: &Talk<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
+    let Some(first) = talk.first() else { return false };
+    let answered: BTreeSet<u32> = talk
+        .responses()
+        .filter(|(heard, frame)| frame.place < place && matches!(Says::of(heard), Says::Read(_) | Says::Atomic))
+        .map(|(heard, _)| heard.psn.since(first))
+        .collect();
+    let mut before = asked
+        .iter()
+        .filter(|(at, heard, frame)| *at < offset && frame.place < place && Asks::of(heard.opcode).has_response());
+    before.any(|(at, heard, _)| !answered.contains(&(at + talk.psns(heard) - 1)))
+}
+
+/// What takes no receive, and was put off each time it came, three times and more, on three connections.
+fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
+    let put_off = |talk: &Talk<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {
+        let Some(first) = talk.first() else {
+            return Vec::new();
+        };
+        let is_it = |(of, heard, frame): &Asked<'_>| *of == at && frame.label == label && !takes_receive(heard);
+        let times = talk.asked().filter(is_it).count();
+        let naks: Vec<_> = talk
+            .responses()
+            .filter(|(heard, _)| Says::of(heard) == Says::Rnr && heard.psn.since(first) == at)
+            .map(|(_, frame)| frame)
+            .collect();
+        if times >= TRIES as usize && naks.len() >= times {
+            naks
+        } else {
+            Vec::new()
+        }
+    };
+    let naks = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr);
+    let put_off_here: BTreeSet<u32> = naks.map(|(heard, _)| heard.psn.since(first)).collect();
+    let mut asked_here: Vec<(u32, &str, Opcode)> = talk
+        .asked()
+        .filter(|(at, ..)| put_off_here.contains(at))
+        .filter(|(_, heard, _)| matches!(Asks::of(heard.opcode), Asks::Write(_)) && !takes_receive(heard))
+        .map(|(at, heard, frame)| (at, frame.label.as_str(), heard.opcode))
+        .collect();
+    asked_here.dedup();
+    for (at, label, opcode) in asked_here {
+        let naks = put_off(talk, at, label);
+        if naks.is_empty() {
+            continue;
+        }
+        let on = talks(talk.trace)
+            .iter()
+            .filter(|talk| !put_off(talk, at, label).is_empty())
+            .count();
+        if on < TRIES as usize {
+            continue;
+        }
+        let evidence = naks.iter().map(|frame| Evidence::from(*frame));
+        asking.must(false, evidence, || {
+            let expected = format!("PSN {} is executed: it takes no receive", first.plus(at));
+            let seen = format!("an RNR NAK each time that it came, on {on} connections");
+            (opcode.to_string(), expected, seen)
+        });
+    }
+}
+
+fn receive_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some(first)) = (commands(talk), talk.first()) else {
+        return;
+    };
+    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+    for (nth, taker) in takers.range(..until).enumerate() {
+        let acknowledged = talk.responses().find(|(heard, _)| {
+            let of = heard.psn.since(first);
+            let end = match Says::of(heard) {
+                Says::Ack => of + 1,
+                Says::Read(_) | Says::Atomic => of,
+                _ => 0,
+            };
+            of < HALF && *taker < end
+        });
+        let Some((heard, frame)) = acknowledged else {
+            return;
+        };
+        let since = frame.at.latest;
+        let came = talk.received.get(nth).map(|done| done.told.at.earliest);
+        asking.owes(talk.owed(since, SOON, came), true, [Evidence::from(frame)], || {
+            let of = format!("{} PSN {}", heard.opcode, heard.psn);
+            let expected = format!("{} receives completed within {} of {of}", nth + 1, duration_words(SOON));
+            (
+                String::new(),
+                expected,
+                format!("{}{}", talk.received.len(), after(since, came)),
+            )
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verbatim_record::Entry;
+
+    use super::*;
+    use crate::tests::verbs::broken;
+
+    fn commands(entries: &mut [Entry]) -> impl Iterator<Item = &mut Command> {
+        entries.iter_mut().filter_map(|entry| match entry {
+            Entry::VerbsAsked(asked) => Some(&mut asked.command),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn what_takes_a_receive_is_not_acknowledged_without_one() {
+        for record in ["c09-060-send-responder", "c09-060-write-responder", "c09-rnr-nak"] {
+            assert_eq!(broken(record, |_| ()), [""; 0], "{record}");
+        }
+        // Each receive but the first is another queue pair's.
+        let first_alone = |entries: &mut Vec<Entry>| {
+            let posts = commands(entries).filter_map(|command| match command {
+                Command::PostReceive(post) => Some(post),
+                _ => None,
+            });
+            posts.skip(1).for_each(|post| post.qp ^= 0x100);
+        };
+        for record in ["c09-060-send-responder", "c09-060-write-responder"] {
+            assert!(broken(record, first_alone).contains(&"receive-there"), "{record}");
+        }
+        // A WRITE without Immediate takes none.
+        assert!(!broken("c09-icrc", first_alone).contains(&"receive-there"));
+    }
+
+    #[test]
+    fn an_rnr_nak_asks_for_no_less_than_the_host_has_set() {
+        let set = |code: u32| {
+            move |entries: &mut Vec<Entry>| {
+                for command in commands(entries) {
+                    if let Command::ModifyQp(modify) = command
+                        && let Some(given) = &mut modify.attributes
+                        && let Some(timer) = &mut given.min_rnr_timer
+                    {
+                        *timer = code;
+                    }
+                }
+            }
+        };
+        // 10 us is the shortest, and code 0 the longest.
+        assert_eq!(broken("c09-rnr-nak", set(1)), [""; 0]);
+        assert_eq!(broken("c09-rnr-nak", set(0)), ["rnr-timer"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! Rules of what the peer's messages do to the device's host: receives complete in their order, and each says which message
+//! filled it.
+//!
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
+//! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
+
+use std::collections::BTreeSet;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
+use verbatim_wire::verbs::WcOpcode;
+
+use super::asking::{Asking, VerbsRule};
+use super::talk::{Asked, Talk};
+use crate::heard::{Asks, Part};
+use crate::rule::{Rule, rule};
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "receive-order",
+            "9.4.1 SEND and immediate",
+            "Receives complete once each, in the order in which they were posted."
+        ),
+        receive_order,
+    ),
+    (
+        rule!(
+            "receive-fields",
+            "9.4.1 SEND and immediate",
+            "A receive that completes with success says which operation of the peer filled it, how many bytes came, and which \
+             immediate data."
+        ),
+        receive_fields,
+    ),
+    (
+        rule!(
+            "receive-last",
+            "C9-60",
+            "A receive completes with success no sooner than the last packet of a message for it was sent."
+        ),
+        receive_last,
+    ),
+];
+
+/// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.
+pub(super) fn commands<'t>(talk: &Talk<'t>) -> Option<Vec<&'t VerbsDone>> {
+    let all = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();
+    let is_reset =
+        |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.state() == pb::QpState::Reset);
+    (!all.iter().any(is_reset)).then_some(all)
+}
+
+fn is_refused(done: &VerbsDone) -> bool {
+    matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
+}
+
+/// The receives of the connection's queue pair, in order.
+pub(super) fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
+    let handle = talk.dialogue.handle;
+    let of_it = commands.iter().filter(|done| !is_refused(done));
+    of_it
+        .filter_map(|done| match &done.command {
+            Command::PostReceive(post) if post.qp == handle => Some((*done, post)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn receive_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(commands) = commands(talk) else { return };
+    let posted = posted(talk, &commands);
+    for (at, done) in talk.received.iter().enumerate() {
+        let wr_id = posted.get(at).map(|(_, post)| post.wr_id);
+        asking.must(
+            wr_id == Some(done.completion.wr_id),
+            [Evidence::from(done.told)],
+            || {
+                let expected = wr_id.map_or("no further one".into(), |wr_id| format!("wr_id {wr_id}"));
+                ("receive".into(), expected, done.in_words())
+            },
+        );
+    }
+}
+
+/// A message of the peer that fills a receive.
+struct Message {
+    /// Its last PSN, counted from the first that the device expects.
+    last: u32,
+    place: usize,
+    opcode: WcOpcode,
+    length: u32,
+    imm: Option<u32>,
+}
+
+impl Message {
+    fn in_words(&self) -> String {
+        words(self.opcode, self.length, self.imm)
+    }
+}
+
+fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
+    let imm = imm.map_or(String::new(), |imm| format!(", immediate {imm:#010x}"));
+    format!("{opcode}, {length} bytes{imm}")
+}
+
+/// Messages that may fill a receive, in the order of their PSNs.
+fn messages(talk: &Talk<'_>) -> Vec<Message> {
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let mut messages: Vec<Message> = asked
+        .iter()
+        .filter_map(|(last, heard, frame)| {
+            let imm = heard.packet.imm().map(|imm| imm.data().0);
+            let opcode = match (Asks::of(heard.opcode), imm) {
+                (Asks::Send(Part::Last | Part::Only), _) => WcOpcode::RECV,
+                (Asks::Write(Part::Last | Part::Only), Some(_)) => WcOpcode::RECV_RDMA_WITH_IMM,
+                _ => return None,
+            };
+            let is_send = opcode == WcOpcode::RECV;
+            let mut length = heard.length;
+            let mut part = Asks::of(heard.opcode).part();
+            let mut at = *last;
+            while matches!(part, Part::Last | Part::Middle) {
+                at = at.checked_sub(1)?;
+                let before = asked.iter().rev().find(|(offset, heard, _)| {
+                    let is_of_kind = match Asks::of(heard.opcode) {
+                        Asks::Send(Part::First | Part::Middle) => is_send,
+                        Asks::Write(Part::First | Part::Middle) => !is_send,
+                        _ => false,
+                    };
+                    *offset == at && is_of_kind
+                });
+                let (_, before, _) = before?;
+                length += before.length;
+                part = Asks::of(before.opcode).part();
+            }
+            Some(Message {
+                last: *last,
+                place: frame.place,
+                opcode,
+                length,
+                imm,
+            })
+        })
+        .collect();
+    messages.sort_by_key(|message| message.last);
+    messages
+}
+
+fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(talk).is_none() || talk.received.is_empty() {
+        return;
+    }
+    let messages = messages(talk);
+    let mut next = 0;
+    for done in &talk.received {
+        if done.status() != WcStatus::SUCCESS {
+            continue;
+        }
+        let of = done.completion;
+        let is_it = |message: &&Message| {
+            let is_same = message.opcode.0 == of.opcode && message.length == of.byte_len && message.imm == of.imm;
+            message.last >= next && message.place < done.told.place && is_same
+        };
+        let found = messages.iter().find(is_it);
+        asking.must(found.is_some(), [Evidence::from(done.told)], || {
+            let mut later = messages.iter().filter(|message| message.last >= next);
+            let expected = later.next().map_or("no message".into(), Message::in_words);
+            let seen = words(WcOpcode(of.opcode), of.byte_len, of.imm);
+            (format!("receive wr_id {}", of.wr_id), expected, seen)
+        });
+        next = found.map_or(next, |found| found.last + 1);
+    }
+}
+
+fn receive_last<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(talk).is_none() || talk.received.is_empty() {
+        return;
+    }
+    let messages = messages(talk);
+    let successes = talk.received.iter().filter(|done| done.status() == WcStatus::SUCCESS);
+    for (before, done) in successes.enumerate() {
+        let ended: BTreeSet<u32> = messages
+            .iter()
+            .filter(|message| message.place < done.told.place)
+            .map(|message| message.last)
+            .collect();
+        asking.must(ended.len() > before, [Evidence::from(done.told)], || {
+            let expected = format!("the last packets of {} messages before it", before + 1);
+            (
+                format!("receive wr_id {}", done.completion.wr_id),
+                expected,
+                format!("{}", ended.len()),
+            )
+        });
+    }
+}

@@ -1,0 +1,85 @@
+//! Rules of a NAK that ends a connection: the responder says no more, and its queue pair is in the error state.
+//!
+//! Source: architecture 9.9.3 (responder errors), 10.3.1 (queue pair states). They rest on a NAK that was seen, so they hold on
+//! every link.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, VerbsDone};
+
+use super::asking::{Asking, VerbsRule};
+use super::talk::Talk;
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "refused-silent",
+            "9.9.3 responder errors",
+            "After a NAK that ends the connection no response comes on it."
+        ),
+        refused_silent,
+    ),
+    (
+        rule!(
+            "refused-state",
+            "9.9.3 responder errors",
+            "The queue pair whose NAK ended the connection is in the error state."
+        ),
+        refused_state,
+    ),
+];
+
+/// How long a host may take to tell of the state.
+const MOMENT: Duration = Duration::from_millis(150);
+
+/// The first NAK that ends the connection.
+fn fatal<'t>(talk: &Talk<'t>) -> Option<&'t FrameSeen> {
+    let mut responses = talk.responses();
+    responses
+        .find(|(heard, _)| Says::of(heard) == Says::Fatal)
+        .map(|(_, frame)| frame)
+}
+
+fn refused_silent<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(nak) = fatal(talk) else { return };
+    // A link may bring a frame twice, and swap two of which nobody knows which came first.
+    let is_later = |frame: &FrameSeen| {
+        let is_behind = talk.is_lossless() || nak.at.is_before(frame.at);
+        frame.place > nak.place && is_behind && (talk.is_lossless() || frame.bytes != nak.bytes)
+    };
+    let more = talk.responses().map(|(_, frame)| frame).find(|frame| is_later(frame));
+    let evidence = [Some(nak), more].into_iter().flatten().map(Evidence::from);
+    asking.must(more.is_none(), evidence, || {
+        let seen = more.map(|more| format!("frame {}", more.number));
+        (String::new(), "no response".into(), seen.unwrap_or_default())
+    });
+}
+
+fn refused_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(nak) = fatal(talk) else { return };
+    let state = |done: &'t VerbsDone| match (&done.command, &done.answer) {
+        (Command::QueryQp(of), Some((_, _, Reply::Status(status), _))) if of.qp == talk.dialogue.handle => {
+            Some((done, status.state()))
+        }
+        _ => None,
+    };
+    let of_it = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    // Who takes it elsewhere ends what the NAK has said.
+    let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == talk.dialogue.handle);
+    let after = of_it
+        .skip_while(|done| done.place < nak.place)
+        .take_while(|done| !is_moved(done));
+    let Some((done, state)) = after.filter_map(state).last() else {
+        return;
+    };
+    if state != pb::QpState::Err && done.asked.earliest < nak.at.latest.after(MOMENT) {
+        return;
+    }
+    asking.must(state == pb::QpState::Err, [nak.into(), Evidence::from(done)], || {
+        let seen = state.as_str_name().replace("QP_STATE_", "");
+        (String::new(), "ERR".into(), seen)
+    });
+}

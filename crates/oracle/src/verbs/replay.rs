@@ -1,0 +1,502 @@
+//! A connection gone through once more: what the device's memory holds, or may hold, event by event.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use verbatim_record::OUT_OF_ORDER;
+use verbatim_record::verbs::{Command, Reply, pb};
+use verbatim_record::{Evidence, FrameSeen, Side, Time, Told, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Opcode, Psn, RKey};
+
+use super::picture::{Part as Was, Picture};
+use super::talk::Talk;
+use super::target::{has_payload, has_place, takes_receive};
+use crate::heard::{Asks, Heard};
+use crate::rc::{HALF, ON_ITS_WAY};
+use crate::rules::responder::Says;
+
+/// What a rule looks at.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Thing {
+    /// Memory that the host read, where nothing was to change.
+    Memory,
+    /// The same where a SEND went.
+    Sent,
+    /// Where a WRITE went.
+    Written,
+    /// Where an atomic went.
+    Swapped,
+    /// Where a request would have gone that was refused for good.
+    Refused,
+    /// The data of a READ response.
+    Read,
+    /// The original value of an atomic.
+    Atomic,
+}
+
+/// What a replay found of one kind of thing.
+#[derive(Clone, Debug)]
+pub(super) struct Effect<'t> {
+    pub(super) of: Thing,
+    pub(super) evidence: Vec<Evidence<'t>>,
+    /// What it is about, what was expected, what was seen, when that differs.
+    pub(super) broken: Option<(String, String, String)>,
+}
+
+/// A request packet of the peer.
+pub(super) struct Request<'t> {
+    pub(super) heard: Heard<'t>,
+    pub(super) frame: &'t FrameSeen,
+    /// Whether another one was sent with its PSN before it was known to be executed, or the host wrote where it writes: then it
+    /// is not known what its memory holds afterwards.
+    pub(super) is_unsure: bool,
+    /// Where those others would write.
+    pub(super) others: Vec<Range<usize>>,
+    /// What an atomic returned.
+    pub(super) original: Option<u64>,
+    /// How many PSNs it takes, or one of those others: a READ those of its responses.
+    psns: u32,
+}
+
+/// A READ as it was sent, once.
+pub(super) struct Reading<'t> {
+    /// Its first PSN.
+    pub(super) first: u32,
+    pub(super) psns: u32,
+    pub(super) begin: usize,
+    pub(super) length: usize,
+    pub(super) frame: &'t FrameSeen,
+}
+
+/// Something that changed memory.
+pub(super) struct Change {
+    pub(super) place: usize,
+    /// The PSN of the request; `None`: the host.
+    pub(super) offset: Option<u32>,
+    /// Until when the host may see what was there before.
+    pub(super) shows: Time,
+    pub(super) was: Was,
+}
+
+impl Change {
+    /// Whether the host that looks from then on may see what was there before.
+    pub(super) fn may_be_unseen(&self, since: Time) -> bool {
+        self.offset.is_some() && since < self.shows
+    }
+}
+
+/// What happens, in order.
+enum Happens<'t> {
+    /// The host is to write.
+    Writes(&'t pb::WriteMemory),
+    /// It has.
+    Wrote(&'t VerbsDone, &'t pb::WriteMemory),
+    /// It has read.
+    Read(&'t VerbsDone),
+    Sent(u32, Heard<'t>, &'t FrameSeen),
+    Answered(Heard<'t>, &'t FrameSeen),
+    /// A receive completed with success.
+    Received(&'t Told),
+}
+
+/// A connection, gone through as far as some place.
+pub(super) struct Replay<'t, 'k> {
+    pub(super) talk: &'k Talk<'t>,
+    /// The memory: handle, address, R_Key.
+    pub(super) handle: u32,
+    pub(super) base: u64,
+    pub(super) r_key: RKey,
+    pub(super) picture: Picture,
+    /// Where others write: what the device asks the peer for, receives of another queue pair. Anything may stand there.
+    pub(super) foreign: Vec<Range<usize>>,
+    /// Where the receives lie, in order.
+    pub(super) receives: Vec<Option<pb::Slice>>,
+    pub(super) requests: BTreeMap<u32, Request<'t>>,
+    pub(super) reads: Vec<Reading<'t>>,
+    /// All requests before this PSN were executed.
+    pub(super) executed: u32,
+    /// A request was refused for good: none behind it is executed.
+    pub(super) is_over: bool,
+    /// Where that one, and those behind it, would have written.
+    pub(super) refused: Vec<Range<usize>>,
+    pub(super) changes: Vec<Change>,
+    /// What the host is about to write.
+    pub(super) writes: Vec<&'t pb::WriteMemory>,
+    pub(super) received: usize,
+    pub(super) effects: Vec<Effect<'t>>,
+    /// When the last thing happened that says what was executed.
+    now: Time,
+}
+
+pub(super) fn range_of(slice: pb::Slice) -> Range<usize> {
+    let begin = slice.offset as usize;
+    begin..begin + slice.length as usize
+}
+
+impl<'t, 'k> Replay<'t, 'k> {
+    /// What the memory was found to hold on a connection, and whether it may; nothing where that is not known. And the first
+    /// byte of which that is not judged, as it may hold too many values.
+    pub(super) fn of(talk: &'k Talk<'t>) -> (Vec<Effect<'t>>, Option<usize>) {
+        let Some((mut replay, registered)) = Self::new(talk) else {
+            return (Vec::new(), None);
+        };
+        for (place, happens) in replay.events(registered) {
+            replay.take(place, happens);
+        }
+        (replay.effects, replay.picture.excess())
+    }
+
+    /// The connection's memory before all that happened, and where it was registered.
+    fn new(talk: &'k Talk<'t>) -> Option<(Self, usize)> {
+        talk.dialogue.attributes.rq_psn?;
+        let (base, r_key) = talk.dialogue.memory;
+        let begins = talk.dialogue.places.0;
+        let (made, handle, length) = talk.memory.iter().rev().find_map(|done| {
+            let (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) = (&done.command, &done.answer)
+            else {
+                return None;
+            };
+            let is_it = done.place < begins && made.address == base && made.r_key == r_key.0;
+            is_it.then_some((done.place, made.memory, asked.length as usize))
+        })?;
+        // Another connection may have left something in it.
+        let is_new = talk.trace.timeline.frames_between((made, begins)).is_empty();
+        let posts = talk.posts.iter().filter(|post| post.posted.has_response_data());
+        let of_it = |slice: &pb::Slice| slice.memory == handle;
+        let replay = Self {
+            talk,
+            handle,
+            base,
+            r_key,
+            picture: Picture::new(length, is_new),
+            foreign: posts
+                .filter_map(|post| post.posted.post.local.filter(of_it).map(range_of))
+                .collect(),
+            receives: Vec::new(),
+            requests: BTreeMap::new(),
+            reads: Vec::new(),
+            executed: 0,
+            is_over: false,
+            refused: Vec::new(),
+            changes: Vec::new(),
+            writes: Vec::new(),
+            received: 0,
+            effects: Vec::new(),
+            now: Time(0),
+        };
+        Some((replay, if is_new { made } else { begins.saturating_sub(1) }))
+    }
+
+    /// All that happens, in order.
+    fn events(&mut self, registered: usize) -> Vec<(usize, Happens<'t>)> {
+        let talk = self.talk;
+        let mut events = Vec::new();
+        let commands = talk
+            .trace
+            .timeline
+            .commands_between((registered, talk.dialogue.places.1));
+        for done in commands.iter().filter(|done| done.side == Side::Dut) {
+            let answered = done.answer.as_ref().map(|(.., place)| *place);
+            if matches!(done.answer, Some((_, _, Reply::Refused(_), _))) {
+                continue;
+            }
+            match &done.command {
+                Command::WriteMemory(write) if write.memory == self.handle => {
+                    events.push((done.place, Happens::Writes(write)));
+                    events.extend(answered.map(|place| (place, Happens::Wrote(done, write))));
+                }
+                Command::ReadMemory(read) if read.from.is_some_and(|from| from.memory == self.handle) => {
+                    events.extend(answered.map(|place| (place, Happens::Read(done))));
+                }
+                Command::PostReceive(post) if post.qp == talk.dialogue.handle => self.receives.push(post.local),
+                // Who fills that of another queue pair is not seen here.
+                Command::PostReceive(post) => {
+                    let local = post.local.filter(|local| local.memory == self.handle);
+                    self.foreign.extend(local.map(range_of));
+                }
+                _ => {}
+            }
+        }
+        let places_ahead = self.places_ahead();
+        let asked = talk.asked_anywhere();
+        for (offset, heard, frame) in asked.filter(|(offset, ..)| *offset < HALF || places_ahead) {
+            events.push((frame.place, Happens::Sent(offset, heard, frame)));
+        }
+        for (heard, frame) in talk.responses() {
+            events.push((frame.place, Happens::Answered(heard, frame)));
+        }
+        let succeeded = talk
+            .received
+            .iter()
+            .take_while(|done| done.status() == WcStatus::SUCCESS);
+        events.extend(succeeded.map(|done| (done.told.place, Happens::Received(done.told))));
+        events.sort_by_key(|(place, _)| *place);
+        events
+    }
+
+    fn take(&mut self, place: usize, happens: Happens<'t>) {
+        match happens {
+            Happens::Writes(write) => self.writes.push(write),
+            Happens::Wrote(done, write) => self.wrote(place, done, write),
+            Happens::Read(done) => self.read(done),
+            Happens::Sent(offset, heard, frame) => self.sent(offset, heard, frame),
+            Happens::Answered(heard, frame) => {
+                self.now = frame.at.latest;
+                self.answered(place, &heard, frame);
+            }
+            Happens::Received(told) => {
+                self.now = told.at.latest;
+                self.received += 1;
+                let takes = self
+                    .requests
+                    .iter()
+                    .filter(|(_, request)| takes_receive(&request.heard));
+                if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
+                    self.execute(offset + 1, place);
+                    // A receive tells the host of all that was written before it.
+                    for change in &mut self.changes {
+                        if change.offset.is_some_and(|of| of <= offset) {
+                            change.shows = change.shows.min(told.at.latest);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The host's bytes stand in memory; what was sent and not answered, or answered meanwhile, may have come before or after.
+    fn wrote(&mut self, place: usize, done: &VerbsDone, write: &'t pb::WriteMemory) {
+        self.writes.retain(|other| !core::ptr::eq(*other, write));
+        let begin = write.offset as usize;
+        let range = begin..begin + write.bytes.len();
+        let was = self.picture.part(range.clone());
+        let meanwhile = |change: &Change| {
+            change.place > done.place && change.offset.is_some()
+                || change.may_be_unseen(done.asked.earliest) && change.was.overlaps(&range)
+        };
+        let is_quiet = !self.changes.iter().any(meanwhile);
+        if is_quiet {
+            self.picture.put(begin, &write.bytes);
+        } else {
+            self.picture.may_put(begin, &write.bytes);
+        }
+        self.changes.push(Change {
+            place,
+            offset: None,
+            shows: Time(0),
+            was,
+        });
+        let open: Vec<u32> = self
+            .requests
+            .range(self.executed..)
+            .map(|(offset, _)| *offset)
+            .collect();
+        for offset in open {
+            let lies_there = self
+                .target(offset)
+                .is_some_and(|at| at.start < range.end && range.start < at.end);
+            if let Some(request) = self.requests.get_mut(&offset).filter(|_| lies_there) {
+                request.is_unsure = true;
+            }
+        }
+    }
+
+    fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
+        if self.is_over {
+            return;
+        }
+        // Beyond half of all PSNs from the first on nothing is followed; it may be ahead of its turn all the same.
+        if offset >= HALF {
+            let reth = heard.reth().filter(|_| offset - self.executed < HALF);
+            let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
+            if let Some(begin) = begin.filter(|_| matches!(Asks::of(heard.opcode), Asks::Write(_))) {
+                self.picture.may_put(begin, heard.packet.payload());
+            }
+            return;
+        }
+        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        if let Some(begin) = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key())) {
+            let length = reth.map_or(0, |reth| reth.dma_len() as usize);
+            self.reads.push(Reading {
+                first: offset,
+                psns: self.talk.psns(&heard),
+                begin,
+                length,
+                frame,
+            });
+        }
+        // One that was executed is a duplicate, which does nothing.
+        if offset < self.executed {
+            return;
+        }
+        let request = Request {
+            heard,
+            frame,
+            is_unsure: false,
+            others: Vec::new(),
+            original: None,
+            psns: self.talk.psns(&heard),
+        };
+        let Some(first) = self.requests.get(&offset) else {
+            self.requests.insert(offset, request);
+            self.may_be_ahead(offset);
+            return;
+        };
+        if first.heard.opcode == heard.opcode && first.heard.digests() == heard.digests() {
+            return;
+        }
+        // Where this one would write is known when it stands in the place of the first.
+        let psns = request.psns;
+        if let Some(mut first) = self.requests.insert(offset, request) {
+            first.is_unsure = true;
+            first.psns = first.psns.max(psns);
+            first.others.extend(self.target(offset));
+            self.requests.insert(offset, first);
+        }
+    }
+
+    /// Whether the device may put data into memory ahead of its turn.
+    fn places_ahead(&self) -> bool {
+        self.talk.trace.parameter(OUT_OF_ORDER) == Some(1)
+    }
+
+    /// Where it may, a WRITE's data may be there as soon as it was sent.
+    fn may_be_ahead(&mut self, offset: u32) {
+        let request = self.requests.get(&offset).filter(|_| self.places_ahead());
+        let payload = request.filter(|request| matches!(Asks::of(request.heard.opcode), Asks::Write(_)));
+        let payload = payload.map(|request| request.heard.packet.payload());
+        if let (Some(payload), Some(range)) = (payload, self.target(offset)) {
+            self.picture.may_put(range.start, payload);
+        }
+    }
+
+    fn answered(&mut self, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+        let first = self.talk.dialogue.attributes.rq_psn.map(Psn::new);
+        let offset = heard.psn.since(first.unwrap_or(Psn(0)));
+        if offset >= HALF {
+            return;
+        }
+        match Says::of(heard) {
+            Says::Ack => self.execute(offset + 1, place),
+            Says::Rnr | Says::Sequence => self.execute(offset, place),
+            Says::Fatal => self.refused(offset, place),
+            Says::Read(_) => self.read_answered(offset, place, heard, frame),
+            Says::Atomic => self.atomic_answered(offset, place, heard, frame),
+            Says::Nothing => {}
+        }
+    }
+
+    /// A request is refused for good: what came of the message that it belongs to is not known, and nothing behind it is executed.
+    fn refused(&mut self, offset: u32, place: usize) {
+        if self.is_over || offset < self.executed {
+            return;
+        }
+        self.execute(offset, place);
+        let begun: Vec<u32> = self.requests.range(self.executed..=offset).map(|(of, _)| *of).collect();
+        for of in begun {
+            // What says by itself where it writes is refused before it has.
+            let is_whole = self.requests.get(&of).is_some_and(|request| {
+                of == offset && !matches!(Asks::of(request.heard.opcode), Asks::Send(_)) && has_place(&request.heard)
+            });
+            if let Some(range) = self.target(of).filter(|_| !is_whole) {
+                self.picture.free(range);
+            }
+            // What a receive that completes in error holds is left open, behind what was sent, too (11.6.2).
+            if let Some(range) = self.receive(of) {
+                self.picture.free(range);
+            }
+        }
+        let behind: Vec<u32> = self.requests.range(offset..).map(|(of, _)| *of).collect();
+        self.refused = behind.iter().filter_map(|of| self.target(*of)).collect();
+        self.requests.retain(|of, _| *of < offset);
+        self.is_over = true;
+    }
+
+    /// All requests before a PSN were executed, as far as their messages end before it; an answer that says so of a PSN that was
+    /// never sent is a lie, after which nobody knows what memory holds.
+    pub(super) fn execute(&mut self, end: u32, place: usize) {
+        if self.is_over || end <= self.executed {
+            return;
+        }
+        let mut next = self.executed;
+        let sent = self.requests.range(self.executed..end);
+        let sent = sent.take_while(|(offset, request)| {
+            let follows = **offset <= next;
+            let came = request.frame.place < place;
+            if came && follows {
+                next = next.max(**offset + request.psns);
+            }
+            came && follows
+        });
+        let sent: Vec<(u32, u32, bool)> = sent
+            .map(|(offset, request)| (*offset, request.psns, Asks::of(request.heard.opcode).ends()))
+            .collect();
+        let until = sent.iter().rposition(|(.., ends)| *ends).map_or(0, |last| last + 1);
+        let is_lie = next < end;
+        for (offset, psns, _) in &sent[..until] {
+            self.apply(*offset, place);
+            // A READ's PSNs are all gone with it: what comes with one of them later is a duplicate.
+            self.executed = offset + psns;
+        }
+        if is_lie {
+            self.picture.free(0..usize::MAX);
+        }
+    }
+
+    fn apply(&mut self, offset: u32, place: usize) {
+        let Some(request) = self.requests.get(&offset) else {
+            return;
+        };
+        let Some(range) = self.target(offset) else {
+            // Where it would write is nowhere, but another one that was sent with its PSN may have been executed.
+            for other in request.others.clone() {
+                self.picture.free(other);
+            }
+            return;
+        };
+        let was = self.picture.part(range.clone());
+        self.changes.push(Change {
+            place,
+            offset: Some(offset),
+            shows: self.now.after(ON_ITS_WAY),
+            was,
+        });
+        let results: Vec<Vec<u8>> = match request.heard.atomic() {
+            None => has_payload(&request.heard)
+                .then(|| request.heard.packet.payload().to_vec())
+                .into_iter()
+                .collect(),
+            Some(asked) => {
+                let known = self.picture.known(range.clone());
+                let known = known.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+                // An original value that is wrong may have been the right one of what memory wrongly held.
+                let told = request.original.filter(|told| Some(*told) != known);
+                let after = |original: u64| match request.heard.opcode {
+                    Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),
+                    _ if original == asked.compare().0 => asked.swap_add().0,
+                    _ => original,
+                };
+                let originals = known.into_iter().chain(told);
+                originals
+                    .map(|original| after(original).to_le_bytes().to_vec())
+                    .collect()
+            }
+        };
+        match results.as_slice() {
+            [] => self.picture.free(range),
+            [first, rest @ ..] => {
+                if request.is_unsure {
+                    self.picture.may_put(range.start, first);
+                } else {
+                    self.picture.put(range.start, first);
+                }
+                for other in rest {
+                    self.picture.may_put(range.start, other);
+                }
+            }
+        }
+        for other in &request.others {
+            self.picture.free(other.clone());
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Rules of what is sent: each packet is that of a request that was posted, no more of them than may be in flight.
+//!
+//! Source: architecture 9.7.3 (request generation), 9.4 (operations), 10.8.3 (fence), 11.2.4 (max_rd_atomic).
+
+use core::fmt::Display;
+use core::time::Duration;
+
+use verbatim_record::{Evidence, FrameSeen, Passed, Span};
+use verbatim_wire::packet::Psn;
+
+use super::asking::{Asking, VerbsRule};
+use super::next::fits;
+use super::talk::{Asked, Post, Request, SOON, Talk, shown};
+use crate::heard::{Heard, QUEUED};
+use crate::rc::seen_in_words;
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+/// How long nothing must come after an error, at least, before that says anything.
+const LISTENED: Duration = Duration::from_secs(1);
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "posted",
+            "9.7.3 request generation",
+            "Each request packet is that of a request that was posted: opcode, headers, length and payload by its PSN."
+        ),
+        posted,
+    ),
+    (
+        rule!(
+            "in-order",
+            "9.7.3 request generation",
+            "Packets are sent in the order of their PSNs, none is left out."
+        ),
+        in_order,
+    ),
+    (
+        rule!(
+            "ack-requested",
+            "9.7.3 request generation",
+            "The last packet of a SEND or WRITE asks for an acknowledgement when nothing is sent behind it, and one of those without \
+             an answer does when a message stops in the midst."
+        ),
+        ack_requested,
+    ),
+    (
+        rule!(
+            "in-flight",
+            "9.7.3 request generation",
+            "No more READs and atomics are without an answer than max_rd_atomic allows."
+        ),
+        in_flight,
+    ),
+    (
+        rule!(
+            "fence",
+            "9.7.3 request generation",
+            "A fenced request is not sent before the READs and atomics in front of it were answered."
+        ),
+        fence,
+    ),
+    (
+        rule!(
+            "after-error",
+            "C9-143",
+            "After a request has failed, or the step to ERR, nothing more is sent: no request, and no answer to what comes then."
+        ),
+        after_error,
+    ),
+];
+
+fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &talk.requests {
+        let (seen, payload) = (&request.seen, request.seen.packet.payload());
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found else {
+            asking.must(false, [seen.frame.into()], || {
+                let expected = "a PSN of what was posted".into();
+                ("request".into(), expected, seen.packet.to_string())
+            });
+            continue;
+        };
+        let (words, length, data) = post.posted.packet(offset - post.first, talk.mtu);
+        let bytes = match data {
+            Some(data) if data != payload => "of other content",
+            _ => "as posted",
+        };
+        let expected = format!("{words}, {length} bytes as posted");
+        let found = format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len());
+        asking.must(expected == found, [seen.frame.into()], || {
+            (post.in_words(), expected, found)
+        });
+    }
+}
+
+fn in_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let mut next = 0;
+    for request in &talk.requests {
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found else { continue };
+        let end = if post.posted.has_response_data() {
+            post.end
+        } else {
+            offset + 1
+        };
+        if end <= next {
+            continue;
+        }
+        let result = match offset <= next {
+            true => Passed::Pass,
+            false if talk.is_lossless() => Passed::Fail,
+            false => Passed::Inconclusive,
+        };
+        asking.say(result, [request.seen.frame.into()], || {
+            let expected = format!("PSN {}", talk.dialogue.dut_psn.plus(next));
+            (post.in_words(), expected, request.seen.packet.to_string())
+        });
+        next = end;
+    }
+}
+
+fn ack_requested<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &talk.requests {
+        let posted_by_then = talk.posts.iter().rfind(|post| post.place() < request.seen.place);
+        let is_last = |post: &&Post<'_>| request.offset == Some(post.end - 1) && !post.posted.has_response_data();
+        let Some(post) = posted_by_then.filter(is_last) else {
+            continue;
+        };
+        let asks = request.seen.packet.bth().ack_request();
+        asking.must(asks, [request.seen.frame.into()], || {
+            (
+                post.in_words(),
+                "AckReq in the last packet".into(),
+                request.seen.packet.to_string(),
+            )
+        });
+    }
+    stops(talk, asking);
+}
+
+/// Who stops in the midst of a message has asked for the acknowledgement that it waits for. Asked on a link that loses nothing, with
+/// the timeout off, while nothing was refused.
+fn stops<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if !talk.is_lossless() || talk.timeout().is_some() || talk.failed().is_some() {
+        return;
+    }
+    for (at, request) in talk.requests.iter().enumerate() {
+        let next = talk.requests.get(at + 1).map(|next| next.seen.frame.at.earliest);
+        let until = next.into_iter().chain(talk.ends_at()).min();
+        let stops = until.is_some_and(|until| until.since(request.seen.frame.at.latest) >= SOON);
+        let found = request
+            .offset
+            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+        let Some((offset, post)) = found.filter(|_| stops && request.seen.place < talk.until) else {
+            continue;
+        };
+        let before: Vec<_> = talk
+            .answers
+            .iter()
+            .filter(|answer| answer.place() < request.seen.place)
+            .collect();
+        let is_plain = before.iter().all(|answer| answer.says == Says::Ack);
+        if post.posted.has_response_data() || offset + 1 == post.end || !is_plain {
+            continue;
+        }
+        let acknowledged = before.iter().filter_map(|answer| answer.end()).max().unwrap_or(0);
+        let asks = talk.requests[..=at].iter().any(|sent| {
+            sent.seen.packet.bth().ack_request() && sent.offset.is_some_and(|offset| offset >= acknowledged)
+        });
+        asking.must(asks, [request.seen.frame.into()], || {
+            let expected = "AckReq in a packet that is not acknowledged, since nothing more is sent".into();
+            (post.in_words(), expected, request.seen.packet.to_string())
+        });
+    }
+}
+
+/// READs and atomics that were sent before a place, and whose responses the peer had not all sent by then.
+fn unanswered<'a, 't>(talk: &'a Talk<'t>, until: usize) -> Vec<(&'a Post<'t>, &'a Request<'t>)> {
+    let before = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.place() < until && fits(talk, answer));
+    let answered: Vec<u32> = before.filter_map(|answer| answer.offset).collect();
+    let with_data = talk.posts.iter().filter(|post| post.posted.has_response_data());
+    with_data
+        .filter(|post| (post.first..post.end).any(|offset| !answered.contains(&offset)))
+        .filter_map(|post| {
+            let first = talk
+                .requests
+                .iter()
+                .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))?;
+            (first.seen.place < until).then_some((post, first))
+        })
+        .collect()
+}
+
+/// The first transmissions of requests, each with its request.
+fn firsts<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (&'a Post<'t>, &'a Request<'t>)> {
+    talk.posts.iter().filter_map(|post| {
+        let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
+        talk.requests.iter().find(of_it).map(|first| (post, first))
+    })
+}
+
+fn psns<'a>(of: impl Iterator<Item = impl Display + 'a>) -> String {
+    of.map(|psn| psn.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn in_flight<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(limit) = talk.dialogue.attributes.max_rd_atomic else {
+        return;
+    };
+    for (_, first) in firsts(talk).filter(|(post, _)| post.posted.has_response_data()) {
+        let open = unanswered(talk, first.seen.place + 1);
+        let sent: Vec<&Request<'t>> = open.iter().map(|(_, sent)| *sent).collect();
+        // A rule that nothing comes near was not exercised.
+        let held_back = || talk.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
+        if open.len() < limit as usize || !held_back() {
+            continue;
+        }
+        asking.must(open.len() <= limit as usize, shown(&sent), || {
+            let about = format!("READs and atomics in flight, max_rd_atomic {limit}");
+            let seen = psns(sent.iter().map(|sent| sent.seen.psn()));
+            (about, format!("at most {limit}"), format!("{}: PSN {seen}", open.len()))
+        });
+    }
+}
+
+fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (post, first) in firsts(talk).filter(|(post, _)| post.posted.post.fence) {
+        let is_in_front = |other: &Post<'_>| other.end <= post.first;
+        if !talk
+            .posts
+            .iter()
+            .any(|other| is_in_front(other) && other.posted.has_response_data())
+        {
+            continue;
+        }
+        let mut open = unanswered(talk, first.seen.place);
+        open.retain(|(other, _)| is_in_front(other));
+        let evidence = open.iter().map(|(_, sent)| Evidence::from(sent.seen.frame));
+        asking.must(open.is_empty(), evidence.chain([first.seen.frame.into()]), || {
+            let expected = "not sent while a READ or atomic in front of it is unanswered".into();
+            let seen = format!(
+                "{}, with {} unanswered",
+                first.seen.packet,
+                psns(open.iter().map(|(_, sent)| sent.seen.psn()))
+            );
+            (format!("{}, fenced", post.in_words()), expected, seen)
+        });
+    }
+}
+
+/// The first packet behind an error that was not in the port's queue: a queue leaves without a pause.
+fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], told: Span, pause: Duration) -> Option<&'a Request<'t>> {
+    let mut before = told;
+    for sent in behind {
+        if sent.seen.frame.at.since(before).0 > pause {
+            return Some(sent);
+        }
+        before = sent.seen.frame.at;
+    }
+    None
+}
+
+/// What ended the queue pair: a request that failed, or the step to ERR. When, where in the record, what shows it, in words.
+fn end_of<'t>(talk: &Talk<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
+    if let Some(failed) = talk.failed() {
+        let (told, words) = (failed.done.told, failed.done.in_words());
+        return Some((told.at, failed.place(), told.into(), words));
+    }
+    let to_error = talk.to_error?;
+    let (answered, ..) = to_error.answer.as_ref()?;
+    Some((*answered, to_error.place, to_error.into(), "the step to ERR".into()))
+}
+
+/// What comes to a queue pair in ERR has no answer: one to a request that was sent when the error was told.
+fn unanswered_behind<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some((_, place, by, words)) = end_of(talk) else {
+        return;
+    };
+    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let (before, behind): (Vec<_>, Vec<_>) = asked.iter().partition(|(_, _, sent)| sent.place < place);
+    if behind.is_empty() {
+        return;
+    }
+    let has = |all: &[&Asked<'_>], psn: Psn| all.iter().any(|(_, request, _)| request.psn == psn);
+    let is_late = |(heard, frame): &(Heard<'t>, &'t FrameSeen)| {
+        frame.place > place && has(&behind, heard.psn) && !has(&before, heard.psn)
+    };
+    let late = talk.responses().find(is_late).map(|(_, frame)| frame);
+    let evidence = [by].into_iter().chain(late.map(Evidence::from));
+    asking.must(late.is_none(), evidence, || {
+        let seen = late.map(FrameSeen::in_words).unwrap_or_default();
+        (
+            format!("requests behind {words}"),
+            "no answer: the queue pair is in ERR".into(),
+            seen,
+        )
+    });
+}
+
+fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    unanswered_behind(talk, asking);
+    let Some((told, place, by, words)) = end_of(talk) else {
+        return;
+    };
+    // What had left when the request failed may still be on its way: a fence may have been lifted just before.
+    let path = talk.path().map(|path| path + talk.pipeline());
+    let is_behind = |sent: &&Request<'t>| sent.seen.place > place && told.is_before(sent.seen.frame.at);
+    let behind: Vec<&Request<'t>> = talk.requests.iter().filter(is_behind).collect();
+    let later = behind_the_queue(&behind, told, path.unwrap_or_default().max(QUEUED));
+    // The queue pair that was moved to ERR is there until it is destroyed.
+    let alive = talk.after(told.latest.after(LISTENED));
+    let listened = match talk.to_error {
+        Some(_) => alive.is_some_and(|done| done.place <= talk.gone),
+        None => talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED),
+    };
+    let result = match later {
+        Some(_) if path.is_some() => Passed::Fail,
+        Some(_) => Passed::Inconclusive,
+        // How long a packet may be on its way is not known: what came right behind may have left before, and says nothing.
+        None if path.is_none() && !behind.is_empty() => return,
+        None if listened => Passed::Pass,
+        None => return,
+    };
+    let evidence = later.map(|sent| Evidence::from(sent.seen.frame));
+    asking.say(result, [by].into_iter().chain(evidence), || {
+        let seen = later.map(|sent| sent.seen.packet.to_string());
+        (format!("after {words}"), "no packet".into(), seen.unwrap_or_default())
+    });
+}

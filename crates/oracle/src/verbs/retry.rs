@@ -1,0 +1,369 @@
+//! Rules of what is sent again: why, how often, when.
+//!
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (the transport timer), 9.7.5.1.3 (retry counters);
+//! Linux rxe and rdmavt.
+
+use core::time::Duration;
+
+use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
+
+use super::asking::{Asking, VerbsRule};
+pub(super) use super::causes::{Causes, causes};
+use super::owed::answered_by;
+use super::pace::{QUEUED, of_excess, spread};
+use super::talk::{Answer, Post, Request, SOON, Talk, shown};
+use crate::rule::{Rule, rule};
+use crate::rules::responder::Says;
+
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[
+    (
+        rule!(
+            "unasked-retry",
+            "C9-142",
+            "A request comes again only after a time-out, a NAK, or an answer to a later one that skips it."
+        ),
+        unasked_retry,
+    ),
+    (
+        rule!(
+            "timeout-off",
+            "C9-142",
+            "With the local ACK timeout off what nobody answers never comes again."
+        ),
+        timeout_off,
+    ),
+    (
+        rule!(
+            "retry-count",
+            "C9-143",
+            "Time-outs, sequence NAKs and answers that skip a READ together make a request come again retry_cnt times at most, from one progress to the next."
+        ),
+        retry_count,
+    ),
+    (
+        rule!(
+            "nak-count",
+            "9.7.5.1.1 NAK handling",
+            "With the local ACK timeout off, sequence NAKs and answers that skip a READ make a request come again retry_cnt times at most, from one \
+             progress to the next."
+        ),
+        nak_count,
+    ),
+    (
+        rule!(
+            "rnr-count",
+            "9.7.5.2.8 RNR retry",
+            "RNR NAKs make a request come again rnr_retry times at most, from one progress to the next."
+        ),
+        rnr_count,
+    ),
+    (
+        rule!(
+            "ack-timeout",
+            "C9-142",
+            "What nobody answers comes again between once and four times the local ACK timeout after it was sent last."
+        ),
+        ack_timeout,
+    ),
+    (
+        rule!(
+            "timer-restarts",
+            "C9-142",
+            "Progress begins the local ACK timeout anew, be it a response in the midst of a READ, and so does what a NAK has sent again."
+        ),
+        timer_restarts,
+    ),
+];
+
+/// rnr_retry without end.
+const ENDLESS: u32 = 7;
+
+/// Each request packet that came before, with how often up to it.
+fn repeats<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (u32, &'a Post<'t>, Vec<&'a Request<'t>>)> {
+    talk.requests.iter().filter_map(|request| {
+        let offset = request.offset?;
+        let post = &talk.posts[talk.post_of(offset)?];
+        let times = talk.transmissions(offset, request.seen.place + 1);
+        (times.len() > 1).then_some((offset, post, times))
+    })
+}
+
+fn timeout_off<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_some() || !talk.answers.is_empty() {
+        return;
+    }
+    let Some(first) = talk.requests.first() else { return };
+    let again = repeats(talk).next().and_then(|(_, _, sent)| sent.last().copied());
+    let long_enough = talk
+        .ends_at()
+        .zip(talk.posts.first())
+        .is_some_and(|(end, post)| end.since(post.posted.command.asked.latest) >= SOON);
+    if again.is_none() && !long_enough {
+        return;
+    }
+    let evidence = [first]
+        .into_iter()
+        .chain(again)
+        .map(|sent| Evidence::from(sent.seen.frame));
+    asking.must(again.is_none(), evidence, || {
+        let seen = again.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
+        (
+            "a request that nobody answers".into(),
+            "no second transmission: the timeout is off".into(),
+            seen,
+        )
+    });
+}
+
+fn times(of: &[&Request<'_>]) -> u32 {
+    u32::try_from(of.len()).unwrap_or(u32::MAX)
+}
+
+fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    for (of, post, sent) in repeats(talk) {
+        let last = sent[sent.len() - 1];
+        let found = causes(talk, post, last.seen.place);
+        let Causes { rnr, errors, .. } = found;
+        let begun = oldest_open(talk, post).posted.command.asked;
+        let until = last.seen.frame.at.since(begun).1;
+        // What was answered has no time-out any more.
+        let at = talk.post_of(of).filter(|_| talk.is_lossless());
+        let answered = at.and_then(|at| answered_by(talk, at));
+        let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
+        let lasted = talk.trace.begin.at_most(until.min(answered));
+        let time_outs = talk.timeout().map_or(0, |once| {
+            u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
+        });
+        let allowed = 1u32.saturating_add(found.all()).saturating_add(time_outs);
+        let habit = of_excess(talk, &sent);
+        asking.due_to(habit).must(times(&sent) <= allowed, shown(&sent), || {
+            let about = format!("{}, sent again", post.in_words());
+            let expected = match talk.timeout() {
+                None => {
+                    format!("{allowed} transmissions at most: {rnr} RNR NAKs, {errors} other reasons, no ACK timeout")
+                }
+                Some(once) => format!(
+                    "{allowed} transmissions at most in {}: {rnr} RNR NAKs, {errors} other reasons, ACK timeout {}",
+                    duration_words(lasted),
+                    duration_words(once)
+                ),
+            };
+            (about, expected, format!("{}: {}", sent.len(), last.seen.packet))
+        });
+    }
+}
+
+/// The oldest request that may have been without an answer when one was posted: the timer may be its own, and run since then.
+pub(super) fn oldest_open<'k, 't>(talk: &'k Talk<'t>, post: &'k Post<'t>) -> &'k Post<'t> {
+    let told = talk.told.iter().filter(|told| told.place() < post.place());
+    let open = told.filter_map(|told| told.post).max().map_or(0, |done| done + 1);
+    talk.posts
+        .get(open)
+        .filter(|oldest| oldest.first <= post.first)
+        .unwrap_or(post)
+}
+
+fn retry_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_some() {
+        at_most_retry_cnt(talk, asking);
+    }
+}
+
+fn nak_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    if talk.timeout().is_none() {
+        at_most_retry_cnt(talk, asking);
+    }
+}
+
+fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let retry_cnt = talk.retry_cnt();
+    for (_, post, sent) in repeats(talk) {
+        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
+        // What comes again without a reason is the matter of another rule.
+        if errors == 0 && talk.timeout().is_none() {
+            continue;
+        }
+        // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
+        let allowed = 1 + rnr + retry_cnt * (1 + progress);
+        asking
+            .due_to(of_excess(talk, &sent))
+            .must(times(&sent) <= allowed, shown(&sent), || {
+                let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
+                (about, format!("{allowed} at most"), sent.len().to_string())
+            });
+    }
+}
+
+fn rnr_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let rnr_retry = talk.rnr_retry();
+    for (_, post, sent) in repeats(talk) {
+        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
+        if rnr == 0 || rnr_retry == ENDLESS || errors > 0 || talk.timeout().is_some() {
+            continue;
+        }
+        let allowed = 1 + rnr_retry * (1 + progress);
+        asking.must(times(&sent) <= allowed, shown(&sent), || {
+            let about = format!("{}, rnr_retry {rnr_retry}: transmissions", post.in_words());
+            (about, format!("{allowed} at most"), sent.len().to_string())
+        });
+    }
+}
+
+fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(once) = talk.timeout() else { return };
+    // What was done before the last that is done is no word of it. Of the last one an ACK may come again at any time, with credits:
+    // whether that begins the timer anew is left open.
+    let answered = |offset: u32, since: usize, until: usize| {
+        let is_before = |end: u32, place: usize| end < offset || end == offset && place < since;
+        let is_stale = |answer: &Answer<'_>| {
+            answer.says == Says::Ack && answer.end().is_some_and(|end| is_before(end, answer.place()))
+        };
+        talk.answers
+            .iter()
+            .any(|answer: &Answer<'_>| answer.place() < until && !is_stale(answer))
+    };
+    let is_done_before = |offset: u32, place: usize| {
+        let is_told = |at: usize| talk.told_of(at).any(|told| told.is_success() && told.place() < place);
+        let mut before = (0..talk.posts.len()).filter(|at| talk.posts[*at].end <= offset);
+        before.all(is_told)
+    };
+    let spread = spread(talk);
+    // The first of two may have waited behind what else leaves the port, the second not.
+    let queued = if talk.is_lossless() { Duration::ZERO } else { QUEUED };
+    for (offset, post, sent) in repeats(talk) {
+        let [.., earlier, later] = sent.as_slice() else {
+            continue;
+        };
+        // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
+        let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
+        let is_answered = answered(offset, earlier.seen.place, later.seen.place);
+        if !is_oldest || is_answered || talk.trace.timeline.round_trips.is_empty() {
+            continue;
+        }
+        let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
+        let shift = spread.unwrap_or_default();
+        let (least, most) = (least.saturating_sub(shift), talk.trace.begin.at_most(most + shift));
+        let all = talk.transmissions(offset, usize::MAX).len();
+        let none_lost = talk.is_lossless() || all > talk.retry_cnt() as usize;
+        let result = if spread.is_none() {
+            Passed::Inconclusive
+        } else if most + queued < once || (least > 4 * once && none_lost) {
+            Passed::Fail
+        } else if least >= once && most <= 4 * once {
+            Passed::Pass
+        } else {
+            Passed::Inconclusive
+        };
+        let evidence = [Evidence::from(earlier.seen.frame), later.seen.frame.into()];
+        let is_late = least > 4 * once;
+        let habit = talk.habits.of_retry(is_late);
+        asking.due_to(habit).say(result, evidence, || {
+            let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
+            let expected = format!("{} after the transmission before", words((once, 4 * once)));
+            let what = if is_late { "late retry" } else { "retry" };
+            let signature = habit.map_or_else(String::new, |habit| talk.habits.signature(habit));
+            let seen = words((least, most)) + &signature;
+            (format!("{}: {what}", post.in_words()), expected, seen)
+        });
+    }
+}
+
+/// On a link that loses nothing: of the only request of a connection.
+fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(once), Some(path), true) = (talk.timeout(), talk.path(), talk.is_lossless()) else {
+        return;
+    };
+    // One in front of it that comes again brings it with it.
+    for post in talk.posts.iter().filter(|_| talk.posts.len() == 1) {
+        let is_read = post.posted.has_response_data();
+        // Each packet of a message by itself; of a READ all that ask for a part of it.
+        let parts = if is_read { 1 } else { post.end - post.first };
+        for part in (post.first..).take(parts as usize) {
+            let is_of_it = |offset| offset == part || is_read && post.has(offset);
+            let of_it = talk.requests.iter().filter(|sent| sent.offset.is_some_and(is_of_it));
+            let sent: Vec<&Request<'t>> = of_it.collect();
+            for pair in sent.windows(2) {
+                let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
+                // What follows one before it that came again need not wait for a time-out.
+                let follows = |sent: &Request<'_>| {
+                    let is_before = sent.offset.is_some_and(|offset| post.has(offset) && offset < part);
+                    is_before && (earlier.place..later.place).contains(&sent.seen.place)
+                };
+                if !is_read && talk.requests.iter().any(follows) {
+                    continue;
+                }
+                let Some(began) = timer_started_by(talk, (post, part), (earlier, later)) else {
+                    continue;
+                };
+                let most = later.at.since(began.at).1 + path;
+                let is_early = later.at.since(earlier.at).0 < once;
+                asking.due_to(talk.habits.of_retry(false).filter(|_| is_early)).must(
+                    most >= once,
+                    [began, later].map(Evidence::from),
+                    || {
+                        let about = format!("{}: retry", post.in_words());
+                        let expected = format!("{} after that, or later", duration_words(once));
+                        (about, expected, format!("{} after it at most", duration_words(most)))
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// What last started the timer that brought `later`: `earlier` itself, or a response behind it that is progress. `None` where `later` may
+/// have another cause than the timer, and where the peer said nothing at all, which `ack-timeout` judges.
+fn timer_started_by<'t>(
+    talk: &Talk<'t>,
+    (post, part): (&Post<'_>, u32),
+    (earlier, later): (&'t FrameSeen, &'t FrameSeen),
+) -> Option<&'t FrameSeen> {
+    let before: Vec<&Answer<'t>> = talk
+        .answers
+        .iter()
+        .filter(|answer| answer.place() < later.place)
+        .collect();
+    if before.is_empty() {
+        return None;
+    }
+    // Each that asks for a retry may have brought one, `later` too; a single one that came when a time-out was over, as well.
+    let asks = |answer: &&&Answer<'_>| {
+        let skips = matches!(answer.says, Says::Read(_)) && !talk.is_next_response(answer);
+        answer.says == Says::Sequence || skips
+    };
+    if before.iter().filter(asks).count() > 1 {
+        return None;
+    }
+    let mut acknowledged = 0;
+    let mut began = earlier;
+    for answer in before {
+        let end = answer.end().unwrap_or(0);
+        let is_new = end > acknowledged;
+        acknowledged = acknowledged.max(end);
+        // After anything else the peer said more than one cause may be open.
+        let is_plain = match answer.says {
+            Says::Ack => answer.offset.is_some(),
+            Says::Read(_) => answer.offset.is_some_and(|of| post.has(of)),
+            Says::Sequence => answer.offset == Some(post.first),
+            _ => false,
+        };
+        if !is_plain {
+            return None;
+        }
+        if answer.place() < earlier.place {
+            continue;
+        }
+        match answer.says {
+            Says::Ack if end > 0 && end <= part => {
+                if is_new {
+                    began = answer.frame;
+                }
+            }
+            Says::Read(_) if answer.offset.is_some_and(|of| post.has(of)) && talk.is_next_response(answer) => {
+                began = answer.frame;
+            }
+            _ => return None,
+        }
+    }
+    Some(began)
+}

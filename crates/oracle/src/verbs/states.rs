@@ -1,0 +1,499 @@
+//! Rules of a queue pair's own states: which steps it takes, in which it takes work, what it says of itself and reports, where
+//! it is silent. They look at every queue pair of the device, connected or not.
+//!
+//! What a queue pair may be is a set of states (`life`). Where the states of a set differ in what must be, nothing is asked.
+//!
+//! Source: architecture 10.3.1 (states), 11.2.5.2 (modify queue pair), 11.4.1 (work requests), 11.6.3.1 (events); Linux
+//! `ib_modify_qp_is_ok`. On a host its kernel, its driver or an agent refuses before the device hears of it. There a
+//! command that must be refused and is taken is INCONCLUSIVE, and one that must be taken and is refused is
+//! NOT_APPLICABLE.
+
+use core::time::Duration;
+
+use verbatim_record::verbs::{Command, Event, Reply, pb, reply_words};
+use verbatim_record::{Evidence, Passed, Side, Time, Told, VerbsDone, WcStatus};
+use verbatim_wire::packet::{Medium, Packet};
+
+use super::asking::Asking;
+use super::events::event_reason;
+use super::life::{Is, Life, is_done, is_refused, posts};
+use super::steps::{self, Verdict, state_in_words};
+use super::talk::{SIMULATED_PATH, SOON};
+use crate::heard::QUEUED;
+use crate::rc;
+use crate::rule::{Rule, rule};
+
+pub(super) type StatesRule = for<'t> fn(&Life<'t>, &mut Asking<'_, 't>);
+
+pub(super) static RULES: &[(Rule, StatesRule)] = &[
+    (
+        rule!(
+            "step-refused",
+            "11.2.5.2 modify queue pair",
+            "A step that no queue pair has is refused, and so is one without an attribute that it needs, or with one that it does \
+             not take."
+        ),
+        step_refused,
+    ),
+    (
+        rule!(
+            "step-taken",
+            "11.2.5.2 modify queue pair",
+            "A step with all attributes that it needs is taken, with those that it may have."
+        ),
+        step_taken,
+    ),
+    (
+        rule!(
+            "state",
+            "11.2.5.2 modify queue pair",
+            "A queue pair is in the state of its last step, with the PSNs that it was given, and in the one before when that was \
+             refused."
+        ),
+        state,
+    ),
+    (
+        rule!(
+            "work-refused",
+            "11.4.1 work requests",
+            "Send requests are refused before RTS, and receives in RESET."
+        ),
+        work_refused,
+    ),
+    (
+        rule!(
+            "work-taken",
+            "11.4.1 work requests",
+            "From RTS on send requests are taken, and from INIT on receives, as many as the queue was made for."
+        ),
+        work_taken,
+    ),
+    (
+        rule!(
+            "event-reason",
+            "11.6.3 asynchronous events",
+            "A queue pair reports only what has happened: that it was spoken to in RTR, once; that its send queue is drained, once \
+             and in SQD; an error, after it was spoken to."
+        ),
+        event_reason,
+    ),
+    (
+        rule!(
+            "silent-state",
+            "10.3.1 RESET",
+            "A queue pair in RESET or INIT sends nothing and completes nothing, one in ERR sends nothing."
+        ),
+        silent_state,
+    ),
+    (
+        rule!(
+            "flushed-late",
+            "10.3.1 ERR",
+            "What is posted in ERR, or to be sent in SQE, is flushed."
+        ),
+        flushed_late,
+    ),
+    (
+        rule!(
+            "datagram-completes",
+            "11.4.1 work requests",
+            "A datagram that is posted completes, in RTS at once, in SQD when the queue pair is in RTS again."
+        ),
+        datagram_completes,
+    ),
+];
+
+fn about(is: Is, modify: &pb::ModifyQp) -> String {
+    let given = steps::given(modify);
+    let with = if given.is_empty() {
+        "nothing".into()
+    } else {
+        given.join(", ")
+    };
+    format!(
+        "{} to {} with {with}",
+        state_in_words(is.state),
+        state_in_words(modify.state())
+    )
+}
+
+fn reply_in_words(done: &VerbsDone) -> String {
+    match &done.answer {
+        Some((.., reply, _)) => reply_words(reply),
+        None => "no answer".into(),
+    }
+}
+
+fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each_step(|is, verdict, done, modify| {
+        let Verdict::Refused(why) = verdict else { return };
+        let result = if is_refused(done) {
+            Passed::Pass
+        } else {
+            life.when_taken()
+        };
+        asking.say(result, [done.into()], || {
+            (about(is, modify), format!("refused: {why}"), reply_in_words(done))
+        });
+    });
+}
+
+fn step_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each_step(|is, verdict, done, modify| {
+        if !matches!(verdict, Verdict::Taken) {
+            return;
+        }
+        let result = if is_done(done) {
+            Passed::Pass
+        } else {
+            life.when_refused(done)
+        };
+        asking.say(result, [done.into()], || {
+            (about(is, modify), "done".into(), reply_in_words(done))
+        });
+    });
+}
+
+fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let (mut sq_psn, mut rq_psn) = (None, None);
+    let mut psn_since = life.begin;
+    life.each(|is, done| {
+        match (&done.command, &done.answer) {
+            (Command::ModifyQp(modify), _) if is_done(done) => {
+                let given = modify.attributes.clone().unwrap_or_default();
+                if modify.state() == pb::QpState::Reset {
+                    (sq_psn, rq_psn) = (None, None);
+                    psn_since = done.place;
+                }
+                sq_psn = given.sq_psn.or(sq_psn);
+                rq_psn = given.rq_psn.or(rq_psn);
+            }
+            (Command::QueryQp(_), Some((_, _, Reply::Status(status), _))) => {
+                let states = is.states(life.service);
+                let wanted = states.iter().map(|state| state_in_words(*state)).collect::<Vec<_>>();
+                let is_so = states.contains(&status.state());
+                asking.must(is_so, [done.into()], || {
+                    let about = "state of the queue pair".to_owned();
+                    (about, wanted.join(" or "), state_in_words(status.state()))
+                });
+                // What has come or gone has moved them on; a driver may tell of them as it likes, and in ERR they mean nothing.
+                let is_over = status.state() == pb::QpState::Err;
+                if !life.is_simulated() || is_over || life.has_traffic(psn_since, done.place) {
+                    return;
+                }
+                for (name, given, seen) in [("sq_psn", sq_psn, status.sq_psn), ("rq_psn", rq_psn, status.rq_psn)] {
+                    if let Some(given) = given {
+                        asking.must(given == seen, [done.into()], || {
+                            (format!("{name} of the queue pair"), given.to_string(), seen.to_string())
+                        });
+                    }
+                }
+            }
+            _ => {}
+        }
+    });
+}
+
+/// Whether work is posted in a state that refuses it.
+pub(super) fn refuses(is: Is, done: &VerbsDone) -> bool {
+    posts(&done.command).is_some_and(|(is_receive, ..)| match is.state {
+        pb::QpState::Reset => true,
+        pb::QpState::Init | pb::QpState::Rtr => !is_receive,
+        _ => false,
+    })
+}
+
+fn work_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    if !life.has_own_verbs() {
+        return;
+    }
+    life.each(|is, done| {
+        let Some((is_receive, ..)) = posts(&done.command) else {
+            return;
+        };
+        if refuses(is, done) && !is.may_have_failed && done.answer.is_some() {
+            asking.must(is_refused(done), [done.into()], || {
+                let what = if is_receive { "a receive" } else { "a send request" };
+                let about = format!("{what} in {}", state_in_words(is.state));
+                (about, "refused".into(), reply_in_words(done))
+            });
+        }
+    });
+}
+
+fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let mut taken: [Vec<(u64, usize)>; 2] = [Vec::new(), Vec::new()];
+    life.each(|is, done| {
+        if matches!(&done.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Reset && is_done(done)) {
+            taken = [Vec::new(), Vec::new()];
+        }
+        let Some((is_receive, wr_id, local)) = posts(&done.command) else {
+            return;
+        };
+        let of_kind = &mut taken[usize::from(is_receive)];
+        let completed = |wr_id: u64, place: usize| {
+            life.told.iter().any(|told| {
+                let is_it = matches!(&told.event, Event::Completion(completion) if completion.wr_id == wr_id);
+                is_it && (place..done.place).contains(&told.place)
+            })
+        };
+        of_kind.retain(|(wr_id, place)| !completed(*wr_id, *place));
+        let depth = if is_receive { life.depths.1 } else { life.depths.0 };
+        let has_room = of_kind.len() < depth as usize;
+        if !is_refused(done) {
+            of_kind.push((wr_id, done.place));
+        }
+        let takes = match is.state {
+            pb::QpState::Rts | pb::QpState::Sqd => true,
+            pb::QpState::Init | pb::QpState::Rtr => is_receive,
+            _ => false,
+        };
+        let is_usual = match &done.command {
+            Command::PostSend(post) => life.facts.takes(life.service, post),
+            _ => true,
+        };
+        if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {
+            return;
+        }
+        if !is_in_memory(&life.memory, local, done.place) || done.answer.is_none() {
+            return;
+        }
+        let result = if is_refused(done) {
+            life.when_refused(done)
+        } else {
+            Passed::Pass
+        };
+        asking.say(result, [done.into()], || {
+            let what = if is_receive { "a receive" } else { "a send request" };
+            let about = format!("{what} in {}", state_in_words(is.state));
+            (about, "taken".into(), reply_in_words(done))
+        });
+    });
+}
+
+fn flushed_late<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    life.each(|is, done| {
+        let Some((is_receive, wr_id, _)) = posts(&done.command) else {
+            return;
+        };
+        let flushes = match is.state {
+            pb::QpState::Err => true,
+            pb::QpState::Sqe => !is_receive && !is.may_have_failed,
+            _ => false,
+        };
+        let known = done.answer.as_ref().filter(|_| flushes && is_done(done));
+        let Some((answered, ..)) = known else { return };
+        let status = |told: &&Told| match &told.event {
+            Event::Completion(completion) if completion.wr_id == wr_id && told.place > done.place => {
+                Some(WcStatus(completion.status))
+            }
+            _ => None,
+        };
+        let told = life.told.iter().copied().find(|told| status(told).is_some());
+        let due = answered.latest.after(SOON);
+        // Until it is reset or gone, and the host was asked for something when it was due.
+        let mut later = life.commands.iter().filter(|later| later.place > done.place);
+        let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
+        if told.is_none() && !is_alive {
+            return;
+        }
+        let by_step = told.and_then(|told| stirred_by(life, (done.place, due), told));
+        let is_so = told.as_ref().and_then(status) == Some(WcStatus::WR_FLUSH_ERR);
+        let evidence = [Evidence::from(done)].into_iter();
+        let evidence = evidence
+            .chain(by_step.map(Evidence::from))
+            .chain(told.map(Evidence::from));
+        asking.must(is_so && by_step.is_none(), evidence, || {
+            let what = if is_receive { "a receive" } else { "a send request" };
+            let seen = told.map_or_else(|| "no completion".into(), |told| Evidence::from(told).in_words());
+            let seen = match by_step {
+                Some(_) => format!("{seen}, when the next command came"),
+                None => seen,
+            };
+            let about = format!("{what} in {}", state_in_words(is.state));
+            (about, format!("its completion with {}", WcStatus::WR_FLUSH_ERR), seen)
+        });
+    });
+}
+
+/// What was done to a queue pair when something was due, and came before that: it flushes all that lies there. When a host fetched
+/// what it tells of nobody knows.
+fn stirred_by<'t>(life: &Life<'t>, (place, due): (usize, Time), told: &Told) -> Option<&'t VerbsDone> {
+    let mut later = life.commands.iter().copied().filter(|later| later.place > place);
+    let stirs = |later: &&VerbsDone| {
+        let is_it = matches!(later.command, Command::ModifyQp(_)) || posts(&later.command).is_some();
+        is_it && later.asked.earliest >= due
+    };
+    let by = later.find(stirs).filter(|by| told.at.earliest >= by.asked.latest);
+    by.filter(|_| life.is_simulated())
+}
+
+fn datagram_completes<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let step = |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(_)) && is_done(done);
+    life.each(|is, done| {
+        let Command::PostSend(post) = &done.command else {
+            return;
+        };
+        let is_up = matches!(is.state, pb::QpState::Rts | pb::QpState::Sqd);
+        if life.service != pb::Service::Ud || !is_up || !post.signaled || !is_done(done) {
+            return;
+        }
+        let mut later = life.commands.iter().copied().filter(|later| later.place > done.place);
+        let mut steps = later.clone().filter(step);
+        // From when on it is to be sent, and until when.
+        let begins = match is.state {
+            pb::QpState::Rts => Some(done),
+            _ => steps.next().filter(
+                |step| matches!(&step.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rts),
+            ),
+        };
+        let Some((known, ..)) = begins.and_then(|begins| begins.answer.as_ref()) else {
+            return;
+        };
+        let due = known.latest.after(SOON);
+        let is_left = steps.next().is_none_or(|step| step.asked.earliest >= due);
+        let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
+        let is_it = |told: &&&Told| {
+            matches!(&told.event, Event::Completion(completion) if completion.wr_id == post.wr_id)
+                && told.place > done.place
+        };
+        let told = life.told.iter().find(is_it).copied();
+        if told.is_some() || is_left && is_alive {
+            let evidence = [Evidence::from(done)].into_iter().chain(told.map(Evidence::from));
+            let since = begins.map_or(done.place, |begins| begins.place);
+            let by_step = told.and_then(|told| stirred_by(life, (since, due), told));
+            let is_so = told.is_some_and(|told| told.place > since) && by_step.is_none();
+            asking.must(is_so, evidence, || {
+                let about = format!("a datagram posted in {}", state_in_words(is.state));
+                let seen = match (told, by_step) {
+                    (Some(_), Some(_)) => "it, when the next command came",
+                    (Some(_), None) => "it, in SQD",
+                    (None, _) => "none",
+                };
+                (about, "its completion, in RTS".into(), seen.into())
+            });
+        }
+    });
+}
+
+/// Whether memory is there that a request names, which the device may write: a host may refuse what lands elsewhere.
+fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
+    let Some(local) = local.filter(|local| local.length > 0) else {
+        return true;
+    };
+    let before = &memory[..memory.partition_point(|done| done.place < until)];
+    // The last that is about it decides.
+    let last = before
+        .iter()
+        .rev()
+        .find_map(|done| match (&done.command, &done.answer) {
+            (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) if made.memory == local.memory => {
+                let is_writable = asked.access.is_some_and(|access| access.local_write);
+                Some(is_writable && u64::from(local.offset) + u64::from(local.length) <= u64::from(asked.length))
+            }
+            (Command::DeregisterMemory(gone), _) if gone.memory == local.memory => Some(false),
+            (Command::DestroyAll(_), _) => Some(false),
+            _ => None,
+        });
+    last.unwrap_or(false)
+}
+
+fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+    let measured = rc::path(life.trace).map(|path| path + MARGIN);
+    let path = measured.or_else(|| life.is_simulated().then_some(SIMULATED_PATH));
+    let path = path.unwrap_or(ANY_PATH);
+    let modify = |done: &&'t VerbsDone| match &done.command {
+        Command::ModifyQp(modify) if is_done(done) => Some((*done, modify)),
+        _ => None,
+    };
+    let steps: Vec<(&VerbsDone, &pb::ModifyQp)> = life.commands.iter().filter_map(modify).collect();
+    let mut peer = None;
+    for (at, (done, modify)) in steps.iter().enumerate() {
+        peer = modify.attributes.as_ref().and_then(|given| given.dest_qpn).or(peer);
+        let is_silent = matches!(
+            modify.state(),
+            pb::QpState::Reset | pb::QpState::Init | pb::QpState::Err
+        );
+        let (Some((known, ..)), Some(peer)) = (&done.answer, peer.filter(|_| is_silent)) else {
+            continue;
+        };
+        let until = steps.get(at + 1).map_or(life.end, |(next, _)| next.place);
+        // What is in the port's queue leaves all the same.
+        let path = match modify.state() {
+            pb::QpState::Err => path.max(QUEUED),
+            _ => path,
+        };
+        listen(
+            life,
+            asking,
+            (done, modify.state()),
+            (known.latest.after(path), until),
+            peer,
+        );
+    }
+}
+
+/// What a path may take beyond the longest that was measured.
+const MARGIN: Duration = Duration::from_millis(1);
+/// Longer than any path takes of which nothing is known.
+const ANY_PATH: Duration = Duration::from_secs(1);
+
+fn listen<'t>(
+    life: &Life<'t>,
+    asking: &mut Asking<'_, 't>,
+    (step, state): (&'t VerbsDone, pb::QpState),
+    (since, until): (verbatim_record::Time, usize),
+    peer: u32,
+) {
+    let others: Vec<u32> = life
+        .trace
+        .timeline
+        .commands
+        .iter()
+        .filter(|done| done.side == Side::Dut && is_done(done))
+        .filter_map(|done| match &done.command {
+            Command::ModifyQp(modify) if modify.qp != life.handle => modify.attributes.as_ref()?.dest_qpn,
+            _ => None,
+        })
+        .collect();
+    // Another queue pair may talk to the same one.
+    if others.contains(&peer) {
+        return;
+    }
+    let frames = life.trace.timeline.frames_between((step.place, until)).iter();
+    let late = frames
+        .filter(|frame| frame.received && frame.at.earliest > since)
+        .find(|frame| {
+            let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
+            packet.is_ok_and(|packet| packet.bth().dest_qp().0 == peer)
+        });
+    let evidence = [Evidence::from(step)].into_iter().chain(late.map(Evidence::from));
+    asking.must(late.is_none(), evidence, || {
+        let about = format!("packets in {}", state_in_words(state));
+        (
+            about,
+            "none".into(),
+            late.map(|frame| Evidence::from(frame).in_words()).unwrap_or_default(),
+        )
+    });
+    if state == pb::QpState::Err {
+        return;
+    }
+    let is_completion = |told: &&&Told| matches!(told.event, Event::Completion(_)) && told.at.earliest > since;
+    let mut within = life
+        .told
+        .iter()
+        .filter(|told| told.place > step.place && told.place < until);
+    let done = within.find(is_completion);
+    let evidence = [Evidence::from(step)]
+        .into_iter()
+        .chain(done.map(|told| Evidence::from(*told)));
+    asking.must(done.is_none(), evidence, || {
+        let about = format!("completions in {}", state_in_words(state));
+        (
+            about,
+            "none".into(),
+            done.map(|told| Evidence::from(*told).in_words()).unwrap_or_default(),
+        )
+    });
+}

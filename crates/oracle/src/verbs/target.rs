@@ -1,0 +1,94 @@
+//! Where a packet of the peer's changes the device's memory: by its RETH or AtomicETH, by that of the message that it belongs to,
+//! or by the receive that its SEND takes.
+
+use std::ops::Range;
+
+use verbatim_wire::packet::RKey;
+
+use super::replay::{Replay, range_of};
+use crate::heard::{Asks, Heard, Part};
+
+impl Replay<'_, '_> {
+    /// Where a request's packet changes the memory, if it is this memory.
+    pub(super) fn target(&self, offset: u32) -> Option<Range<usize>> {
+        let request = self.requests.get(&offset)?;
+        let of = &request.heard;
+        let length = match Asks::of(of.opcode) {
+            Asks::Read => return None,
+            Asks::Atomic => 8,
+            // ATOMIC WRITE; what else a code without a meaning does is not known.
+            Asks::Other => of.reth()?.dma_len().max(8) as usize,
+            Asks::Send(_) | Asks::Write(_) => of.length as usize,
+        };
+        if let Some(atomic) = of.atomic() {
+            let begin = self.place_of(atomic.va().0, atomic.r_key())?;
+            return Some(begin..begin + length);
+        }
+        let (first, into) = self.begins(offset)?;
+        let opens = &self.requests.get(&first)?.heard;
+        if let Some(reth) = opens.reth() {
+            let begin = self.place_of(reth.va().0, reth.r_key())? + into;
+            return Some(begin..begin + length);
+        }
+        let of_it = self.receive_of(first)?;
+        let begin = of_it.start + into;
+        Some(begin.min(of_it.end)..(begin + length).min(of_it.end))
+    }
+
+    /// All of the receive that the message takes to which a SEND's packet belongs, if it is of this memory.
+    pub(super) fn receive(&self, offset: u32) -> Option<Range<usize>> {
+        let (first, _) = self.begins(offset)?;
+        let opens = &self.requests.get(&first)?.heard;
+        matches!(Asks::of(opens.opcode), Asks::Send(_)).then(|| self.receive_of(first))?
+    }
+
+    /// The receive that a message takes which begins with this PSN.
+    fn receive_of(&self, first: u32) -> Option<Range<usize>> {
+        let before = self.requests.range(..first);
+        let taken = before.filter(|(_, request)| takes_receive(&request.heard)).count();
+        let receive = self.receives.get(taken).copied().flatten()?;
+        (receive.memory == self.handle).then(|| range_of(receive))
+    }
+
+    /// The first packet of the message that a packet belongs to, and how many bytes of it lie in front of the packet.
+    fn begins(&self, offset: u32) -> Option<(u32, usize)> {
+        let is_send = matches!(Asks::of(self.requests.get(&offset)?.heard.opcode), Asks::Send(_));
+        let (mut first, mut into) = (offset, 0);
+        loop {
+            let asks = Asks::of(self.requests.get(&first)?.heard.opcode);
+            if matches!(asks, Asks::Send(_)) != is_send {
+                return None;
+            }
+            if matches!(asks.part(), Part::First | Part::Only) {
+                return Some((first, into));
+            }
+            first = first.checked_sub(1)?;
+            into += self.requests.get(&first)?.heard.length as usize;
+        }
+    }
+
+    /// Where an address lies in the memory, when the R_Key is its own.
+    pub(super) fn place_of(&self, va: u64, r_key: RKey) -> Option<usize> {
+        let offset = va.checked_sub(self.base).filter(|_| r_key == self.r_key)?;
+        usize::try_from(offset).ok().filter(|at| *at < usize::MAX / 2)
+    }
+}
+
+/// Whether its payload goes into memory.
+pub(super) fn has_payload(heard: &Heard<'_>) -> bool {
+    matches!(Asks::of(heard.opcode), Asks::Send(_) | Asks::Write(_))
+}
+
+/// Whether it says by itself which memory it is about.
+pub(super) fn has_place(heard: &Heard<'_>) -> bool {
+    heard.reth().is_some() || heard.atomic().is_some()
+}
+
+/// Whether a receive completes with it.
+pub(super) fn takes_receive(heard: &Heard<'_>) -> bool {
+    match Asks::of(heard.opcode) {
+        Asks::Send(part) => matches!(part, Part::Last | Part::Only),
+        Asks::Write(_) => heard.packet.imm().is_some(),
+        _ => false,
+    }
+}
