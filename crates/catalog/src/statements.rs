@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn every_statement_of_a_rule_is_in_the_registry() {
         for rule in verbatim_oracle::rules() {
-            assert!(statement(rule.statement).is_some(), "{}", rule.name);
+            assert!(statement(rule.statement()).is_some(), "{}", rule.name());
         }
     }
 

@@ -214,7 +214,7 @@ mod tests {
             .iter()
             .flat_map(|connection| &connection.findings)
             .filter(|finding| finding.unless.is_none())
-            .map(|finding| finding.rule.name)
+            .map(|finding| finding.rule.name())
             .collect();
         names.dedup();
         names

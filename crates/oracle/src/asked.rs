@@ -18,12 +18,12 @@ pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
             // What another cause may have made was not judged; and what a sound device's record breaks, its peer has sent.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
-                *asked.entry(rule.name).or_default() += judged;
+                *asked.entry(rule.name()).or_default() += judged;
             }
         }
     }
     for (rule, times) in verbs::rule(&trace).held {
-        *asked.entry(rule.name).or_default() += u64::from(times);
+        *asked.entry(rule.name()).or_default() += u64::from(times);
     }
     Some(asked)
 }

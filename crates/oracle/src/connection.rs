@@ -6,7 +6,7 @@ mod pairing;
 
 use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
-use super::partition::{self, Partition};
+use super::partition::Partition;
 use super::pmtu::Pmtu;
 use super::request::Invalid;
 use super::responses::{Offset, Refusal, Responses, is_up_to};
@@ -144,8 +144,8 @@ impl Connection {
     }
 
     /// The rules, each with how often it was asked and broken.
-    pub fn counts(&self) -> impl Iterator<Item = (&'static Rule, Count)> + '_ {
-        super::rules::all().chain([&partition::RULE]).zip(self.counts)
+    pub fn counts(&self) -> impl Iterator<Item = (Rule, Count)> + '_ {
+        super::rules::all().chain([Rule::PKey]).zip(self.counts)
     }
 
     /// Violations, and what would be one had no packet been lost.
@@ -179,11 +179,11 @@ impl Connection {
         let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
         let mut is_odd = false;
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
-            let is_broken = self.note(at, rule, by, heard.number, || match asks(&heard) {
+            let is_broken = self.note(at, *rule, by, heard.number, || match asks(&heard) {
                 held if is_damaged => held.unless(Excuse::Damaged),
                 held => held,
             });
-            is_odd |= is_broken && OF_MESSAGES.contains(&rule.name);
+            is_odd |= is_broken && OF_MESSAGES.contains(&rule.name());
         }
         if heard.is_taken {
             let is_stranger = self.is_stranger(by, &heard);
@@ -211,9 +211,9 @@ impl Connection {
             held => held,
         };
         let alone = self.partition.take(by, heard);
-        self.note(COUNT, &partition::RULE, by, heard.number, || held);
+        self.note(COUNT, Rule::PKey, by, heard.number, || held);
         if let Some(alone) = alone {
-            self.not_excused(COUNT, &partition::RULE, alone);
+            self.not_excused(COUNT, Rule::PKey, alone);
         }
     }
 
@@ -231,14 +231,14 @@ impl Connection {
                     responses: &flow.responses,
                 };
                 let held = asks(&asked);
-                let is_broken = self.note(PACKET.len() + at, rule, by, heard.number, || held);
+                let is_broken = self.note(PACKET.len() + at, *rule, by, heard.number, || held);
                 let ends = invalid.is_none() && requester::leaves_nothing(heard);
-                is_odd |= is_broken && !ends && OF_MESSAGES.contains(&rule.name);
-                if is_broken && requester::OF_VALID_REQUESTS.contains(&rule.name) {
+                is_odd |= is_broken && !ends && OF_MESSAGES.contains(&rule.name());
+                if is_broken && requester::OF_VALID_REQUESTS.contains(&rule.name()) {
                     invalid = Some(if ends {
                         Invalid::Ends
                     } else {
-                        Invalid::Breaks(rule.name)
+                        Invalid::Breaks(rule.name())
                     });
                 }
             }
@@ -316,7 +316,7 @@ impl Connection {
             offset = msn::offset(&answered);
             let held = asks(&answered);
             let at = PACKET.len() + REQUESTER.len() + at;
-            self.note(at, rule, by, heard.number, || held);
+            self.note(at, *rule, by, heard.number, || held);
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
@@ -411,10 +411,10 @@ impl Connection {
     }
 
     /// What would have excused what that packet breaks did not happen, as what came behind it shows.
-    fn not_excused(&mut self, at: usize, rule: &'static Rule, number: u64) {
+    fn not_excused(&mut self, at: usize, rule: Rule, number: u64) {
         let is_it = |of: &&mut Finding| {
             of.unless == Some(Excuse::PartitionChanged)
-                && of.rule.name == rule.name
+                && of.rule.name() == rule.name()
                 && of.packets.last() == Some(&number)
         };
         if let Some(finding) = self.findings.iter_mut().find(is_it) {
@@ -426,7 +426,7 @@ impl Connection {
     }
 
     /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
-    fn note(&mut self, at: usize, rule: &'static Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
+    fn note(&mut self, at: usize, rule: Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {
             Held::NotAsked => return false,

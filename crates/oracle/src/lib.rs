@@ -26,6 +26,7 @@ mod partition;
 mod pmtu;
 pub mod rc;
 mod record;
+mod registry;
 mod request;
 mod responses;
 mod rule;
@@ -37,7 +38,8 @@ pub use asked::asked;
 pub use connection::{Connection, Count, KEPT, Loss};
 pub use connections::{Address, Connections, End, Ended};
 pub use heard::Event;
-pub use rule::{Excuse, Finding, Rule};
+pub use registry::{Layer, Rule};
+pub use rule::{Excuse, Finding};
 pub use rules::every as rules;
 
 pub use freedom::measured;

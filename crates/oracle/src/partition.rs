@@ -6,13 +6,7 @@ use verbatim_wire::PKey;
 use verbatim_wire::packet::Packet;
 
 use super::heard::Heard;
-use super::rule::{Excuse, Held, Rule, rule};
-
-pub(super) static RULE: Rule = rule!(
-    "p-key",
-    "9.6.1 header validation",
-    "All packets of a connection have the P_Key of its partition."
-);
+use super::rule::{Excuse, Held};
 
 /// The P_Keys that one end has sent.
 #[derive(Clone, Copy, Debug, Default)]

@@ -14,7 +14,6 @@ use super::connection::{Connection, Loss};
 use super::heard::Event;
 use super::partition::reaches;
 use super::rule::{Excuse, Rule};
-use super::rules::every as rules;
 use super::verbs;
 use super::verbs::asking::Said;
 use super::verbs::habit::Habit;
@@ -46,7 +45,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     broken.sort_by_key(|said| said.result != Passed::Fail);
     let mut told: Vec<(&str, Option<Habit>)> = Vec::new();
     for said in broken {
-        let name = said.rule.name;
+        let name = said.rule.name();
         if said.result == Passed::Unspecified {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
@@ -75,7 +74,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             about => format!("{name}: {about}"),
         };
         let words = (said.expected, said.seen);
-        findings.prove(said.rule.statement, &said.evidence, &about, words, said.result);
+        findings.prove(said.rule.statement(), &said.evidence, &about, words, said.result);
     }
     asked.extend(ruling.held);
     let Some(wanted) = findings.exercises.clone() else {
@@ -98,7 +97,7 @@ fn not_taken(said: &Said<'_>) -> String {
 /// least one. What was never asked decides nothing; where something is broken that is enough.
 fn exercised(
     findings: &mut Findings<'_>,
-    asked: &[(&'static Rule, u32)],
+    asked: &[(Rule, u32)],
     (wanted, statements): (&[&'static str], &[&str]),
     (is_broken, refused): (bool, Option<String>),
 ) {
@@ -108,26 +107,24 @@ fn exercised(
         is_known
     };
     for name in wanted {
-        let Some(rule) = rules().find(|rule| rule.name == *name) else {
-            continue;
-        };
+        let rule = Rule::named(name).expect("tests name rules that exist");
         let times: u32 = asked
             .iter()
-            .filter(|(of, _)| of.name == *name)
+            .filter(|(of, _)| of.name() == *name)
             .map(|(_, times)| times)
             .sum();
         match times {
             0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
             0 => {
-                let words = (rule.says, "nothing that this rule speaks of");
-                findings.prove(rule.statement, &[], name, words, Passed::Inconclusive);
+                let words = (rule.says(), "nothing that this rule speaks of");
+                findings.prove(rule.statement(), &[], name, words, Passed::Inconclusive);
             }
             times => {
                 findings.prove(
-                    rule.statement,
+                    rule.statement(),
                     &[],
                     name,
-                    (rule.says, format!("that, {times} times")),
+                    (rule.says(), format!("that, {times} times")),
                     Passed::Pass,
                 );
             }
@@ -137,7 +134,7 @@ fn exercised(
     for statement in statements {
         let of_it = asked
             .iter()
-            .filter(|(rule, times)| rule.statement == *statement && *times > 0);
+            .filter(|(rule, times)| rule.statement() == *statement && *times > 0);
         let (rules, times) = of_it.fold((0, 0), |(rules, all), (_, times)| (rules + 1, all + times));
         // The test itself may have judged what no rule speaks of.
         let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
@@ -189,7 +186,7 @@ pub fn first_refused(trace: &Trace) -> Option<String> {
 
 /// What the packets of the device break, whatever is excused left out.
 /// How often each rule of packets was asked, beside them.
-fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
+fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(Rule, u32)>) {
     let (mut broken, mut asked) = (Vec::new(), Vec::new());
     let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
     for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
@@ -202,7 +199,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
         let altered = connection
             .findings
             .iter()
-            .filter(|finding| finding.by == TESTER && finding.rule.name == ALTERED)
+            .filter(|finding| finding.by == TESTER && finding.rule.name() == ALTERED)
             .filter_map(|finding| finding.packets.iter().max().copied())
             .filter(|number| !was_answered(trace, pair, *number))
             .min()
@@ -217,18 +214,18 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(&'static Rule, u32)>) {
             });
             let is_its_own = match finding.unless {
                 None => true,
-                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name) => {
+                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name()) => {
                     trace.begin.simulated && had_arrived(frames.clone(), *crossing)
                 }
                 // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
-                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name),
+                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name()),
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
-            if finding.by != DUT || !is_its_own || finding.rule.name == RESERVED {
+            if finding.by != DUT || !is_its_own || finding.rule.name() == RESERVED {
                 continue;
             }
             // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
-            let is_of_time = finding.rule.name == INTERVAL && trace.begin.stretch() > 1.0;
+            let is_of_time = finding.rule.name() == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(Said {
                 rule: finding.rule,
                 about: String::new(),

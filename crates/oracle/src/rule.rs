@@ -2,28 +2,7 @@
 
 use core::fmt;
 
-/// A rule of the architecture, as one question that can be asked of one packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rule {
-    /// Its name in reports: `msn`.
-    pub name: &'static str,
-    /// The statement that it is part of, an id of the registry.
-    pub statement: &'static str,
-    /// What it demands, in our own words.
-    pub says: &'static str,
-}
-
-/// A [`Rule`] from its name, its statement and its demand.
-macro_rules! rule {
-    ($name:literal, $statement:literal, $says:literal) => {
-        $crate::rule::Rule {
-            name: $name,
-            statement: $statement,
-            says: $says,
-        }
-    };
-}
-pub(super) use rule;
+pub(crate) use crate::registry::Rule;
 
 /// What explains a packet that breaks a rule, without anybody having broken it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,7 +129,7 @@ impl Held {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The rule.
-    pub rule: &'static Rule,
+    pub rule: Rule,
     /// Which end of the connection has sent it: 0 or 1.
     pub by: usize,
     /// The packets that show it, in the order of the capture.
@@ -165,7 +144,13 @@ pub struct Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: expected {}, seen {}", self.rule.name, self.expected, self.seen)?;
+        write!(
+            f,
+            "{}: expected {}, seen {}",
+            self.rule.name(),
+            self.expected,
+            self.seen
+        )?;
         match self.unless {
             Some(excuse) => write!(f, "; unless {excuse}"),
             None => Ok(()),

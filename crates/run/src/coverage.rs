@@ -120,7 +120,7 @@ impl Coverage {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
             .filter(|rule| (rule.times == 0) == rule.reason.is_none())
-            .map(|rule| rule.name.as_str())
+            .map(|rule| rule.name().as_str())
     }
 
     /// Rules that no defect breaks, so that nobody would notice if they went, and those that one does against a reason that is given.
@@ -128,7 +128,7 @@ impl Coverage {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
             .filter(|rule| rule.noticed.is_none_or(|noticed| noticed.failed == 0) == rule.unbroken.is_none())
-            .map(|rule| rule.name.as_str())
+            .map(|rule| rule.name().as_str())
     }
 
     /// Statements that no test checks.
@@ -190,12 +190,12 @@ pub fn coverage() -> Result<Coverage, RunError> {
     let reason =
         |all: &[(&str, &'static str)], of: &str| all.iter().find(|(name, _)| *name == of).map(|(_, reason)| *reason);
     let of = |id: &str| {
-        let rules = rules().filter(|rule| rule.statement == id).map(|rule| Exercised {
-            name: rule.name.into(),
-            times: times.get(rule.name).copied().unwrap_or(0),
-            reason: reason(NOT_IN_A_TEST, rule.name),
-            noticed: Some(noticed.get(rule.name).copied().unwrap_or_default()),
-            unbroken: reason(UNBROKEN, rule.name),
+        let rules = rules().filter(|rule| rule.statement() == id).map(|rule| Exercised {
+            name: rule.name().into(),
+            times: times.get(rule.name()).copied().unwrap_or(0),
+            reason: reason(NOT_IN_A_TEST, rule.name()),
+            noticed: Some(noticed.get(rule.name()).copied().unwrap_or_default()),
+            unbroken: reason(UNBROKEN, rule.name()),
         });
         let tests = TESTS
             .iter()

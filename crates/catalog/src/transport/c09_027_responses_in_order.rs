@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -188,6 +189,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
         f.not_applicable = Some("the device answers one READ or atomic at a time, as it says".into());
         return Ok(());
     }
-    f.exercises(&["request-answered", "never-back"]);
+    f.exercises(&[Rule::RequestAnswered, Rule::NeverBack]);
     rc::answered(t, REQUESTS)
 }

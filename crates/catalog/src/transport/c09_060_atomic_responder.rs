@@ -12,6 +12,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::Reply;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions, labels};
@@ -157,7 +158,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some("the device says that it has no atomics".into());
         return Ok(());
     }
-    f.exercises(&["request-answered", "atomic-original", "msn", "memory-content"]);
+    f.exercises(&[
+        Rule::RequestAnswered,
+        Rule::AtomicOriginal,
+        Rule::Msn,
+        Rule::MemoryContent,
+    ]);
     for label in [FILL, RESULT, STATE] {
         t.not_judged(label);
     }

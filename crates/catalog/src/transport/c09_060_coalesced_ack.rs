@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -107,6 +108,11 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step 
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["answered-completes", "completed-by", "completion-order", "left-alone"]);
+    f.exercises(&[
+        Rule::AnsweredCompletes,
+        Rule::CompletedBy,
+        Rule::CompletionOrder,
+        Rule::LeftAlone,
+    ]);
     rc::came(t, &[ALL, FIRST, SECOND, PART, WHOLE])
 }

@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -115,9 +116,9 @@ fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> St
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["answered-completes", "completed-by", "left-alone"]);
+    f.exercises(&[Rule::AnsweredCompletes, Rule::CompletedBy, Rule::LeftAlone]);
     if offers::posts(t, Operation::Read) {
-        f.exercises(&["response-data"]);
+        f.exercises(&[Rule::ResponseData]);
         rc::came(t, &[GHOST_DATA])?;
     } else {
         f.goes_without(&["9.7.6.1.1 response data"], "it has no READ");

@@ -11,6 +11,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -235,14 +236,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
         f.not_applicable = Some("the device says that it has no atomics".into());
         return Ok(());
     }
-    f.exercises(&["posted", "completed-by", "answered-completes", "flushed"]);
+    f.exercises(&[Rule::Posted, Rule::CompletedBy, Rule::AnsweredCompletes, Rule::Flushed]);
     // With one atomic in flight at a time none is outstanding beside the one that is answered.
     let at_a_time = rc::dialogues(t)?.first().and_then(|of| of.attributes.max_rd_atomic);
     if !kind.is_atomic() || at_a_time != Some(1) {
-        f.exercises(&["left-alone"]);
+        f.exercises(&[Rule::LeftAlone]);
     }
     if kind.has_response_data() {
-        f.exercises(&["response-data"]);
+        f.exercises(&[Rule::ResponseData]);
     }
     rc::came(t, &[RESPONSE])
 }

@@ -12,6 +12,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -177,12 +178,12 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
-    f.exercises(&["request-answered", "msn", "memory-content"]);
+    f.exercises(&[Rule::RequestAnswered, Rule::Msn, Rule::MemoryContent]);
     if kind == Kind::Read {
-        f.exercises(&["read-response-opcode", "read-response-length", "read-content"]);
+        f.exercises(&[Rule::ReadResponseOpcode, Rule::ReadResponseLength, Rule::ReadContent]);
     } else {
-        f.exercises(&["answered-at-once", "acknowledgement-order", "receive-last"]);
-        f.exercises(&["receive-completes", "receive-fields", "receive-order"]);
+        f.exercises(&[Rule::AnsweredAtOnce, Rule::AcknowledgementOrder, Rule::ReceiveLast]);
+        f.exercises(&[Rule::ReceiveCompletes, Rule::ReceiveFields, Rule::ReceiveOrder]);
         rc::came(t, &[PART])?;
         t.waited(INCOMPLETE)?;
     }

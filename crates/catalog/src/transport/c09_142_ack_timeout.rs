@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -147,13 +148,19 @@ fn idle(t: &mut Tester<'_>, timeout: AckTimeout, retry_cnt: u8) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["retry-fails", "retry-error", "flushed", "error-state", "after-error"]);
+    f.exercises(&[
+        Rule::RetryFails,
+        Rule::RetryError,
+        Rule::Flushed,
+        Rule::ErrorState,
+        Rule::AfterError,
+    ]);
     if t.parameter("retry_cnt").is_some_and(|retry_cnt| retry_cnt > 0) {
-        f.exercises(&["timeout-retried", "ack-timeout", "retry-count"]);
+        f.exercises(&[Rule::TimeoutRetried, Rule::AckTimeout, Rule::RetryCount]);
     }
-    f.exercises(&["answered-completes"]);
+    f.exercises(&[Rule::AnsweredCompletes]);
     if offers::timeout(t, AckTimeout::OFF) {
-        f.exercises(&["timeout-off"]);
+        f.exercises(&[Rule::TimeoutOff]);
     } else {
         f.observe(
             "nothing is asked with the timeout off: the device cannot be without, as its agent says",

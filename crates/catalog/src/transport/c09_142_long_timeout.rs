@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -73,6 +74,6 @@ fn unanswered(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["ack-timeout", "retry-count", "timeout-retried"]);
+    f.exercises(&[Rule::AckTimeout, Rule::RetryCount, Rule::TimeoutRetried]);
     t.waits(AFTER).next().map(drop).ok_or(Gap::Missing(AFTER.name))
 }

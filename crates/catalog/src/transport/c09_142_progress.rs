@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -186,7 +187,12 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["timeout-retried", "retry-count", "retry-fails", "answered-completes"]);
+    f.exercises(&[
+        Rule::TimeoutRetried,
+        Rule::RetryCount,
+        Rule::RetryFails,
+        Rule::AnsweredCompletes,
+    ]);
     offers::was_posted(t, Operation::Read)?;
     t.not_judged(RESPONSE);
     t.not_judged(NAK);

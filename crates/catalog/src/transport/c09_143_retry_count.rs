@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -125,6 +126,6 @@ fn connection(t: &mut Tester<'_>, (retry_cnt, reloads): (u8, bool), timeout: Ack
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["retry-count", "retry-error", "retry-fails", "after-error"]);
+    f.exercises(&[Rule::RetryCount, Rule::RetryError, Rule::RetryFails, Rule::AfterError]);
     rc::came(t, &[ACK])
 }

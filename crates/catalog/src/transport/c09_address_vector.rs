@@ -7,6 +7,7 @@
 //! On a host the kernel resolves the address and sets the hop limit of its route, so that is judged on the virtual rig alone.
 //! False alarm: a switch that rewrites DSCP: on a real path another one is INCONCLUSIVE.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
@@ -69,7 +70,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["address-vector", "posted"]);
+    f.exercises(&[Rule::AddressVector, Rule::Posted]);
     offers::was_posted(t, pb::Operation::Read)?;
     if !offers::executes(t, pb::Operation::Read) {
         return rc::came(t, &[ANSWER, WRITE]);

@@ -5,6 +5,7 @@
 //! tells of it. Of two others one waits for an answer that does not come, or for what an RNR NAK asked for, while the other goes on.
 //! Reading: nothing is unclear. False alarm: none known.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -258,15 +259,15 @@ fn put_off(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "memory-content",
-        "receive-order",
-        "receive-fields",
-        "rnr-wait",
-        "answered-completes",
-        "gap-answered",
+        Rule::MemoryContent,
+        Rule::ReceiveOrder,
+        Rule::ReceiveFields,
+        Rule::RnrWait,
+        Rule::AnsweredCompletes,
+        Rule::GapAnswered,
     ]);
     if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
-        f.exercises(&["atomic-again"]);
+        f.exercises(&[Rule::AtomicAgain]);
         rc::came(t, &ATOMIC)?;
     } else {
         f.goes_without(&[DUPLICATES], "the device has no FetchAdd");

@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -128,6 +129,6 @@ fn comes(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["sent-when-posted", "answered-completes"]);
+    f.exercises(&[Rule::SentWhenPosted, Rule::AnsweredCompletes]);
     rc::came(t, &[ACK])
 }

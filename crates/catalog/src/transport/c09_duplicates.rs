@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
@@ -219,7 +220,7 @@ fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["duplicate-answered", "memory-content", "receive-completes"]);
+    f.exercises(&[Rule::DuplicateAnswered, Rule::MemoryContent, Rule::ReceiveCompletes]);
     for label in [FILL, RECEIVE, CHANGE[0], RESULT, OTHER, GONE, STATE] {
         t.not_judged(label);
     }
@@ -227,7 +228,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     rc::came(t, &[LAST, BEHIND])?;
     not_refused(t, f)?;
     if offers::executes(t, Operation::Read) {
-        f.exercises(&["read-content"]);
+        f.exercises(&[Rule::ReadContent]);
         rc::came(t, &READ)?;
         tail(t, f)?;
     } else {
@@ -239,7 +240,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::came(t, &ATOMIC)?;
     }
     if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
-        f.exercises(&["atomic-again"]);
+        f.exercises(&[Rule::AtomicAgain]);
     } else {
         f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
     }

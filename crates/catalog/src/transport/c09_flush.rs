@@ -8,6 +8,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -98,7 +99,7 @@ fn refuses(t: &mut Tester<'_>, options: &ChannelOptions, bytes: &[u8]) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["receive-order", "flushed", "after-error"]);
+    f.exercises(&[Rule::ReceiveOrder, Rule::Flushed, Rule::AfterError]);
     t.waited(AFTER)?;
     t.waited(AFTER_REFUSAL)?;
     t.not_judged(STATE);

@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -143,11 +144,11 @@ fn is_answered(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, pack
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "request-answered",
-        "duplicate-answered",
-        "memory-content",
-        "receive-fields",
-        "msn",
+        Rule::RequestAnswered,
+        Rule::DuplicateAnswered,
+        Rule::MemoryContent,
+        Rule::ReceiveFields,
+        Rule::Msn,
     ]);
     for label in [FILL, RECEIVE, STATE, RESULT] {
         t.not_judged(label);

@@ -10,6 +10,7 @@
 //! Reading: a READ may be sent before its memory is looked at.
 //! False alarm: a NAK may be lost; another connection is asked, three in all.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, WcStatus};
 use verbatim_tester::peer::{ChannelOptions, Memory};
@@ -171,7 +172,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !offers::posts(t, pb::Operation::Read) {
         f.goes_without(&["local-fault", "local-error", ERRORS], "the device has no READ");
     }
-    f.exercises(&["local-fault", "local-error", "error-state", "flushed"]);
+    f.exercises(&[Rule::LocalFault, Rule::LocalError, Rule::ErrorState, Rule::Flushed]);
     t.not_judged(OTHER);
     t.not_judged(GONE);
     for dialogue in &rc::dialogues(t)? {

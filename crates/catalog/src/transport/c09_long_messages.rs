@@ -4,6 +4,7 @@
 //! The path MTU is 256 bytes, so that each takes more than 256 packets. Each completion says how many there were.
 //! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::Command;
 use verbatim_record::verbs::pb::{self, Operation};
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
@@ -114,10 +115,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "receive-fields",
-        "completion-fields",
-        "answered-completes",
-        "memory-content",
+        Rule::ReceiveFields,
+        Rule::CompletionFields,
+        Rule::AnsweredCompletes,
+        Rule::MemoryContent,
     ]);
     if offers::posts(t, Operation::Read) {
         rc::came(t, &[ANSWER[0]])?;

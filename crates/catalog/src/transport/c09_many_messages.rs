@@ -5,6 +5,7 @@
 //! Reading: an empty WRITE is a message, and counts. It needs no receive and touches no memory, so that many are soon sent.
 //! False alarm: none known.
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -56,6 +57,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["msn"]);
+    f.exercises(&[Rule::Msn]);
     rc::came(t, &[SENT])
 }

@@ -20,6 +20,7 @@ mod ways;
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs, VerbsDone};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -566,12 +567,12 @@ fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.goes_without(&["datagram-completes"], "the device has no datagrams");
     }
     f.exercises(&[
-        "step-refused",
-        "step-taken",
-        "state",
-        "work-taken",
-        "flushed-late",
-        "datagram-completes",
+        Rule::StepRefused,
+        Rule::StepTaken,
+        Rule::State,
+        Rule::WorkTaken,
+        Rule::FlushedLate,
+        Rule::DatagramCompletes,
     ]);
     Ok(())
 }

@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions, RightsBy};
@@ -363,10 +364,15 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let about = format!("a WRITE after all rights were given from {by}");
         f.prove(STEPS, &shown, &about, ("no refusal", rc::in_words(&naks)), result);
     }
-    let mut rules = vec!["step-taken", "address-vector"];
+    let mut rules = vec![Rule::StepTaken, Rule::AddressVector];
     t.not_judged(ENDS);
     if t.timeline.waits.iter().any(|wait| wait.label == ENDS.name) {
-        rules.extend(["retry-fails", "rnr-fails", "in-flight", "answered-completes"]);
+        rules.extend([
+            Rule::RetryFails,
+            Rule::RnrFails,
+            Rule::InFlight,
+            Rule::AnsweredCompletes,
+        ]);
         if !offers::posts(t, pb::Operation::Read) {
             f.goes_without(&["in-flight"], "the device has no READ");
         }

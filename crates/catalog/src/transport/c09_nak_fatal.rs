@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -116,12 +117,12 @@ fn within_read(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "refusal-fails",
-        "refusal-status",
-        "flushed",
-        "after-error",
-        "error-state",
-        "unsignalled",
+        Rule::RefusalFails,
+        Rule::RefusalStatus,
+        Rule::Flushed,
+        Rule::AfterError,
+        Rule::ErrorState,
+        Rule::Unsignalled,
     ]);
     offers::was_posted(t, pb::Operation::Read)?;
     rc::came(t, &[BEHIND])?;

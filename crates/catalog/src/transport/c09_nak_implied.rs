@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
@@ -117,6 +118,6 @@ fn answer(t: &mut Tester<'_>, dut: &Requester, behind: Behind, (first, second): 
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["nak-retried"]);
+    f.exercises(&[Rule::NakRetried]);
     rc::came_on_each(t, &[BEHIND])
 }

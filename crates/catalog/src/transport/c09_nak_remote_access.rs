@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -166,7 +167,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["remote-access", "nak-code"]);
+    f.exercises(&[Rule::RemoteAccess, Rule::NakCode]);
     refusal::judge(t, f, ACCESS, CASES, has_atomics(t))?;
     rc::answered(t, NO_BYTES_WRITE)?;
     if offers::executes(t, Operation::Read) {

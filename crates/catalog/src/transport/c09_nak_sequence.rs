@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -119,13 +120,13 @@ fn without_end(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "nak-retried",
-        "nak-resends-all",
-        "nak-fails",
-        "nak-count",
-        "unasked-retry",
-        "answered-completes",
-        "error-state",
+        Rule::NakRetried,
+        Rule::NakResendsAll,
+        Rule::NakFails,
+        Rule::NakCount,
+        Rule::UnaskedRetry,
+        Rule::AnsweredCompletes,
+        Rule::ErrorState,
     ]);
     rc::came_on_each(t, &[NAK])?;
     rc::came(t, &[LAST, ACK])

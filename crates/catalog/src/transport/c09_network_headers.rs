@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -191,7 +192,7 @@ fn ack(channel: &Channel, psn: Psn, msn: u32) -> Transport {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["request-answered", "memory-content", "answered-completes"]);
+    f.exercises(&[Rule::RequestAnswered, Rule::MemoryContent, Rule::AnsweredCompletes]);
     for label in [RESULT, STATE] {
         t.not_judged(label);
     }

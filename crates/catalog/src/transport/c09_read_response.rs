@@ -9,6 +9,7 @@
 //! another opcode ends the READ, or has it come again, is left open.
 //! False alarm: none known; responses are sent again when nothing happens.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
@@ -150,6 +151,11 @@ fn gap(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["nak-retried", "bad-response-fails", "error-state", "response-data"]);
+    f.exercises(&[
+        Rule::NakRetried,
+        Rule::BadResponseFails,
+        Rule::ErrorState,
+        Rule::ResponseData,
+    ]);
     rc::came_on_each(t, &[WRONG, GAP, ODD])
 }

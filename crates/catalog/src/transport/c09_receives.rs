@@ -6,6 +6,7 @@
 //! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
 //! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -125,12 +126,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "receive-order",
-        "receive-fields",
-        "send-refused",
-        "memory-content",
-        "frame",
-        "udp-checksum",
+        Rule::ReceiveOrder,
+        Rule::ReceiveFields,
+        Rule::SendRefused,
+        Rule::MemoryContent,
+        Rule::Frame,
+        Rule::UdpChecksum,
     ]);
     for label in [FILL, RECEIVE, STATE] {
         t.not_judged(label);

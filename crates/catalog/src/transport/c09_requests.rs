@@ -9,6 +9,7 @@
 //! post is left out, and the report says so; so is one that the device lacks.
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace};
 use verbatim_tester::peer::ChannelOptions;
@@ -120,13 +121,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     // Where no request fails nothing is asked of errors.
     f.goes_without.push(ERRORS);
     f.exercises(&[
-        "posted",
-        "in-order",
-        "ack-requested",
-        "answered-completes",
-        "completed-by",
-        "completion-fields",
-        "response-data",
+        Rule::Posted,
+        Rule::InOrder,
+        Rule::AckRequested,
+        Rule::AnsweredCompletes,
+        Rule::CompletedBy,
+        Rule::CompletionFields,
+        Rule::ResponseData,
     ]);
     let atomics = [pb::Operation::CompareSwap, pb::Operation::FetchAdd];
     for operation in OPERATIONS.into_iter().chain(atomics) {

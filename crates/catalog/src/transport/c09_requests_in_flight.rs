@@ -10,6 +10,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -167,6 +168,6 @@ fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Ste
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["in-flight", "fence", "answered-completes"]);
+    f.exercises(&[Rule::InFlight, Rule::Fence, Rule::AnsweredCompletes]);
     rc::came_on_each(t, &[ANSWER])
 }

@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Gap, Label, Passed, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -114,7 +115,7 @@ fn destroyed(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["request-answered"]);
+    f.exercises(&[Rule::RequestAnswered]);
     for label in [RECEIVE, ALIVE] {
         t.not_judged(label);
     }

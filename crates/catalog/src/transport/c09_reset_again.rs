@@ -9,6 +9,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait, WcStatus};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -325,17 +326,17 @@ fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     );
     f.prove(STATES, &rc::evidence(&receives), "receives after RESET", words, result);
     if t.frames(OLD).next().is_some() {
-        f.exercises(&["atomic-unknown"]);
+        f.exercises(&[Rule::AtomicUnknown]);
     } else {
         f.goes_without(&[DUPLICATES], "the device has no FetchAdd");
     }
     f.exercises(&[
-        "silent-state",
-        "gap-answered",
-        "posted",
-        "in-order",
-        "answered-completes",
-        "completed-by",
+        Rule::SilentState,
+        Rule::GapAnswered,
+        Rule::Posted,
+        Rule::InOrder,
+        Rule::AnsweredCompletes,
+        Rule::CompletedBy,
     ]);
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, TRIES, Trace, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -109,7 +110,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["answered-completes", "completed-by"]);
+    f.exercises(&[Rule::AnsweredCompletes, Rule::CompletedBy]);
     let all = rc::dialogues(t)?;
     let dialogue = all.first().ok_or(Gap::Missing(ANSWER.name))?;
     let quiet: Vec<usize> = t.waits(QUIET).map(|waited| waited.place).collect();

@@ -12,6 +12,7 @@
 //! a resource for a moment may say so with an RNR NAK of a WRITE; one that says it to every try on every connection lacks the
 //! receive.
 
+use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -135,13 +136,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "put-off",
-        "rnr-timer",
-        "receive-there",
-        "request-answered",
-        "receive-completes",
+        Rule::PutOff,
+        Rule::RnrTimer,
+        Rule::ReceiveThere,
+        Rule::RequestAnswered,
+        Rule::ReceiveCompletes,
     ]);
-    f.exercises(&["receive-fields", "memory-content", "msn"]);
+    f.exercises(&[Rule::ReceiveFields, Rule::MemoryContent, Rule::Msn]);
     for label in [DUPLICATE, REFUSED_AGAIN] {
         t.not_judged(label);
     }

@@ -6,6 +6,7 @@
 //! observation tells of it. The codes are in no order of size: what is compared are their intervals, code 0 the longest.
 //! False alarm: none known.
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
@@ -64,7 +65,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&["rnr-timer", "rnr-nak-owed"]);
+    f.exercises(&[Rule::RnrTimer, Rule::RnrNakOwed]);
     for label in [STATE, DESTROY] {
         t.not_judged(label);
     }

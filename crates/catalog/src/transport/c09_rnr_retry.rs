@@ -11,6 +11,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Wait};
 use verbatim_tester::peer::ChannelOptions;
@@ -234,15 +235,15 @@ fn case(t: &mut Tester<'_>, rnr_retry: u8, retries: &[usize], fails: bool) -> St
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "rnr-interval",
-        "rnr-retried",
-        "rnr-count",
-        "rnr-fails",
-        "rnr-error",
-        "outstanding-ends",
-        "error-state",
-        "after-error",
-        "answered-completes",
+        Rule::RnrInterval,
+        Rule::RnrRetried,
+        Rule::RnrCount,
+        Rule::RnrFails,
+        Rule::RnrError,
+        Rule::OutstandingEnds,
+        Rule::ErrorState,
+        Rule::AfterError,
+        Rule::AnsweredCompletes,
     ]);
     rc::came_on_each(t, &[LAST, ACK, NAK])
 }

@@ -8,6 +8,7 @@
 
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
 use verbatim_record::{Findings, Frames, Gap, Label, Trace, Verbs};
 use verbatim_tester::peer::ChannelOptions;
@@ -98,11 +99,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises(&[
-        "request-answered",
-        "duplicate-answered",
-        "gap-answered",
-        "rnr-nak-owed",
-        "rnr-timer",
+        Rule::RequestAnswered,
+        Rule::DuplicateAnswered,
+        Rule::GapAnswered,
+        Rule::RnrNakOwed,
+        Rule::RnrTimer,
     ]);
     if offers::executes(t, Operation::Read) {
         rc::came(t, &[READ])?;

@@ -5,9 +5,9 @@ use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo, Status};
 
 use super::access::{self, KNOWS_EXTENDED_SPEEDS, Legal};
 use super::image::{Element, Image, moves};
+use super::is_of_version_1;
 use super::known::{Known, Sure};
 use super::port::{Asked, Broken, Port};
-use super::{is_of_version_1, rules};
 use crate::Rule;
 
 impl Port<'_> {
@@ -67,8 +67,8 @@ impl Port<'_> {
     fn must_have_status(&mut self, exchange: &Exchange, status: Status, allowed: &[Status]) {
         let words: Vec<String> = allowed.iter().map(|status| format!("status {status}")).collect();
         let (about, number) = (format!("status of {}", exchange.request), exchange.number);
-        self.must(&rules::STATUS, allowed.contains(&status), |_| Broken {
-            rule: &rules::STATUS,
+        self.must(Rule::Status, allowed.contains(&status), |_| Broken {
+            rule: Rule::Status,
             about,
             expected: words.join(" or "),
             seen: format!("status {status}"),
@@ -162,8 +162,8 @@ impl Port<'_> {
             Sure::Yes => true,
             Sure::No if asked.hides == Sure::Yes => {
                 let (number, shown) = (exchange.number, verbatim_wire::MKey(value));
-                self.must(&rules::HIDDEN, value == 0, |port| Broken {
-                    rule: &rules::HIDDEN,
+                self.must(Rule::MKeyHidden, value == 0, |port| Broken {
+                    rule: Rule::MKeyHidden,
                     about: "M_Key as shown to a wrong key".into(),
                     expected: "0".into(),
                     seen: shown.to_string(),
@@ -188,8 +188,8 @@ impl Port<'_> {
         }
         let (number, key) = (exchange.number, shown.m_key());
         let holds = key == MKey(0) || key == exchange.request.m_key();
-        self.must(&rules::HIDDEN, holds, |port| Broken {
-            rule: &rules::HIDDEN,
+        self.must(Rule::MKeyHidden, holds, |port| Broken {
+            rule: Rule::MKeyHidden,
             about: "M_Key of another port of the device, as shown to who has no port's key".into(),
             expected: "0".into(),
             seen: key.to_string(),
@@ -199,16 +199,16 @@ impl Port<'_> {
     }
 
     /// The rule that a field is judged by: that of whatever may have broken it.
-    fn rule_of(&self, image: &Image, asked: &Asked, element: Element, value: u64) -> &'static Rule {
+    fn rule_of(&self, image: &Image, asked: &Asked, element: Element, value: u64) -> Rule {
         let name = element.field.name;
         if asked.opens == Sure::No {
-            return &rules::SHOWN;
+            return Rule::MKeyShows;
         }
         let is_own_guid = asked.place == (AttributeId::GUID_INFO, 0) && element.index == 0;
         let is_fixed_text = asked.place.0 == AttributeId::NODE_DESCRIPTION
             && self.facts().is_some_and(|facts| !facts.sets_description());
         if is_own_guid || is_fixed_text || access::is_read_only(asked.place, name) {
-            return &rules::READ_ONLY;
+            return Rule::ReadOnly;
         }
         if let Some(denied) = image.denied.last()
             && !image.known(element).may_be(value)
@@ -216,13 +216,13 @@ impl Port<'_> {
             return denied.rule;
         }
         if name != "M_KeyProtectBits" || image.is_set {
-            return &rules::KEPT;
+            return Rule::Kept;
         }
         match (self.own("M_KeyLeasePeriod").only(), image.known(element).only()) {
-            (Some(0), _) => &rules::ENDLESS,
-            (_, Some(0)) => &rules::EXPIRED,
-            _ if self.lock.may_run() => &rules::EXPIRED,
-            _ => &rules::STOPPED,
+            (Some(0), _) => Rule::LeaseEndless,
+            (_, Some(0)) => Rule::LeaseExpires,
+            _ if self.lock.may_run() => Rule::LeaseExpires,
+            _ => Rule::LeaseStops,
         }
     }
 
@@ -230,7 +230,7 @@ impl Port<'_> {
         &self,
         (image, ours): (&Image, bool),
         (exchange, asked): (&Exchange, &Asked),
-        (rule, element, known): (&'static Rule, Element, &Known),
+        (rule, element, known): (Rule, Element, &Known),
         value: u64,
     ) -> Broken {
         let name = element.field.name;
@@ -248,7 +248,7 @@ impl Port<'_> {
             // Kept by the driver, or written by the host.
             AttributeId::NODE_DESCRIPTION | AttributeId::GUID_INFO => !is_set,
             AttributeId::PORT_INFO if name.starts_with("CapabilityMask") => true,
-            _ => rule != &rules::READ_ONLY && !is_set && !(ours && image.was_ours),
+            _ => rule != Rule::ReadOnly && !is_set && !(ours && image.was_ours),
         };
         Broken {
             rule,
@@ -270,8 +270,8 @@ impl Port<'_> {
         if let Some((least, most)) = self.lock.violations() {
             let holds = (least..=most).contains(&seen.into());
             let (number, alone) = (exchange.number, self.alone);
-            self.must(&rules::COUNTED, holds, |_| Broken {
-                rule: &rules::COUNTED,
+            self.must(Rule::Violations, holds, |_| Broken {
+                rule: Rule::Violations,
                 about: "M_KeyViolations".into(),
                 expected: if least == most {
                     least.to_string()

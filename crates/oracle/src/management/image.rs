@@ -28,7 +28,7 @@ pub(super) struct Denied {
     /// Its exchange.
     pub(super) exchange: u32,
     /// The rule by which.
-    pub(super) rule: &'static Rule,
+    pub(super) rule: Rule,
 }
 
 /// One element of a field.

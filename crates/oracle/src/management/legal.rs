@@ -12,7 +12,7 @@ use verbatim_wire::{AttributeId, Layout, Method, NodeInfo, PhysState, PortInfo, 
 
 use super::access::{EXTENDED_SPEEDS, KNOWS_EXTENDED_SPEEDS};
 use super::port::Broken;
-use super::rules;
+use crate::registry::Rule;
 
 const OF_NODE: [(&str, Legal); 7] = [
     ("BaseVersion", Legal::Is(1)),
@@ -65,9 +65,9 @@ pub(super) fn judge<'t>(
             AttributeId::PORT_INFO if !is_switch => of_port(&mad.attribute(), exchange.request.modifier()),
             _ => continue,
         };
-        *asked.entry(rules::LEGAL.name).or_default() += 1;
+        *asked.entry(Rule::Legal.name()).or_default() += 1;
         broken.extend(wrong.into_iter().map(|(name, expected, seen)| Broken {
-            rule: &rules::LEGAL,
+            rule: Rule::Legal,
             about: format!("{} {name}", mad.attribute_id()),
             expected,
             seen,
@@ -77,7 +77,7 @@ pub(super) fn judge<'t>(
     }
     // What the next answer shows again is no moment in which the link came up anew.
     let of_link: Vec<(String, String)> = broken.iter().map(|of| (of.about.clone(), of.seen.clone())).collect();
-    for of in broken.iter_mut().filter(|of| of.rule.name == rules::LEGAL.name) {
+    for of in broken.iter_mut().filter(|of| of.rule.name() == Rule::Legal.name()) {
         let same = (of.about.clone(), of.seen.clone());
         of.excusable &= of_link.iter().filter(|other| **other == same).count() < 2;
     }
@@ -94,7 +94,7 @@ const HOMES: [(AttributeId, &str); 2] = [
 /// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one
 /// fault is one finding. `None`: this test, or something in it has made it so.
 pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
-    if broken.rule.name != rules::LEGAL.name {
+    if broken.rule.name() != Rule::Legal.name() {
         return None;
     }
     let exchange = |number: &u32| trace.exchanges.get(*number as usize - 1);
@@ -102,7 +102,7 @@ pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Optio
     let id = here.request.attribute_id();
     let (_, home) = HOMES.iter().find(|(of, _)| *of == id)?;
     let is_same = |other: &&Broken| {
-        other.rule.name == broken.rule.name && other.about == broken.about && other.seen == broken.seen
+        other.rule.name() == broken.rule.name() && other.about == broken.about && other.seen == broken.seen
     };
     let same: Vec<u32> = all
         .iter()

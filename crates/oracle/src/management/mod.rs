@@ -12,7 +12,7 @@
 //! **What somebody else may have done is no finding.** In real time a packet may be lost, a kernel may answer, a subnet
 //! manager may Set what it likes unless a key of ours keeps it out: then it is an observation.
 //!
-//! `access` is what the architecture says of each field, `rules` what a broken one is called.
+//! `access` is what the architecture says of each field.
 
 mod access;
 mod answer;
@@ -21,7 +21,6 @@ mod known;
 mod legal;
 mod lock;
 mod port;
-mod rules;
 mod traps;
 
 use core::time::Duration;
@@ -33,9 +32,12 @@ use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{DrSmp, Layout, Lid, LidSmp, MKey, Mad, Method, PortInfo};
 
 pub use port::Broken;
-pub use rules::ALL as RULES;
 
+use crate::registry::Rule;
 use port::Port;
+
+/// All rules of ports.
+pub const RULES: &[Rule] = Rule::ALL.split_at(Rule::MKeyDrops as usize).1;
 
 /// Findings of one rule in a record that become checks: what is broken once is broken again and again.
 const EACH: usize = 2;
@@ -78,7 +80,7 @@ fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
     let all = broken.clone();
     let mut elsewhere: Vec<String> = Vec::new();
     for broken in broken {
-        let name = broken.rule.name;
+        let name = broken.rule.name();
         if let Some(home) = legal::judged_in(trace, &all, &broken) {
             if !elsewhere.contains(&broken.about) {
                 let Broken {
@@ -108,13 +110,14 @@ fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
             } = &broken;
             let text = format!(
                 "{} {about}: expected {expected}, seen {seen} ({})",
-                rule.statement, rule.says
+                rule.statement(),
+                rule.says()
             );
             findings.observe(text, &shown);
             continue;
         }
         findings
-            .claim(broken.rule.statement, broken.about)
+            .claim(broken.rule.statement(), broken.about)
             .by_all(shown.into_iter().map(Evidence::from))
             .saw(broken.seen)
             .comes_to(broken.expected, Passed::Fail);
@@ -213,8 +216,8 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     if at == 0 {
         unasked(trace, &mut broken, &mut asked);
     }
-    let again = broken.iter().filter(|of| of.rule.name == rules::ONCE.name).count();
-    for broken in broken.iter_mut().filter(|of| of.rule.name == rules::ONCE.name) {
+    let again = broken.iter().filter(|of| of.rule.name() == Rule::Once.name()).count();
+    for broken in broken.iter_mut().filter(|of| of.rule.name() == Rule::Once.name()) {
         broken.excusable = again <= EXCUSED_REPEATS;
     }
     let is_other_port = |exchange: &Exchange| {
@@ -263,7 +266,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
         .iter()
         .filter(|arrived| matches!(arrived.how, Match::Answer | Match::Late | Match::Wrong));
     for arrived in responses {
-        *asked.entry(rules::HEADER.name).or_default() += 1;
+        *asked.entry(Rule::Header.name()).or_default() += 1;
         let wrong = differences(&exchange.request, &arrived.mad);
         // Reserved bits are judged in a test of their own, lest one vendor's marking fail all others.
         let mut wrong: Vec<_> = wrong
@@ -281,7 +284,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
         }
         if !wrong.is_empty() {
             broken.push(Broken {
-                rule: &rules::HEADER,
+                rule: Rule::Header,
                 about: format!("header of the response to {}", exchange.request),
                 expected: "what was asked".into(),
                 seen: wrong.join(", "),
@@ -299,12 +302,12 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
     if !exchange.arrivals.iter().any(|arrived| is_answer(arrived.how)) {
         return;
     }
-    *asked.entry(rules::ONCE.name).or_default() += 1;
+    *asked.entry(Rule::Once.name()).or_default() += 1;
     let more = exchange.arrivals.iter().filter(|arrived| arrived.how == Match::Again);
     let more = more.count();
     if more > 0 {
         broken.push(Broken {
-            rule: &rules::ONCE,
+            rule: Rule::Once,
             about: format!("responses to {}", exchange.request),
             expected: "1".into(),
             seen: (more + 1).to_string(),
@@ -321,10 +324,10 @@ fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMa
     if !method.is_response() && method != Method::TRAP && !is_repress {
         return;
     }
-    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    *asked.entry(Rule::NoRequest.name()).or_default() += 1;
     if let Some(arrived) = exchange.arrivals.first() {
         broken.push(Broken {
-            rule: &rules::NO_REQUEST,
+            rule: Rule::NoRequest,
             about: format!("answer to {}", exchange.request),
             expected: "no answer".into(),
             seen: arrived.mad.to_string(),
@@ -339,10 +342,10 @@ fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'stati
     if !trace.begin.simulated {
         return;
     }
-    *asked.entry(rules::NO_REQUEST.name).or_default() += 1;
+    *asked.entry(Rule::NoRequest.name()).or_default() += 1;
     let others = trace.unasked.iter().filter(|of| of.mad.method() != Method::TRAP);
     broken.extend(others.map(|arrived| Broken {
-        rule: &rules::NO_REQUEST,
+        rule: Rule::NoRequest,
         about: "a MAD that belongs to no request".into(),
         expected: "none".into(),
         seen: format!("{}, TransactionID {:#x}", arrived.mad, arrived.mad.transaction_id()),
@@ -363,12 +366,12 @@ fn return_path(
         return;
     }
     let Some(answer) = exchange.answer() else { return };
-    *asked.entry(rules::RETURN_PATH.name).or_default() += 1;
+    *asked.entry(Rule::ReturnPath.name()).or_default() += 1;
     let smp = DrSmp::from_bytes(answer.mad.bytes());
     // The tester's own interface took it back by one; what a real one makes of a wrong one is not known.
     if simulated && smp.hop_pointer() != hops - 1 {
         broken.push(Broken {
-            rule: &rules::RETURN_PATH,
+            rule: Rule::ReturnPath,
             about: format!("HopPointer of the response to {}", exchange.request),
             expected: format!("{hops}, the HopCount, as it leaves the port"),
             seen: (u16::from(smp.hop_pointer()) + 1).to_string(),
@@ -379,7 +382,7 @@ fn return_path(
     let seen = smp.return_path(hops.into());
     if seen != own {
         broken.push(Broken {
-            rule: &rules::RETURN_PATH,
+            rule: Rule::ReturnPath,
             about: format!("ReturnPath[{hops}] of the response to {}", exchange.request),
             expected: format!("{own}, the port that the request came in by"),
             seen: seen.to_string(),

@@ -8,17 +8,17 @@ use verbatim_wire::{AttributeId, Lid, Mad, Method, NodeInfo, PortInfo, Status};
 
 use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
 use super::image::{Denied, Image};
+use super::is_of_version_1;
 use super::known::{Known, Sure};
 use super::lock::{Expired, Lock};
 use super::sends_no_traps;
-use super::{is_of_version_1, rules};
 use crate::Rule;
 
 /// A rule that an exchange breaks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Broken {
     /// The rule.
-    pub rule: &'static Rule,
+    pub rule: Rule,
     /// The field or message that was looked at.
     pub about: String,
     /// The legal value.
@@ -135,8 +135,8 @@ impl<'t> Port<'t> {
     }
 
     /// A rule is asked; `broken` is made only when it does not hold.
-    pub(super) fn must(&mut self, rule: &'static Rule, holds: bool, broken: impl FnOnce(&Self) -> Broken) {
-        *self.asked.entry(rule.name).or_default() += 1;
+    pub(super) fn must(&mut self, rule: Rule, holds: bool, broken: impl FnOnce(&Self) -> Broken) {
+        *self.asked.entry(rule.name()).or_default() += 1;
         if !holds {
             let broken = broken(self);
             self.broken.push(broken);
@@ -240,8 +240,8 @@ impl<'t> Port<'t> {
             let seen = response.map_or_else(String::new, |arrived| arrived.mad.to_string());
             // What becomes of a TrapRepress that the key lets in is left open.
             let excusable = !self.is_ours() || is_repress && asked.opens != Sure::No;
-            return self.must(&rules::DROPPED, response.is_none(), |_| {
-                broken(&rules::DROPPED, "no answer", seen, excusable)
+            return self.must(Rule::MKeyDrops, response.is_none(), |_| {
+                broken(Rule::MKeyDrops, "no answer", seen, excusable)
             });
         }
         if asked.opens == Sure::Yes || asked.opens == Sure::No && tolerated {
@@ -251,8 +251,8 @@ impl<'t> Port<'t> {
             let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
             let may_be_its_own = is_other_port && !self.begin.simulated;
             let excusable = !self.is_asked_again(exchange, silent) || !self.is_ours() || may_be_its_own;
-            self.must(&rules::ANSWERED, !silent, |_| {
-                broken(&rules::ANSWERED, "an answer", "no answer".into(), excusable)
+            self.must(Rule::MKeyPasses, !silent, |_| {
+                broken(Rule::MKeyPasses, "an answer", "no answer".into(), excusable)
             });
         }
     }
@@ -332,7 +332,7 @@ impl<'t> Port<'t> {
         if asked.opens == Sure::No {
             image.denied.push(Denied {
                 exchange: exchange.number,
-                rule: &rules::NOT_OBEYED,
+                rule: Rule::MKeyObeyed,
             });
             return asked;
         }
@@ -373,7 +373,7 @@ impl<'t> Port<'t> {
         if status != Status::OK && legality == Legal::No {
             image.denied.push(Denied {
                 exchange: exchange.number,
-                rule: &rules::ILLEGAL,
+                rule: Rule::IllegalKept,
             });
         }
         if !alone || status == Status::INVALID_FIELD {

@@ -10,7 +10,7 @@ use verbatim_wire::values::NodeType;
 use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, MgmtClass, Notice, PortInfo, Status};
 
 use super::port::Broken;
-use super::rules;
+use crate::registry::Rule;
 
 /// What a trap 256 tells of an SMP, but for its M_Key: method, AttributeID, AttributeModifier, and of one on a directed route
 /// hop count and DrSLID.
@@ -70,10 +70,10 @@ pub(super) fn judge(
     for arrived in traps {
         let notice: Notice = arrived.mad.attribute();
         let mut must = |about: &str, holds: bool, expected: String, seen: String, exchanges: Vec<u32>| {
-            *asked.entry(rules::TRAP.name).or_default() += 1;
+            *asked.entry(Rule::Trap.name()).or_default() += 1;
             if !holds {
                 broken.push(Broken {
-                    rule: &rules::TRAP,
+                    rule: Rule::Trap,
                     about: about.into(),
                     expected,
                     seen,
@@ -303,10 +303,10 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
 /// A trap that has another's TransactionID repeats it; all of a port are a SubnetTimeOut apart.
 fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let mut must = |about: &str, holds: bool, expected: String, seen: String| {
-        *asked.entry(rules::TRAP.name).or_default() += 1;
+        *asked.entry(Rule::Trap.name()).or_default() += 1;
         if !holds {
             broken.push(Broken {
-                rule: &rules::TRAP,
+                rule: Rule::Trap,
                 about: about.into(),
                 expected,
                 seen,

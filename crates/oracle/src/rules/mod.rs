@@ -12,15 +12,15 @@ pub(super) mod responder;
 use super::rule::Rule;
 
 /// All rules: those of packets, in the order in which they are counted, and those of what the host was told.
-pub fn every() -> impl Iterator<Item = &'static Rule> {
+pub fn every() -> impl Iterator<Item = Rule> {
     all().chain(super::verbs::all())
 }
 
 /// The rules of packets, in the order in which they are counted.
-pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    let packet = packet::RULES.iter().map(|(rule, _)| rule);
-    let requester = requester::RULES.iter().map(|(rule, _)| rule);
-    let responder = responder::RULES.iter().map(|(rule, _)| rule);
+pub(crate) fn all() -> impl Iterator<Item = Rule> {
+    let packet = packet::RULES.iter().map(|(rule, _)| *rule);
+    let requester = requester::RULES.iter().map(|(rule, _)| *rule);
+    let responder = responder::RULES.iter().map(|(rule, _)| *rule);
     packet.chain(requester).chain(responder)
 }
 

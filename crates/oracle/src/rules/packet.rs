@@ -7,96 +7,24 @@ use verbatim_wire::packet::SyndromeKind;
 use verbatim_wire::{NakCode, Value};
 
 use crate::heard::{Asks, Heard, Part};
-use crate::rule::{Excuse, Held, Rule, rule};
+use crate::rule::{Excuse, Held, Rule};
 
 pub(crate) type PacketRule = fn(&Heard<'_>) -> Held;
 
 pub(crate) static RULES: &[(Rule, PacketRule)] = &[
-    (rule!("icrc", "7.8.1 ICRC", "The ICRC is that of the packet."), icrc),
-    (
-        rule!(
-            "vcrc",
-            "9.6.1 header validation",
-            "The VCRC, where the capture has one, is that of the packet."
-        ),
-        vcrc,
-    ),
-    (
-        rule!(
-            "ip-checksum",
-            "9.6.1 header validation",
-            "The checksum of the IPv4 header is right."
-        ),
-        ip_checksum,
-    ),
-    (
-        rule!(
-            "udp-length",
-            "9.6.1 header validation",
-            "UDP says of the packet's length what IP says."
-        ),
-        udp_length,
-    ),
-    (
-        rule!(
-            "udp-checksum",
-            "9.7.3 request generation",
-            "The UDP checksum is 0, for none, or right."
-        ),
-        udp_checksum,
-    ),
-    (
-        rule!("opcode", "9.7.3 request generation", "The opcode has a meaning."),
-        opcode,
-    ),
-    (
-        rule!("tver", "9.6.1 header validation", "The transport version is 0."),
-        tver,
-    ),
-    (
-        rule!("reserved", "9.6.1 header validation", "Reserved bits of the BTH are 0."),
-        reserved,
-    ),
-    (
-        rule!(
-            "format",
-            "9.7.3 request generation",
-            "The packet has the extended headers of its opcode, and a payload only where there may be one."
-        ),
-        format,
-    ),
-    (
-        rule!(
-            "padding",
-            "9.7.3 request generation",
-            "PadCnt fills the payload up to 4 bytes, and is 0 where the payload is a multiple of the path MTU or absent."
-        ),
-        padding,
-    ),
-    (
-        rule!(
-            "solicited-event",
-            "9.7.3 request generation",
-            "SE is set only where a message ends that takes a receive."
-        ),
-        solicited_event,
-    ),
-    (
-        rule!(
-            "ack-request-of-response",
-            "9.7.5.1 acknowledgement",
-            "A response asks for no acknowledgement."
-        ),
-        ack_request,
-    ),
-    (
-        rule!(
-            "syndrome",
-            "9.7.5.1 acknowledgement",
-            "The AETH's syndrome has a meaning for RC; with data it is an ACK."
-        ),
-        syndrome,
-    ),
+    (Rule::Icrc, icrc),
+    (Rule::Vcrc, vcrc),
+    (Rule::IpChecksum, ip_checksum),
+    (Rule::UdpLength, udp_length),
+    (Rule::UdpChecksum, udp_checksum),
+    (Rule::Opcode, opcode),
+    (Rule::Tver, tver),
+    (Rule::Reserved, reserved),
+    (Rule::Format, format),
+    (Rule::Padding, padding),
+    (Rule::SolicitedEvent, solicited_event),
+    (Rule::AckRequestOfResponse, ack_request),
+    (Rule::Syndrome, syndrome),
 ];
 
 fn icrc(heard: &Heard<'_>) -> Held {

@@ -8,7 +8,7 @@ use verbatim_wire::packet::SyndromeKind;
 use crate::heard::{Asks, Heard, Part, QUEUED};
 use crate::request::Request;
 use crate::responses::{Responses, is_up_to};
-use crate::rule::{Excuse, Held, Rule, rule};
+use crate::rule::{Excuse, Held, Rule};
 use crate::window::{Place, Source, Window};
 
 /// What a rule of the requester looks at.
@@ -45,70 +45,14 @@ impl<'a> Asked<'a> {
 pub(crate) type RequesterRule = fn(&Asked<'_>) -> Held;
 
 pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
-    (
-        rule!(
-            "psn",
-            "9.7.3 request generation",
-            "A new request has the PSN that follows those of the last one; a READ takes one for each response."
-        ),
-        psn,
-    ),
-    (
-        rule!(
-            "go-back",
-            "9.7.3 request generation",
-            "What comes again comes in order: after it the next PSN, or one further back."
-        ),
-        go_back,
-    ),
-    (
-        rule!(
-            "acknowledged-again",
-            "9.7.3 request generation",
-            "What was acknowledged does not come again."
-        ),
-        acknowledged_again,
-    ),
-    (
-        rule!(
-            "same-again",
-            "9.7.3 request generation",
-            "What comes again is the same: opcode, extended headers, payload; a READ may go on from the response that is missing."
-        ),
-        same_again,
-    ),
-    (
-        rule!(
-            "opcode-order",
-            "9.7.3 request generation",
-            "After First and Middle of a message comes its Middle or Last; after a message another begins."
-        ),
-        opcode_order,
-    ),
-    (
-        rule!(
-            "payload-length",
-            "9.7.3 request generation",
-            "First and Middle carry the path MTU, Last 1 byte to that, Only up to that."
-        ),
-        payload_length,
-    ),
-    (
-        rule!(
-            "dma-length",
-            "9.7.3 request generation",
-            "The packets of a WRITE carry as many bytes as DMALen says, at most 2^31."
-        ),
-        dma_length,
-    ),
-    (
-        rule!(
-            "rnr-interval",
-            "C9-130",
-            "After an RNR NAK the request does not come again before the interval is over."
-        ),
-        rnr_interval,
-    ),
+    (Rule::Psn, psn),
+    (Rule::GoBack, go_back),
+    (Rule::AcknowledgedAgain, acknowledged_again),
+    (Rule::SameAgain, same_again),
+    (Rule::OpcodeOrder, opcode_order),
+    (Rule::PayloadLength, payload_length),
+    (Rule::DmaLength, dma_length),
+    (Rule::RnrInterval, rnr_interval),
 ];
 
 /// What breaks one of these is an invalid request, whatever the responder's memory and rights are.

@@ -10,7 +10,7 @@ use super::{data_response, msn};
 use crate::heard::{Asks, Heard, Part};
 use crate::request::{Invalid, Request};
 use crate::responses::{Responses, is_up_to};
-use crate::rule::{Excuse, Held, Rule, rule};
+use crate::rule::{Excuse, Held, Rule};
 use crate::window::Window;
 
 /// What a response says, by opcode and syndrome.
@@ -78,152 +78,24 @@ impl<'a> Answered<'a> {
 pub(crate) type ResponderRule = fn(&Answered<'_>) -> Held;
 
 pub(crate) static RULES: &[(Rule, ResponderRule)] = &[
-    (
-        rule!(
-            "answers-a-request",
-            "9.7.5.1 acknowledgement",
-            "A response has the PSN of a request that was sent."
-        ),
-        answers_a_request,
-    ),
-    (
-        rule!(
-            "response-kind",
-            "9.7.5.1 acknowledgement",
-            "READ responses answer READs, atomic acknowledgements atomics."
-        ),
-        data_response::response_kind,
-    ),
-    (
-        rule!(
-            "responses-in-order",
-            "C9-27",
-            "Nothing overtakes the responses to a READ or atomic, and none of them is left out or repeated unasked."
-        ),
-        data_response::responses_in_order,
-    ),
-    (
-        rule!(
-            "read-response-opcode",
-            "9.7.5.1 acknowledgement",
-            "The responses to a READ are First, Middle and Last, or one Only."
-        ),
-        data_response::read_response_opcode,
-    ),
-    (
-        rule!(
-            "read-response-length",
-            "9.7.5.1 acknowledgement",
-            "READ responses carry the path MTU; the last one what is left."
-        ),
-        data_response::read_response_length,
-    ),
-    (
-        rule!(
-            "atomic-again",
-            "9.7.4.1.1 duplicate requests",
-            "An atomic that comes again is answered with the result that it had."
-        ),
-        data_response::atomic_again,
-    ),
-    (
-        rule!(
-            "acknowledgement-order",
-            "9.7.5.1 acknowledgement",
-            "An acknowledgement is not of an older PSN than one before it, and what was acknowledged is not refused."
-        ),
-        acknowledgement_order,
-    ),
-    (
-        rule!(
-            "damaged-request",
-            "9.6.1 header validation",
-            "A packet that a port discards is not acknowledged."
-        ),
-        damaged_request,
-    ),
-    (
-        rule!(
-            "invalid-request",
-            "9.7.5.2.4 invalid request",
-            "A request that is no part of a message as it should be, or that the queue pair does not allow, and an atomic on an \
-             address that is no multiple of 8, is refused, not acknowledged."
-        ),
-        invalid_request,
-    ),
-    (
-        rule!(
-            "remote-access",
-            "9.7.5.2.5 remote access",
-            "A request that no region of memory allows is refused, not acknowledged, nor answered."
-        ),
-        remote_access,
-    ),
-    (
-        rule!(
-            "nak-code",
-            "9.9.3 responder errors",
-            "The NAK of a request that is no part of a message as it should be says invalid request, that of one which memory \
-             does not allow remote access error."
-        ),
-        nak_code,
-    ),
-    (
-        rule!(
-            "refusal-reason",
-            "9.9.3 responder errors",
-            "A READ, WRITE or atomic in sequence that memory and queue pair allow is not refused for good."
-        ),
-        |answered| refusal_reason(answered, false),
-    ),
-    (
-        rule!(
-            "access-reason",
-            "9.7.5.2.5 remote access",
-            "A READ, WRITE or atomic that memory and queue pair allow gets no NAK of remote access."
-        ),
-        |answered| refusal_reason(answered, true),
-    ),
-    (
-        rule!(
-            "msn",
-            "9.7.7.1 MSN",
-            "The MSN counts the messages that are complete; a READ counts from its acceptance on, or from its last response on."
-        ),
-        msn::msn,
-    ),
-    (
-        rule!(
-            "sequence-nak",
-            "9.7.4.1.1 PSN sequence",
-            "A sequence NAK has the PSN of a request that is missing, while a later one has come; what was put off by an RNR NAK is none."
-        ),
-        sequence_nak,
-    ),
-    (
-        rule!(
-            "sequence-nak-once",
-            "9.7.4.1.1 PSN sequence",
-            "A gap is told of once, until the PSN that is missing comes."
-        ),
-        sequence_nak_once,
-    ),
-    (
-        rule!(
-            "retry-before-ack",
-            "9.7.5.1 acknowledgement",
-            "After a sequence NAK or RNR NAK of a PSN nothing from that PSN on is acknowledged before the PSN has come again."
-        ),
-        retry_before_ack,
-    ),
-    (
-        rule!(
-            "after-refusal",
-            "9.9.3 responder errors",
-            "After a NAK that ends the connection the responder says nothing more."
-        ),
-        after_refusal,
-    ),
+    (Rule::AnswersARequest, answers_a_request),
+    (Rule::ResponseKind, data_response::response_kind),
+    (Rule::ResponsesInOrder, data_response::responses_in_order),
+    (Rule::ReadResponseOpcode, data_response::read_response_opcode),
+    (Rule::ReadResponseLength, data_response::read_response_length),
+    (Rule::AtomicAgain, data_response::atomic_again),
+    (Rule::AcknowledgementOrder, acknowledgement_order),
+    (Rule::DamagedRequest, damaged_request),
+    (Rule::InvalidRequest, invalid_request),
+    (Rule::RemoteAccess, remote_access),
+    (Rule::NakCode, nak_code),
+    (Rule::RefusalReason, |answered| refusal_reason(answered, false)),
+    (Rule::AccessReason, |answered| refusal_reason(answered, true)),
+    (Rule::Msn, msn::msn),
+    (Rule::SequenceNak, sequence_nak),
+    (Rule::SequenceNakOnce, sequence_nak_once),
+    (Rule::RetryBeforeAck, retry_before_ack),
+    (Rule::AfterRefusal, after_refusal),
 ];
 
 fn answers_a_request(answered: &Answered<'_>) -> Held {

@@ -343,7 +343,8 @@ fn with_syndrome(record: &str, is_it: impl Fn(&Packet<'_>) -> bool, syndrome: Sy
 fn what_was_deregistered_opens_nothing() {
     let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::REMOTE_ACCESS);
     let found = with_syndrome("c09-nak-remote-access", is_refused, Syndrome::ACK);
-    let is_it = |finding: &&Finding| finding.rule.name == "remote-access" && finding.expected.contains("deregistered");
+    let is_it =
+        |finding: &&Finding| finding.rule.name() == "remote-access" && finding.expected.contains("deregistered");
     assert!(found.iter().any(|finding| is_it(&finding)), "{found:?}");
 }
 
@@ -351,7 +352,7 @@ fn what_was_deregistered_opens_nothing() {
 fn the_newest_request_is_not_missing_whatever_was_lost_of_what_a_record_has() {
     let nak = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
     let found = with_syndrome("c09-060-write-responder", is_ack, nak);
-    let of_rule = found.iter().find(|finding| finding.rule.name == "sequence-nak");
+    let of_rule = found.iter().find(|finding| finding.rule.name() == "sequence-nak");
     let excuse = of_rule.and_then(|finding| finding.unless);
     assert!(
         excuse.is_some_and(|excuse| excuse.is_excluded_in_record(false)),

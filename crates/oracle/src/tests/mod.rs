@@ -46,7 +46,7 @@ fn broken(loss: Loss, talk: &Talk) -> Vec<String> {
     findings
         .map(|finding| {
             let excused = if finding.unless.is_some() { "?" } else { "" };
-            format!("#{} {}{excused}", finding.packets.last().unwrap(), finding.rule.name)
+            format!("#{} {}{excused}", finding.packets.last().unwrap(), finding.rule.name())
         })
         .collect()
 }
@@ -64,7 +64,7 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
     let unasked: Vec<&str> = connection
         .counts()
         .filter(|(_, count)| count.asked == 0)
-        .map(|(rule, _)| rule.name)
+        .map(|(rule, _)| rule.name())
         .collect();
     // These speak of loss, of the end of a connection, and of native InfiniBand.
     assert_eq!(
@@ -100,7 +100,7 @@ fn a_capture_that_begins_anywhere_breaks_no_rule() {
 
 #[test]
 fn rules_have_names_of_their_own() {
-    let mut names: Vec<&str> = super::rules().map(|rule| rule.name).collect();
+    let mut names: Vec<&str> = super::rules().map(|rule| rule.name()).collect();
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), super::rules().count());

@@ -119,7 +119,7 @@ fn what_was_put_off_has_come_and_is_not_missing() {
             let is_excused = finding
                 .unless
                 .is_some_and(|excuse| !excuse.is_excluded_in_record(false));
-            finding.rule.name == "sequence-nak" && !is_excused
+            finding.rule.name() == "sequence-nak" && !is_excused
         })
     };
     assert!(is_found(&[1], &[2]));
@@ -182,7 +182,7 @@ fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
          capture, or had not arrived yet"
     );
     assert_eq!(
-        (finding.packets.as_slice(), finding.rule.statement),
+        (finding.packets.as_slice(), finding.rule.statement()),
         (&[3, 4][..], "C9-130")
     );
 }

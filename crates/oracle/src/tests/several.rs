@@ -67,7 +67,10 @@ fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
         .map(|finding| {
             format!(
                 "{} {:?}: {} / {}",
-                finding.rule.name, finding.packets, finding.expected, finding.seen
+                finding.rule.name(),
+                finding.packets,
+                finding.expected,
+                finding.seen
             )
         })
         .collect()

@@ -20,7 +20,7 @@ pub(crate) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&
     let mut names: Vec<&str> = said
         .iter()
         .filter(|said| said.result == Passed::Fail)
-        .map(|said| said.rule.name)
+        .map(|said| said.rule.name())
         .collect();
     names.dedup();
     names
@@ -136,12 +136,12 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
     let heard_late = Trace::new(heard_late).unwrap();
     let said = verbs::rule(&heard_late).said;
     assert!(
-        said.iter().all(|said| said.rule.name != "retry-fails"),
+        said.iter().all(|said| said.rule.name() != "retry-fails"),
         "the host saw it in time"
     );
     let trace = Trace::new(entries).unwrap();
     let said = verbs::rule(&trace).said;
-    let late = said.iter().find(|said| said.rule.name == "retry-fails").unwrap();
+    let late = said.iter().find(|said| said.rule.name() == "retry-fails").unwrap();
     assert_eq!(
         late.expected,
         "one completion, with IBV_WC_RETRY_EXC_ERR, within 2.001 s of its first packet"
@@ -452,7 +452,7 @@ fn a_wrong_original_value_accuses_no_later_one() {
     });
     let trace = Trace::new(entries).unwrap();
     let said = verbs::rule(&trace).said;
-    let names: Vec<&str> = said.iter().map(|said| said.rule.name).collect();
+    let names: Vec<&str> = said.iter().map(|said| said.rule.name()).collect();
     assert_eq!(names, ["atomic-original"]);
 }
 

@@ -13,50 +13,15 @@ use super::next::fits;
 use super::owed::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
 use super::talk::{Answer, Post, Request, Talk, Told, shown};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "nak-retried",
-            "9.7.5.1.1 NAK handling",
-            "After a sequence NAK, or an answer that skips a READ or atomic, what is missing comes again."
-        ),
-        nak_retried,
-    ),
-    (
-        rule!(
-            "nak-resends-all",
-            "9.7.5.1.1 NAK handling",
-            "After a sequence NAK all that was sent behind the missing packet comes again, too."
-        ),
-        nak_resends_all,
-    ),
-    (
-        rule!(
-            "rnr-retried",
-            "9.7.5.2.8 RNR retry",
-            "After an RNR NAK the request comes again, while retries are left."
-        ),
-        rnr_retried,
-    ),
-    (
-        rule!(
-            "outstanding-ends",
-            "C9-142",
-            "What nobody answers any more comes again until its retries are spent, and fails then, whatever was said of it before."
-        ),
-        outstanding_ends,
-    ),
-    (
-        rule!(
-            "timeout-retried",
-            "C9-142",
-            "A request that nobody answers comes again, or fails in the end."
-        ),
-        timeout_retried,
-    ),
+    (Rule::NakRetried, nak_retried),
+    (Rule::NakResendsAll, nak_resends_all),
+    (Rule::RnrRetried, rnr_retried),
+    (Rule::OutstandingEnds, outstanding_ends),
+    (Rule::TimeoutRetried, timeout_retried),
 ];
 
 /// The READ or atomic of which a sequence NAK speaks when it has had all its responses: the NAK is old.

@@ -18,52 +18,15 @@ use super::due::{Due, Response, Why, dues, met, responses};
 use super::owed::after;
 use super::talk::{SOON, Talk, talks};
 use crate::heard::Asks;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "request-answered",
-            "9.7.5.1 acknowledgement",
-            "A READ, an atomic, and whatever asks for an acknowledgement is answered: by a response, an acknowledgement of it or \
-             of what came behind it, or a NAK."
-        ),
-        request_answered,
-    ),
-    (
-        rule!(
-            "rnr-nak-owed",
-            "9.7.5.2.8 RNR NAK",
-            "What lacks a receive is told so: by an RNR NAK of it, or of something before it."
-        ),
-        rnr_nak_owed,
-    ),
-    (
-        rule!(
-            "answered-at-once",
-            "9.7.5.1 acknowledgement",
-            "Of the SENDs and WRITEs that ask for an acknowledgement, one at least is answered before it comes again."
-        ),
-        answered_at_once,
-    ),
-    (
-        rule!(
-            "duplicate-answered",
-            "9.7.4.1.1 duplicate requests",
-            "A request that was executed and comes again is answered again, a READ or atomic while it is one of the last \
-             max_dest_rd_atomic of them."
-        ),
-        duplicate_answered,
-    ),
-    (
-        rule!(
-            "gap-answered",
-            "9.7.4.1.1 PSN sequence",
-            "The first request behind one that is missing gets the sequence NAK of that."
-        ),
-        gap_answered,
-    ),
+    (Rule::RequestAnswered, request_answered),
+    (Rule::RnrNakOwed, rnr_nak_owed),
+    (Rule::AnsweredAtOnce, answered_at_once),
+    (Rule::DuplicateAnswered, duplicate_answered),
+    (Rule::GapAnswered, gap_answered),
 ];
 
 /// Whether silence says nothing where packets can be lost: it may have been told of once, a gap, or that the connection ends. It

@@ -12,7 +12,7 @@ pub(super) type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
 /// The answer of a rule about one event.
 #[derive(Clone, Debug)]
 pub(crate) struct Said<'t> {
-    pub(crate) rule: &'static Rule,
+    pub(crate) rule: Rule,
     /// Which event.
     pub(crate) about: String,
     pub(crate) expected: String,
@@ -30,12 +30,12 @@ pub(crate) struct Ruling<'t> {
     /// Where they do not hold.
     pub(crate) said: Vec<Said<'t>>,
     /// Each rule that was asked, with how often it held.
-    pub(crate) held: Vec<(&'static Rule, u32)>,
+    pub(crate) held: Vec<(Rule, u32)>,
 }
 
 /// A rule that is being asked.
 pub(super) struct Asking<'r, 't> {
-    pub(super) rule: &'static Rule,
+    pub(super) rule: Rule,
     pub(super) ruling: &'r mut Ruling<'t>,
     /// The habit that the next result is due to, if it does not hold.
     pub(super) habit: Option<Habit>,
@@ -85,8 +85,8 @@ impl<'t> Asking<'_, 't> {
 }
 
 impl Ruling<'_> {
-    fn hold(&mut self, rule: &'static Rule, times: u32) {
-        match self.held.iter_mut().find(|(held, _)| held.name == rule.name) {
+    fn hold(&mut self, rule: Rule, times: u32) {
+        match self.held.iter_mut().find(|(held, _)| *held == rule) {
             Some((_, held)) => *held += times,
             None => self.held.push((rule, times)),
         }

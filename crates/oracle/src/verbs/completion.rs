@@ -11,75 +11,18 @@ use super::asking::{Asking, VerbsRule};
 use super::next::{expected, fits, is_read};
 use super::retry::causes;
 use super::talk::{Answer, Post, Request, SOON, Talk, Told};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "completed-by",
-            "C9-60",
-            "A request completes with success only after the peer has answered it: a SEND or WRITE by what acknowledges its \
-             last packet, a READ by all of its responses, an atomic by its own."
-        ),
-        completed_by,
-    ),
-    (
-        rule!(
-            "responses-missing",
-            "9.7.6.1.1 response data",
-            "A READ does not complete with success when one of its responses was left out or had the wrong length."
-        ),
-        responses_missing,
-    ),
-    (
-        rule!(
-            "responses-odd",
-            "9.7.6.1.1 response data",
-            "A READ that was sent once completes with success only by First, Middle and Last, or Only, each in its place."
-        ),
-        responses_odd,
-    ),
-    (
-        rule!(
-            "skipped",
-            "9.7.5.1.1 NAK handling",
-            "An answer to a later request does not complete a READ or atomic that was not answered."
-        ),
-        skipped,
-    ),
-    (
-        rule!(
-            "left-alone",
-            "C9-60",
-            "What an answer does not speak of stays outstanding."
-        ),
-        left_alone,
-    ),
-    (
-        rule!(
-            "completion-order",
-            "C9-60",
-            "Requests complete once each, in the order in which they were posted."
-        ),
-        completion_order,
-    ),
-    (
-        rule!(
-            "completion-fields",
-            "C9-60",
-            "A completion with success says which operation it was, and of a READ or atomic how many bytes came."
-        ),
-        completion_fields,
-    ),
-    (
-        rule!(
-            "unsignalled",
-            "C9-60",
-            "A request that is not signalled completes only when it fails, and then it does."
-        ),
-        unsignalled,
-    ),
+    (Rule::CompletedBy, completed_by),
+    (Rule::ResponsesMissing, responses_missing),
+    (Rule::ResponsesOdd, responses_odd),
+    (Rule::Skipped, skipped),
+    (Rule::LeftAlone, left_alone),
+    (Rule::CompletionOrder, completion_order),
+    (Rule::CompletionFields, completion_fields),
+    (Rule::Unsignalled, unsignalled),
 ];
 
 pub(super) fn words(told: &Told<'_>, post: &Post<'_>, expected: impl Into<String>) -> (String, String, String) {

@@ -9,26 +9,9 @@ use verbatim_wire::packet::{Packet, Psn};
 use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
 use crate::rc::Seen;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "cnp",
-            "A17.9 congestion notification",
-            "A CNP has BECN set, SE, AckReq and the PSN 0, the P_Key of the packet that was marked, 16 bytes of 0, and a sound ICRC."
-        ),
-        cnp,
-    ),
-    (
-        rule!(
-            "cnp-cause",
-            "A17.9 congestion notification",
-            "A CNP is sent only where a packet came in that the network had marked, or can have."
-        ),
-        cause,
-    ),
-];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::Cnp, cnp), (Rule::CnpCause, cause)];
 
 /// ECN: congestion was met on the way.
 const MARKED: u8 = 3;

@@ -11,16 +11,9 @@ use super::asking::{Asking, VerbsRule};
 use super::ready::takers;
 use super::received::{commands, posted};
 use super::talk::Talk;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "credits-there",
-        "9.7.5.1 acknowledgement",
-        "An acknowledgement tells of no more credits than there are receives that no message before it took."
-    ),
-    credits_there,
-)];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::CreditsThere, credits_there)];
 
 /// The receives of a connection, and what takes them.
 #[derive(Default)]

@@ -15,65 +15,16 @@ use super::asking::{Asking, VerbsRule};
 use super::replay::{Replay, Thing};
 use super::talk::Talk;
 use crate::freedom::MOST;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "memory-content",
-            "9.5 transaction ordering",
-            "Memory to which no executed request wrote is as it was: each is executed once, in order, and nowhere else."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Memory),
-    ),
-    (
-        rule!(
-            "send-content",
-            "9.4.1 SEND and immediate",
-            "What a SEND that was acknowledged brought stands in its receive."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Sent),
-    ),
-    (
-        rule!(
-            "write-content",
-            "9.7.5.1 acknowledgement",
-            "What a WRITE that was acknowledged brought stands where it said."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Written),
-    ),
-    (
-        rule!(
-            "atomic-content",
-            "9.4.5 atomics",
-            "What an atomic that was answered made of the 64 bits stands there."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Swapped),
-    ),
-    (
-        rule!(
-            "refused-content",
-            "9.9.3 responder errors",
-            "What was refused for good, and all behind it, has changed nothing."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Refused),
-    ),
-    (
-        rule!(
-            "read-content",
-            "9.5 transaction ordering",
-            "A READ returns what memory holds when all requests before it were executed."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Read),
-    ),
-    (
-        rule!(
-            "atomic-original",
-            "9.4.5 atomics",
-            "An atomic returns what the 64 bits held when all requests before it were executed."
-        ),
-        |talk, asking| ask(talk, asking, Thing::Atomic),
-    ),
+    (Rule::MemoryContent, |talk, asking| ask(talk, asking, Thing::Memory)),
+    (Rule::SendContent, |talk, asking| ask(talk, asking, Thing::Sent)),
+    (Rule::WriteContent, |talk, asking| ask(talk, asking, Thing::Written)),
+    (Rule::AtomicContent, |talk, asking| ask(talk, asking, Thing::Swapped)),
+    (Rule::RefusedContent, |talk, asking| ask(talk, asking, Thing::Refused)),
+    (Rule::ReadContent, |talk, asking| ask(talk, asking, Thing::Read)),
+    (Rule::AtomicOriginal, |talk, asking| ask(talk, asking, Thing::Atomic)),
 ];
 
 fn ask<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of: Thing) {

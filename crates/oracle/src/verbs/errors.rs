@@ -12,51 +12,15 @@ use super::completion::{known, words};
 use super::retry::causes;
 use super::talk::{Answer, Post, Talk, Told, talks};
 use crate::rc::Seen;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "refusal-status",
-            "9.7.5.1.1 NAK handling",
-            "A request fails with the status of a NAK only if it got that NAK."
-        ),
-        refusal_status,
-    ),
-    (
-        rule!(
-            "rnr-error",
-            "9.7.5.2.8 RNR retry",
-            "A request fails for spent RNR retries only after more than rnr_retry RNR NAKs; never with 7."
-        ),
-        rnr_error,
-    ),
-    (
-        rule!(
-            "retry-error",
-            "C9-143",
-            "A request fails for spent retries only after it was sent 1 + retry_cnt times without an answer."
-        ),
-        retry_error,
-    ),
-    (
-        rule!(
-            "flush-status",
-            "C9-60",
-            "A request is flushed only after one before it failed, the queue pair has refused a request of its peer, or was \
-             moved to the error state."
-        ),
-        flush_status,
-    ),
-    (
-        rule!(
-            "flush-order",
-            "9.7.5.1.1 NAK handling",
-            "What is flushed completes in the order in which it was posted."
-        ),
-        flush_order,
-    ),
+    (Rule::RefusalStatus, refusal_status),
+    (Rule::RnrError, rnr_error),
+    (Rule::RetryError, retry_error),
+    (Rule::FlushStatus, flush_status),
+    (Rule::FlushOrder, flush_order),
 ];
 
 /// The status that a NAK ends a request with.

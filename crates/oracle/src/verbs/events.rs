@@ -15,27 +15,12 @@ use super::life::{Life, is_done};
 use super::owed::is_disturbed;
 use super::steps::state_in_words;
 use super::talk::{Answer, Post, Talk, Told};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "event-as-nak",
-            "11.6.3 asynchronous events",
-            "A queue pair that has sent a NAK reports the error that the NAK names: access after remote access error, request after \
-             invalid request."
-        ),
-        event_as_nak,
-    ),
-    (
-        rule!(
-            "drained-when-done",
-            "10.3.1 send queue drained",
-            "A send queue is reported drained when all that was sent before SQD was answered."
-        ),
-        drained_when_done,
-    ),
+    (Rule::EventAsNak, event_as_nak),
+    (Rule::DrainedWhenDone, drained_when_done),
 ];
 
 fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {

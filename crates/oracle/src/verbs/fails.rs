@@ -16,66 +16,17 @@ use super::owed::{after, in_words, is_disturbed, patience};
 use super::pace::QUEUED;
 use super::received::{commands, posted};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "rnr-fails",
-            "9.7.5.2.8 RNR error completion",
-            "When the RNR retries are spent the request fails with IBV_WC_RNR_RETRY_EXC_ERR."
-        ),
-        rnr_fails,
-    ),
-    (
-        rule!(
-            "nak-fails",
-            "9.7.5.1.1 NAK handling",
-            "When sequence NAKs have spent the retries the request fails with IBV_WC_RETRY_EXC_ERR."
-        ),
-        nak_fails,
-    ),
-    (
-        rule!(
-            "retry-fails",
-            "C9-143",
-            "When the retries are spent the request fails with IBV_WC_RETRY_EXC_ERR."
-        ),
-        retry_fails,
-    ),
-    (
-        rule!(
-            "refusal-fails",
-            "9.7.5.1.1 NAK handling",
-            "A request that is refused for good fails with the status of the NAK."
-        ),
-        refusal_fails,
-    ),
-    (
-        rule!(
-            "bad-response-fails",
-            "9.7.6.1.1 response data",
-            "A READ response of wrong length ends its request with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR."
-        ),
-        bad_response_fails,
-    ),
-    (
-        rule!(
-            "flushed",
-            "9.7.5.1.1 NAK handling",
-            "When a request has failed, or the queue pair was moved to the error state, all that is outstanding is flushed."
-        ),
-        flushed,
-    ),
-    (
-        rule!(
-            "error-state",
-            "9.7.5.1.1 NAK handling",
-            "When a request has failed the queue pair is in the error state."
-        ),
-        error_state,
-    ),
+    (Rule::RnrFails, rnr_fails),
+    (Rule::NakFails, nak_fails),
+    (Rule::RetryFails, retry_fails),
+    (Rule::RefusalFails, refusal_fails),
+    (Rule::BadResponseFails, bad_response_fails),
+    (Rule::Flushed, flushed),
+    (Rule::ErrorState, error_state),
 ];
 
 /// How long the flush of what is outstanding may take.

@@ -10,27 +10,10 @@ use super::completion::{known, words};
 use super::next::fits;
 use super::owed::in_words;
 use super::talk::{Answer, Post, Request, SOON, Talk, Told};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "local-fault",
-            "9.9.2 requester errors",
-            "A request over memory that its own side may not use so fails with IBV_WC_LOC_PROT_ERR; what it would carry is not sent."
-        ),
-        local_fault,
-    ),
-    (
-        rule!(
-            "local-error",
-            "9.9.2 requester errors",
-            "A request fails with an error of its own side only where its memory, or a response, gives a reason."
-        ),
-        local_error,
-    ),
-];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::LocalFault, local_fault), (Rule::LocalError, local_error)];
 
 /// Where a request can have been begun at the earliest: a fenced one waits for the READs and atomics in front of it.
 fn begins(talk: &Talk<'_>, post: &Post<'_>) -> usize {

@@ -14,16 +14,9 @@ use verbatim_wire::packet::Packet;
 use super::asking::{Asking, VerbsRule};
 use super::next::fits;
 use super::talk::{Answer, Post, Talk};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "response-data",
-        "9.7.6.1.1 response data",
-        "What READs and atomics brought stands in memory where they said when they have completed, and the rest is as it was."
-    ),
-    response_data,
-)];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::ResponseData, response_data)];
 
 /// A byte of memory as far as it is known: `None`: any value conforms.
 type Image = Vec<Option<u8>>;

@@ -83,9 +83,9 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
 ];
 
 /// All rules.
-pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
-    let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| rule));
-    of_talks.chain(states::RULES.iter().map(|(rule, _)| rule))
+pub(crate) fn all() -> impl Iterator<Item = Rule> {
+    let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| *rule));
+    of_talks.chain(states::RULES.iter().map(|(rule, _)| *rule))
 }
 
 /// The numbers of the commands that a device must refuse, and that were refused.
@@ -114,7 +114,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             asks(
                 life,
                 &mut Asking {
-                    rule,
+                    rule: *rule,
                     ruling: &mut ruling,
                     habit: None,
                 },
@@ -128,7 +128,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             asks(
                 talk,
                 &mut Asking {
-                    rule,
+                    rule: *rule,
                     ruling: &mut ruling,
                     habit: None,
                 },

@@ -16,41 +16,13 @@ use verbatim_wire::packet::{Medium, Packet, Service};
 use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
 use crate::rc::Seen;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "address-vector",
-            "9.7.3 request generation",
-            "Every packet but a CNP carries the hop limit, the traffic class and the flow label of the queue pair's address vector."
-        ),
-        address_vector,
-    ),
-    (
-        rule!(
-            "frame",
-            "9.7.3 request generation",
-            "Every packet goes from the queue pair's own address to its peer's, in a frame that holds it alone."
-        ),
-        frame,
-    ),
-    (
-        rule!(
-            "dest-qp",
-            "9.7.5.1 acknowledgement",
-            "A response goes to the queue pair that asked, to no other one and not to the responder's own."
-        ),
-        dest_qp,
-    ),
-    (
-        rule!(
-            "migration-state",
-            "9.7.3 request generation",
-            "The packets of a queue pair that no host gave another path all have the same MigReq, its requests and its responses."
-        ),
-        migration_state,
-    ),
+    (Rule::AddressVector, address_vector),
+    (Rule::Frame, frame),
+    (Rule::DestQp, dest_qp),
+    (Rule::MigrationState, migration_state),
 ];
 
 /// Bytes of the shortest frame of Ethernet, without its check sequence: what is shorter is filled up (IEEE 802.3, 3.2.8).

@@ -12,26 +12,12 @@ use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
 use crate::heard::{Asks, Heard};
 use crate::rc::HALF;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "answered-once",
-            "9.7.5.1 acknowledgement",
-            "A response with data, or an RNR NAK, comes as often as it was asked for."
-        ),
-        answered_once,
-    ),
-    (
-        rule!(
-            "atomic-unknown",
-            "9.7.4.1.1 duplicate requests",
-            "An atomic whose PSN lies before the first one of the connection is not answered: no result can be kept of it."
-        ),
-        atomic_unknown,
-    ),
+    (Rule::AnsweredOnce, answered_once),
+    (Rule::AtomicUnknown, atomic_unknown),
 ];
 
 /// What may come too often.

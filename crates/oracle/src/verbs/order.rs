@@ -10,17 +10,10 @@ use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
 use crate::heard::Heard;
 use crate::rc::HALF;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[(
-    rule!(
-        "never-back",
-        "C9-27",
-        "No response to a READ or atomic that was sent once comes behind one of a later PSN."
-    ),
-    never_back,
-)];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::NeverBack, never_back)];
 
 /// The PSNs that a READ or atomic takes, counted from the first that the device expects, where it was sent, and how often.
 struct Sent {

@@ -16,38 +16,14 @@ use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
 use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "sent-when-posted",
-            "9.7.3 request generation",
-            "What is posted is sent, unless something before it holds it back."
-        ),
-        sent_when_posted,
-    ),
-    (
-        rule!(
-            "goes-on",
-            "9.7.3 request generation",
-            "When all before it was acknowledged, the next packet of what is posted is sent, whatever credits were told."
-        ),
-        goes_on,
-    ),
-    (
-        rule!("answered-completes", "C9-60", "A request that was answered completes."),
-        answered_completes,
-    ),
-    (
-        rule!(
-            "nak-acknowledges",
-            "9.7.5.1.1 NAK handling",
-            "A NAK completes what lies before it."
-        ),
-        nak_acknowledges,
-    ),
+    (Rule::SentWhenPosted, sent_when_posted),
+    (Rule::GoesOn, goes_on),
+    (Rule::AnsweredCompletes, answered_completes),
+    (Rule::NakAcknowledges, nak_acknowledges),
 ];
 
 /// How long what the connection's own timers hold back may take.

@@ -16,43 +16,14 @@ use super::talk::{Asked, SOON, Talk, talks};
 use super::target::takes_receive;
 use crate::heard::{Asks, Heard};
 use crate::rc::HALF;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "receive-there",
-            "9.7.5.2.8 RNR NAK",
-            "A SEND, or a WRITE with Immediate, is acknowledged only when a receive was posted for it."
-        ),
-        receive_there,
-    ),
-    (
-        rule!(
-            "rnr-timer",
-            "9.7.5.2.8 RNR NAK",
-            "An RNR NAK asks for the interval of min_rnr_timer, or a longer one."
-        ),
-        rnr_timer,
-    ),
-    (
-        rule!(
-            "receive-completes",
-            "9.4.1 SEND and immediate",
-            "When a message that takes a receive is acknowledged, a receive completes."
-        ),
-        receive_completes,
-    ),
-    (
-        rule!(
-            "rnr-reason",
-            "9.7.5.2.8 RNR NAK",
-            "An RNR NAK refuses a message that takes a receive, and for which none is there. On hardware another resource may be \
-             lacking for a moment, not each time on three connections."
-        ),
-        rnr_reason,
-    ),
+    (Rule::ReceiveThere, receive_there),
+    (Rule::RnrTimer, rnr_timer),
+    (Rule::ReceiveCompletes, receive_completes),
+    (Rule::RnrReason, rnr_reason),
 ];
 
 /// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came

@@ -13,34 +13,12 @@ use verbatim_wire::verbs::WcOpcode;
 use super::asking::{Asking, VerbsRule};
 use super::talk::{Asked, Talk};
 use crate::heard::{Asks, Part};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "receive-order",
-            "9.4.1 SEND and immediate",
-            "Receives complete once each, in the order in which they were posted."
-        ),
-        receive_order,
-    ),
-    (
-        rule!(
-            "receive-fields",
-            "9.4.1 SEND and immediate",
-            "A receive that completes with success says which operation of the peer filled it, how many bytes came, and which \
-             immediate data."
-        ),
-        receive_fields,
-    ),
-    (
-        rule!(
-            "receive-last",
-            "C9-60",
-            "A receive completes with success no sooner than the last packet of a message for it was sent."
-        ),
-        receive_last,
-    ),
+    (Rule::ReceiveOrder, receive_order),
+    (Rule::ReceiveFields, receive_fields),
+    (Rule::ReceiveLast, receive_last),
 ];
 
 /// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.

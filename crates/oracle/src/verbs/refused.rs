@@ -10,26 +10,12 @@ use verbatim_record::{Evidence, FrameSeen, VerbsDone};
 
 use super::asking::{Asking, VerbsRule};
 use super::talk::Talk;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "refused-silent",
-            "9.9.3 responder errors",
-            "After a NAK that ends the connection no response comes on it."
-        ),
-        refused_silent,
-    ),
-    (
-        rule!(
-            "refused-state",
-            "9.9.3 responder errors",
-            "The queue pair whose NAK ended the connection is in the error state."
-        ),
-        refused_state,
-    ),
+    (Rule::RefusedSilent, refused_silent),
+    (Rule::RefusedState, refused_state),
 ];
 
 /// How long a host may take to tell of the state.

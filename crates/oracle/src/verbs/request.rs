@@ -13,62 +13,19 @@ use super::next::fits;
 use super::talk::{Asked, Post, Request, SOON, Talk, shown};
 use crate::heard::{Heard, QUEUED};
 use crate::rc::seen_in_words;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 /// How long nothing must come after an error, at least, before that says anything.
 const LISTENED: Duration = Duration::from_secs(1);
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "posted",
-            "9.7.3 request generation",
-            "Each request packet is that of a request that was posted: opcode, headers, length and payload by its PSN."
-        ),
-        posted,
-    ),
-    (
-        rule!(
-            "in-order",
-            "9.7.3 request generation",
-            "Packets are sent in the order of their PSNs, none is left out."
-        ),
-        in_order,
-    ),
-    (
-        rule!(
-            "ack-requested",
-            "9.7.3 request generation",
-            "The last packet of a SEND or WRITE asks for an acknowledgement when nothing is sent behind it, and one of those without \
-             an answer does when a message stops in the midst."
-        ),
-        ack_requested,
-    ),
-    (
-        rule!(
-            "in-flight",
-            "9.7.3 request generation",
-            "No more READs and atomics are without an answer than max_rd_atomic allows."
-        ),
-        in_flight,
-    ),
-    (
-        rule!(
-            "fence",
-            "9.7.3 request generation",
-            "A fenced request is not sent before the READs and atomics in front of it were answered."
-        ),
-        fence,
-    ),
-    (
-        rule!(
-            "after-error",
-            "C9-143",
-            "After a request has failed, or the step to ERR, nothing more is sent: no request, and no answer to what comes then."
-        ),
-        after_error,
-    ),
+    (Rule::Posted, posted),
+    (Rule::InOrder, in_order),
+    (Rule::AckRequested, ack_requested),
+    (Rule::InFlight, in_flight),
+    (Rule::Fence, fence),
+    (Rule::AfterError, after_error),
 ];
 
 fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {

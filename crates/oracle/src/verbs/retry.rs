@@ -12,67 +12,17 @@ pub(super) use super::causes::{Causes, causes};
 use super::owed::answered_by;
 use super::pace::{QUEUED, of_excess, spread};
 use super::talk::{Answer, Post, Request, SOON, Talk, shown};
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "unasked-retry",
-            "C9-142",
-            "A request comes again only after a time-out, a NAK, or an answer to a later one that skips it."
-        ),
-        unasked_retry,
-    ),
-    (
-        rule!(
-            "timeout-off",
-            "C9-142",
-            "With the local ACK timeout off what nobody answers never comes again."
-        ),
-        timeout_off,
-    ),
-    (
-        rule!(
-            "retry-count",
-            "C9-143",
-            "Time-outs, sequence NAKs and answers that skip a READ together make a request come again retry_cnt times at most, from one progress to the next."
-        ),
-        retry_count,
-    ),
-    (
-        rule!(
-            "nak-count",
-            "9.7.5.1.1 NAK handling",
-            "With the local ACK timeout off, sequence NAKs and answers that skip a READ make a request come again retry_cnt times at most, from one \
-             progress to the next."
-        ),
-        nak_count,
-    ),
-    (
-        rule!(
-            "rnr-count",
-            "9.7.5.2.8 RNR retry",
-            "RNR NAKs make a request come again rnr_retry times at most, from one progress to the next."
-        ),
-        rnr_count,
-    ),
-    (
-        rule!(
-            "ack-timeout",
-            "C9-142",
-            "What nobody answers comes again between once and four times the local ACK timeout after it was sent last."
-        ),
-        ack_timeout,
-    ),
-    (
-        rule!(
-            "timer-restarts",
-            "C9-142",
-            "Progress begins the local ACK timeout anew, be it a response in the midst of a READ, and so does what a NAK has sent again."
-        ),
-        timer_restarts,
-    ),
+    (Rule::UnaskedRetry, unasked_retry),
+    (Rule::TimeoutOff, timeout_off),
+    (Rule::RetryCount, retry_count),
+    (Rule::NakCount, nak_count),
+    (Rule::RnrCount, rnr_count),
+    (Rule::AckTimeout, ack_timeout),
+    (Rule::TimerRestarts, timer_restarts),
 ];
 
 /// rnr_retry without end.

@@ -21,86 +21,20 @@ use super::steps::{self, Verdict, state_in_words};
 use super::talk::{SIMULATED_PATH, SOON};
 use crate::heard::QUEUED;
 use crate::rc;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 
 pub(super) type StatesRule = for<'t> fn(&Life<'t>, &mut Asking<'_, 't>);
 
 pub(super) static RULES: &[(Rule, StatesRule)] = &[
-    (
-        rule!(
-            "step-refused",
-            "11.2.5.2 modify queue pair",
-            "A step that no queue pair has is refused, and so is one without an attribute that it needs, or with one that it does \
-             not take."
-        ),
-        step_refused,
-    ),
-    (
-        rule!(
-            "step-taken",
-            "11.2.5.2 modify queue pair",
-            "A step with all attributes that it needs is taken, with those that it may have."
-        ),
-        step_taken,
-    ),
-    (
-        rule!(
-            "state",
-            "11.2.5.2 modify queue pair",
-            "A queue pair is in the state of its last step, with the PSNs that it was given, and in the one before when that was \
-             refused."
-        ),
-        state,
-    ),
-    (
-        rule!(
-            "work-refused",
-            "11.4.1 work requests",
-            "Send requests are refused before RTS, and receives in RESET."
-        ),
-        work_refused,
-    ),
-    (
-        rule!(
-            "work-taken",
-            "11.4.1 work requests",
-            "From RTS on send requests are taken, and from INIT on receives, as many as the queue was made for."
-        ),
-        work_taken,
-    ),
-    (
-        rule!(
-            "event-reason",
-            "11.6.3 asynchronous events",
-            "A queue pair reports only what has happened: that it was spoken to in RTR, once; that its send queue is drained, once \
-             and in SQD; an error, after it was spoken to."
-        ),
-        event_reason,
-    ),
-    (
-        rule!(
-            "silent-state",
-            "10.3.1 RESET",
-            "A queue pair in RESET or INIT sends nothing and completes nothing, one in ERR sends nothing."
-        ),
-        silent_state,
-    ),
-    (
-        rule!(
-            "flushed-late",
-            "10.3.1 ERR",
-            "What is posted in ERR, or to be sent in SQE, is flushed."
-        ),
-        flushed_late,
-    ),
-    (
-        rule!(
-            "datagram-completes",
-            "11.4.1 work requests",
-            "A datagram that is posted completes, in RTS at once, in SQD when the queue pair is in RTS again."
-        ),
-        datagram_completes,
-    ),
+    (Rule::StepRefused, step_refused),
+    (Rule::StepTaken, step_taken),
+    (Rule::State, state),
+    (Rule::WorkRefused, work_refused),
+    (Rule::WorkTaken, work_taken),
+    (Rule::EventReason, event_reason),
+    (Rule::SilentState, silent_state),
+    (Rule::FlushedLate, flushed_late),
+    (Rule::DatagramCompletes, datagram_completes),
 ];
 
 fn about(is: Is, modify: &pb::ModifyQp) -> String {

@@ -12,27 +12,10 @@ use super::asking::{Asking, VerbsRule};
 use super::retry::{causes, oldest_open};
 use super::talk::{Answer, Talk};
 use crate::rc::is_taken;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
-pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "rnr-wait",
-            "C9-130",
-            "What comes again because of RNR NAKs alone comes when the interval of the last one is over."
-        ),
-        rnr_wait,
-    ),
-    (
-        rule!(
-            "drained",
-            "10.3.1 send queue drained",
-            "What is posted in SQD is not sent before the queue pair is in RTS again."
-        ),
-        drained,
-    ),
-];
+pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::RnrWait, rnr_wait), (Rule::Drained, drained)];
 
 /// Longer than what left before the NAK came takes to cross it on a short path.
 const CROSSING: Duration = Duration::from_micros(100);

@@ -16,42 +16,14 @@ use super::received::{commands, posted};
 use super::talk::{Asked, Talk};
 use crate::heard::{Asks, Heard, Part};
 use crate::rc::HALF;
-use crate::rule::{Rule, rule};
+use crate::rule::Rule;
 use crate::rules::responder::Says;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (
-        rule!(
-            "receive-fits",
-            "9.7.5.2.4 invalid request",
-            "A SEND that is longer than its receive gets a NAK that says invalid request."
-        ),
-        receive_fits,
-    ),
-    (
-        rule!(
-            "receive-fault",
-            "9.9.3 responder errors",
-            "A SEND whose receive is memory that the device may not write gets a NAK that says remote operational error."
-        ),
-        receive_fault,
-    ),
-    (
-        rule!(
-            "put-off",
-            "9.7.5.2.8 RNR NAK",
-            "A SEND without a receive is put off by an RNR NAK; no NAK says that it is invalid, or may not."
-        ),
-        put_off,
-    ),
-    (
-        rule!(
-            "send-refused",
-            "9.9.3 responder errors",
-            "A SEND that fits its receive is not refused as invalid, nor as what may not."
-        ),
-        send_refused,
-    ),
+    (Rule::ReceiveFits, receive_fits),
+    (Rule::ReceiveFault, receive_fault),
+    (Rule::PutOff, put_off),
+    (Rule::SendRefused, send_refused),
 ];
 
 /// What is wrong with the receive that a SEND takes.

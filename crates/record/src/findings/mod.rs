@@ -61,8 +61,15 @@ impl<'t> Findings<'t> {
 
     /// The test is a stimulus: the oracle judges all of it. These of its rules must have been asked, else the record does not
     /// show what the test is there for.
-    pub fn exercises(&mut self, rules: &[&'static str]) {
-        self.exercises.get_or_insert_default().extend(rules);
+    pub fn exercises(&mut self, rules: &[impl Copy + Into<&'static str>]) {
+        let names = rules.iter().map(|rule| (*rule).into());
+        self.exercises.get_or_insert_default().extend(names);
+        self.trace.judged_whole();
+    }
+
+    /// The test is a stimulus: the oracle judges all of it, and no rule must have been asked.
+    pub fn exercises_any(&mut self) {
+        self.exercises.get_or_insert_default();
         self.trace.judged_whole();
     }
 

@@ -53,9 +53,9 @@ fn is_failed(check: &Check) -> bool {
 }
 
 /// Whether a check is what a rule says: it is named after it, with what it speaks of behind that.
-fn is_of(check: &Check, rule: &Rule) -> bool {
-    let about = check.about.strip_prefix(rule.name);
-    check.statement == rule.statement && about.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
+fn is_of(check: &Check, rule: Rule) -> bool {
+    let about = check.about.strip_prefix(rule.name());
+    check.statement == rule.statement() && about.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
 }
 
 fn count(verdict: &Verdict, all: &mut BTreeMap<&'static str, Noticed>) {
@@ -63,7 +63,7 @@ fn count(verdict: &Verdict, all: &mut BTreeMap<&'static str, Noticed>) {
     for rule in rules() {
         let of_it = failed.iter().filter(|check| is_of(check, rule)).count();
         if of_it > 0 {
-            let noticed = all.entry(rule.name).or_default();
+            let noticed = all.entry(rule.name()).or_default();
             noticed.failed += 1;
             noticed.alone += u64::from(of_it == failed.len());
         }
@@ -85,11 +85,11 @@ mod tests {
 
     #[test]
     fn a_rule_is_alone_where_no_other_check_failed() {
-        let rule = rules().find(|rule| rule.name == "msn").unwrap();
-        let of_rule = check(rule.statement, "msn: RC SEND Only", CheckResult::Fail);
+        let rule = rules().find(|rule| rule.name() == "msn").unwrap();
+        let of_rule = check(rule.statement(), "msn: RC SEND Only", CheckResult::Fail);
         let other = check("C14-16", "M_KeyViolations", CheckResult::Fail);
         // Named after another rule, and not failed.
-        let longer = check(rule.statement, "msn-something", CheckResult::Fail);
+        let longer = check(rule.statement(), "msn-something", CheckResult::Fail);
         let open = check("C14-16", "M_KeyViolations", CheckResult::Inconclusive);
         let of = |findings: &[&Check]| {
             let mut all = BTreeMap::new();

@@ -166,7 +166,7 @@ impl Report {
             writeln!(
                 out,
                 "       {numbers} {by} breaks {finding} [{}]",
-                finding.rule.statement
+                finding.rule.statement()
             )?;
         }
         let kept = connection.findings.len() as u64;
@@ -190,7 +190,7 @@ impl Report {
         let asked: BTreeMap<&str, [u64; 3]> = connection
             .counts()
             .filter(|(_, count)| *count != Count::default())
-            .map(|(rule, count)| (rule.name, [count.asked, count.broken, count.excused]))
+            .map(|(rule, count)| (rule.name(), [count.asked, count.broken, count.excused]))
             .collect();
         let document = json!({
             "connection": ended.number,
@@ -268,8 +268,8 @@ impl Report {
 
 fn found<'a>(ended: &Ended, finding: &'a Finding) -> Found<'a> {
     Found {
-        rule: finding.rule.name,
-        statement: finding.rule.statement,
+        rule: finding.rule.name(),
+        statement: finding.rule.statement(),
         by: ended.ends[finding.by].address.to_string(),
         packets: &finding.packets,
         expected: &finding.expected,

@@ -374,13 +374,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.not_judged(REPRESS);
     t.not_judged(METHOD);
     let judged = oracle::replay(true, t);
-    let fails = |name: &str| judged.broken.iter().any(|broken| broken.rule.name == name);
+    let fails = |name: &str| judged.broken.iter().any(|broken| broken.rule.name() == name);
     for rule in oracle::RULES {
-        let times = judged.asked.get(rule.name).copied().unwrap_or(0);
-        if times > 0 && !fails(rule.name) {
-            f.claim(rule.statement, rule.name)
+        let times = judged.asked.get(rule.name()).copied().unwrap_or(0);
+        if times > 0 && !fails(rule.name()) {
+            f.claim(rule.statement(), rule.name())
                 .saw(format!("asked {times} times"))
-                .comes_to(rule.says, Passed::Pass);
+                .comes_to(rule.says(), Passed::Pass);
         }
     }
     if !judged.broken.is_empty() || t.notes.iter().any(|note| note.starts_with(SHRUNK)) {

@@ -7,6 +7,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
+use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, Reply, asks_for, pb};
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::{Channel, ChannelOptions, Marks, Memory};
@@ -374,7 +375,7 @@ pub(crate) fn judge(
     cases: &[Refusal],
     has_atomics: bool,
 ) -> Result<(), Gap> {
-    f.exercises(&["refused-silent", "refused-state"]);
+    f.exercises(&[Rule::RefusedSilent, Rule::RefusedState]);
     not_judged(t);
     let all = dialogues(t)?;
     for case in cases {
