@@ -57,10 +57,16 @@ class Check:
     expected: str
     seen: str
     evidence: tuple[str, ...] = ()
+    rule: str = ""
+    given: tuple[str, ...] = ()
+    follows_from: int | None = None
 
     @classmethod
     def of(cls, it: verdict_pb2.Check) -> Check:
-        return cls(it.statement, it.about, it.expected, it.seen, tuple(it.evidence))
+        follows_from = it.follows_from if it.HasField("follows_from") else None
+        return cls(
+            it.statement, it.about, it.expected, it.seen, tuple(it.evidence), it.rule, tuple(it.given), follows_from
+        )
 
 
 @dataclass(frozen=True)

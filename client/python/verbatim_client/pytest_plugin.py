@@ -208,11 +208,17 @@ def words(verdict: Verdict) -> str:
     """What a verdict that is no pass says: statement, expected, seen and the packets."""
     cause = "" if verdict.cause.value == 0 else f", cause {verdict.cause.name}"
     lines = [f"{verdict.outcome.name} {verdict.test}{cause}", f"  {verdict.reason}"]
+    follow = [check for check in verdict.findings if check.follows_from is not None]
     for check in verdict.findings:
+        if check in follow:
+            continue
         lines += [
             f"  {check.statement}: {check.about}",
             f"    expected  {check.expected}",
             f"    seen      {check.seen}",
+            *(f"    given     {given}" for given in check.given),
             *(f"    evidence  {evidence}" for evidence in check.evidence),
         ]
+    if follow:
+        lines.append(f"  {len(follow)} more follow from these")
     return "\n".join(lines)

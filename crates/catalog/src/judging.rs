@@ -202,6 +202,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     let gap = gap.filter(|_| refused.is_none());
     findings.not_applicable = findings.not_applicable.take().or(refused);
     let by_gap = gap.map(|gap| of_gap(test, trace, &gap, findings));
+    oracle::causes::link(&mut findings.checks);
     let worst = findings.checks.iter().map(|check| check.result()).max();
     let by_checks = match (worst, &findings.not_applicable) {
         (Some(Passed::Fail), _) if may_be_another_s(test, trace) => (
@@ -298,7 +299,7 @@ fn first(findings: &Findings<'_>, result: Passed) -> String {
     let all: Vec<&Check> = findings
         .checks
         .iter()
-        .filter(|check| check.result() == result)
+        .filter(|check| check.result() == result && check.follows_from.is_none())
         .collect();
     let more = if all.len() > 1 {
         format!(" (and {} more)", all.len() - 1)

@@ -22,8 +22,8 @@ pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
             }
         }
     }
-    for (rule, times) in verbs::rule(&trace).held {
-        *asked.entry(rule.name()).or_default() += u64::from(times);
+    for held in verbs::rule(&trace).held {
+        *asked.entry(held.rule.name()).or_default() += u64::from(held.times);
     }
     Some(asked)
 }

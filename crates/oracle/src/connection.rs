@@ -60,6 +60,8 @@ pub struct Count {
     pub broken: u64,
     /// How often it was broken unless packets were lost.
     pub excused: u64,
+    /// The first packet of each end of which it held; 0: none.
+    pub shown: [u64; 2],
 }
 
 /// The requests of one end, and the other end's responses to them.
@@ -432,6 +434,9 @@ impl Connection {
             Held::NotAsked => return false,
             Held::Holds => {
                 count.asked += 1;
+                if count.shown[by] == 0 {
+                    count.shown[by] = number;
+                }
                 return false;
             }
             Held::Broken(broken) => *broken,

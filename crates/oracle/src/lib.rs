@@ -16,6 +16,7 @@
 
 mod access;
 mod asked;
+pub mod causes;
 mod connection;
 mod connections;
 mod freedom;

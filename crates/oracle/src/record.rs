@@ -2,7 +2,7 @@
 
 use core::cell::LazyCell;
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::verbs::{Command, Reply, command_words, pb};
 use verbatim_record::{Check, Evidence, Findings, FrameSeen, Passed, Side, Trace, VerbsDone};
@@ -15,7 +15,7 @@ use super::heard::Event;
 use super::partition::reaches;
 use super::rule::{Excuse, Rule};
 use super::verbs;
-use super::verbs::asking::Said;
+use super::verbs::asking::{Kept, Said};
 use super::verbs::habit::Habit;
 use crate::rc::{HALF, is_sequence_nak};
 use crate::rc::{connections_of, end_of, is_taken};
@@ -25,6 +25,8 @@ const TESTER: usize = 0;
 const DUT: usize = 1;
 /// Findings of one rule in a record that become checks: what is broken once is broken again and again.
 const EACH: usize = 2;
+/// Events that show the closest case of a rule that holds.
+const EVIDENCE: usize = 2;
 
 /// The rule of reserved bits: a test of its own judges these, lest one fault fail all others.
 const RESERVED: &str = "reserved";
@@ -34,7 +36,7 @@ const RESERVED: &str = "reserved";
 /// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
 pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     let is_judged_here = findings.exercises.is_some();
-    let (mut broken, mut asked) = packets(trace);
+    let (mut broken, mut held) = packets(trace);
     let ruling = verbs::rule(trace);
     let said = ruling.said.iter();
     broken.extend(
@@ -73,16 +75,21 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             "" => name.to_string(),
             about => format!("{name}: {about}"),
         };
-        let words = (said.expected, said.seen);
-        findings.prove(said.rule.statement(), &said.evidence, &about, words, said.result);
+        findings
+            .claim(said.rule.statement(), about)
+            .rule(name)
+            .given(said.given)
+            .by_all(said.evidence)
+            .saw(said.seen)
+            .comes_to(said.expected, said.result);
     }
-    asked.extend(ruling.held);
+    held.extend(ruling.held);
     let Some(wanted) = findings.exercises.clone() else {
         return;
     };
     let refused = tell_refused(trace, findings);
     let is_broken = findings.checks.iter().any(|check| check.result() == Passed::Fail);
-    exercised(findings, &asked, (&wanted, statements), (is_broken, refused));
+    exercised(findings, &held, (&wanted, statements), (is_broken, refused));
 }
 
 /// A step or work that the host refused though a device has it.
@@ -97,7 +104,7 @@ fn not_taken(said: &Said<'_>) -> String {
 /// least one. What was never asked decides nothing; where something is broken that is enough.
 fn exercised(
     findings: &mut Findings<'_>,
-    asked: &[(Rule, u32)],
+    held: &[Kept<'_>],
     (wanted, statements): (&[&'static str], &[&str]),
     (is_broken, refused): (bool, Option<String>),
 ) {
@@ -108,37 +115,25 @@ fn exercised(
     };
     for name in wanted {
         let rule = Rule::named(name).expect("tests name rules that exist");
-        let times: u32 = asked
-            .iter()
-            .filter(|(of, _)| of.name() == *name)
-            .map(|(_, times)| times)
-            .sum();
-        match times {
+        let of_rule: Vec<&Kept<'_>> = held.iter().filter(|held| held.rule == rule).collect();
+        match of_rule.iter().map(|held| held.times).sum() {
             0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
             0 => {
                 let words = (rule.says(), "nothing that this rule speaks of");
                 findings.prove(rule.statement(), &[], name, words, Passed::Inconclusive);
             }
-            times => {
-                findings.prove(
-                    rule.statement(),
-                    &[],
-                    name,
-                    (rule.says(), format!("that, {times} times")),
-                    Passed::Pass,
-                );
-            }
+            times => holds(findings, (rule.statement(), name, rule.says()), &of_rule, times, ""),
         }
     }
     let spared = findings.goes_without.clone();
     for statement in statements {
-        let of_it = asked
+        let of_it: Vec<&Kept<'_>> = held
             .iter()
-            .filter(|(rule, times)| rule.statement() == *statement && *times > 0);
-        let (rules, times) = of_it.fold((0, 0), |(rules, all), (_, times)| (rules + 1, all + times));
+            .filter(|held| held.rule.statement() == *statement && held.times > 0)
+            .collect();
         // The test itself may have judged what no rule speaks of.
         let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
-        match times {
+        match of_it.iter().map(|held| held.times).sum() {
             0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) || lacks(findings) => {
             }
             0 => {
@@ -146,11 +141,43 @@ fn exercised(
                 findings.prove(statement, &[], "what is judged", words, Passed::Inconclusive);
             }
             times => {
-                let words = ("all of them hold", format!("{rules} rules, {times} times"));
-                findings.prove(statement, &[], "rules", words, Passed::Pass);
+                let rules = of_it.iter().map(|held| held.rule).collect::<BTreeSet<_>>().len();
+                let all = format!("{rules} rules held {times} times; closest: ");
+                holds(findings, (statement, "rules", "all of them hold"), &of_it, times, &all);
             }
         }
     }
+}
+
+/// States that rules hold, by the case that was nearest to breaking one.
+fn holds(
+    findings: &mut Findings<'_>,
+    (statement, about, says): (&str, &str, &str),
+    held: &[&Kept<'_>],
+    times: u32,
+    before: &str,
+) {
+    let is_shown = |held: &&&Kept<'_>| !held.evidence.is_empty();
+    let by_slack = |one: &&&Kept<'_>, other: &&&Kept<'_>| one.slack.total_cmp(&other.slack);
+    let Some(closest) = held.iter().filter(is_shown).min_by(by_slack).or(held.first()) else {
+        return;
+    };
+    let mut words: Vec<String> = (!closest.closest.is_empty())
+        .then(|| closest.closest.clone())
+        .into_iter()
+        .collect();
+    let last = closest.evidence.len().saturating_sub(EVIDENCE);
+    words.extend(closest.evidence[last..].iter().map(Evidence::in_words));
+    if times > 1 {
+        words.push(format!("{} more", times - 1));
+    }
+    findings
+        .claim(statement, about)
+        .rule(closest.rule.name())
+        .times(times)
+        .by_all(closest.evidence.iter().copied())
+        .saw(format!("{before}{}", words.join("; ")))
+        .comes_to(says, Passed::Pass);
 }
 
 /// Says what the host refused to post: nothing is shown of it. The first such refusal in words.
@@ -186,13 +213,22 @@ pub fn first_refused(trace: &Trace) -> Option<String> {
 
 /// What the packets of the device break, whatever is excused left out.
 /// How often each rule of packets was asked, beside them.
-fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(Rule, u32)>) {
-    let (mut broken, mut asked) = (Vec::new(), Vec::new());
+fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
+    let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
     for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
-        asked.extend(connection.counts().map(|(rule, count)| {
+        kept.extend(connection.counts().map(|(rule, count)| {
             let held = count.asked - count.broken - count.excused;
-            (rule, u32::try_from(held).unwrap_or(u32::MAX))
+            Kept {
+                rule,
+                times: u32::try_from(held).unwrap_or(u32::MAX),
+                closest: String::new(),
+                slack: f64::MAX,
+                evidence: frame_of(trace, count.shown[DUT])
+                    .map(Evidence::from)
+                    .into_iter()
+                    .collect(),
+            }
         }));
         // Where the peer sends something else with a PSN that it used, and the first may have been lost, the device may by
         // right know the second alone. Where it answered the first before, it knows that.
@@ -208,10 +244,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(Rule, u32)>) {
             if altered.is_some_and(|altered| finding.packets.iter().any(|packet| *packet >= altered)) {
                 continue;
             }
-            let frames = finding.packets.iter().filter_map(|number| {
-                let at = usize::try_from(*number).ok()?.checked_sub(1)?;
-                trace.timeline.frames.get(at)
-            });
+            let frames = finding.packets.iter().filter_map(|number| frame_of(trace, *number));
             let is_its_own = match finding.unless {
                 None => true,
                 Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name()) => {
@@ -234,10 +267,11 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<(Rule, u32)>) {
                 evidence: frames.map(Evidence::Frame).collect(),
                 result: if is_of_time { Passed::Inconclusive } else { Passed::Fail },
                 habit: None,
+                given: Vec::new(),
             });
         }
     }
-    (broken, asked)
+    (broken, kept)
 }
 
 /// The rule that what comes again is the same.
@@ -284,8 +318,7 @@ fn quickest(trace: &Trace) -> Duration {
 
 /// Whether the device had answered what came with that packet's PSN before, when it was sent.
 fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
-    let frame_of = |number: u64| trace.timeline.frames.get(usize::try_from(number).ok()?.checked_sub(1)?);
-    let Some((sent, packet)) = frame_of(number).and_then(parsed) else {
+    let Some((sent, packet)) = frame_of(trace, number).and_then(parsed) else {
         return false;
     };
     let psn = packet.bth().psn();
@@ -302,6 +335,11 @@ fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
             };
             tells && of_dut.bth().dest_qp() == pair.own && of_dut.bth().psn().since(psn) < HALF
         })
+}
+
+/// The frame with that number, from 1 on.
+fn frame_of(trace: &Trace, number: u64) -> Option<&FrameSeen> {
+    trace.timeline.frames.get(usize::try_from(number).ok()?.checked_sub(1)?)
 }
 
 fn parsed(frame: &FrameSeen) -> Option<(&FrameSeen, Packet<'_>)> {

@@ -73,6 +73,24 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Rules of ports that rest on the M_Key, its level and its lease.
+    #[must_use]
+    pub const fn of_the_lock() -> &'static [Self] {
+        &[
+            Self::MKeyDrops,
+            Self::MKeyPasses,
+            Self::MKeyHidden,
+            Self::MKeyShows,
+            Self::MKeyObeyed,
+            Self::LeaseExpires,
+            Self::LeaseStops,
+            Self::LeaseEndless,
+            Self::Violations,
+        ]
+    }
+}
+
 impl From<Rule> for &'static str {
     fn from(rule: Rule) -> Self {
         rule.name()
@@ -205,8 +223,6 @@ rules! {
          its place.";
     Skipped Completion "skipped" "9.7.5.1.1 NAK handling"
         "An answer to a later request does not complete a READ or atomic that was not answered.";
-    LeftAlone Completion "left-alone" "C9-60"
-        "What an answer does not speak of stays outstanding.";
     CompletionOrder Completion "completion-order" "C9-60"
         "Requests complete once each, in the order in which they were posted.";
     CompletionFields Completion "completion-fields" "C9-60"

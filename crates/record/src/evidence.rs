@@ -54,6 +54,18 @@ impl Evidence<'_> {
         }
     }
 
+    /// Its place among all that happened; of an exchange its number.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        match self {
+            Self::Exchange(exchange) => exchange.number.into(),
+            Self::Frame(frame) => frame.place as u64,
+            Self::Command(done) => done.place as u64,
+            Self::Told(told) => told.place as u64,
+            Self::Wait(wait) => wait.place as u64,
+        }
+    }
+
     pub(crate) fn put(&self, check: &mut Check) {
         match self {
             Self::Exchange(exchange) => check.exchanges.push(exchange.number),

@@ -89,6 +89,12 @@ fn one(check: &Check, record: &[Entry]) -> String {
         "  about:    {}\n  expected: {}\n  seen:     {}\n",
         check.about, check.expected, check.seen
     ));
+    for given in &check.given {
+        out.push_str(&format!("  given:    {given}\n"));
+    }
+    if let Some(cause) = check.follows_from {
+        out.push_str(&format!("  follows from finding #{}\n", cause + 1));
+    }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     if rungs.is_empty() {
         // Completions and times rest on no packet: then the words are all there is.

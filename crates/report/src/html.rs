@@ -9,7 +9,7 @@ use verbatim_record_proto::v1::CheckResult;
 
 use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
-use crate::told::{Reported, explanation, findings, title, words};
+use crate::told::{Reported, explanation, findings, followers, title, words};
 use crate::trend::{Trend, trend};
 
 /// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
@@ -69,10 +69,12 @@ struct TestPage<'a> {
     /// Whether it is open when the page is.
     is_open: bool,
     findings: Vec<FindingBox<'a>>,
+    /// The findings that follow from these, a line each.
+    followers: Vec<String>,
     /// What is to be said where there is no finding.
     reason: String,
-    /// Statement, what was looked at, how often: a walk makes the same check ten thousand times.
-    passed: Vec<(&'a str, &'a str, usize)>,
+    /// Statement, what was looked at, what was seen first, how often: a walk makes the same check ten thousand times.
+    passed: Vec<(&'a str, &'a str, &'a str, usize)>,
     /// Times that were measured, against their bounds.
     times: Vec<Picture>,
     ladder: &'a [Shown],
@@ -88,6 +90,7 @@ struct FindingBox<'a> {
     times: usize,
     expected: &'a str,
     seen: &'a str,
+    given: &'a [String],
     evidence: &'a [String],
 }
 
@@ -196,15 +199,15 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
 }
 
 /// The checks that passed, equal ones together, in the order of the first of each.
-fn passed(verdict: &Verdict) -> Vec<(&str, &str, usize)> {
+fn passed(verdict: &Verdict) -> Vec<(&str, &str, &str, usize)> {
     let mut places = HashMap::new();
-    let mut out: Vec<(&str, &str, usize)> = Vec::new();
+    let mut out: Vec<(&str, &str, &str, usize)> = Vec::new();
     for check in &verdict.passed {
         let what = (check.statement.as_str(), check.about.as_str());
         let place = *places.entry(what).or_insert(out.len());
         match out.get_mut(place) {
-            Some((_, _, times)) => *times += 1,
-            None => out.push((what.0, what.1, 1)),
+            Some((.., times)) => *times += 1,
+            None => out.push((what.0, what.1, &check.seen, 1)),
         }
     }
     out
@@ -233,9 +236,11 @@ fn test<'a>(of: &Reported<'a>, verdict: &'a Verdict) -> TestPage<'a> {
                 times: finding.times,
                 expected: &finding.check.expected,
                 seen: &finding.check.seen,
+                given: &finding.check.given,
                 evidence: &finding.check.evidence,
             })
             .collect(),
+        followers: followers(verdict).map(ToString::to_string).collect(),
         reason: match outcome {
             Outcome::Pass => String::new(),
             Outcome::Error => explanation(verdict),

@@ -212,11 +212,12 @@ pub(crate) struct Finding<'a> {
     pub(crate) times: usize,
 }
 
-/// The findings of a verdict, equal ones together, in the order of the first of each: failed ones before open ones.
+/// The causes among the findings of a verdict, equal ones together, in the order of the first of each: failed ones before
+/// open ones.
 pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
     let mut found: Vec<Finding<'_>> = Vec::new();
     let mut places = HashMap::new();
-    for check in &verdict.findings {
+    for check in verdict.findings.iter().filter(|check| check.follows_from.is_none()) {
         let what = (
             &check.statement,
             &check.about,
@@ -234,6 +235,11 @@ pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
     // Stable: what failed is what matters, and is not hidden behind what is open.
     found.sort_by_key(|finding| core::cmp::Reverse(finding.check.result));
     found
+}
+
+/// The findings that follow from another one.
+pub(crate) fn followers(verdict: &Verdict) -> impl Iterator<Item = &Check> {
+    verdict.findings.iter().filter(|check| check.follows_from.is_some())
 }
 
 /// Text as a block of lines: statement, expected, seen, evidence of each finding; or the reason.
@@ -258,9 +264,15 @@ pub(crate) fn explanation(verdict: &Verdict) -> String {
             "{}{title}: {}{times}\n  expected  {}\n  seen      {}\n",
             check.statement, check.about, check.expected, check.seen
         ));
+        for given in &check.given {
+            out.push_str(&format!("  given     {given}\n"));
+        }
         for evidence in &check.evidence {
             out.push_str(&format!("  evidence  {evidence}\n"));
         }
+    }
+    for check in followers(verdict) {
+        out.push_str(&format!("follows from these: {check}\n"));
     }
     for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
         out.push_str(&format!("not restored: {} {}\n", restored.area, restored.failure));

@@ -135,9 +135,24 @@ fn as_json(config: &mut Config) {
         "#[serde(default, skip_serializing_if = \"String::is_empty\")]",
     );
     let when_any = "#[serde(default, skip_serializing_if = \"Vec::is_empty\")]";
-    config.field_attribute(of("Check.frames"), when_any);
+    for field in ["Check.frames", "Check.given", "Check.places"] {
+        config.field_attribute(of(field), when_any);
+    }
+    config.field_attribute(
+        of("Check.rule"),
+        "#[serde(default, skip_serializing_if = \"String::is_empty\")]",
+    );
+    config.field_attribute(
+        of("Check.times"),
+        "#[serde(default, skip_serializing_if = \"crate::json::is_zero\")]",
+    );
     let when_there = "#[serde(default, skip_serializing_if = \"Option::is_none\")]";
-    for field in ["Check.measured", "Measured.lower_ns", "Measured.upper_ns"] {
+    for field in [
+        "Check.follows_from",
+        "Check.measured",
+        "Measured.lower_ns",
+        "Measured.upper_ns",
+    ] {
         config.field_attribute(of(field), when_there);
     }
 }

@@ -1,5 +1,11 @@
 //! Fields of messages as `verbatim.report.v1` and a run's files have them.
 
+/// Whether a count is left out.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(crate) fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 /// An enumeration that must be there, by its name.
 macro_rules! named {
     ($module:ident, $of:ident) => {

@@ -34,6 +34,26 @@ pub struct Check {
     #[prost(message, optional, tag = "9")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: ::core::option::Option<Measured>,
+    /// Name of the rule that was asked, such as "rnr-wait"; empty for a check of the test's own.
+    #[prost(string, tag = "10")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub rule: ::prost::alloc::string::String,
+    /// Number, from 0 on, of the finding of this verdict that this one follows from; left out where it is a cause.
+    #[prost(uint32, optional, tag = "11")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows_from: ::core::option::Option<u32>,
+    /// The state that the rule rests on, in words: attributes of the queue pair, the key in force.
+    #[prost(string, repeated, tag = "12")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Places in the record of the events that show it; the last one is judged, the others are its premise.
+    #[prost(uint64, repeated, tag = "13")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: ::prost::alloc::vec::Vec<u64>,
+    /// How often it held, where the closest case stands for all.
+    #[prost(uint32, tag = "14")]
+    #[serde(default, skip_serializing_if = "crate::json::is_zero")]
+    pub times: u32,
 }
 /// A time that was measured, between two ends because nobody knows it better, and what it must keep to.
 #[derive(serde::Serialize, serde::Deserialize)]

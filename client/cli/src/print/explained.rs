@@ -123,9 +123,23 @@ fn one(verdict: &Verdict, all: bool) -> String {
         verdict
             .findings
             .iter()
-            .for_each(|check| out.push_str(&finding(check, 1)));
+            .for_each(|check| out.push_str(&finding(check, 1, usize::MAX)));
     } else {
-        out.push_str(&shortened(&verdict.findings));
+        let causes: Vec<&Check> = verdict
+            .findings
+            .iter()
+            .filter(|check| check.follows_from.is_none())
+            .collect();
+        out.push_str(&shortened(&causes));
+        let more = verdict.findings.len() - causes.len();
+        if more > 0 {
+            let follow = if more == 1 {
+                "finding follows"
+            } else {
+                "findings follow"
+            };
+            out.push_str(&format!("  {more} more {follow} from the above; --all shows each\n"));
+        }
     }
     for restored in verdict.restored.iter().filter(|restored| !restored.is_complete()) {
         out.push_str(&format!("  not restored: {} {}\n", restored.area, restored.failure));
@@ -136,17 +150,20 @@ fn one(verdict: &Verdict, all: bool) -> String {
     out
 }
 
+/// Events that a finding shows without `--all`: the last ones, with the judged one.
+const EVIDENCE: usize = 3;
+
 /// What is open must not stand before what failed.
 const FAILED_FIRST: [bool; 2] = [true, false];
 
 /// Findings without repetition: equal ones once with their count, of those that differ in numbers alone the first few. What
 /// failed stands before what is open.
-fn shortened(findings: &[Check]) -> String {
+fn shortened(findings: &[&Check]) -> String {
     let mut out = String::new();
     for failed in FAILED_FIRST {
         let mut groups: Vec<(String, Vec<(&Check, usize)>)> = Vec::new();
         let of_it = |check: &&Check| (check.result() == CheckResult::Fail) == failed;
-        for check in findings.iter().filter(of_it) {
+        for check in findings.iter().copied().filter(of_it) {
             let alike = alike(check);
             let place = groups.iter().position(|(known, _)| *known == alike).unwrap_or_else(|| {
                 groups.push((alike, Vec::new()));
@@ -160,7 +177,7 @@ fn shortened(findings: &[Check]) -> String {
         }
         for (_, group) in &groups {
             for (check, times) in group.iter().take(ALIKE) {
-                out.push_str(&finding(check, *times));
+                out.push_str(&finding(check, *times, EVIDENCE));
             }
             let more: usize = group.iter().skip(ALIKE).map(|(_, times)| times).sum();
             if more > 0 {
@@ -198,7 +215,7 @@ fn alike(check: &Check) -> String {
     )
 }
 
-fn finding(check: &Check, times: usize) -> String {
+fn finding(check: &Check, times: usize, most: usize) -> String {
     // The id of a statement without a public number says in words what it is about.
     let title = verbatim_catalog::statement(&check.statement)
         .filter(|statement| !statement.id.contains(' '))
@@ -213,8 +230,11 @@ fn finding(check: &Check, times: usize) -> String {
         "    expected  {}\n    seen      {}\n",
         check.expected, check.seen
     ));
-    for exchange in &check.evidence {
-        out.push_str(&format!("    evidence  {exchange}\n"));
+    for given in &check.given {
+        out.push_str(&format!("    given     {given}\n"));
+    }
+    for event in &check.evidence[check.evidence.len().saturating_sub(most)..] {
+        out.push_str(&format!("    evidence  {event}\n"));
     }
     out
 }

@@ -64,6 +64,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&[Rule::LeftAlone]);
+    f.exercises(&[Rule::CompletedBy]);
     rc::came_on_each(t, &[ACK])
 }

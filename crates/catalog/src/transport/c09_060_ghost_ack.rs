@@ -116,7 +116,7 @@ fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> St
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    f.exercises(&[Rule::AnsweredCompletes, Rule::CompletedBy, Rule::LeftAlone]);
+    f.exercises(&[Rule::AnsweredCompletes, Rule::CompletedBy]);
     if offers::posts(t, Operation::Read) {
         f.exercises(&[Rule::ResponseData]);
         rc::came(t, &[GHOST_DATA])?;

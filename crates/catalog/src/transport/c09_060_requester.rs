@@ -237,11 +237,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
         return Ok(());
     }
     f.exercises(&[Rule::Posted, Rule::CompletedBy, Rule::AnsweredCompletes, Rule::Flushed]);
-    // With one atomic in flight at a time none is outstanding beside the one that is answered.
-    let at_a_time = rc::dialogues(t)?.first().and_then(|of| of.attributes.max_rd_atomic);
-    if !kind.is_atomic() || at_a_time != Some(1) {
-        f.exercises(&[Rule::LeftAlone]);
-    }
     if kind.has_response_data() {
         f.exercises(&[Rule::ResponseData]);
     }

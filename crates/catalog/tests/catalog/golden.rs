@@ -35,13 +35,14 @@ fn verdict(name: &str) -> Verdict {
     verdict
 }
 
-/// The outcome and how many checks passed; then a line for each check that did not.
+/// The outcome and how many checks passed; then a line for each check that did not, further in where it follows from another.
 fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![format!("{name} {} checks {}", verdict.outcome(), verdict.passed.len())];
     let findings = verdict.findings.iter().take(FINDINGS);
     lines.extend(findings.map(|check| {
         let result = if check.is_failure() { "FAIL" } else { "INCONCLUSIVE" };
-        format!("  {result} {check}")
+        let under = if check.follows_from.is_some() { "  " } else { "" };
+        format!("  {under}{result} {check}")
     }));
     if verdict.findings.len() > FINDINGS {
         lines.push(format!("  and {} more", verdict.findings.len() - FINDINGS));

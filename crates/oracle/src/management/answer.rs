@@ -79,6 +79,7 @@ impl Port<'_> {
                     exchange.request.attribute_id(),
                     AttributeId::LED_INFO | AttributeId::NODE_DESCRIPTION
                 ),
+            given: None,
         });
     }
 
@@ -169,6 +170,7 @@ impl Port<'_> {
                     seen: shown.to_string(),
                     exchanges: vec![number],
                     excusable: !port.is_ours(),
+                    given: None,
                 });
                 false
             }
@@ -195,6 +197,7 @@ impl Port<'_> {
             seen: key.to_string(),
             exchanges: vec![number],
             excusable: !port.is_ours(),
+            given: None,
         });
     }
 
@@ -261,6 +264,7 @@ impl Port<'_> {
             seen: element.words(value),
             exchanges,
             excusable: by_others,
+            given: None,
         }
     }
 
@@ -282,6 +286,7 @@ impl Port<'_> {
                 exchanges: vec![number],
                 // What others send is counted too, and what is lost is not.
                 excusable: u32::from(seen) < least || !alone,
+                given: None,
             });
         }
         let wrong = self

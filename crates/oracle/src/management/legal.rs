@@ -73,6 +73,7 @@ pub(super) fn judge<'t>(
             seen,
             exchanges: vec![exchange.number],
             excusable: !simulated && OF_THE_LINK.contains(&name),
+            given: None,
         }));
     }
     // What the next answer shows again is no moment in which the link came up anew.

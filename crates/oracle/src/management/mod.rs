@@ -118,6 +118,8 @@ fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
         }
         findings
             .claim(broken.rule.statement(), broken.about)
+            .rule(broken.rule.name())
+            .given(broken.given)
             .by_all(shown.into_iter().map(Evidence::from))
             .saw(broken.seen)
             .comes_to(broken.expected, Passed::Fail);
@@ -290,6 +292,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
                 seen: wrong.join(", "),
                 exchanges: vec![exchange.number],
                 excusable: false,
+                given: None,
             });
         }
     }
@@ -313,6 +316,7 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
             seen: (more + 1).to_string(),
             exchanges: vec![exchange.number],
             excusable: true,
+            given: None,
         });
     }
 }
@@ -333,6 +337,7 @@ fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMa
             seen: arrived.mad.to_string(),
             exchanges: vec![exchange.number],
             excusable: true,
+            given: None,
         });
     }
 }
@@ -351,6 +356,7 @@ fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'stati
         seen: format!("{}, TransactionID {:#x}", arrived.mad, arrived.mad.transaction_id()),
         exchanges: Vec::new(),
         excusable: true,
+        given: None,
     }));
 }
 
@@ -377,6 +383,7 @@ fn return_path(
             seen: (u16::from(smp.hop_pointer()) + 1).to_string(),
             exchanges: vec![exchange.number],
             excusable: false,
+            given: None,
         });
     }
     let seen = smp.return_path(hops.into());
@@ -388,6 +395,7 @@ fn return_path(
             seen: seen.to_string(),
             exchanges: vec![exchange.number],
             excusable: false,
+            given: None,
         });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
-use verbatim_wire::{AttributeId, Lid, Mad, Method, NodeInfo, PortInfo, Status};
+use verbatim_wire::{AttributeId, Lid, MKey, Mad, Method, NodeInfo, PortInfo, Status};
 
 use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
 use super::image::{Denied, Image};
@@ -29,6 +29,8 @@ pub struct Broken {
     pub exchanges: Vec<u32>,
     /// Whether loss, a kernel or a subnet manager may have done it.
     pub excusable: bool,
+    /// The lock in force, in words, where the rule rests on it.
+    pub given: Option<String>,
 }
 
 /// What came of a request.
@@ -138,9 +140,24 @@ impl<'t> Port<'t> {
     pub(super) fn must(&mut self, rule: Rule, holds: bool, broken: impl FnOnce(&Self) -> Broken) {
         *self.asked.entry(rule.name()).or_default() += 1;
         if !holds {
-            let broken = broken(self);
+            let mut broken = broken(self);
+            if Rule::of_the_lock().contains(&broken.rule) {
+                broken.given = self.lock_in_words();
+            }
             self.broken.push(broken);
         }
+    }
+
+    /// M_Key, level and lease as they are known, and the exchange that showed them.
+    fn lock_in_words(&self) -> Option<String> {
+        let image = self.images.get(&(AttributeId::PORT_INFO, 0))?;
+        let one = |name| self.own(name).only();
+        let (key, level, lease) = (one("M_Key")?, one("M_KeyProtectBits")?, one("M_KeyLeasePeriod")?);
+        Some(format!(
+            "M_Key {}, level {level}, lease period {lease} s, shown by #{}",
+            MKey(key),
+            image.shown_in
+        ))
     }
 
     /// When a request was at the port.
@@ -229,6 +246,7 @@ impl<'t> Port<'t> {
             seen,
             exchanges: vec![number],
             excusable,
+            given: None,
         };
         let dropped = asked.opens == Sure::No && (!is_get || asked.drops == Sure::Yes);
         let is_repress = exchange.request.method() == Method::TRAP_REPRESS;

@@ -79,6 +79,7 @@ pub(super) fn judge(
                     seen,
                     exchanges,
                     excusable: trace.begin.shared_subnet || simulated,
+                    given: None,
                 });
             }
             holds
@@ -312,6 +313,7 @@ fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'s
                 seen,
                 exchanges: Vec::new(),
                 excusable: true,
+                given: None,
             });
         }
     };

@@ -124,7 +124,12 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
             continue;
         }
         let (since, came) = (last.at.latest, came.map(|came| came.at));
-        let evidence = due.tries.iter().map(|frame| Evidence::from(*frame));
+        // Of a duplicate the first transmission, too.
+        let mut asked = talk.asked();
+        let first = asked
+            .find(|(of, _, _)| why == Why::Again && *of == due.psns.0)
+            .map(|(_, _, frame)| frame);
+        let evidence = first.into_iter().chain(due.tries.iter().copied()).map(Evidence::from);
         let within = if talk.is_lossless() { talk.waited() } else { longest };
         let owed = talk.owed_before(talk.deaf, (since, within), came);
         asking.owes(owed, true, evidence, || {

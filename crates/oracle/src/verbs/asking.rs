@@ -1,10 +1,15 @@
 //! Asks one rule, and collects the answers of all.
 
-use verbatim_record::{Evidence, Passed};
+use core::time::Duration;
+
+use verbatim_record::{Evidence, Passed, duration_words};
 
 use super::habit::Habit;
 use super::talk::Talk;
 use crate::rule::Rule;
+
+/// The slack of a case without a bound whose value is in words: it is shown before one that has only its evidence.
+const SPOKEN: f64 = 1e9;
 
 /// A rule as a function of a connection.
 pub(super) type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
@@ -22,6 +27,20 @@ pub(crate) struct Said<'t> {
     pub(crate) result: Passed,
     /// The habit of the device that brings it about.
     pub(crate) habit: Option<Habit>,
+    /// The attributes that the rule rests on, in words.
+    pub(crate) given: Vec<String>,
+}
+
+/// How often a rule held, and its closest case.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept<'t> {
+    pub(crate) rule: Rule,
+    pub(crate) times: u32,
+    /// Value and bound of the closest case, in words; empty where the evidence is the value.
+    pub(crate) closest: String,
+    /// How far that case is from the bound, in parts of the bound.
+    pub(crate) slack: f64,
+    pub(crate) evidence: Vec<Evidence<'t>>,
 }
 
 /// The answers of all rules about a record.
@@ -29,8 +48,8 @@ pub(crate) struct Said<'t> {
 pub(crate) struct Ruling<'t> {
     /// Where they do not hold.
     pub(crate) said: Vec<Said<'t>>,
-    /// Each rule that was asked, with how often it held.
-    pub(crate) held: Vec<(Rule, u32)>,
+    /// Each rule that was asked and held.
+    pub(crate) held: Vec<Kept<'t>>,
 }
 
 /// A rule that is being asked.
@@ -57,7 +76,7 @@ impl<'t> Asking<'_, 't> {
     ) {
         let habit = self.habit.take();
         if result == Passed::Pass {
-            self.ruling.hold(self.rule, 1);
+            self.ruling.hold(self.rule, evidence, String::new(), f64::MAX);
             return;
         }
         let (about, expected, seen) = words();
@@ -69,7 +88,26 @@ impl<'t> Asking<'_, 't> {
             evidence: evidence.into_iter().collect(),
             result,
             habit,
+            given: Vec::new(),
         });
+    }
+
+    /// Notes a time that holds: it was at least `value`, and must be at least `bound`. The closest case of a rule stands for all.
+    pub(super) fn at_least(
+        &mut self,
+        (value, bound): (Duration, Duration),
+        evidence: impl IntoIterator<Item = Evidence<'t>>,
+    ) {
+        self.habit = None;
+        let words = format!("{}, at least {}", duration_words(value), duration_words(bound));
+        let slack = value.as_secs_f64() / bound.as_secs_f64().max(f64::MIN_POSITIVE) - 1.0;
+        self.ruling.hold(self.rule, evidence, words, slack);
+    }
+
+    /// Notes that it holds for one event, with the value in words.
+    pub(super) fn held(&mut self, words: String, evidence: impl IntoIterator<Item = Evidence<'t>>) {
+        self.habit = None;
+        self.ruling.hold(self.rule, evidence, words, SPOKEN);
     }
 
     /// Notes for one event whether the demand `is_so`.
@@ -84,11 +122,23 @@ impl<'t> Asking<'_, 't> {
     }
 }
 
-impl Ruling<'_> {
-    fn hold(&mut self, rule: Rule, times: u32) {
-        match self.held.iter_mut().find(|(held, _)| *held == rule) {
-            Some((_, held)) => *held += times,
-            None => self.held.push((rule, times)),
+impl<'t> Ruling<'t> {
+    fn hold(&mut self, rule: Rule, evidence: impl IntoIterator<Item = Evidence<'t>>, closest: String, slack: f64) {
+        let Some(held) = self.held.iter_mut().find(|held| held.rule == rule) else {
+            let evidence = evidence.into_iter().collect();
+            self.held.push(Kept {
+                rule,
+                times: 1,
+                closest,
+                slack,
+                evidence,
+            });
+            return;
+        };
+        held.times += 1;
+        if slack < held.slack || held.evidence.is_empty() {
+            (held.closest, held.slack) = (closest, slack);
+            held.evidence = evidence.into_iter().collect();
         }
     }
 }

@@ -4,7 +4,7 @@
 //! (work completions); Linux rxe and rdmavt.
 
 use verbatim_record::verbs::pb;
-use verbatim_record::{Evidence, Passed};
+use verbatim_record::{Evidence, duration_words};
 use verbatim_wire::verbs::WcOpcode;
 
 use super::asking::{Asking, VerbsRule};
@@ -19,7 +19,6 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ResponsesMissing, responses_missing),
     (Rule::ResponsesOdd, responses_odd),
     (Rule::Skipped, skipped),
-    (Rule::LeftAlone, left_alone),
     (Rule::CompletionOrder, completion_order),
     (Rule::CompletionFields, completion_fields),
     (Rule::Unsignalled, unsignalled),
@@ -56,17 +55,24 @@ fn missing(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Option<u32> {
 fn completed_by<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for (told, post) in known(talk).filter(|(told, _)| told.is_success()) {
         let psn = |offset| talk.dialogue.dut_psn.plus(offset);
-        let wanted = if post.posted.has_response_data() {
-            missing(talk, post, told.place()).map(|missing| format!("its response with PSN {}", psn(missing)))
+        let before = |answer: &&Answer<'_>| answer.place() > post.place() && answer.place() < told.place();
+        let mut answers = talk.answers.iter().filter(before);
+        let (answer, wanted) = if post.posted.has_response_data() {
+            let wanted =
+                missing(talk, post, told.place()).map(|missing| format!("its response with PSN {}", psn(missing)));
+            (answers.find(|answer| answer.offset == Some(post.end - 1)), wanted)
         } else {
-            let mut since = talk.answers.iter().filter(|answer| answer.place() > post.place());
-            let is_so = since.any(|answer| answer.place() < told.place() && may_acknowledge(answer, post.end));
-            (!is_so).then(|| format!("an ACK of PSN {}", psn(post.end - 1)))
+            let answer = answers.find(|answer| may_acknowledge(answer, post.end));
+            let wanted = answer.is_none().then(|| format!("an ACK of PSN {}", psn(post.end - 1)));
+            (answer, wanted)
         };
-        asking.must(wanted.is_none(), [Evidence::from(told.done.told)], || {
+        let last = || talk.answers.iter().filter(before).next_back();
+        let by = answer.or_else(last).map(|answer| Evidence::from(answer.frame));
+        asking.must(wanted.is_none(), by.into_iter().chain([told.done.told.into()]), || {
             words(told, post, format!("no success before {}", wanted.unwrap_or_default()))
         });
     }
+    stays_outstanding(talk, asking);
 }
 
 /// Successes of READs and atomics, with the answers before them that `concern` them, of which one must be there; broken when a
@@ -159,9 +165,8 @@ fn speaks_of(answer: &Answer<'_>, post: &Post<'_>) -> bool {
     is_direct && (answer.says != Says::Ack || !post.posted.has_response_data()) || may_acknowledge(answer, post.end)
 }
 
-/// That it must not complete, [`completed_by`] says; here is counted that an answer could have completed it, and nothing did
-/// for as long as that may take.
-fn left_alone<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+/// Notes each request that an answer could have completed and did not, for as long as that may take.
+fn stays_outstanding<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     for answer in &talk.answers {
         for (at, post) in talk.posts.iter().enumerate() {
             let was_sent = talk
@@ -174,14 +179,15 @@ fn left_alone<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 .map(|other| other.frame.at.earliest);
             let told = talk.told_of(at).next().map(|told| told.done.told.at.earliest);
             let lasted = next.into_iter().chain(told).min();
-            let ends = || {
-                talk.ends_at()
-                    .is_some_and(|end| end.since(answer.frame.at.latest) >= SOON)
-            };
-            let long_enough = lasted.map_or_else(ends, |next| next.since(answer.frame.at.latest) >= SOON);
+            let lasts = lasted
+                .or_else(|| talk.ends_at())
+                .map(|end| end.since(answer.frame.at.latest));
             let partly = answer.end().is_some_and(|end| end > post.first);
-            if was_sent && long_enough && (partly || !speaks_of(answer, post)) {
-                asking.say(Passed::Pass, [], Default::default);
+            if let Some(lasts) = lasts.filter(|lasts| *lasts >= SOON && was_sent)
+                && (partly || !speaks_of(answer, post))
+            {
+                let words = format!("{} stayed outstanding for {}", post.in_words(), duration_words(lasts));
+                asking.held(words, [answer.frame.into()]);
             }
         }
     }

@@ -22,6 +22,7 @@ mod effect;
 mod errors;
 mod events;
 mod fails;
+mod given;
 pub(crate) mod habit;
 mod life;
 mod local;
@@ -32,6 +33,7 @@ mod once;
 mod order;
 mod owed;
 pub(crate) mod pace;
+mod pairing;
 mod picture;
 mod ready;
 mod received;
@@ -124,6 +126,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut talks = talks(trace);
     pace::look(&mut talks);
     for talk in &talks {
+        let before = ruling.said.len();
         for (rule, asks) in RULES.iter().copied().flatten() {
             asks(
                 talk,
@@ -133,6 +136,9 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
                     habit: None,
                 },
             );
+        }
+        for said in &mut ruling.said[before..] {
+            said.given = given::in_words(said.rule, &talk.dialogue.attributes);
         }
     }
     ruling

@@ -205,6 +205,10 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             Passed::Inconclusive
         };
         let evidence = [Evidence::from(earlier.seen.frame), later.seen.frame.into()];
+        if result == Passed::Pass {
+            asking.at_least((least, once), evidence);
+            continue;
+        }
         let is_late = least > 4 * once;
         let habit = talk.habits.of_retry(is_late);
         asking.due_to(habit).say(result, evidence, || {

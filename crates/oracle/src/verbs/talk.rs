@@ -14,6 +14,7 @@ use verbatim_record::{Evidence, FrameSeen, Side, TRIES, Time, Trace, VerbsDone, 
 use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 
 use super::habit::Habits;
+use super::pairing::{Of, Queue, assign};
 use super::replay::Effect;
 use crate::heard::{Asks, Event, Heard};
 use crate::partition::reaches;
@@ -235,40 +236,30 @@ impl<'t> Talk<'t> {
         (talk.until, talk.deaf) = (talk.dialogue.places.1, talk.dialogue.places.1);
         talk.commands();
         talk.packets();
-        let sends: Vec<u64> = talk.posts.iter().map(Post::wr_id).collect();
-        let (is_of_receive, is_distinct) = talk.receives(&sends);
-        if !is_distinct {
-            return None;
+        let (mut sends, mut receives) = (
+            Queue::new(talk.posts.iter().map(|post| (post.wr_id(), post.place()))),
+            Queue::new(talk.receives()),
+        );
+        let mut received: Vec<Done<'t>> = Vec::new();
+        for done in &talk.dialogue.completions {
+            match assign(&mut sends, &mut receives, done.completion, done.told.place) {
+                Of::Receive => received.push(*done),
+                Of::Send(post) => talk.told.push(Told { done: *done, post }),
+            }
         }
         let is_error = |done: &Done<'_>| !matches!(done.status(), WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
-        let of_receives = talk.dialogue.completions.iter().filter(&is_of_receive);
-        let received: Vec<Done<'t>> = of_receives.copied().collect();
         talk.receive_failed = received.iter().any(is_error);
-        let completions = talk.dialogue.completions.iter().filter(|done| !is_of_receive(done));
-        talk.told = completions
-            .map(|done| Told {
-                done: *done,
-                post: sends.iter().position(|wr_id| *wr_id == done.completion.wr_id),
-            })
-            .collect();
         talk.received = received;
         Some(talk)
     }
 
-    /// Which completions are of receives, and whether every wr_id says so.
-    fn receives(&self, sends: &[u64]) -> (impl Fn(&&Done<'t>) -> bool + use<'t>, bool) {
-        let of_receive = |done: &VerbsDone| match &done.command {
-            Command::PostReceive(post) => Some(post.wr_id),
-            _ => None,
-        };
+    /// The receives that were posted, each with its place.
+    fn receives(&self) -> impl Iterator<Item = (u64, usize)> + use<'t> {
         let commands = self.trace.timeline.commands_between(self.dialogue.places).iter();
-        let receives: Vec<u64> = commands.filter_map(of_receive).collect();
-        let once = (0..sends.len()).all(|at| !sends[..at].contains(&sends[at]));
-        let is_distinct = once && !sends.iter().any(|wr_id| receives.contains(wr_id));
-        (
-            move |done: &&Done<'t>| receives.contains(&done.completion.wr_id),
-            is_distinct,
-        )
+        commands.filter_map(|done| match &done.command {
+            Command::PostReceive(post) => Some((post.wr_id, done.place)),
+            _ => None,
+        })
     }
 
     pub(super) fn is_within(&self, place: usize) -> bool {

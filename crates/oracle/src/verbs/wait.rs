@@ -94,7 +94,11 @@ fn must_wait<'t>(
     if talk.path().is_some_and(is_open) {
         return;
     }
-    asking.must(waited >= least, [nak.frame, again].map(Evidence::from), || {
+    let evidence = [nak.frame, again].map(Evidence::from);
+    if waited >= least {
+        return asking.at_least((waited, least), evidence);
+    }
+    asking.must(false, evidence, || {
         let expected = format!("again {} after {}, or later", duration_words(least), nak.packet);
         (about, expected, format!("{} after it at most", duration_words(waited)))
     });

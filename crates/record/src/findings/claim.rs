@@ -51,6 +51,24 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         self
     }
 
+    /// A rule of that name demands it.
+    pub fn rule(mut self, name: &str) -> Self {
+        self.check.rule = name.into();
+        self
+    }
+
+    /// The state that it rests on, in words.
+    pub fn given(mut self, words: impl IntoIterator<Item = String>) -> Self {
+        self.check.given.extend(words);
+        self
+    }
+
+    /// It held so often; this is the closest case.
+    pub fn times(mut self, times: u32) -> Self {
+        self.check.times = times;
+        self
+    }
+
     /// A time is what was seen: between these two, and not to be shorter or longer than those.
     pub fn measured(
         mut self,
@@ -88,6 +106,7 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         };
         for shown in self.shown_by {
             shown.put(&mut check);
+            check.places.push(shown.place());
             if result != Passed::Pass {
                 check.evidence.push(shown.in_words());
             }

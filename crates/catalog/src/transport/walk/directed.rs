@@ -49,7 +49,7 @@ macro_rules! directed {
             statements: &[ACKNOWLEDGEMENT, $($statement),*],
             needs: &[Need::Packets],
             parameters: &[],
-            procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs()) },
+            procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs(t)) },
             judge: $judge,
         };
     };
@@ -115,7 +115,7 @@ fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
     (1..).zip(of).map(leg).collect()
 }
 
-fn atomic_replay() -> Vec<Leg> {
+fn atomic_replay(_: &Tester<'_>) -> Vec<Leg> {
     let replays = |operations: [O; 4]| {
         let length = |operation: O| if operation == O::Read { FOUR } else { 8 };
         let ask = operations.map(|operation| Step::Ask(vec![want(operation, length(operation))], Way::Sound));
@@ -161,7 +161,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// Bytes of the region, of which an edge is tried.
 const REGION: u32 = ChannelOptions::MEMORY;
 
-fn region_edges() -> Vec<Leg> {
+fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
     let each = [O::Write, O::Read, O::FetchAdd].into_iter().cycle();
     let keys = (0..32).zip(each).map(|(bit, operation)| Illegal::RKey(operation, bit));
     let beyond = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Beyond);
@@ -194,7 +194,7 @@ fn region_edges() -> Vec<Leg> {
     legs(refused.chain([(None, within.chain(whole).collect())]))
 }
 
-fn psn_wrap() -> Vec<Leg> {
+fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
     let asked = [
         O::Send,
         O::SendImm,
@@ -236,7 +236,7 @@ fn psn_wrap() -> Vec<Leg> {
     legs(connections.chain([(None, many.collect())]))
 }
 
-fn stale_responses() -> Vec<Leg> {
+fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
     // PSNs before the next request: that of a SEND, those of the responses to a READ, that of a SEND.
     let done = Step::Post(
         vec![want(O::Send, 8), want(O::Read, FOUR), want(O::Send, 8)],
@@ -290,7 +290,7 @@ fn stale_responses() -> Vec<Leg> {
     legs
 }
 
-fn loss_positions() -> Vec<Leg> {
+fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
     let between = |operation: O| vec![want(O::Send, 8), want(operation, FOUR), want(O::Read, FOUR)];
     let asked = [O::Send, O::WriteImm].into_iter().map(|operation| {
         let lost = (0..6).flat_map(|at| [Way::Lost(at), Way::Damaged(at)]);
@@ -356,5 +356,9 @@ fn loss_positions() -> Vec<Leg> {
         last.options.max_rd_atomic = 1;
     }
     legs.iter_mut().for_each(|leg| leg.counts_packets = true);
+    // A host that is busy for some 100 ms must not bring about retries that no step is about.
+    if !t.is_simulated() {
+        legs.iter_mut().for_each(|leg| leg.options.timeout = AckTimeout(17));
+    }
     legs
 }

@@ -1,0 +1,148 @@
+//! One fault, one finding: which findings of a record follow from another one.
+//!
+//! A finding follows from an earlier one whose event is among its premise, or that accuses the same event on an inner
+//! [`Layer`], or on the same one for the same statement. A check of the test's own follows from a rule that fails on the same statement or shows one of its events.
+//! Nothing is dropped: each keeps its text and result, and says from which cause it follows.
+
+use verbatim_record::{Check, Passed};
+
+use crate::registry::{Layer, Rule};
+
+/// Whether it is a check of the test's own, which come last; the event that it accuses, and how near to the wire it looks.
+type Key = (bool, u64, Option<Layer>);
+
+/// Says of each finding that follows from another one which that is, and puts what failed before what is open, and causes
+/// before what follows from them.
+pub fn link(checks: &mut Vec<Check>) {
+    let (mut found, passed): (Vec<Check>, Vec<Check>) =
+        checks.drain(..).partition(|check| check.result() != Passed::Pass);
+    let causes: Vec<Option<usize>> = (0..found.len()).map(|at| cause(&found, at)).collect();
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by_key(|at| (found[*at].result() != Passed::Fail, causes[*at].is_some()));
+    for (at, check) in found.iter_mut().enumerate() {
+        let number = causes[at].and_then(|cause| order.iter().position(|of| *of == cause));
+        check.follows_from = number.and_then(|number| u32::try_from(number).ok());
+    }
+    let mut found: Vec<Option<Check>> = found.into_iter().map(Some).collect();
+    checks.extend(order.into_iter().filter_map(|at| found[at].take()));
+    checks.extend(passed);
+}
+
+/// The first of the findings that one rests on, however many steps lie between.
+fn cause(found: &[Check], of: usize) -> Option<usize> {
+    let mut at = of;
+    loop {
+        let leads = (0..found.len()).filter(|other| *other != at && leads_to(&found[*other], &found[at]));
+        match leads.min_by_key(|other| key(&found[*other])) {
+            Some(earlier) => at = earlier,
+            None => return (at != of).then_some(at),
+        }
+    }
+}
+
+fn layer(check: &Check) -> Option<Layer> {
+    Rule::named(&check.rule).map(Rule::layer)
+}
+
+/// The event that a finding accuses: the last one that shows it; where something is missing, the first, which demanded it.
+fn accused(check: &Check) -> Option<u64> {
+    match layer(check) {
+        Some(Layer::Missing) => check.places.first().copied(),
+        _ => check.places.last().copied(),
+    }
+}
+
+fn key(check: &Check) -> Key {
+    let layer = layer(check);
+    (layer.is_none(), accused(check).unwrap_or(u64::MAX), layer)
+}
+
+/// Whether one finding explains another. It always leads from a smaller key to a larger one, so that there is no circle.
+fn leads_to(cause: &Check, other: &Check) -> bool {
+    if cause.result() != Passed::Fail
+        || (key(cause), &cause.rule, cause.places.first()) >= (key(other), &other.rule, other.places.first())
+    {
+        return false;
+    }
+    let is_same_demand = cause.statement == other.statement && cause.rule == other.rule;
+    let (inner, outer) = match (layer(cause), layer(other)) {
+        (None, None) => return is_same_demand || is_of_one_step(&cause.about, &other.about),
+        (None, Some(_)) => return false,
+        (Some(_), None) => {
+            let is_shown = cause.places.iter().any(|place| other.places.contains(place));
+            return cause.statement == other.statement || is_shown;
+        }
+        (Some(inner), Some(outer)) => (inner, outer),
+    };
+    let (of_cause, of_other) = (accused(cause), accused(other));
+    let is_same_statement = cause.statement == other.statement;
+    // Two fields of one packet may be wrong by two faults.
+    let is_next_layer = inner < outer || inner == outer && inner > Layer::Headers;
+    let is_on_it = of_cause == of_other && (is_next_layer || is_same_statement);
+    let is_on_data = inner == Layer::Content && outer == Layer::Content && is_same_statement;
+    let is_premise = of_cause.is_some_and(|place| other.places.contains(&place)) && of_cause != of_other;
+    let is_told_of = outer == Layer::Missing && inner < outer && of_other.is_some_and(|of| cause.places.contains(&of));
+    is_same_demand || is_on_it || is_on_data || is_premise || is_told_of
+}
+
+/// Whether checks of a test's own are of one step, which stands before the colon.
+fn is_of_one_step(one: &str, other: &str) -> bool {
+    let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
+    step(one).is_some() && step(one) == step(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rule: &str, statement: &str, places: &[u64]) -> Check {
+        Check {
+            rule: rule.into(),
+            statement: statement.into(),
+            places: places.to_vec(),
+            result: Passed::Fail.into(),
+            ..Check::default()
+        }
+    }
+
+    fn linked(checks: &[Check]) -> Vec<(String, Option<u32>)> {
+        let mut checks = checks.to_vec();
+        link(&mut checks);
+        checks.iter().map(|of| (of.rule.clone(), of.follows_from)).collect()
+    }
+
+    #[test]
+    fn an_outer_layer_of_the_same_event_follows() {
+        let came = linked(&[check("rnr-count", "s", &[4, 7]), check("rnr-wait", "s", &[5, 7])]);
+        assert_eq!(came, [("rnr-wait".into(), None), ("rnr-count".into(), Some(0))]);
+    }
+
+    #[test]
+    fn a_finding_follows_from_the_first_cause_in_its_premise() {
+        let came = linked(&[
+            check("completed-by", "s", &[7, 9]),
+            check("posted", "t", &[3]),
+            check("msn", "u", &[3, 7]),
+        ]);
+        assert_eq!(
+            came,
+            [
+                ("posted".into(), None),
+                ("completed-by".into(), Some(0)),
+                ("msn".into(), Some(0))
+            ]
+        );
+    }
+
+    #[test]
+    fn events_that_share_nothing_stay_apart() {
+        let came = linked(&[check("msn", "s", &[3]), check("fence", "t", &[8])]);
+        assert!(came.iter().all(|(_, follows)| follows.is_none()));
+    }
+
+    #[test]
+    fn a_test_s_own_check_follows_from_a_rule_of_its_statement() {
+        let came = linked(&[check("", "s", &[1]), check("", "t", &[1]), check("fence", "s", &[8])]);
+        assert_eq!(came, [("".into(), None), ("fence".into(), None), ("".into(), Some(1))]);
+    }
+}
