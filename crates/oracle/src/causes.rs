@@ -32,8 +32,9 @@ pub fn link(checks: &mut Vec<Check>) {
 fn cause(found: &[Check], of: usize) -> Option<usize> {
     let mut at = of;
     loop {
-        let leads = (0..found.len()).filter(|other| *other != at && leads_to(&found[*other], &found[at]));
-        match leads.min_by_key(|other| key(&found[*other])) {
+        let place = |of: usize| (key(&found[of]), &found[of].rule, of);
+        let leads = (0..found.len()).filter(|other| place(*other) < place(at) && leads_to(&found[*other], &found[at]));
+        match leads.min_by_key(|other| place(*other)) {
             Some(earlier) => at = earlier,
             None => return (at != of).then_some(at),
         }
@@ -57,11 +58,9 @@ fn key(check: &Check) -> Key {
     (layer.is_none(), accused(check).unwrap_or(u64::MAX), layer)
 }
 
-/// Whether one finding explains another. It always leads from a smaller key to a larger one, so that there is no circle.
+/// Whether one finding explains another that has a larger key: so there is no circle.
 fn leads_to(cause: &Check, other: &Check) -> bool {
-    if cause.result() != Passed::Fail
-        || (key(cause), &cause.rule, cause.places.first()) >= (key(other), &other.rule, other.places.first())
-    {
+    if cause.result() != Passed::Fail {
         return false;
     }
     let is_same_demand = cause.statement == other.statement && cause.rule == other.rule;
