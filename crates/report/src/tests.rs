@@ -204,7 +204,7 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
         seal: "manifest SHA-256 12ab",
     });
     assert!(
-        page.contains("1000 checks passed") && page.contains("PSN (1000 times)"),
+        page.contains("1000 checks passed") && page.contains(" (1000 times)"),
         "{page}"
     );
     assert_eq!(page.matches("PSN").count(), 1, "{page}");

@@ -262,7 +262,7 @@ mod tests {
         findings.insert(0, check("open", "nothing", CheckResult::Inconclusive));
         findings.push(check("GUIDCap", "32", CheckResult::Fail));
         findings.push(check("GUIDCap", "32", CheckResult::Fail));
-        let text = shortened(&findings);
+        let text = shortened(&findings.iter().collect::<Vec<_>>());
         assert_eq!(text.matches(": block ").count(), 3, "{text}");
         assert!(text.contains("and 67 more like these; --all shows each"), "{text}");
         assert!(text.contains("GUIDCap (2 times)"), "{text}");

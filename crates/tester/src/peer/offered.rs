@@ -277,6 +277,8 @@ impl Tester<'_> {
 
 #[cfg(test)]
 mod tests {
+    use verbatim_wire::packet::Opcode;
+
     use super::*;
 
     fn of(has: pb::Capabilities) -> Offered {
