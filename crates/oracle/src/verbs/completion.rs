@@ -66,7 +66,7 @@ fn completed_by<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             let wanted = answer.is_none().then(|| format!("an ACK of PSN {}", psn(post.end - 1)));
             (answer, wanted)
         };
-        let last = || talk.answers.iter().filter(before).next_back();
+        let last = || talk.answers.iter().rfind(before);
         let by = answer.or_else(last).map(|answer| Evidence::from(answer.frame));
         asking.must(wanted.is_none(), by.into_iter().chain([told.done.told.into()]), || {
             words(told, post, format!("no success before {}", wanted.unwrap_or_default()))
