@@ -1,4 +1,6 @@
-//! Jobs beside each other, so that the processors are busy and no job has less of them than it needs.
+//! Jobs beside each other, so that the processors are busy and no job that waits for something has less of them than it needs.
+//!
+//! A job that computes takes what the others leave: it runs with a lower priority, one at a time.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -27,6 +29,13 @@ pub(super) struct Job {
     pub(super) seconds: u32,
 }
 
+impl Job {
+    /// Whether it takes a processor whole.
+    fn computes(&self) -> bool {
+        self.load >= 100
+    }
+}
+
 /// A job under way.
 struct Running {
     job: Job,
@@ -51,7 +60,7 @@ pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     let mut running: Vec<Running> = Vec::new();
     let mut rows = Vec::new();
     loop {
-        while let Some(next) = next(&waiting, running.iter().map(|running| running.job.load).sum(), room) {
+        while let Some(next) = next(&waiting, running.iter().map(|running| &running.job), room) {
             running.push(start(waiting.remove(next))?);
         }
         if running.is_empty() {
@@ -73,13 +82,39 @@ pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// The longest job that there is room for; one that is too large for any room begins when nothing else runs.
-fn next(waiting: &[Job], load: Percent, room: Percent) -> Option<usize> {
-    waiting.iter().position(|job| load == 0 || load + job.load <= room)
+/// The longest job that waits and that there is room for, else the longest that computes, if none does.
+fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Percent) -> Option<usize> {
+    let (computing, beside): (Vec<&Job>, Vec<&Job>) = running.partition(|job| job.computes());
+    let load: Percent = beside.iter().map(|job| job.load).sum();
+    let fits = |job: &Job| !job.computes() && load + job.load <= room;
+    let computes = |job: &Job| job.computes() && computing.is_empty();
+    waiting
+        .iter()
+        .position(fits)
+        .or_else(|| waiting.iter().position(computes))
+}
+
+/// The same command with the lowest priority.
+fn niced(of: &Command) -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(of.get_program()).args(of.get_args());
+    for (name, value) in of.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    if let Some(directory) = of.get_current_dir() {
+        command.current_dir(directory);
+    }
+    command
 }
 
 fn start(mut job: Job) -> anyhow::Result<Running> {
     let output = tempfile::tempfile().context("making a file for what a job prints")?;
+    if job.computes() {
+        job.command = niced(&job.command);
+    }
     job.command
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
@@ -158,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_job_begins_when_there_is_room_and_one_too_large_when_nothing_runs() {
-        let jobs = [job("a", 150), job("b", 60)];
-        assert_eq!(next(&jobs, 100, 200), Some(1));
-        assert_eq!(next(&jobs, 50, 200), Some(0));
-        assert_eq!(next(&jobs, 150, 200), None);
-        assert_eq!(next(&[job("a", 900)], 0, 200), Some(0));
-        assert_eq!(next(&[], 0, 200), None);
+    fn a_job_that_waits_begins_when_there_is_room() {
+        let [half, most, computes] = [50, 90, 100].map(|load| job("x", load));
+        let jobs = [job("a", 80), job("b", 40), job("c", 120)];
+        assert_eq!(next(&jobs, [&half].into_iter(), 140), Some(0));
+        assert_eq!(next(&jobs, [&most].into_iter(), 140), Some(1));
+        assert_eq!(next(&jobs, [&most, &half].into_iter(), 140), Some(2));
+        assert_eq!(next(&jobs, [&most, &half, &computes].into_iter(), 140), None);
     }
 
     #[test]
