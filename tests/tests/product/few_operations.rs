@@ -12,33 +12,6 @@ use verbatim_tests::judged::{Judged, judged, test};
 use verbatim_wire::MKey;
 use verbatim_wire::packet::{Medium, Packet};
 
-/// Tests that nothing is left of without READs, atomics, SEND with Invalidate and datagrams.
-const NOTHING_LEFT: &[&str] = &[
-    "c09-027-atomic-after-reads",
-    "c09-027-send-after-reads",
-    "c09-027-write-after-reads",
-    "c09-027-reads-after-atomic",
-    "c09-060-ack-of-read",
-    "c09-060-fetch-add-responder",
-    "c09-060-compare-swap-responder",
-    "c09-060-read",
-    "c09-060-fetch-add",
-    "c09-060-compare-swap",
-    "c09-060-read-responder",
-    "c09-atomic-replay",
-    "c09-datagram-limits",
-    "c09-datagrams",
-    "c09-datagrams-dropped",
-    "c09-nak-implied",
-    "c09-nak-max-dest-rd-atomic",
-    "c09-q-key",
-    "c09-read-response",
-    "c09-requests-in-flight",
-    "c09-send-invalidate",
-    "c09-send-queue-drain",
-    "c09-send-queue-error",
-];
-
 fn few() -> Capabilities {
     let operations = [
         Operation::Send,
@@ -133,30 +106,25 @@ fn exchanges(entries: &[Entry]) -> bool {
 
 #[test]
 fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
-    let mut not_applicable = Vec::new();
     for test in tests() {
         let Judged { verdict, entries, .. } = run(test, &[], 1, &[]);
+        let (id, reason) = (test.id, &verdict.reason);
         match verdict.outcome() {
             Outcome::NotApplicable => {
-                let sent = |entry: &&Entry| matches!(entry, Entry::Frame(frame) if !frame.received && frame.label != 0);
-                assert_eq!(
-                    entries.iter().filter(sent).count(),
-                    0,
-                    "{}: packets for nothing",
-                    test.id
+                assert!(reason.contains("as its agent says"), "{id}: {reason}");
+                assert!(
+                    !GO_WITHOUT.contains(&id),
+                    "{id} has cases that need nothing of it: {reason}"
                 );
-                not_applicable.push(test.id);
+                let sent = |entry: &&Entry| matches!(entry, Entry::Frame(frame) if !frame.received && frame.label != 0);
+                assert_eq!(entries.iter().filter(sent).count(), 0, "{id}: packets for nothing");
             }
             outcome => {
-                assert_eq!(outcome, Outcome::Pass, "{}: {}", test.id, verdict.reason);
-                assert!(exchanges(&entries), "{}: it passed without a packet", test.id);
+                assert_eq!(outcome, Outcome::Pass, "{id}: {reason}");
+                assert!(exchanges(&entries), "{id}: it passed without a packet");
             }
         }
     }
-    let mut expected = NOTHING_LEFT.to_vec();
-    expected.sort_unstable();
-    not_applicable.sort_unstable();
-    assert_eq!(not_applicable, expected);
 }
 
 #[test]
@@ -165,129 +133,43 @@ fn a_long_walk_passes_over_steps_that_a_core_cannot_take() {
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
 }
 
-/// Defects in what the core lacks: READs and what waits for them, atomics, SEND with Invalidate, datagrams, SQD. Over IPv4 there is no
-/// flow label.
-const NOT_SHOWN: &[&str] = &[
-    "rnr-retry-missing-in-sqd",
-    "rnr-nak-of-read-ignored",
-    "read-completes-on-transmit",
-    "atomic-completes-on-transmit",
-    "read-completes-at-first",
-    "read-completes-next",
-    "atomic-ack-completes-next",
-    "read-accepts-ack",
-    "atomic-accepts-ack",
-    "read-data-index-8-bits",
-    "atomic-result-little-endian",
-    "atomic-result-not-written",
-    "atomic-result-misplaced",
-    "atomic-result-low-32-bits",
-    "read-data-misplaced",
-    "read-data-not-written",
-    "read-gap-ignored",
-    "stale-read-response-stored",
-    "read-length-ignored",
-    "part-of-read-stops-timer",
-    "timeout-clears-retry-cnt",
-    "implied-nak-ignored",
-    "retry-lifts-max-rd-atomic",
-    "fence-looks-one-back",
-    "read-resumed-twice-too-long",
-    "fence-passes-atomics",
-    "read-retry-va-carry-lost",
-    "timeout-retry-without-compare",
-    "read-reserves-one-psn",
-    "max-rd-atomic-ignored",
-    "fence-forgets-empty",
-    "fence-ends-at-first-response",
-    "fence-ignored",
-    "flow-label-ignored",
-    "datagram-icrc-wrong",
-    "zero-length-read-fails",
-    "local-fault-wrong-status",
-    "local-fault-sent",
-    "local-fault-at-once",
-    "datagram-psn-constant",
-    "datagram-without-header",
-    "datagram-icrc-ignored",
-    "q-key-ignored-with-immediate",
-    "datagram-tail-lost",
-    "datagram-in-init",
-    "datagram-beyond-mtu",
-    "sqe-stops-receives",
-    "datagram-receive-vanishes",
-    "datagram-stored-anyway",
-    "drained-before-reads",
-    "drained-reported-once",
-    "sqd-sends",
-    "sqd-deaf",
-    "old-q-key-opens",
-    "q-key-bit-31-not-compared",
-    "q-key-ignored",
-    "dropped-datagram-written",
-    "atomic-overtakes-reads",
-    "ack-overtakes-reads",
-    "reads-answered-in-reverse",
-    "read-response-syndrome-reserved",
-    "read-without-ack-req-unanswered",
-    "read-response-short",
-    "read-response-wrong-data",
-    "read-response-psn-constant",
-    "read-response-psn-skips-at-wrap",
-    "read-response-psn-loses-bit-23",
-    "read-response-psn-8-bits",
-    "read-response-middle-only",
-    "atomic-not-executed",
-    "atomic-original-is-new",
-    "atomic-original-little-endian",
-    "atomic-original-zero",
-    "compare-ignored",
-    "compare-low-32-bits",
-    "swap-of-0-lost",
-    "swap-never",
-    "fetch-add-low-32-bits",
-    "fetch-add-stores",
-    "kept-by-max-rd-atomic",
-    "read-kept-twice",
-    "atomic-replayed-once",
-    "atomic-replay-newest-only",
-    "compare-swap-executed-again",
-    "duplicate-atomic-executed",
-    "duplicate-atomic-shows-memory",
-    "duplicate-atomic-dropped",
-    "duplicate-read-dropped",
-    "duplicate-atomic-other-executed",
-    "reset-keeps-atomics",
-    "duplicate-atomic-of-any-qp",
-    "duplicate-read-error-naked",
-    "read-behind-gap-answered",
-    "fetch-add-behind-gap-executed",
-    "gap-after-read-ignored",
-    "rights-of-reads-not-withdrawn",
-    "max-dest-rd-atomic-0-answers",
-    "unaligned-atomic-accepted",
-    "unaligned-atomic-wrong-nak",
-    "invalidates-before-rnr-nak",
-    "invalidate-spares-reads",
-    "invalidate-ignored",
+/// What the core lacks, in the words of defects: READs and what waits for them, atomics, SEND with Invalidate, datagrams,
+/// SQD. Over IPv4 there is no flow label.
+const LACKS: [&str; 11] = [
+    "READ",
+    "atomic",
+    "CmpSwap",
+    "FetchAdd",
+    "sqd",
+    "drained",
+    "datagram",
+    "Q_Key",
+    "nvalidate",
+    "flow label",
+    "local-fault",
 ];
+
+/// Whether a defect is of what the core lacks, or of a step that leaves retry_cnt out, which is one to SQD.
+fn may_be_hidden(defect: RcDefect) -> bool {
+    let speaks_of = |word: &&str| defect.about().contains(*word) || defect.name().contains(*word);
+    LACKS.iter().any(speaks_of) || defect.name() == "timeout-clears-retry-cnt"
+}
 
 #[test]
 fn defects_in_what_a_core_has_are_found_on_it() {
-    let all: Vec<&Test> = tests().filter(|test| !NOTHING_LEFT.contains(&test.id)).collect();
-    let is_found = |defect: &RcDefect| {
-        let mut of_it = all.iter().filter(|test| test.statements.contains(&defect.statement()));
-        of_it.any(|test| run(test, &[*defect], 3, &[]).verdict.outcome() == Outcome::Fail)
+    let is_found = |defect: RcDefect| {
+        let mut of_it = tests().filter(|test| test.statements.contains(&defect.statement()));
+        of_it.any(|test| run(test, &[defect], 3, &[]).verdict.outcome() == Outcome::Fail)
     };
-    // A sample: `qualify` asks for all of them on a core that has everything.
-    let sample: Vec<_> = RcDefect::ALL.iter().step_by(3).collect();
-    let hidden: Vec<&str> = sample.iter().filter(|of| !is_found(of)).map(|of| of.name()).collect();
-    let expected: Vec<&str> = sample
-        .iter()
-        .map(|of| of.name())
-        .filter(|of| NOT_SHOWN.contains(of))
+    // A sample by name, which no new defect changes: `qualify` asks for all of them on a core that has everything.
+    let is_asked = |defect: &RcDefect| defect.name().bytes().map(u32::from).sum::<u32>() % 3 == 0;
+    let wanted = RcDefect::ALL.iter().copied().filter(|defect| !may_be_hidden(*defect));
+    let hidden: Vec<&str> = wanted
+        .filter(is_asked)
+        .filter(|defect| !is_found(*defect))
+        .map(RcDefect::name)
         .collect();
-    assert_eq!(hidden, expected);
+    assert_eq!(hidden, [""; 0], "a defect of what the core lacks says so in its words");
 }
 
 /// Of these records the judge must see that something is missing, when the device had it after all.
