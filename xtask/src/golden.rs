@@ -23,6 +23,13 @@ const SMALL: [(&str, u64); 4] = [
     ("messages", 300),
 ];
 
+/// Where the archives and their verdicts are, below the workspace.
+pub(crate) const DIRECTORY: &str = "crates/catalog/tests/golden";
+
+/// The device model's profile and the seed, unless others are named.
+pub(crate) const PROFILE: &str = "full";
+pub(crate) const SEED: u64 = 7;
+
 /// The same records make the same archive: it has no times, and no names of users.
 const PACK: [&str; 7] = [
     "--use-compress-program=zstd -19 -T1",
@@ -49,13 +56,24 @@ pub(crate) struct Golden<'a> {
     pub(crate) replace: bool,
 }
 
-impl Golden<'_> {
-    /// Runs the test, keeps its record, and writes the verdicts anew.
+impl<'a> Golden<'a> {
+    /// A record of a test that has none.
+    pub(crate) fn new(test: &'a str, defect: Option<&'a str>) -> Self {
+        Self {
+            test,
+            defect,
+            profile: PROFILE,
+            seed: SEED,
+            replace: false,
+        }
+    }
+
+    /// Runs the test and keeps its record.
     ///
     /// # Errors
     ///
-    /// When the program or the catalogue does not build, the run does not come to what a golden record shows, or another
-    /// record stands in its place.
+    /// When the program does not build, the run does not come to what a golden record shows, or another record stands
+    /// in its place.
     pub(crate) fn keep(&self) -> anyhow::Result<()> {
         let program = build_binaries()?.join("verbatim");
         let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
@@ -63,7 +81,7 @@ impl Golden<'_> {
         let archive = directory().join(format!("{}.tar.zst", self.test));
         store(&archive, &self.file(), &made, self.replace)?;
         println!("{}", archive.display());
-        write_verdicts()
+        Ok(())
     }
 
     fn file(&self) -> String {
@@ -162,6 +180,28 @@ fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Resu
     Ok(())
 }
 
+/// The defects of the devices of a test's records.
+///
+/// # Errors
+///
+/// When the test has no archive.
+pub(crate) fn defects(test: &str) -> anyhow::Result<Vec<String>> {
+    let archive = directory().join(format!("{test}.tar.zst"));
+    let mut tar = Command::new("tar");
+    let output = tar.args(["--zstd", "-tf"]).arg(&archive).output();
+    let output = output.context("tar could not be started; is it installed?")?;
+    if !output.status.success() {
+        bail!(
+            "{}: {}",
+            archive.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let names = String::from_utf8_lossy(&output.stdout);
+    let defect = |name: &str| Some(name.strip_suffix(".rec")?.split_once('@')?.1.to_owned());
+    Ok(names.lines().filter_map(defect).collect())
+}
+
 /// Judges all golden records anew and writes what they come to, each at its place.
 ///
 /// # Errors
@@ -178,7 +218,7 @@ pub(crate) fn write_verdicts() -> anyhow::Result<()> {
 }
 
 fn directory() -> PathBuf {
-    root().join("crates/catalog/tests/golden")
+    root().join(DIRECTORY)
 }
 
 /// The JSON document that a command prints; a run that found something exits with another code than 0.

@@ -7,6 +7,7 @@ mod deps;
 mod features;
 mod files;
 mod golden;
+mod new;
 mod quick;
 mod setup;
 mod supply;
@@ -63,14 +64,19 @@ enum Task {
         #[arg(long, requires = "test")]
         defect: Option<String>,
         /// The device model's profile: full, minimal or one-data-vl.
-        #[arg(long, default_value = "full")]
+        #[arg(long, default_value = golden::PROFILE)]
         profile: String,
         /// The seed: which device of that profile, and which random choices.
-        #[arg(long, default_value_t = 7)]
+        #[arg(long, default_value_t = golden::SEED)]
         seed: u64,
         /// Replace the record that is there, whose test has another revision now.
         #[arg(long)]
         replace: bool,
+    },
+    /// Begin a test or a defect, as a copy of one that there is.
+    New {
+        #[command(subcommand)]
+        kind: new::Kind,
     },
     /// Check what the programs are made of against deny.toml: licences, bans, duplicates, sources.
     Supply {
@@ -216,7 +222,9 @@ fn run(task: Task) -> anyhow::Result<u8> {
                 replace,
             };
             golden.keep()?;
+            golden::write_verdicts()?;
         }
+        Task::New { kind } => new::begin(&kind)?,
         Task::CPrograms => println!("{}", verbatim_lab::build_c_programs()?.display()),
         Task::Lab {
             device: Device::Ibsim { command },

@@ -68,7 +68,7 @@ fn words(names: &BTreeSet<String>) -> String {
     names.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 
-fn git(arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn git(arguments: &[&str]) -> anyhow::Result<String> {
     let output = Command::new("git")
         .args(arguments)
         .current_dir(root())

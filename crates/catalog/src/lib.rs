@@ -3,7 +3,7 @@
 //! A folder is a chapter of the specification, and its `mod.rs` the chapter's table of contents. A file is a test or a
 //! family: it says what a correct device does, how unclear steps are read, and where a false alarm could come from.
 //!
-//! To add one: a file in its chapter, its lines in the chapter's `mod.rs`, a defect of the device model that it catches.
+//! `cargo xtask new test NAME` adds one.
 
 mod addressing;
 mod chapters;

@@ -1,0 +1,146 @@
+//! `cargo xtask new test NAME`, `cargo xtask new defect NAME`: a test or a defect to begin with.
+//!
+//! Each begins as a copy of one that there is, so that no template has to be kept: it compiles, the test passes a sound
+//! device and finds a defect, and the defect is found by a test.
+
+mod defect;
+mod test;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use verbatim_lab::workspace::{cargo, root, run};
+
+/// What to begin.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Kind {
+    /// A test: its file, its place in the chapter's mod.rs, its golden records and their verdicts.
+    Test(Options),
+    /// A defect of the device model: its line, and the place where it acts.
+    Defect(Options),
+}
+
+/// How it is called, and where it begins.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Its name, such as c09-write-in-rtr or rnr-nak-twice.
+    name: String,
+    /// The one that it begins as a copy of; without it a short one, for a test of the chapter that its name begins with.
+    #[arg(long, value_name = "NAME")]
+    like: Option<String>,
+    /// The claim of the test, or what the device does wrong: one sentence.
+    #[arg(long, value_name = "SENTENCE", default_value = "To be written.")]
+    about: String,
+    /// Print the files that it would write, and write none.
+    #[arg(long)]
+    list: bool,
+}
+
+/// A file as it is to be.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    /// Below the workspace.
+    path: PathBuf,
+    text: String,
+}
+
+/// Writes the files and, for a test, records it; then prints which files it wrote.
+///
+/// # Errors
+///
+/// When the name is taken or is none, what it is to be like cannot be copied, or the new test does not run.
+pub(crate) fn begin(kind: &Kind) -> anyhow::Result<()> {
+    let (package, options, begun) = match kind {
+        Kind::Test(options) => ("verbatim-catalog", options, test::begin(root(), options)?),
+        Kind::Defect(options) => ("verbatim-device", options, defect::begin(root(), options)?),
+    };
+    let mut files: Vec<PathBuf> = begun.changes.iter().map(|change| change.path.clone()).collect();
+    if let Kind::Test(_) = kind {
+        files.extend(test::records(&options.name));
+    }
+    if !options.list {
+        for Change { path, text } in &begun.changes {
+            fs::write(root().join(path), text).with_context(|| format!("{} cannot be written", path.display()))?;
+        }
+        run("formatting", cargo().args(["fmt", "-p", package]))?;
+        if let Kind::Test(_) = kind {
+            test::record(&options.name, &begun.like)?;
+        }
+    }
+    println!("like {}:", begun.like);
+    files.iter().for_each(|file| println!("  {}", file.display()));
+    Ok(())
+}
+
+/// What is to be written, and whose copy it is.
+#[derive(Debug)]
+struct Begun {
+    like: String,
+    changes: Vec<Change>,
+}
+
+impl Options {
+    /// The sentence, which stands in a string.
+    fn about(&self) -> anyhow::Result<&str> {
+        if !self.about.ends_with('.') || self.about.contains(['"', '\\', '\n']) {
+            bail!(
+                "--about {:?} is no sentence: it ends with a full stop and has no quotes",
+                self.about
+            );
+        }
+        Ok(&self.about)
+    }
+
+    /// The name's words.
+    fn words(&self) -> anyhow::Result<Vec<&str>> {
+        let is_word = |word: &&str| {
+            let mut letters = word.bytes();
+            letters.len() > 0 && letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit())
+        };
+        let words: Vec<&str> = self.name.split('-').collect();
+        let begins = self.name.starts_with(|letter: char| letter.is_ascii_lowercase());
+        if !begins || words.len() < 2 || !words.iter().all(is_word) {
+            bail!(
+                "{:?} is no name: two words or more of a-z and 0-9 with hyphens between, a letter first",
+                self.name
+            );
+        }
+        Ok(words)
+    }
+}
+
+/// The Rust files of a directory below the workspace, and of those in it.
+fn sources(root: &Path, directory: &str) -> anyhow::Result<Vec<Change>> {
+    let mut found = Vec::new();
+    let mut left = vec![root.join(directory)];
+    while let Some(directory) = left.pop() {
+        let entries = fs::read_dir(&directory).with_context(|| format!("{} cannot be read", directory.display()))?;
+        for entry in entries {
+            let path = entry?.path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+                let path = path.strip_prefix(root)?.to_owned();
+                found.push(Change { path, text });
+            }
+        }
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Ok(found)
+}
+
+/// Inserts a line behind the one line of a text that is so.
+fn insert_behind(text: &str, line: &str, new: &str) -> anyhow::Result<String> {
+    let places: Vec<usize> = text.match_indices(&format!("\n{line}\n")).map(|(at, _)| at).collect();
+    let [at] = places[..] else {
+        bail!("{} lines are \"{line}\", one was expected", places.len());
+    };
+    let (before, behind) = text.split_at(at + 1 + line.len() + 1);
+    Ok(format!("{before}{new}\n{behind}"))
+}
+
+#[cfg(test)]
+mod tests;

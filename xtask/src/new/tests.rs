@@ -1,0 +1,200 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::quick::git;
+
+fn wanted(name: &str, like: Option<&str>) -> Options {
+    Options {
+        name: name.into(),
+        like: like.map(str::to_owned),
+        about: "A WRITE is acknowledged.".into(),
+        list: false,
+    }
+}
+
+fn paths(changes: &[Change]) -> Vec<&str> {
+    changes.iter().map(|change| change.path.to_str().unwrap()).collect()
+}
+
+fn is_rust(changes: &[Change]) {
+    for Change { path, text } in changes {
+        assert!(syn::parse_file(text).is_ok(), "{}:\n{text}", path.display());
+    }
+}
+
+#[test]
+fn a_test_touches_four_files() {
+    let begun = test::begin(root(), &wanted("c09-example", None)).unwrap();
+    let transport = "crates/catalog/src/transport";
+    let files = [format!("{transport}/c09_example.rs"), format!("{transport}/mod.rs")];
+    assert_eq!(paths(&begun.changes), files);
+    assert_eq!(test::records("c09-example").len(), 2);
+    is_rust(&begun.changes);
+    let test = &begun.changes[0].text;
+    for line in [
+        "//! `c09-example`: a WRITE is acknowledged.\n",
+        "    id: \"c09-example\",\n    aliases: &[],\n    revision: 1,\n    about: \"A WRITE is acknowledged.\",\n",
+        "    reading: \"To be written.\",\n    statements: ",
+    ] {
+        assert!(test.contains(line), "{line}:\n{test}");
+    }
+    assert!(!test.contains(&begun.like), "{test}");
+}
+
+#[test]
+fn each_chapter_has_a_test_that_can_be_copied() {
+    for chapter in ["c04", "c07", "c08", "c09", "c13", "c14", "c16"] {
+        let begun = test::begin(root(), &wanted(&format!("{chapter}-example"), None)).unwrap();
+        is_rust(&begun.changes);
+        let records = crate::golden::defects(&begun.like).unwrap();
+        assert!(!records.is_empty(), "{}: no record of a defect", begun.like);
+    }
+}
+
+#[test]
+fn a_defect_touches_two_files() {
+    for (name, like, files) in [
+        ("rnr-nak-late", None, ["rc/defect.rs", "rc/respond.rs"]),
+        (
+            "link-ebp-seldom",
+            Some("link-ebp-accepted"),
+            ["link/checks.rs", "link/defect.rs"],
+        ),
+        ("armed-seldom", Some("armed-refused"), ["defect.rs", "port_info.rs"]),
+    ] {
+        let begun = defect::begin(root(), &wanted(name, like)).unwrap();
+        let files = files.map(|file| format!("crates/device/src/{file}"));
+        assert_eq!(paths(&begun.changes), files, "{name}");
+        is_rust(&begun.changes);
+        let named = |change: &Change| {
+            change
+                .text
+                .contains(&format!("\"{name}\" \"A WRITE is acknowledged.\"\n"))
+        };
+        assert!(begun.changes.iter().any(named), "{name}");
+    }
+}
+
+#[test]
+fn a_defect_shows_on_the_devices_of_the_one_it_is_like() {
+    let begun = defect::begin(root(), &wanted("armed-seldom", Some("armed-refused"))).unwrap();
+    let list = &begun.changes[0].text;
+    assert!(
+        list.contains("Self::ArmedSkipped | Self::ArmedRefused | Self::ArmedSeldom =>"),
+        "{list}"
+    );
+}
+
+#[test]
+fn a_defect_acts_where_the_other_acts() {
+    for (text, expected) in [
+        ("if cx.has(A) {", "if cx.has(A) || cx.has(B) {"),
+        (
+            "a && !self.faults.has(A)",
+            "a && !(self.faults.has(A) || self.faults.has(B))",
+        ),
+        ("a && cx.has(A) || b", "a && (cx.has(A) || cx.has(B)) || b"),
+        ("(cx.has(A) && b)", "((cx.has(A) || cx.has(B)) && b)"),
+        ("u32::from(cx.has(A))", "u32::from(cx.has(A) || cx.has(B))"),
+        ("cx.has(A).then(f)", "(cx.has(A) || cx.has(B)).then(f)"),
+    ] {
+        assert_eq!(defect::with_either(text, "has(A)", "has(B)"), expected);
+    }
+}
+
+#[test]
+fn a_wrong_name_is_refused_with_the_reason() {
+    let test = |name: &str, like| test::begin(root(), &wanted(name, like)).unwrap_err();
+    let defect = |name: &str, like| defect::begin(root(), &wanted(name, like)).unwrap_err();
+    for (error, words) in [
+        (
+            test("c09-rtr", None),
+            "there is a test c09-rtr, in crates/catalog/src/transport/c09_rtr.rs",
+        ),
+        (test("c10-example", None), "begins with no chapter that has tests"),
+        (test("c09 Example", None), "is no name"),
+        (
+            test("c09-example", Some("c09-nothing")),
+            "no test has the id c09-nothing",
+        ),
+        (
+            test("c09-example", Some("c09-060-requester-verbs")),
+            "has not its own file",
+        ),
+        (
+            defect("rnr-nak-once", None),
+            "there is a defect rnr-nak-once, in crates/device/src/rc/defect.rs",
+        ),
+        (defect("9-naks", None), "is no name"),
+        (defect("two-naks", Some("no-such")), "no defect is called no-such"),
+        (
+            defect("two-naks", Some("link-ebp-accepted")),
+            "its names begin with link-",
+        ),
+        (defect("two-naks", Some("cnp-with-psn")), "does not act in one place"),
+    ] {
+        let error = format!("{error:#}");
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+/// All words of a file with a hyphen in them.
+fn names(text: &str) -> BTreeSet<&str> {
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let words = text.split(|letter| !is_of_name(letter));
+    words.filter(|word| word.contains('-')).collect()
+}
+
+/// A list of all is one more file for each new one: outcomes have a default, counts are derived.
+#[test]
+fn no_file_lists_the_tests_or_the_defects() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();
+    let all = |directory: &str, begins: &str| -> BTreeSet<String> {
+        let texts = sources(root(), directory).unwrap();
+        let lines = texts.iter().flat_map(|file| file.text.lines());
+        let named = lines.filter_map(|line| line.trim().strip_prefix(begins));
+        named
+            .filter_map(|rest| rest.split('"').next())
+            .map(str::to_owned)
+            .collect()
+    };
+    let tests = all("crates/catalog/src", "id: \"");
+    let defects: BTreeSet<String> = ["defect.rs", "rc/defect.rs", "link/defect.rs"]
+        .iter()
+        .flat_map(|file| {
+            let text = read(&format!("crates/device/src/{file}"));
+            let line = |line: &str| Some(line.split_once(" \"")?.1.split_once("\" \"")?.0.to_owned());
+            text.lines().filter_map(line).collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(
+        tests.len() > 100 && defects.len() > 600,
+        "{} {}",
+        tests.len(),
+        defects.len()
+    );
+    let is_their_own = |file: &&str| {
+        ["crates/catalog/src/", "crates/catalog/tests/golden/", "CHANGELOG.md"]
+            .iter()
+            .any(|own| file.starts_with(own))
+            || file.ends_with("/defect.rs")
+    };
+    let files = git(&["ls-files"]).unwrap();
+    for file in files.lines().filter(|file| !is_their_own(file)) {
+        let text = read(file);
+        let named = names(&text);
+        let count = |all: &BTreeSet<String>| named.iter().filter(|name| all.contains(**name)).count();
+        assert!(
+            3 * count(&tests) < tests.len(),
+            "{file} names {} of {} tests",
+            count(&tests),
+            tests.len()
+        );
+        assert!(
+            20 * count(&defects) < defects.len(),
+            "{file} names {} of {} defects",
+            count(&defects),
+            defects.len()
+        );
+    }
+}
