@@ -52,6 +52,9 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     }
     let new = name.replace('-', "_");
     let path = file.path.with_file_name(format!("{new}.rs"));
+    if root.join(&path).exists() {
+        bail!("{} is there, with other tests", path.display());
+    }
     let contents = file.path.with_file_name("mod.rs");
     let chapter = files.iter().find(|file| file.path == contents);
     let chapter = chapter.with_context(|| format!("{} is not there", contents.display()))?;
