@@ -41,11 +41,14 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let old = line.split_whitespace().next().unwrap_or_default().to_owned();
     let new: String = words[prefix..].iter().map(|word| capital(word)).collect();
     let call = format!("has({kind}::{old})");
-    let acts: Vec<usize> = (0..files.len())
-        .filter(|&file| files[file].text.contains(&call))
-        .collect();
-    let at = match acts[..] {
-        [at] if files[at].text.matches(&call).count() == 1 => at,
+    let name_of = format!("{kind}::{old}");
+    let mentions = |file: &Change| {
+        let ends = |(at, name): (usize, &str)| !file.text[at + name.len()..].starts_with(char::is_alphanumeric);
+        file.text.match_indices(&name_of).filter(|place| ends(*place)).count()
+    };
+    let is_in = |at: &usize| mentions(&files[*at]) > 0;
+    let at = match (0..files.len()).filter(is_in).collect::<Vec<_>>()[..] {
+        [at] if mentions(&files[at]) == 1 && files[at].text.contains(&call) => at,
         _ => bail!("{like} does not act in one place, as `{call}`; name another with --like"),
     };
     files[at].text = with_either(&files[at].text, &call, &format!("has({kind}::{new})"));
@@ -78,7 +81,7 @@ fn capital(word: &str) -> String {
 }
 
 /// A source in which either of two calls on the same receiver is asked.
-fn with_either(text: &str, call: &str, other: &str) -> String {
+pub(super) fn with_either(text: &str, call: &str, other: &str) -> String {
     let at = text.find(call).unwrap_or_default();
     let is_of_receiver = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
     let from = text[..at].trim_end_matches(is_of_receiver).len();

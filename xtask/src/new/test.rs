@@ -58,9 +58,13 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let contents = file.path.with_file_name("mod.rs");
     let chapter = files.iter().find(|file| file.path == contents);
     let chapter = chapter.with_context(|| format!("{} is not there", contents.display()))?;
-    let listed = insert_behind(&chapter.text, &format!("mod {stem};"), &format!("mod {new};"))
-        .and_then(|text| insert_behind(&text, &format!("    &{stem}::TEST,"), &format!("    &{new}::TEST,")))
-        .with_context(|| format!("{} does not list {like}", contents.display()))?;
+    let entry = format!("&{stem}::TEST");
+    if chapter.text.matches(&entry).count() != 1 {
+        bail!("{} does not list {like} as {entry}", contents.display());
+    }
+    let listed = chapter.text.replace(&entry, &format!("{entry},\n    &{new}::TEST"));
+    let listed = insert_behind(&listed, &format!("mod {stem};"), &format!("mod {new};"))
+        .with_context(|| format!("{} has no module {stem}", contents.display()))?;
     let text = renamed(&file.text, &like, name, options.about()?)
         .with_context(|| format!("{} is not written as tests are", file.path.display()))?;
     let changes = vec![
@@ -110,11 +114,10 @@ pub(super) fn records(name: &str) -> [PathBuf; 2] {
 
 /// Records the test on a sound device, and on one with a defect that it finds as the test that it is a copy of does.
 pub(super) fn record(name: &str, like: &str) -> anyhow::Result<()> {
-    let record = |defect| Golden::new(name, defect).keep();
-    record(None)?;
+    Golden::new(name, None).keep()?;
     let mut missed = Vec::new();
     for defect in golden::defects(like)? {
-        match record(Some(&defect)) {
+        match Golden::new(name, Some(&defect)).keep() {
             Ok(()) => return golden::write_verdicts(),
             Err(error) => missed.push(format!("{error:#}")),
         }

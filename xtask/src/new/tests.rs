@@ -104,8 +104,8 @@ fn a_defect_acts_where_the_other_acts() {
 
 #[test]
 fn a_wrong_name_is_refused_with_the_reason() {
-    let test = |name: &str, like| test::begin(root(), &wanted(name, like)).unwrap_err();
-    let defect = |name: &str, like| defect::begin(root(), &wanted(name, like)).unwrap_err();
+    let test = |name: &str, like| test::begin(root(), &wanted(name, like)).map(drop).unwrap_err();
+    let defect = |name: &str, like| defect::begin(root(), &wanted(name, like)).map(drop).unwrap_err();
     for (error, words) in [
         (
             test("c09-rtr", None),
