@@ -24,16 +24,16 @@ fn is_rust(changes: &[Change]) {
 
 #[test]
 fn a_test_touches_four_files() {
-    let begun = test::begin(root(), &wanted("c09-example", None)).unwrap();
+    let begun = test::begin(root(), &wanted("c09-not-there", None)).unwrap();
     let transport = "crates/catalog/src/transport";
-    let files = [format!("{transport}/c09_example.rs"), format!("{transport}/mod.rs")];
+    let files = [format!("{transport}/c09_not_there.rs"), format!("{transport}/mod.rs")];
     assert_eq!(paths(&begun.changes), files);
-    assert_eq!(test::records("c09-example").len(), 2);
+    assert_eq!(test::records("c09-not-there").len(), 2);
     is_rust(&begun.changes);
     let test = &begun.changes[0].text;
     for line in [
-        "//! `c09-example`: a WRITE is acknowledged.\n",
-        "    id: \"c09-example\",\n    aliases: &[],\n    revision: 1,\n    about: \"A WRITE is acknowledged.\",\n",
+        "//! `c09-not-there`: a WRITE is acknowledged.\n",
+        "    id: \"c09-not-there\",\n    aliases: &[],\n    revision: 1,\n    about: \"A WRITE is acknowledged.\",\n",
         "    reading: \"To be written.\",\n    statements: ",
     ] {
         assert!(test.contains(line), "{line}:\n{test}");
@@ -44,7 +44,7 @@ fn a_test_touches_four_files() {
 #[test]
 fn each_chapter_has_a_test_that_can_be_copied() {
     for chapter in ["c04", "c07", "c08", "c09", "c13", "c14", "c16"] {
-        let begun = test::begin(root(), &wanted(&format!("{chapter}-example"), None)).unwrap();
+        let begun = test::begin(root(), &wanted(&format!("{chapter}-not-there"), None)).unwrap();
         is_rust(&begun.changes);
         let records = crate::golden::defects(&begun.like).unwrap();
         assert!(!records.is_empty(), "{}: no record of a defect", begun.like);
@@ -54,13 +54,13 @@ fn each_chapter_has_a_test_that_can_be_copied() {
 #[test]
 fn a_defect_touches_two_files() {
     for (name, like, files) in [
-        ("rnr-nak-late", None, ["rc/defect.rs", "rc/respond.rs"]),
+        ("rnr-nak-not-there", None, ["rc/defect.rs", "rc/respond.rs"]),
         (
-            "link-ebp-seldom",
+            "link-ebp-not-there",
             Some("link-ebp-accepted"),
             ["link/checks.rs", "link/defect.rs"],
         ),
-        ("armed-seldom", Some("armed-refused"), ["defect.rs", "port_info.rs"]),
+        ("armed-not-there", Some("armed-refused"), ["defect.rs", "port_info.rs"]),
     ] {
         let begun = defect::begin(root(), &wanted(name, like)).unwrap();
         let files = files.map(|file| format!("crates/device/src/{file}"));
@@ -77,10 +77,10 @@ fn a_defect_touches_two_files() {
 
 #[test]
 fn a_defect_shows_on_the_devices_of_the_one_it_is_like() {
-    let begun = defect::begin(root(), &wanted("armed-seldom", Some("armed-refused"))).unwrap();
+    let begun = defect::begin(root(), &wanted("armed-not-there", Some("armed-refused"))).unwrap();
     let list = &begun.changes[0].text;
     assert!(
-        list.contains("Self::ArmedSkipped | Self::ArmedRefused | Self::ArmedSeldom =>"),
+        list.contains("Self::ArmedSkipped | Self::ArmedRefused | Self::ArmedNotThere =>"),
         "{list}"
     );
 }
@@ -111,14 +111,14 @@ fn a_wrong_name_is_refused_with_the_reason() {
             test("c09-rtr", None),
             "there is a test c09-rtr, in crates/catalog/src/transport/c09_rtr.rs",
         ),
-        (test("c10-example", None), "begins with no chapter that has tests"),
+        (test("c10-not-there", None), "begins with no chapter that has tests"),
         (test("c09 Example", None), "is no name"),
         (
-            test("c09-example", Some("c09-nothing")),
+            test("c09-not-there", Some("c09-nothing")),
             "no test has the id c09-nothing",
         ),
         (
-            test("c09-example", Some("c09-060-requester-verbs")),
+            test("c09-not-there", Some("c09-060-requester-verbs")),
             "has not its own file",
         ),
         (
