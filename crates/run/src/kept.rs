@@ -1,6 +1,7 @@
 //! What is done with the bundle of an earlier run: judge it anew, make a capture of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -290,7 +291,7 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     let mut drift: Vec<String> = before
         .iter()
         .zip(now)
-        .filter(|(before, now)| before != now)
+        .filter(|(before, now)| before != now && !is_same_without_places(before, now))
         .map(|(before, now)| {
             if before.outcome() == now.outcome() {
                 let (test, outcome) = (&now.test, now.outcome());
@@ -305,6 +306,41 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
     }
     drift
+}
+
+/// Whether a verdict of a version that did not note rules, premises and places in checks says the same as one that does.
+fn is_same_without_places(before: &Verdict, now: &Verdict) -> bool {
+    let plain = |of: &Verdict| {
+        let mut of = of.clone();
+        of.reason.clear();
+        for check in of.findings.iter_mut().chain(&mut of.passed) {
+            *check = Check {
+                rule: String::new(),
+                follows_from: None,
+                given: Vec::new(),
+                places: Vec::new(),
+                times: 0,
+                ..mem::take(check)
+            };
+        }
+        let key = |check: &Check| {
+            (
+                check.statement.clone(),
+                check.about.clone(),
+                check.seen.clone(),
+                check.expected.clone(),
+            )
+        };
+        of.findings.sort_by_key(key);
+        of.passed.sort_by_key(key);
+        of
+    };
+    let has_places = before
+        .findings
+        .iter()
+        .chain(&before.passed)
+        .any(|check| !check.places.is_empty());
+    !has_places && plain(before) == plain(now)
 }
 
 /// The first check that is not made any more, and the first that was not made then, in words.
