@@ -63,7 +63,8 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     if cause.result() != Passed::Fail {
         return false;
     }
-    let is_same_demand = cause.statement == other.statement && cause.rule == other.rule;
+    let is_same_demand =
+        cause.statement == other.statement && cause.rule == other.rule && aspect(cause) == aspect(other);
     let (inner, outer) = match (layer(cause), layer(other)) {
         (None, None) => return is_same_demand || is_of_one_step(&cause.about, &other.about),
         (None, Some(_)) => return false,
@@ -82,6 +83,15 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     let is_premise = of_cause.is_some_and(|place| other.places.contains(&place)) && of_cause != of_other;
     let is_told_of = outer == Layer::Missing && inner < outer && of_other.is_some_and(|of| cause.places.contains(&of));
     is_same_demand || is_on_it || is_on_data || is_premise || is_told_of
+}
+
+/// The aspect of the demand that a finding names behind its event: `late retry`; empty where it names none.
+fn aspect(check: &Check) -> &str {
+    let mut parts = check.about.rsplit(": ");
+    match (parts.next(), parts.nth(1)) {
+        (Some(aspect), Some(_)) => aspect,
+        _ => "",
+    }
 }
 
 /// Whether checks of a test's own are of one step, which stands before the colon.
