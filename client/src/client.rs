@@ -198,13 +198,17 @@ impl Client {
         self.part("GetLease", "a lease", answer.lease)
     }
 
-    /// Leases, the newest first; with `ended` also those that ended.
+    /// Leases, the newest first; with `ended` also those that ended, with `mine` only the caller's own.
     ///
     /// # Errors
     /// When the daemon cannot be asked.
-    pub async fn list_leases(&self, ended: bool) -> Result<Vec<v1::Lease>, Error> {
+    pub async fn list_leases(&self, ended: bool, mine: bool) -> Result<Vec<v1::Lease>, Error> {
         let mut client = self.leases();
-        let request = v1::ListLeasesRequest { ended, page_size: 1000 };
+        let request = v1::ListLeasesRequest {
+            ended,
+            page_size: 1000,
+            mine,
+        };
         Ok(self
             .call("ListLeases", SHORT, client.list_leases(request))
             .await?

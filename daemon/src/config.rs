@@ -25,6 +25,7 @@
 //! connections_each = 128     # of one identity
 //! connection_s = 3600        # one as old as that takes no more calls; clients open another by themselves
 //! calls_each = 32            # of one identity, in work at a time
+//! client_gone_s = 60         # a run that waits leaves the queue when its client has been gone that long
 //!
 //! [metrics]
 //! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; whoever reaches it may read it
@@ -183,6 +184,7 @@ struct RawLimits {
     connections_each: Option<Spanned<usize>>,
     connection_s: Option<Spanned<usize>>,
     calls_each: Option<Spanned<usize>>,
+    client_gone_s: Option<Spanned<usize>>,
 }
 
 impl RawLimits {
@@ -202,7 +204,10 @@ impl RawLimits {
         let each = usual.connections_each.min(connections);
         let hour = 3600;
         let oldest = number("connection_s", &self.connection_s, 1..=7 * 24 * hour, hour)?;
+        let gone = usize::try_from(usual.client_gone.as_secs()).unwrap_or(usize::MAX);
+        let gone = number("client_gone_s", &self.client_gone_s, 1..=24 * hour, gone)?;
         Ok(Limits {
+            client_gone: Duration::from_secs(gone as u64),
             oldest_connection: Duration::from_secs(oldest as u64),
             connections,
             connections_each: number("connections_each", &self.connections_each, 1..=connections, each)?,

@@ -420,7 +420,11 @@ async fn begin(
                 tokio::time::sleep(DATABASE_EACH).await;
             }
             Err(error) => return Err(error.into()),
-            Ok(started) => return Ok(started?),
+            Ok(started) => {
+                let scheduler = started?;
+                scheduler.clients_may_be_gone_for(config.limits.client_gone);
+                return Ok(scheduler);
+            }
         }
     }
 }

@@ -85,7 +85,7 @@ def test_leases_are_waited_for_and_given_back(daemon: str) -> None:
             with pytest.raises(TimeoutError):
                 await second.wait(timeout_s=0.2)
             await second.end()
-            async with await client.run("held", "c14-024-node-info") as queued:
+            async with await client.run("held", "c14-024-node-info", own_lease=True) as queued:
                 with pytest.raises(TimeoutError):
                     await queued.wait(timeout_s=0.2)
             assert (await queued.wait()).cause.name == "OPERATOR"
@@ -97,7 +97,7 @@ def test_leases_are_waited_for_and_given_back(daemon: str) -> None:
 def test_a_task_that_is_cancelled_leaves_the_run_to_go_on(daemon: str) -> None:
     async def main(client: Client) -> None:
         async with await client.reserve("held"):
-            run = await client.run("held", "c14-024-node-info")
+            run = await client.run("held", "c14-024-node-info", own_lease=True)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2):
                     await run.wait()

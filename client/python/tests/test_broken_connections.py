@@ -18,7 +18,7 @@ TEST = "c14-024-node-info"
 def test_a_cut_connection_is_taken_up_at_the_cursor(daemon: str, tmp_path: Path) -> None:
     with Breakable(tmp_path / "p.sock", daemon) as way, Client(daemon) as direct, Client(way.address) as client:
         with direct.reserve("held"):
-            run = client.run("held", TEST)
+            run = client.run("held", TEST, own_lease=True)
             events = run.events()
             cursors = [next(events).cursor]
             for _ in range(2):
@@ -38,7 +38,7 @@ def test_the_same_for_asyncio(daemon: str, tmp_path: Path) -> None:
         with Breakable(tmp_path / "p.sock", daemon) as way:
             async with aio.Client(daemon) as direct, aio.Client(way.address) as client:
                 async with await direct.reserve("held"):
-                    run = await client.run("held", TEST)
+                    run = await client.run("held", TEST, own_lease=True)
                     events = run.events()
                     cursors = [(await anext(events)).cursor]
                     way.cut()
@@ -52,7 +52,7 @@ def test_the_same_for_asyncio(daemon: str, tmp_path: Path) -> None:
 def test_patience_ends(daemon: str, tmp_path: Path) -> None:
     with Breakable(tmp_path / "p.sock", daemon) as way, Client(daemon) as direct:
         with direct.reserve("held"), Client(way.address, patience_s=0.5) as client:
-            run = client.run("held", TEST)
+            run = client.run("held", TEST, own_lease=True)
             events = run.events()
             next(events)
             way.close()
@@ -66,7 +66,7 @@ def test_a_daemon_that_is_started_anew_is_waited_for(tmp_path: Path) -> None:
     with serving(tmp_path) as address:
         client = Client(address)
         lease = client.reserve("held").wait()
-        run = client.run("held", TEST)
+        run = client.run("held", TEST, own_lease=True)
         events = run.events()
         cursors = [next(events).cursor]
     with client, serving(tmp_path):

@@ -117,6 +117,15 @@ def test_leases_are_taken_renewed_and_given_back(client: Client) -> None:
     assert lease.name in [held.name for held in client.leases(ended=True)]
 
 
+def test_a_run_on_a_rig_of_ones_own_does_not_wait(client: Client) -> None:
+    with client.reserve("held"):
+        assert client.run("held", "c14-024-node-info").wait().outcome is Outcome.PASS
+        ended = client.run("held", "c14-024-node-info", own_lease=True, wait_at_most_s=0).wait()
+        assert ended.outcome is Outcome.ERROR and "held by" in ended.reason
+    with pytest.raises(VerbatimError, match="wait_at_most_s"):
+        client.run("held", wait_at_most_s=-1)
+
+
 def test_who_waits_for_a_rig_is_told_why_and_may_give_up(client: Client) -> None:
     with client.reserve("held"):
         waiting = client.reserve("held")
@@ -131,7 +140,7 @@ def test_who_waits_for_a_rig_is_told_why_and_may_give_up(client: Client) -> None
 
 def test_a_run_that_waits_is_cancelled_by_hand_or_at_the_end_of_its_block(client: Client) -> None:
     with client.reserve("held"):
-        with client.run("held", "c14-024-node-info") as run:
+        with client.run("held", "c14-024-node-info", own_lease=True) as run:
             assert run.state == "QUEUED" and run.outcome is Outcome.UNSPECIFIED
             with pytest.raises(TimeoutError, match="has not ended: QUEUED"):
                 run.wait(timeout_s=0.2)

@@ -28,11 +28,14 @@ def create_run(
     exit_first: bool,
     lease: str,
     priority: str,
+    own_lease: bool,
+    wait_at_most_s: int | None,
 ) -> run_pb2.CreateRunRequest:
     """A request with an id of its own: sent again, it makes no second run."""
     if not rig and not lease:
         raise VerbatimError("INVALID_ARGUMENT", "a run needs a rig, or a lease that has one")
-    for name, value in {"seed": seed, **(parameters or {})}.items():
+    waits = {} if wait_at_most_s is None else {"wait_at_most_s": wait_at_most_s}
+    for name, value in {"seed": seed, **waits, **(parameters or {})}.items():
         if not isinstance(value, int) or not 0 <= value < 1 << 64:
             raise VerbatimError("INVALID_ARGUMENT", f"{name} is {value!r}: expected a whole number, 0 to 2^64 - 1")
     spec = event_pb2.RunSpec(
@@ -43,7 +46,12 @@ def create_run(
         exit_first=exit_first,
     )
     return run_pb2.CreateRunRequest(
-        request_id=str(uuid.uuid4()), spec=spec, lease=lease, priority=_priority(priority)
+        request_id=str(uuid.uuid4()),
+        spec=spec,
+        lease=lease,
+        priority=_priority(priority),
+        own_lease=own_lease,
+        wait_at_most_s=wait_at_most_s,
     )
 
 

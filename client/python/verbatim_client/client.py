@@ -102,14 +102,17 @@ class Client:
         exit_first: bool = False,
         lease: Lease | str = "",
         priority: str = "normal",
+        own_lease: bool = False,
+        wait_at_most_s: int | None = None,
     ) -> Run:
         """Creates a run of the tests that match, which waits for its rig and then runs.
 
-        With `lease` (what `reserve` gave) it runs under that lease, on the lease's rig. `priority` is "low", "normal" or
-        "high". What is sent again after an error is the same run.
+        With `lease` (what `reserve` gave) it runs under that lease, on the lease's rig; without, under that by which you
+        hold the rig, unless `own_lease` has it wait for one of its own. `priority` is "low", "normal" or "high". After
+        `wait_at_most_s` in the queue it ends without having begun. What is sent again after an error is the same run.
         """
         under = _ask.named("leases", lease) if lease else ""
-        request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority)
+        request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, self._patiently(lambda: self._call(self._runs.CreateRun, request)).run)
 
     def get_run(self, name: str) -> Run:

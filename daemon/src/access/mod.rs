@@ -11,11 +11,13 @@
 mod audit;
 mod table;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use nix::unistd::{Uid, User};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tonic::Request;
 
@@ -34,6 +36,27 @@ pub enum Identity {
     Certificate(String),
     /// Whoever looks at the daemon's page: it has no name, and may be a viewer alone.
     Web,
+}
+
+impl Identity {
+    /// What people call them: the name of a user of this host, if it has one; a certificate as `cert:NAME`. Blocks where the
+    /// host asks a directory for its users.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        // A user keeps its name; one without may get one.
+        static NAMES: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
+        let Self::User(uid) = self else {
+            return self.to_string();
+        };
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = names.get(uid) {
+            return name.clone();
+        }
+        match User::from_uid(Uid::from_raw(*uid)) {
+            Ok(Some(user)) => names.entry(*uid).or_insert(user.name).clone(),
+            Ok(None) | Err(_) => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Identity {
@@ -350,6 +373,13 @@ mod tests {
         assert!(error.contains("who = [\"cert:eve\"]"), "{error}");
         // A user of this host is nobody's certificate.
         assert!(access().any(&Caller::user(1000, 1000)).is_err());
+    }
+
+    #[test]
+    fn a_user_has_the_name_that_the_host_knows() {
+        assert_eq!(Identity::User(0).in_words(), "root");
+        assert_eq!(Identity::User(4_000_000_123).in_words(), "uid:4000000123");
+        assert_eq!(Identity::Certificate("alice".into()).in_words(), "cert:alice");
     }
 
     #[test]

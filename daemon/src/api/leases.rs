@@ -109,7 +109,11 @@ impl LeaseService for Leases {
         let size = page::size(request.get_ref().page_size);
         let size = size.map_err(|what| errors::invalid_field("page_size", what))?;
         let (scheduler, ended) = (Arc::clone(&self.shared.scheduler), request.get_ref().ended);
+        let mine = request.get_ref().mine.then(|| caller.who.clone());
         let seen = move |view: &LeaseView| {
+            if mine.as_ref().is_some_and(|who| *who != view.lease.owner) {
+                return false;
+            }
             let rig = |patterns: &Vec<String>| view.lease.rigs.iter().any(|rig| access::names(patterns, rig));
             sees.as_ref().is_none_or(rig)
         };
@@ -145,8 +149,10 @@ impl LeaseService for Leases {
         let (sender, answer) = self.shared.streams.open(&caller.who, 1)?;
         let (scheduler, id) = (Arc::clone(&self.shared.scheduler), found.lease.id.clone());
         let shares = scheduler.store().lab().is_some();
+        let watching = (caller.who == found.lease.owner).then(|| scheduler.watching(format!("leases/{id}")));
         let mut lease = view::lease(found);
         tokio::spawn(async move {
+            let _watching = watching;
             loop {
                 let ended = lease.state() == LeaseState::Ended;
                 if sender
@@ -244,6 +250,7 @@ fn lasts(asked_s: u64) -> Result<Duration, Violation> {
 fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> Result<Lease, Status> {
     request.labels.sort();
     request.labels.dedup();
+    let attended = request.attended;
     let priority = request.priority();
     let rig = request.rig.strip_prefix("rigs/").unwrap_or(&request.rig);
     let mut wrong: Vec<Violation> = validate::request_id(&request.request_id).into_iter().collect();
@@ -341,6 +348,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         lasts,
         priority,
         elsewhere: of_others,
+        attended,
     };
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
     let name = format!("leases/{}", lease.id);

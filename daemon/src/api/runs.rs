@@ -17,7 +17,7 @@ use super::streams::Answer;
 use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
 use crate::access::{Caller, Identity, May, View};
 use crate::sched::{NewRun, Scheduler};
-use crate::store::{Detail, Filter, Kept, LeaseId, StoreError, StoredRun};
+use crate::store::{Detail, Filter, Kept, LeaseId, Patience, StoreError, StoredRun};
 use verbatim_run::RunId;
 
 /// Runs of tests on rigs.
@@ -193,6 +193,9 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
         request_id,
         spec,
         lease,
+        own_lease,
+        wait_at_most_s,
+        attended,
         ..
     } = request;
     let mut spec = validate::plain(spec.unwrap_or_default());
@@ -214,6 +217,10 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
                 }
                 spec.rig = rig;
             }
+            let lease = match lease {
+                None if !own_lease => scheduler.held_by(&caller.who, &spec.rig),
+                lease => lease,
+            };
             let elsewhere = elsewhere(shared, &spec.rig)?;
             let is_known = elsewhere.is_some();
             let sees = |rig: &str| shared.access.view(caller, rig).is_ok();
@@ -233,6 +240,10 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
                 lease,
                 priority,
                 elsewhere,
+                patience: Patience {
+                    at_most_s: wait_at_most_s,
+                    attended,
+                },
             };
             let run = scheduler.create(new).map_err(|error| errors::create(&error))?;
             shared.note(caller, "CreateRun", &spec.rig, &format!("runs/{}", run.id), "");

@@ -6,7 +6,7 @@ use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;
 use crate::sched::{Lane, LaneView, LeaseView, Phase, timestamp};
-use crate::store::{Elsewhere, Kept, StoredLease};
+use crate::store::{Elsewhere, Kept};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
@@ -29,6 +29,7 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &R
         tests: of.tests,
         info: of.info,
         owner: of.owner.to_string(),
+        owner_name: of.owner.in_words(),
         create_time: Some(timestamp(of.created_ns)),
         start_time: of.started_ns.map(timestamp),
         end_time: of.ended_ns.map(timestamp),
@@ -59,6 +60,7 @@ pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pe
         state_reason,
         current_run,
         lease: lease.map(|lease| format!("leases/{lease}")).unwrap_or_default(),
+        holder_name: holder.as_ref().map(Identity::in_words).unwrap_or_default(),
         holder: holder.map(|who| who.to_string()).unwrap_or_default(),
         labels: of.all_labels().collect(),
         host: String::new(),
@@ -86,30 +88,17 @@ pub(super) fn elsewhere(of: Elsewhere) -> (Rig, String, bool) {
 
 /// A lease.
 pub(super) fn lease(view: LeaseView) -> Lease {
+    let because = view.because();
     let LeaseView {
         lease: of,
         waits,
-        holders,
-        closed,
         about_to_begin,
+        ..
     } = view;
-    let because = |holder: &StoredLease| {
-        let until = holder
-            .until_ns
-            .map(|until| format!(" until {}", timestamp(until)))
-            .unwrap_or_default();
-        let whose = match &holder.run {
-            Some(run) => format!("runs/{run}"),
-            None => format!("leases/{}", holder.id),
-        };
-        format!(
-            "rig {} is held by {}{until} at the latest ({whose})",
-            holder.rig, holder.owner
-        )
-    };
     Lease {
         name: format!("leases/{}", of.id),
         owner: of.owner.to_string(),
+        owner_name: of.owner.in_words(),
         state: of.state.into(),
         priority: of.priority.into(),
         candidates: of.rigs,
@@ -122,10 +111,10 @@ pub(super) fn lease(view: LeaseView) -> Lease {
         end_time: of.ended_ns.map(timestamp),
         reason: of.reason,
         run: of.run.map(|run| format!("runs/{run}")).unwrap_or_default(),
-        waiting: waits.map(|(place, earliest)| Waiting {
+        waiting: waits.map(|(place, latest)| Waiting {
             place: u32::try_from(place).unwrap_or(u32::MAX),
-            because: holders.iter().map(because).chain(closed).collect(),
-            earliest: earliest.map(timestamp),
+            because,
+            latest: latest.map(timestamp),
             about_to_begin,
         }),
     }

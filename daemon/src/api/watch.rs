@@ -11,7 +11,7 @@ use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 use super::streams::{Answer, Gone, Out, Streams};
 use super::{blocking, errors};
 use crate::access::Identity;
-use crate::sched::{Ending, Live, Scheduler, Since, changed, is_last, timestamp, to_watch};
+use crate::sched::{Ending, Live, Scheduler, Since, Watching, changed, is_last, timestamp, to_watch};
 use crate::store::StoredRun;
 
 /// Events made ready for a watcher who has not taken them yet.
@@ -28,7 +28,9 @@ pub(super) async fn begin(
     cursor: u64,
 ) -> Result<Answer<WatchRunResponse>, Status> {
     let (sender, answer) = streams.open(who, AHEAD)?;
+    let watching = (*who == run.owner).then(|| scheduler.watching(format!("runs/{}", run.id)));
     let mut watcher = Watcher {
+        _watching: watching,
         scheduler,
         run,
         cursor,
@@ -81,6 +83,8 @@ enum Leave {
 }
 
 struct Watcher {
+    /// The owner is there.
+    _watching: Option<Watching>,
     scheduler: Arc<Scheduler>,
     run: StoredRun,
     /// Of the last event that was sent.

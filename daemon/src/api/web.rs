@@ -86,6 +86,7 @@ impl Web {
                 let request = ListLeasesRequest {
                     ended: false,
                     page_size: PAGE,
+                    mine: false,
                 };
                 let leases = self.leases.list_leases(by_web(from, request)).await?.into_inner();
                 Ok(Found::Json(
@@ -196,7 +197,7 @@ fn rig(of: Rig) -> Value {
         "state": word(of.state().as_str_name(), "RIG_STATE_"),
         "reason": of.state_reason,
         "run": of.current_run.trim_start_matches("runs/"),
-        "holder": of.holder,
+        "holder": of.holder_name,
         "waiting": of.queue.len(),
         "pending": of.pending_restore,
     })
@@ -205,7 +206,7 @@ fn rig(of: Rig) -> Value {
 fn lease(of: Lease) -> Value {
     json!({
         "name": of.name,
-        "owner": of.owner,
+        "owner": of.owner_name,
         "state": word(of.state().as_str_name(), "LEASE_STATE_"),
         "rig": if of.rig.is_empty() { of.candidates.join(", ") } else { of.rig.clone() },
         "until": seconds(of.expire_time),
@@ -233,7 +234,7 @@ fn run(of: Run) -> Value {
     json!({
         "id": of.name.trim_start_matches("runs/"),
         "rig": of.spec.as_ref().map(|spec| spec.rig.as_str()),
-        "owner": of.owner,
+        "owner": of.owner_name,
         "state": word(of.state().as_str_name(), "RUN_STATE_"),
         "outcome": ended.then(|| of.outcome().to_string()),
         "reason": of.reason,

@@ -531,6 +531,6 @@ pub(super) fn log_restored(rig: &str, areas: &[Restored]) {
 }
 
 /// Runs what blocks on a disk; none when it panicked.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

@@ -47,6 +47,7 @@ impl Ending {
                 Cause::Operator,
                 format!("the daemon was started anew {when}, and {why}; run it again"),
             ),
+            NeverBegan::GaveUp(cause, why) => Self::error(*cause, format!("{why}; it did not begin")),
         }
     }
 

@@ -10,7 +10,7 @@ use verbatim_run::RunId;
 use super::leases::{self, LONGEST_LEASE};
 use super::plan::{Action, Refusal};
 use super::{CreateError, Ending, Live, NewRun, Scheduler, again, changed};
-use crate::store::{Filter, LeaseId, StoreError, StoredLease, StoredRun, Wish};
+use crate::store::{Filter, LeaseId, Patience, StoreError, StoredLease, StoredRun, Wish};
 
 impl Scheduler {
     /// Whether that is the name of another host than this.
@@ -117,7 +117,7 @@ impl Scheduler {
     }
 
     /// A run that was created at another host, if it still waits.
-    fn take_run(&self, run: &RunId) -> Option<Arc<Live>> {
+    fn take_run(self: &Arc<Self>, run: &RunId) -> Option<Arc<Live>> {
         let kept = self.store.get(run).ok()?;
         if kept.run.state != RunState::Queued {
             return None;
@@ -129,6 +129,14 @@ impl Scheduler {
             vec![changed(RunState::Queued, None)],
         );
         self.state().live.insert(run.clone(), Arc::clone(&live));
+        self.bound(&StoredRun {
+            // Its client is known where it was created.
+            patience: Patience {
+                attended: false,
+                ..live.run().patience
+            },
+            ..live.run()
+        });
         Some(live)
     }
 

@@ -18,7 +18,7 @@ pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
 /// The longest that a lease lasts, from its grant on; also that of a run.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 /// No timer sleeps longer: the time that the host sleeps counts for leases and not for timers.
-const LONGEST_SLEEP: Duration = Duration::from_secs(30);
+pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
 /// A lease that somebody asks for; everything in it was checked.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct NewLease {
     pub priority: Priority,
     /// Those of the rigs that other hosts have, and which.
     pub elsewhere: Vec<(String, String)>,
+    /// Whether a client waits for it: it leaves the queue when that is gone.
+    pub attended: bool,
 }
 
 /// A lease as it stands, and why it waits, if it does.
@@ -40,7 +42,7 @@ pub struct NewLease {
 pub struct LeaseView {
     /// The lease.
     pub lease: StoredLease,
-    /// Why it waits: its place, and when it may begin in nanoseconds since 1970.
+    /// Why it waits: its place, and when it begins at the latest in nanoseconds since 1970.
     pub waits: Option<(usize, Option<u64>)>,
     /// Those who hold what it waits for.
     pub holders: Vec<StoredLease>,
@@ -48,6 +50,36 @@ pub struct LeaseView {
     pub closed: Vec<String>,
     /// Whether nobody is before it, and a look at a device is all that it waits for.
     pub about_to_begin: bool,
+}
+
+impl LeaseView {
+    /// Who holds the rigs that would do, and why others go to nobody, a sentence each.
+    #[must_use]
+    pub fn because(&self) -> Vec<String> {
+        let because = |holder: &StoredLease| {
+            let until = holder.until_ns.map(|ns| super::timestamp(ns - ns % 1_000_000_000));
+            // Only what somebody reserved is renewed.
+            let (until, whose) = match (&holder.run, until) {
+                (Some(run), Some(until)) => (format!(" until {until} at the latest"), format!("runs/{run}")),
+                (Some(run), None) => (String::new(), format!("runs/{run}")),
+                (None, Some(until)) => (
+                    format!(" until {until} unless renewed"),
+                    format!("leases/{}", holder.id),
+                ),
+                (None, None) => (String::new(), format!("leases/{}", holder.id)),
+            };
+            format!(
+                "rig {} is held by {}{until} ({whose})",
+                holder.rig,
+                holder.owner.in_words()
+            )
+        };
+        self.holders
+            .iter()
+            .map(because)
+            .chain(self.closed.iter().cloned())
+            .collect()
+    }
 }
 
 /// The clock of the plan.
@@ -77,7 +109,7 @@ fn boot_id() -> &'static str {
 }
 
 /// An instant in nanoseconds since 1970, where `now_ns` is now, on the plan's clock.
-fn boot(at_ns: u64, now_ns: u64) -> Duration {
+pub(super) fn boot(at_ns: u64, now_ns: u64) -> Duration {
     let ahead = Duration::from_nanos(at_ns.saturating_sub(now_ns));
     (now() + ahead).saturating_sub(Duration::from_nanos(now_ns.saturating_sub(at_ns)))
 }
@@ -149,6 +181,7 @@ pub(crate) fn fresh(
         reason: String::new(),
         host: String::new(),
         posted: false,
+        attended: false,
         boot: None,
     }
 }
@@ -176,12 +209,16 @@ impl Scheduler {
             lasts_s: new.lasts.as_secs(),
             created_ns: self.store.now_ns(),
             posted: !new.elsewhere.is_empty(),
+            attended: new.attended,
             ..fresh(id.clone(), &who, rigs, None, new.priority)
         };
         if lease.posted {
             self.post(None, lease, &new.elsewhere)?;
         } else {
             self.ask(lease)?;
+        }
+        if new.attended {
+            self.bound_lease(&id);
         }
         let lease = self.lease(&id)?.lease;
         tracing::info!(lease = %id, rig = lease.rig, %who, state = lease.state.as_str_name(), "lease created");
@@ -218,7 +255,7 @@ impl Scheduler {
     /// When it is over or would last too long.
     pub fn renew(self: &Arc<Self>, id: &LeaseId, lasts: Duration, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
-            let wish = Wish::Renew(id.clone(), lasts.as_secs(), may.who().to_string());
+            let wish = Wish::Renew(id.clone(), lasts.as_secs(), may.who().in_words());
             return Ok(self.wish(&host, &wish)?);
         }
         self.decide(|state, now| state.plan.renew(now, id, lasts, LONGEST_LEASE))?;
@@ -235,9 +272,9 @@ impl Scheduler {
     /// When it was made for a run.
     pub fn end_lease(self: &Arc<Self>, id: &LeaseId, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
-            return Ok(self.wish(&host, &Wish::End(id.clone(), may.who().to_string()))?);
+            return Ok(self.wish(&host, &Wish::End(id.clone(), may.who().in_words()))?);
         }
-        let who = may.who().to_string();
+        let who = may.who().in_words();
         if self.store.lab().is_some() && self.end_posted(id, &who) {
             return Ok(());
         }
@@ -284,7 +321,7 @@ impl Scheduler {
             holders: holders.collect(),
             closed: wait.as_ref().map_or_else(Vec::new, |_| state.plan.closed(id)),
             about_to_begin: wait.as_ref().is_some_and(|wait| wait.place == 1) && state.plan.is_looked_at_for(id),
-            waits: wait.map(|Wait { place, earliest, .. }| (place, earliest.map(|at| wall(at, self.store.now_ns())))),
+            waits: wait.map(|Wait { place, latest, .. }| (place, latest.map(|at| wall(at, self.store.now_ns())))),
             lease,
         })
     }

@@ -12,6 +12,7 @@ mod leases;
 mod live;
 mod look;
 mod meanwhile;
+mod patience;
 pub mod plan;
 mod quarantine;
 pub mod queue;
@@ -20,6 +21,7 @@ mod reload;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,16 +36,17 @@ pub(crate) use leases::fresh;
 pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use meanwhile::restore_meanwhile;
+pub use patience::Watching;
 pub use plan::{Lane, LaneView, Phase, Refusal};
 pub use reload::{NotReloaded, Reloaded, of_lab};
 
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Store, StoreError, StoredLease, StoredRun, Wish};
+use crate::store::{Filter, LeaseId, Patience, Store, StoreError, StoredLease, StoredRun, Wish};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
-use verbatim_proto::v1::{Priority, RunSpec, RunState};
+use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
 use verbatim_rig::{RigConfig, RigFile, RigKind};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
@@ -52,6 +55,8 @@ use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
 const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
 /// A clock that was set further ahead than that while the daemon ran has nothing removed for its age.
 const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
+/// How long the client of what waits may be gone where the configuration does not say: as long as clients try to come back.
+pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
 /// Which rigs are out of use: a file in the state directory.
 const DRAINED: &str = "drained.json";
 
@@ -72,6 +77,8 @@ pub struct NewRun {
     pub priority: Priority,
     /// The host that has the rig, when it is another.
     pub elsewhere: Option<String>,
+    /// How long it waits.
+    pub patience: Patience,
 }
 
 /// Why a run is not created.
@@ -125,6 +132,10 @@ pub struct Scheduler {
     /// Counts what was decided, for who watches rigs and leases.
     changed: watch::Sender<u64>,
     metrics: Metrics,
+    /// The owners who watch what waits.
+    watchers: patience::Watchers,
+    /// How long the client of what waits may be gone, in milliseconds.
+    gone_after_ms: AtomicU64,
     /// How far the clock that people set was ahead of the one that nobody does, when this began.
     ahead_ns: i128,
 }
@@ -219,9 +230,19 @@ impl Scheduler {
             turn: Mutex::default(),
             changed: watch::Sender::new(0),
             metrics: Metrics::default(),
+            watchers: patience::Watchers::default(),
+            gone_after_ms: AtomicU64::new(CLIENT_GONE.as_millis() as u64),
             ahead_ns,
         });
+        let found: Vec<StoredRun> = scheduler.state().live.values().map(|live| live.run()).collect();
+        let attended: Vec<LeaseId> = {
+            let state = scheduler.state();
+            let attended = state.leases.values().filter(|lease| lease.attended);
+            attended.map(|lease| lease.id.clone()).collect()
+        };
         scheduler.act(actions);
+        found.iter().for_each(|run| scheduler.bound(run));
+        attended.iter().for_each(|lease| scheduler.bound_lease(lease));
         tokio::spawn(Arc::clone(&scheduler).end_in_time());
         tokio::spawn(Arc::clone(&scheduler).look_in_time());
         Ok(scheduler)
@@ -362,6 +383,26 @@ impl Scheduler {
         self.state().plan.rig_of(lease)
     }
 
+    /// The lease by which somebody holds a rig, for what they like; none that was made for a run. Blocks on the store where
+    /// another host has the rig.
+    #[must_use]
+    pub fn held_by(&self, who: &Identity, rig: &str) -> Option<LeaseId> {
+        let is_theirs = |owner: &Identity, run: Option<&RunId>| owner == who && run.is_none();
+        let state = self.state();
+        if let Some(lane) = state.plan.lane(rig) {
+            let lease = state.plan.lease(lane.holder.as_ref()?)?;
+            let takes = lease.ends.is_none() && is_theirs(&lease.owner, lease.run.as_ref());
+            return takes.then(|| lease.id.clone());
+        }
+        drop(state);
+        self.store.lab()?;
+        let leases = self.store.leases(false, usize::MAX).ok()?.into_iter();
+        let mut active = leases.filter(|lease| lease.state == LeaseState::Active && lease.rig == rig);
+        active
+            .find(|lease| is_theirs(&lease.owner, lease.run.as_ref()))
+            .map(|lease| lease.id)
+    }
+
     /// Takes a rig out of use for a reason, or puts it back, on behalf of somebody; also for the next daemon. Blocks on the
     /// disk.
     ///
@@ -433,7 +474,9 @@ impl Scheduler {
             return Err(Refusal::UnknownRig(new.spec.rig).into());
         }
         if let Some(host) = &new.elsewhere {
-            return self.create_elsewhere(&mut last, &new, host);
+            let run = self.create_elsewhere(&mut last, &new, host)?;
+            self.bound(&run);
+            return Ok(run);
         }
         match &new.lease {
             Some(lease) => drop(self.state().plan.takes_under(lease)?),
@@ -461,6 +504,7 @@ impl Scheduler {
             // The rig was quarantined, the lease ended or the daemon told to stop, since it was asked.
             Err(CreateError::Refused(refusal)) => self.end_refused(&live, &refusal),
         }
+        self.bound(&run);
         Ok(live.run())
     }
 
@@ -502,6 +546,7 @@ impl Scheduler {
             ended_ns: None,
             info: None,
             host: String::new(),
+            patience: new.patience,
         };
         if let Some(host) = &new.elsewhere {
             run.host.clone_from(host);
@@ -533,9 +578,9 @@ impl Scheduler {
     /// When another host has it, which cannot be told.
     pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) -> Result<(), StoreError> {
         match self.is_elsewhere(&run.host) {
-            true => self.wish(&run.host, &Wish::Cancel(run.id.clone(), may.who().to_string())),
+            true => self.wish(&run.host, &Wish::Cancel(run.id.clone(), may.who().in_words())),
             false => {
-                self.cancel_here(&run.id, &may.who().to_string());
+                self.cancel_here(&run.id, &may.who().in_words());
                 Ok(())
             }
         }

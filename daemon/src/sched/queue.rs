@@ -221,9 +221,9 @@ pub struct Wait {
     pub place: usize,
     /// The leases that hold what would do.
     pub holders: Vec<LeaseId>,
-    /// The earliest instant at which it may begin if nobody ends sooner or is renewed, nobody comes who goes first, and no
-    /// rig is taken out of use; none when no rig that would do can be given at all.
-    pub earliest: Option<Duration>,
+    /// When it begins at the latest, unless a lease is renewed, somebody comes who goes first, or a rig is taken out of
+    /// use; none when no rig that would do can be given at all.
+    pub latest: Option<Duration>,
 }
 
 /// Why one of those who wait does.
@@ -231,33 +231,29 @@ pub struct Wait {
 pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Option<Wait> {
     let of = waiting.iter().find(|waiting| waiting.lease == lease)?;
     let concerns = |rig: &str| of.rigs.iter().any(|wanted| wanted == rig);
-    let mut free_at: BTreeMap<&str, Duration> = BTreeMap::new();
+    let mut free_by: BTreeMap<&str, Duration> = BTreeMap::new();
     let mut holders = Vec::new();
-    for rig in rigs {
+    for rig in rigs.iter().filter(|rig| concerns(rig.rig)) {
         match rig.by {
-            By::Nobody => drop(free_at.insert(rig.rig, now)),
+            By::Nobody => drop(free_by.insert(rig.rig, now)),
             By::Lease { lease, until, .. } => {
-                free_at.insert(rig.rig, until.max(now));
-                if concerns(rig.rig) {
-                    holders.push(lease.clone());
-                }
+                free_by.insert(rig.rig, until.max(now));
+                holders.push(lease.clone());
             }
             By::Closed => {}
         }
     }
     let mut place = 1;
     for before in in_order(now, waiting, shares) {
-        let soonest = before.rigs.iter().filter_map(|rig| free_at.get_key_value(rig.as_str()));
-        let soonest = soonest.min_by_key(|(_, at)| **at).map(|(rig, at)| (*rig, *at));
         if before.lease == lease {
-            return Some(Wait {
-                place,
-                holders,
-                earliest: soonest.map(|(_, at)| at),
-            });
+            let latest = free_by.into_values().min();
+            return Some(Wait { place, holders, latest });
         }
-        if let Some((rig, at)) = soonest {
-            free_at.insert(rig, at.saturating_add(before.lasts));
+        // Which of its rigs it will get is not known: each may be held up by it.
+        for rig in before.rigs {
+            if let Some(free_by) = free_by.get_mut(rig.as_str()) {
+                *free_by = free_by.saturating_add(before.lasts);
+            }
         }
         place += usize::from(before.rigs.iter().any(|rig| concerns(rig)));
     }

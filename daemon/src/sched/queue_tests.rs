@@ -214,7 +214,7 @@ fn only_a_higher_class_makes_a_run_give_way_and_each_only_one() {
 }
 
 #[test]
-fn who_waits_is_told_its_place_who_holds_and_when_at_the_earliest() {
+fn who_waits_is_told_its_place_who_holds_and_when_at_the_latest() {
     let holder = Identity::User(1);
     let (held_by, other) = (lease(100), lease(101));
     let held = |rig, lease, until| Use {
@@ -243,10 +243,10 @@ fn who_waits_is_told_its_place_who_holds_and_when_at_the_earliest() {
     ];
     let waiting = waits(&asked);
     let told = |number| why(minutes(5), &lease(number), &waiting, &rigs, &Shares::new()).unwrap();
-    let wait = |place, holders: &[&LeaseId], earliest: Option<u64>| Wait {
+    let wait = |place, holders: &[&LeaseId], latest: Option<u64>| Wait {
         place,
         holders: holders.iter().map(|lease| (*lease).clone()).collect(),
-        earliest: earliest.map(minutes),
+        latest: latest.map(minutes),
     };
     assert_eq!(told(1), wait(1, &[&held_by], Some(30)));
     assert_eq!(told(2), wait(2, &[&held_by], Some(90)));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::sched::CLIENT_GONE;
+
 /// Limits of connections and calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -14,16 +16,19 @@ pub struct Limits {
     pub oldest_connection: Duration,
     /// Calls of one identity in work at a time, whatever number of connections it has.
     pub calls_each: usize,
+    /// A run that waits for its rig leaves the queue when its client has been gone that long.
+    pub client_gone: Duration,
 }
 
 impl Default for Limits {
-    /// 1024, 128, an hour and 32.
+    /// 1024, 128, an hour, 32 and a minute.
     fn default() -> Self {
         Self {
             connections: 1024,
             connections_each: 128,
             oldest_connection: Duration::from_secs(3600),
             calls_each: 32,
+            client_gone: CLIENT_GONE,
         }
     }
 }

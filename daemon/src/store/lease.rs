@@ -95,6 +95,9 @@ pub struct StoredLease {
     /// Whether it was asked for at another host than that of its rig, or may be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub posted: bool,
+    /// Whether a client waits for it: it leaves the queue when that is gone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attended: bool,
     /// When it got its rig and when it expires by a clock that nobody sets, for who is started anew on the same host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTimes>,

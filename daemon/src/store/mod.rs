@@ -20,7 +20,7 @@ use crate::access::{Identity, names};
 
 pub use lab::{Elsewhere, Lab, Wish};
 pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
-pub use run::{Kept, StoredRun};
+pub use run::{Kept, Patience, StoredRun};
 pub use sql::{Address, Clock, SqlStore};
 
 /// Where captures are made that somebody reads, beside the directory of the runs: on the disk that is meant for such sizes.

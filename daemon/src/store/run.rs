@@ -42,6 +42,26 @@ pub struct StoredRun {
     /// The host whose daemon has it, where several share a database.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
+    /// How long it waits for its rig.
+    #[serde(default, skip_serializing_if = "Patience::is_endless")]
+    pub patience: Patience,
+}
+
+/// How long a run waits for its rig.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Patience {
+    /// Seconds at the most; none for as long as it takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most_s: Option<u64>,
+    /// Whether it waits for a client, and leaves the queue when that is gone.
+    #[serde(default)]
+    pub attended: bool,
+}
+
+impl Patience {
+    fn is_endless(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A run, and how long it is kept.

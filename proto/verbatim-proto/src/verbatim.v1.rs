@@ -511,6 +511,9 @@ pub struct Lease {
     /// Why it waits; absent when it does not.
     #[prost(message, optional, tag = "15")]
     pub waiting: ::core::option::Option<Waiting>,
+    /// Whose it is in words, as in Run.owner_name.
+    #[prost(string, tag = "16")]
+    pub owner_name: ::prost::alloc::string::String,
 }
 /// Why a lease waits.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -521,12 +524,12 @@ pub struct Waiting {
     /// Who holds what would do, such as "bench-3 is held by cert:alice until 16:00 (leases/ID)".
     #[prost(string, repeated, tag = "2")]
     pub because: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The earliest instant at which it may begin, if nobody ends sooner, is renewed or goes first; absent when nobody knows.
-    #[prost(message, optional, tag = "3")]
-    pub earliest: ::core::option::Option<::prost_types::Timestamp>,
     /// Nobody is before it: it begins as soon as it is known that the rig's device can be reached.
     #[prost(bool, tag = "4")]
     pub about_to_begin: bool,
+    /// When it begins at the latest, unless a lease is renewed or somebody goes first; absent when that is not known.
+    #[prost(message, optional, tag = "5")]
+    pub latest: ::core::option::Option<::prost_types::Timestamp>,
 }
 /// Asks for a rig.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -546,6 +549,9 @@ pub struct CreateLeaseRequest {
     /// Who goes first.
     #[prost(enumeration = "Priority", tag = "5")]
     pub priority: i32,
+    /// Whether a client waits for it, by WatchLease: it leaves the queue as a run does, see CreateRunRequest.
+    #[prost(bool, tag = "6")]
+    pub attended: bool,
 }
 /// The new lease, or the one that the same request_id created before.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -577,6 +583,9 @@ pub struct ListLeasesRequest {
     /// Leases at the most, 1 to 1000; 100 when 0.
     #[prost(int32, tag = "2")]
     pub page_size: i32,
+    /// Only the caller's own.
+    #[prost(bool, tag = "3")]
+    pub mine: bool,
 }
 /// Leases.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1431,6 +1440,9 @@ pub struct Rig {
     /// The host whose daemon has it, where several daemons share a database; empty otherwise.
     #[prost(string, tag = "13")]
     pub host: ::prost::alloc::string::String,
+    /// Who holds it in words, as in Run.owner_name.
+    #[prost(string, tag = "14")]
+    pub holder_name: ::prost::alloc::string::String,
 }
 /// Asks for all rigs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -2302,6 +2314,9 @@ pub struct Run {
     pub known_deviations: ::prost::alloc::vec::Vec<
         ::verbatim_record_proto::v1::KnownDeviation,
     >,
+    /// The owner in words: the name of a user of the daemon's host, else as in owner.
+    #[prost(string, tag = "20")]
+    pub owner_name: ::prost::alloc::string::String,
 }
 /// Creates a run.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2312,12 +2327,24 @@ pub struct CreateRunRequest {
     /// What to run.
     #[prost(message, optional, tag = "2")]
     pub spec: ::core::option::Option<::verbatim_record_proto::v1::RunSpec>,
-    /// The lease under which to run it, "leases/ID"; the rig is then the lease's. Empty: the run gets one of its own.
+    /// The lease under which to run it, "leases/ID"; the rig is then the lease's. Empty: that by which the caller holds the rig;
+    /// who holds none gets one for the run.
     #[prost(string, tag = "3")]
     pub lease: ::prost::alloc::string::String,
     /// Who goes first, when it gets a lease of its own.
     #[prost(enumeration = "Priority", tag = "4")]
     pub priority: i32,
+    /// Whether it gets a lease of its own although the caller holds the rig: it waits until that lease ends.
+    #[prost(bool, tag = "5")]
+    pub own_lease: bool,
+    /// Seconds that it waits for its rig at the most: then it ends without having begun. With 0 it begins at once or not at all.
+    #[prost(uint64, optional, tag = "6")]
+    pub wait_at_most_s: ::core::option::Option<u64>,
+    /// Whether a client waits for it, by WatchRun: it leaves the queue when its owner has not watched it for as long as the
+    /// daemon's configuration says, a minute by default; and when its device cannot be reached for ten minutes, where
+    /// wait_at_most_s is absent.
+    #[prost(bool, tag = "7")]
+    pub attended: bool,
 }
 /// The new run, or the one that the same request_id created before.
 #[derive(Clone, PartialEq, ::prost::Message)]

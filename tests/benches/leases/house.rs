@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use verbatim_client::{Address, Client};
 use verbatim_daemon::access::Identity;
-use verbatim_daemon::store::{HistoryStore as _, LeaseId, LeaseStore as _, SqlStore, StoredLease, StoredRun};
+use verbatim_daemon::store::{HistoryStore as _, LeaseId, LeaseStore as _, Patience, SqlStore, StoredLease, StoredRun};
 use verbatim_proto::v1::{Cause, LeaseState, Outcome, Priority, RunSpec, RunState};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunId, now_ns};
@@ -215,6 +215,7 @@ fn run(id: RunId, number: usize, rig: &str) -> StoredRun {
         ended_ns: None,
         info: None,
         host: String::new(),
+        patience: Patience::default(),
         id,
     }
 }
@@ -238,6 +239,7 @@ fn lease(id: LeaseId, number: usize, rig: &str, run: Option<RunId>) -> StoredLea
         reason: String::new(),
         host: String::new(),
         posted: false,
+        attended: false,
         boot: None,
     }
 }

@@ -132,6 +132,8 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
                         ..RunSpec::default()
                     }),
                     lease: under,
+                    // All clients are one user.
+                    own_lease: true,
                     ..CreateRunRequest::default()
                 };
                 let created = patiently(|| {
@@ -199,7 +201,7 @@ pub(crate) async fn all_ended(socket: &std::path::Path) -> anyhow::Result<()> {
             async move {
                 let request = ListLeasesRequest {
                     page_size: 1000,
-                    ended: false,
+                    ..ListLeasesRequest::default()
                 };
                 leases.list_leases(request).await
             }

@@ -6,7 +6,8 @@ use tempfile::TempDir;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::sched::{Scheduler, Workers, of_lab};
 use verbatim_daemon::store::{
-    Address, Detail, Filter, HistoryStore, LeaseId, LeaseStore, SqlStore, StoreError, StoredLease, StoredRun, Wish,
+    Address, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, SqlStore, StoreError, StoredLease, StoredRun,
+    Wish,
 };
 use verbatim_lab::Postgres;
 use verbatim_proto::v1::run_event::Event;
@@ -123,6 +124,7 @@ fn run(number: u64, rig: &str) -> StoredRun {
         ended_ns: None,
         info: None,
         host: String::new(),
+        patience: Patience::default(),
     }
 }
 
@@ -158,6 +160,7 @@ fn lease(number: u64, rig: &str, state: LeaseState) -> StoredLease {
         reason: String::new(),
         host: String::new(),
         posted: false,
+        attended: false,
         boot: None,
     }
 }

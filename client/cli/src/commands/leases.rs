@@ -1,10 +1,16 @@
 //! `verbatim reserve` and `verbatim leases`: rigs that are held for somebody.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::{Subcommand, ValueEnum};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook_tokio::Signals;
+use tokio::time::{Instant, timeout_at};
+use tokio_stream::StreamExt as _;
 use verbatim_client::v1::LeaseState;
 use verbatim_client::{Client, LeaseName, fresh_id, v1};
 
@@ -13,10 +19,8 @@ use crate::{exit, print};
 
 /// Hold a rig, so that nobody else uses it.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Prints the lease's name once it has its rig. `verbatim run --lease LEASE` runs tests under it; \
-    Ctrl-C while it waits leaves it in the queue."
-)]
+#[command(after_help = "Prints the lease's name once it has its rig, in a pipe nothing else: \
+    verbatim run --lease $(verbatim reserve bench-3). `verbatim run` on a rig that you hold runs under your lease anyway.")]
 pub(crate) struct Reserve {
     /// The rig; left out, any that has the labels
     rig: Option<String>,
@@ -29,11 +33,17 @@ pub(crate) struct Reserve {
     /// Who goes first among those who wait: low, normal or high, which takes an admin of the rig
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
-    /// Leave at once, also when it has to wait
-    #[arg(long)]
+    /// Wait for the rig that long at the most: 90s, 30m, 2h; then the lease leaves the queue
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["no_wait", "detach"])]
+    wait_at_most: Option<Lasts>,
+    /// Reserve it at once or not at all
+    #[arg(long, conflicts_with = "detach")]
     no_wait: bool,
+    /// Leave at once, also when it has to wait; else the lease leaves the queue with this process
+    #[arg(long)]
+    detach: bool,
     /// Wait for a lease that is in the queue already
-    #[arg(long, value_name = "LEASE", conflicts_with_all = ["rig", "labels", "lasts", "priority", "no_wait"])]
+    #[arg(long, value_name = "LEASE", conflicts_with_all = ["rig", "labels", "lasts", "priority", "detach"])]
     attach: Option<String>,
     /// Print one JSON document
     #[arg(long)]
@@ -48,6 +58,9 @@ pub(crate) struct Arguments {
     /// Also those that ended
     #[arg(long)]
     all: bool,
+    /// Only your own
+    #[arg(long)]
+    mine: bool,
     /// Print one JSON document
     #[arg(long, global = true)]
     json: bool,
@@ -94,7 +107,13 @@ impl From<Priority> for v1::Priority {
 
 /// A time such as `90s`, `30m` or `2h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Lasts(Duration);
+pub(crate) struct Lasts(Duration);
+
+impl Lasts {
+    pub(crate) const fn time(self) -> Duration {
+        self.0
+    }
+}
 
 impl FromStr for Lasts {
     type Err = String;
@@ -126,37 +145,86 @@ pub(crate) fn reserve(arguments: &Reserve, place: &Place) -> anyhow::Result<Exit
                     labels: arguments.labels.clone(),
                     lasts_s: arguments.lasts.0.as_secs(),
                     priority: v1::Priority::from(arguments.priority).into(),
+                    attended: !arguments.detach,
                 };
                 client.create_lease(&request).await?
             }
         };
-        let lease = if arguments.no_wait {
+        let lease = if arguments.detach {
             lease
         } else {
-            until_it_has_a_rig(&client, lease).await?
+            waited_for(&client, lease, arguments).await?
         };
+        let table = print::tables::leases(std::slice::from_ref(&lease));
         if arguments.json {
             print::json(&print::document::lease(&lease))?;
+        } else if std::io::stdout().is_terminal() {
+            print::text(&table)?;
         } else {
-            print::text(&print::tables::leases(std::slice::from_ref(&lease)))?;
+            eprint!("{table}");
+            print::text(&format!("{}\n", lease.name))?;
         }
         let over = lease.state() == LeaseState::Ended;
         Ok(ExitCode::from(if over { exit::ERROR } else { 0 }))
     })
 }
 
+/// Waits; who does not get a rig in time, or does not want to wait any more, leaves the queue.
+async fn waited_for(client: &Client, lease: v1::Lease, arguments: &Reserve) -> anyhow::Result<v1::Lease> {
+    let name: LeaseName = lease.name.parse()?;
+    let at_most = wait_at_most(arguments.wait_at_most, arguments.no_wait);
+    let mut interrupt = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;
+    let waited = tokio::select! {
+        waited = until_it_has_a_rig(client, lease, at_most) => waited,
+        _ = interrupt.next() => Err(anyhow::anyhow!("left the queue: no rig was free yet")),
+    };
+    if waited.is_err() && arguments.attach.is_none() {
+        client.end_lease(&name).await?;
+    }
+    waited
+}
+
+/// How long a rig is waited for; none for as long as it takes.
+pub(crate) fn wait_at_most(given: Option<Lasts>, no_wait: bool) -> Option<Duration> {
+    given.map(Lasts::time).or(no_wait.then_some(Duration::ZERO))
+}
+
 /// Waits, and says why each time that changes.
-pub(crate) async fn until_it_has_a_rig(client: &Client, lease: v1::Lease) -> anyhow::Result<v1::Lease> {
+///
+/// # Errors
+/// When it has none after `at_most`, unless a look at the device is all that it still waits for.
+pub(crate) async fn until_it_has_a_rig(
+    client: &Client,
+    lease: v1::Lease,
+    at_most: Option<Duration>,
+) -> anyhow::Result<v1::Lease> {
     if lease.state() != LeaseState::Pending {
         return Ok(lease);
     }
     let name: LeaseName = lease.name.parse()?;
     let mut watch = client.watch_lease(&name).await?;
+    let ends = at_most.map(|at_most| Instant::now() + at_most);
     let (mut lease, mut last) = (lease, String::new());
-    while let Some(next) = watch.next().await? {
+    loop {
+        let about_to_begin = lease.waiting.as_ref().is_some_and(|waiting| waiting.about_to_begin);
+        let next = match ends.filter(|_| !about_to_begin) {
+            Some(at) => match timeout_at(at, watch.next()).await {
+                Ok(next) => next?,
+                Err(_) => {
+                    let why = print::tables::why_it_waits(&lease).unwrap_or_default();
+                    let waited = match at_most.unwrap_or_default().as_secs() {
+                        0 => "it was not to wait".into(),
+                        s => format!("it waited {s} s for a rig, as long as it was to"),
+                    };
+                    anyhow::bail!("{name} leaves the queue: {waited}; {why}");
+                }
+            },
+            None => watch.next().await?,
+        };
+        let Some(next) = next else { break };
         lease = next.lease.unwrap_or(lease);
         match print::tables::news_of_waiting(&lease) {
-            Some(why) if why != last => {
+            Some(why) if why != last && at_most != Some(Duration::ZERO) => {
                 eprintln!("{name} waits, {why}");
                 last = why;
             }
@@ -173,7 +241,7 @@ pub(crate) fn run(arguments: Arguments, place: &Place) -> anyhow::Result<ExitCod
     let address = place.server("`verbatim leases`")?;
     server::at(address, |client| async move {
         let leases = match arguments.command {
-            None => client.list_leases(arguments.all).await?,
+            None => client.list_leases(arguments.all, arguments.mine).await?,
             Some(Command::Renew { lease, lasts }) => vec![client.renew_lease(&lease.parse()?, lasts.0).await?],
             Some(Command::End { leases }) => {
                 let mut ended = Vec::new();

@@ -94,6 +94,7 @@ pub(crate) fn run(run: &v1::Run) -> Value {
         "seed": spec.seed,
         "tests": run.tests,
         "owner": run.owner,
+        "owner_name": run.owner_name,
         "create_time": run.create_time.as_ref().map(ToString::to_string),
         "start_time": run.start_time.as_ref().map(ToString::to_string),
         "end_time": run.end_time.as_ref().map(ToString::to_string),
@@ -193,6 +194,7 @@ pub(crate) fn rig(rig: &v1::Rig) -> Value {
         "pending_restore": rig.pending_restore,
         "lease": rig.lease,
         "holder": rig.holder,
+        "holder_name": rig.holder_name,
         "labels": rig.labels,
     })
 }
@@ -203,6 +205,7 @@ pub(crate) fn lease(lease: &v1::Lease) -> Value {
     json!({
         "name": lease.name,
         "owner": lease.owner,
+        "owner_name": lease.owner_name,
         "state": without(lease.state().as_str_name(), "LEASE_STATE_"),
         "priority": without(lease.priority().as_str_name(), "PRIORITY_"),
         "candidates": lease.candidates,
@@ -218,7 +221,7 @@ pub(crate) fn lease(lease: &v1::Lease) -> Value {
         "waiting": lease.waiting.as_ref().map(|waiting| json!({
             "place": waiting.place,
             "because": waiting.because,
-            "earliest": time(&waiting.earliest),
+            "latest": time(&waiting.latest),
         })),
     })
 }

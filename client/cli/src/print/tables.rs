@@ -12,8 +12,8 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
         return String::new();
     }
     let mut out = format!(
-        "{:<26} {:<8} {:<14} {:<16} {:<20} TESTS\n",
-        "RUN", "STATE", "OUTCOME", "RIG", "CREATED"
+        "{:<26} {:<8} {:<14} {:<16} {:<12} {:<20} TESTS\n",
+        "RUN", "STATE", "OUTCOME", "RIG", "OWNER", "CREATED"
     );
     for run in runs {
         let outcome = document::outcome(run.outcome()).map_or_else(|| "-".into(), |outcome| outcome.to_string());
@@ -24,14 +24,20 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
             spec.patterns.join(" ")
         };
         out.push_str(&format!(
-            "{:<26} {:<8} {outcome:<14} {:<16} {:<20} {what}\n",
+            "{:<26} {:<8} {outcome:<14} {:<16} {:<12} {:<20} {what}\n",
             run.name,
             run.state(),
             spec.rig,
+            name_or(&run.owner_name, &run.owner),
             seconds(run.create_time.map(|time| time.to_string())),
         ));
     }
     out
+}
+
+/// Who that is in words; as an older daemon says it where it has no words.
+fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
+    if words.is_empty() { identity } else { words }
 }
 
 /// A moment to the second, such as 2026-11-20T16:00:00Z.
@@ -72,7 +78,7 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
         .collect();
     field("set", set.join(" "));
     field("seed", spec.seed.to_string());
-    field("owner", run.owner.clone());
+    field("owner", name_or(&run.owner_name, &run.owner).into());
     field(
         "files",
         match (run.pinned, &run.purge_time) {
@@ -110,10 +116,11 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
         } else {
             format!(", {} waiting", rig.queue.len())
         };
-        let running = match (rig.current_run.as_str(), rig.holder.as_str()) {
+        let running = match (rig.current_run.as_str(), name_or(&rig.holder_name, &rig.holder)) {
             ("", "") => String::new(),
             ("", holder) => format!("  held by {holder}{waiting}"),
-            (run, _) => format!("  {run}{waiting}"),
+            (run, "") => format!("  {run}{waiting}"),
+            (run, holder) => format!("  {run} of {holder}{waiting}"),
         };
         out.push_str(&format!(
             "{:<20} {:<8} {state:<12} {}{running}\n",
@@ -121,6 +128,7 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
             rig.kind,
             rig.device
         ));
+        out.push_str(&labels(&rig.labels));
         for line in rig.state_reason.lines() {
             out.push_str(&format!("    {line}\n"));
         }
@@ -131,7 +139,20 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
     out
 }
 
-/// Why a lease waits, if it does: its place, who is before it, and when it may begin.
+/// A line with the labels of a rig, but for its kind, which stands before it; nothing where it has none.
+pub(crate) fn labels(all: &[String]) -> String {
+    let own: Vec<&str> = all
+        .iter()
+        .map(String::as_str)
+        .filter(|label| !label.starts_with("kind="))
+        .collect();
+    match own.is_empty() {
+        true => String::new(),
+        false => format!("    labels: {}\n", own.join(", ")),
+    }
+}
+
+/// Why a lease waits, if it does: its place, who is before it, and when it begins at the latest.
 pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     let waiting = lease.waiting.as_ref()?;
     let mut words = format!("place {} in the queue", waiting.place);
@@ -145,12 +166,12 @@ pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     if more > 0 {
         words.push_str(&format!(", and {more} more"));
     }
-    match &waiting.earliest {
-        Some(earliest) => words.push_str(&format!(
-            "; it may begin at {} at the earliest",
-            seconds(Some(earliest.to_string()))
+    match &waiting.latest {
+        Some(latest) => words.push_str(&format!(
+            "; it begins at {} at the latest, unless somebody renews a lease or goes first",
+            seconds(Some(latest.to_string()))
         )),
-        None => words.push_str("; nobody knows when a rig that would do can be used again"),
+        None => words.push_str("; it is not known when it begins"),
     }
     Some(words)
 }
@@ -185,7 +206,8 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> String {
         };
         out.push_str(&format!(
             "{:<26} {state:<8} {rig:<16} {:<16} {word} {time}{run}\n",
-            lease.name, lease.owner
+            lease.name,
+            name_or(&lease.owner_name, &lease.owner)
         ));
         if let Some(why) = why_it_waits(lease) {
             out.push_str(&format!("    waits, {why}\n"));

@@ -28,7 +28,7 @@ mod way;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::Duration;
 
-use verbatim_proto::v1::RigState;
+use verbatim_proto::v1::{Cause, RigState};
 use verbatim_run::RunId;
 
 pub use reach::Reach;
@@ -176,6 +176,8 @@ pub enum NeverBegan {
     LeaseEnded(String),
     /// The daemon that it waited at ended, and the next one cannot run it: why.
     CannotGoOn(String),
+    /// It left the queue: what that is due to, and why.
+    GaveUp(Cause, String),
 }
 
 /// A rig of the rig file, or one that it no longer has.

@@ -158,6 +158,7 @@ fn held(store: &SqlStore, clock: &Set, boot: Option<BootTimes>) -> LeaseId {
         reason: String::new(),
         host: String::new(),
         posted: false,
+        attended: false,
         boot,
     };
     store.put(&lease).unwrap();

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, Kept, LeaseId, LeaseStore, SqlStore, StoreError, StoredLease, StoredRun,
+    Detail, Filter, HistoryStore, Kept, LeaseId, LeaseStore, Patience, SqlStore, StoreError, StoredLease, StoredRun,
 };
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSpec, RunState, TestEnded, Verdict};
@@ -80,6 +80,7 @@ fn run(number: u64, state: RunState) -> StoredRun {
         ended_ns: (state == RunState::Ended).then_some(number),
         info: None,
         host: String::new(),
+        patience: Patience::default(),
     }
 }
 
@@ -110,6 +111,7 @@ fn lease(number: u64) -> StoredLease {
         reason: String::new(),
         host: String::new(),
         posted: false,
+        attended: false,
         boot: None,
     }
 }

@@ -11,6 +11,7 @@ mod leases;
 mod metrics;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod patience;
 mod refusals;
 mod reload;
 mod runs;

@@ -373,7 +373,9 @@ async fn a_run_is_cancelled_by_its_owner_or_an_admin_and_by_nobody_else() {
         all(watch(&runs, &run.name).await).await;
         let ended = get(&runs, &run.name).await;
         assert!(
-            ended.reason.contains(&format!("cancelled by uid:{ends_it}")),
+            ended
+                .reason
+                .contains(&format!("cancelled by {}", Identity::User(ends_it).in_words())),
             "{}",
             ended.reason
         );

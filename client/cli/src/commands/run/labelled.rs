@@ -12,11 +12,57 @@ use verbatim_client::{Client, Error, LeaseName, fresh_id, v1};
 
 use super::Arguments;
 use crate::commands::leases::until_it_has_a_rig;
+use crate::exit::Usage;
+use crate::print::document::bare;
 
 /// How long the lease lasts from when it was last renewed: when this process dies, the rig is free after that.
 const LASTS: Duration = Duration::from_secs(15 * 60);
 /// How often it is renewed: several may fail before it ends.
 const RENEWS: Duration = Duration::from_secs(3 * 60);
+
+/// The lease of one's own whose rig has the labels, if there is one.
+///
+/// # Errors
+/// When there are several.
+pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Result<Option<String>> {
+    if arguments.own_lease {
+        return Ok(None);
+    }
+    let mut leases = client.list_leases(false, true).await?;
+    leases.retain(|lease| lease.state() == LeaseState::Active && lease.run.is_empty());
+    if leases.is_empty() {
+        return Ok(None);
+    }
+    let rigs = client.list_rigs().await?;
+    leases.retain(|lease| {
+        let rig = rigs.iter().find(|rig| bare(&rig.name) == lease.rig);
+        rig.is_some_and(|rig| arguments.labels.iter().all(|label| rig.labels.contains(label)))
+    });
+    match leases.as_slice() {
+        [] => Ok(None),
+        [lease] => {
+            eprintln!("verbatim: {}", under(&lease.name));
+            Ok(Some(lease.name.clone()))
+        }
+        several => {
+            let several: Vec<String> = several
+                .iter()
+                .map(|lease| format!("{} ({})", lease.rig, lease.name))
+                .collect();
+            Err(Usage(format!(
+                "you hold {} rigs with these labels: {}; say which with --rig or --lease, or queue for another with --own-lease",
+                several.len(),
+                several.join(", ")
+            ))
+            .into())
+        }
+    }
+}
+
+/// Says that a run is under a lease of one's own.
+pub(super) fn under(lease: &str) -> String {
+    format!("runs under your {lease}; --own-lease waits for a lease of its own")
+}
 
 /// A rig that is held for a run.
 pub(super) struct Held {
@@ -36,6 +82,7 @@ impl Held {
             labels: arguments.labels.clone(),
             lasts_s: LASTS.as_secs(),
             priority: v1::Priority::from(arguments.priority).into(),
+            attended: true,
             ..v1::CreateLeaseRequest::default()
         };
         let lease = client.create_lease(&request).await?;
@@ -48,7 +95,7 @@ impl Held {
         };
         let mut interrupt = Signals::new([SIGINT]).context("cannot catch SIGINT")?;
         let waited = tokio::select! {
-            waited = until_it_has_a_rig(client, lease) => waited,
+            waited = until_it_has_a_rig(client, lease, arguments.waits()) => waited,
             _ = interrupt.next() => Err(anyhow::anyhow!("left the queue: no rig was free yet")),
         };
         match waited {

@@ -11,13 +11,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use std::time::Duration;
 use serde_json::Value;
 use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::{RunSpec, Verdict};
 use verbatim_run::Report;
 
 use crate::commands::known;
-use crate::commands::leases::Priority;
+use crate::commands::leases::{Lasts, Priority, wait_at_most};
 use crate::exit::Usage;
 use crate::print::Telling;
 use crate::print::progress::Lines;
@@ -84,9 +85,19 @@ pub(crate) struct Arguments {
     wait: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
+    /// On a rig that you hold: wait in the queue for a lease of the run's own, in place of running under yours
+    #[arg(long, conflicts_with = "lease")]
+    own_lease: bool,
     json: bool,
     /// Print only what did not pass, and the sum
     #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
+    /// Wait for the rig that long at the most: 90s, 30m, 2h; then the run ends without having begun, with exit code 3.
+    /// Without it a device that cannot be reached is waited for 10 minutes
+    #[arg(long, value_name = "TIME")]
+    wait_at_most: Option<Lasts>,
+    /// Begin at once or not at all: exit code 3
+    #[arg(long, conflicts_with_all = ["wait", "wait_at_most"])]
+    no_wait: bool,
     quiet: bool,
     /// Print what was checked and how long each test took, too
     #[arg(short, long, conflicts_with = "json")]
@@ -173,6 +184,11 @@ impl Arguments {
 
     /// The seed that was given, else that of a rig of this kind.
     fn seed_on(&self, kind: &str) -> u64 {
+    /// How long the rig is waited for; none for as long as it takes.
+    fn waits(&self) -> Option<Duration> {
+        wait_at_most(self.wait_at_most, self.no_wait)
+    }
+
         self.seed
             .unwrap_or_else(|| if MODELS.contains(&kind) { 0 } else { fresh_seed() })
     }
@@ -203,6 +219,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
             let spec = remote::chosen(arguments, spec, address)?;
             repeated::run(arguments, spec, &mut |spec, record| {
                 remote::run(arguments, spec, record, address)
+        (arguments.own_lease, "--own-lease"),
             })
         }
         Place::Inside(looked) => {

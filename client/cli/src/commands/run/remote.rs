@@ -14,7 +14,7 @@ use verbatim_client::{Address, Client, Error, LeaseName, RunName, fresh_id, pati
 use verbatim_record::BundleWriter;
 use verbatim_run::RunError;
 
-use super::labelled::Held;
+use super::labelled::{self, Held};
 use super::{Arguments, Document, Done, choice, last};
 use crate::commands::runs::artifacts;
 use crate::exit::Usage;
@@ -100,11 +100,18 @@ pub(super) fn run(
         lease: lease.map(|lease| lease.to_string()).unwrap_or_default(),
         priority: v1::Priority::from(arguments.priority).into(),
     };
+        own_lease: arguments.own_lease,
+        wait_at_most_s: arguments.waits().map(|time| time.as_secs()),
+        attended: !arguments.detach,
     server::at(address, |client| async move {
         if arguments.labels.is_empty() {
             return carried_out(client, request, record, arguments).await;
         }
         let held = Held::take(&client, arguments).await?;
+        if let Some(lease) = labelled::mine(&client, arguments).await? {
+            let request = v1::CreateRunRequest { lease, ..request };
+            return carried_out(client, request, record, arguments).await;
+        }
         let request = v1::CreateRunRequest {
             lease: held.name().to_string(),
             ..request
@@ -143,6 +150,9 @@ async fn carried_out(
     };
     let name: RunName = run.name.parse()?;
     if detach && !stopped {
+    if request.lease.is_empty() && print::document::bare(&run.lease) != print::document::bare(&run.name) {
+        progress.say(&labelled::under(&run.lease));
+    }
         progress.finish();
         let document = json.then(|| print::document::run(&run));
         if document.is_none() {

@@ -14,15 +14,15 @@ fn a_rig_is_reserved_used_renewed_and_given_back() {
         (Some("ACTIVE"), Some("broken"))
     );
     let name = lease["name"].as_str().unwrap().to_string();
-    let waits = place.verbatim("reserve broken --no-wait");
+    let waits = place.verbatim("reserve broken --detach");
     assert!(
-        waits.stdout.contains("PENDING") && waits.stdout.contains(&name),
+        waits.stderr.contains("PENDING") && waits.stderr.contains(&name),
         "{waits:?}"
     );
     assert!(
         waits
-            .stdout
-            .contains("waits, place 1 in the queue: rig broken is held by uid:"),
+            .stderr
+            .contains("waits, place 1 in the queue: rig broken is held by "),
         "{waits:?}"
     );
     let run = place.verbatim(&format!("run --lease {name} c14-024-node-info --json"));
@@ -31,13 +31,14 @@ fn a_rig_is_reserved_used_renewed_and_given_back() {
     let too_long = place.verbatim(&format!("leases renew {name} --for 25h"));
     assert_eq!(too_long.code, Some(2), "{too_long:?}");
     assert_eq!(place.verbatim(&format!("leases renew {name} --for 2h")).code, Some(0));
-    let waiting = waits.stdout.split_whitespace().next().unwrap().to_string();
+    let waiting = waits.stdout.trim_end().to_string();
+    assert!(waiting.starts_with("leases/") && !waiting.contains(' '), "{waits:?}");
     let attached = place.start(&format!("reserve --attach {waiting}"));
     let ended = place.verbatim(&format!("leases end {name}"));
-    assert!(ended.stdout.contains("was ended by uid:"), "{ended:?}");
+    assert!(ended.stdout.contains("was ended by "), "{ended:?}");
     let attached = attached.end();
     assert!(
-        attached.code == Some(0) && attached.stdout.contains("ACTIVE"),
+        attached.code == Some(0) && attached.stderr.contains("ACTIVE"),
         "{attached:?}"
     );
     let over = place.verbatim(&format!("run --lease {name} c14-024-node-info"));
@@ -56,11 +57,16 @@ fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
     assert_eq!(run.json()["run"]["rig"], "broken");
     let held = place.verbatim("reserve --label kind=virtual --json").json();
     assert_eq!(held["rig"], "broken", "the lease of the run has ended: {held}");
-    let other = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    let other = place.verbatim("run --label kind=virtual --own-lease c14-024-node-info --json");
     assert_eq!(other.json()["run"]["rig"], "virtual", "{other:?}");
+    let own = place.verbatim("run --label kind=virtual c14-024-node-info --json");
+    assert_eq!(own.json()["run"]["rig"], "broken", "{own:?}");
 
     let also = place.verbatim("reserve virtual --json").json();
-    let mut waits = place.start("run --label kind=virtual c14-024-node-info");
+    let which = place.verbatim("run --label kind=virtual c14-024-node-info");
+    assert_eq!(which.code, Some(2), "both are held by this user: {which:?}");
+    assert!(which.stderr.contains("broken (leases/"), "{which:?}");
+    let mut waits = place.start("run --label kind=virtual --own-lease c14-024-node-info");
     waits.says("place 1 in the queue");
     let name = also["name"].as_str().unwrap();
     assert_eq!(place.verbatim(&format!("leases end {name}")).code, Some(0));
@@ -75,6 +81,62 @@ fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
     assert_eq!(both.code, Some(2), "{both:?}");
     let left = place.verbatim("leases --json").json();
     assert_eq!(left["leases"].as_array().map(Vec::len), Some(1), "{left}");
+}
+
+#[test]
+fn a_run_on_ones_own_rig_does_not_wait_for_oneself() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    let lease = place.verbatim("reserve broken").stdout;
+    let run = place.verbatim("run --rig broken c14-024-node-info");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(
+        run.stderr.contains(&format!("runs under your {}", lease.trim_end())),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn who_does_not_want_to_wait_does_not() {
+    let place = Place::new();
+    let _daemon = place.daemon();
+    assert_eq!(place.verbatim("reserve broken").code, Some(0));
+    for run in [
+        "run --own-lease --rig broken --no-wait c14-024-node-info",
+        "run --own-lease --rig broken --wait-at-most 1s c14-024-node-info",
+        "reserve broken --no-wait",
+        "reserve broken --wait-at-most 1s",
+    ] {
+        let ended = place.verbatim(run);
+        assert_eq!(ended.code, Some(3), "{run}: {ended:?}");
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(all.contains("rig broken is held by"), "{run}: {ended:?}");
+    }
+    let left = place.verbatim("leases --mine --json").json();
+    assert_eq!(left["leases"].as_array().map(Vec::len), Some(1), "{left}");
+}
+
+#[test]
+fn what_waits_leaves_the_queue_with_its_client() {
+    let place = Place::new();
+    std::fs::write(
+        place.path("verbatimd.toml"),
+        "config_version = 1\n[limits]\nclient_gone_s = 1\n",
+    )
+    .unwrap();
+    let (mut daemon, _) = place.daemon_with("--config verbatimd.toml");
+    assert_eq!(place.verbatim("reserve broken").code, Some(0));
+    assert_eq!(place.verbatim("reserve virtual").code, Some(0));
+    for waits in [
+        "run --own-lease --rig broken",
+        "run --own-lease --label kind=virtual",
+        "reserve broken",
+    ] {
+        let mut client = place.start(waits);
+        client.says("place 1 in the queue");
+        client.kill();
+        daemon.says("left the queue");
+    }
 }
 
 #[test]

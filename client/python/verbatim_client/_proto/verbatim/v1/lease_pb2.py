@@ -14,45 +14,45 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verbatim/v1/lease.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x03\n\x05Lease\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.verbatim.v1.LeaseState\x12\'\n\x08priority\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.Priority\x12\x12\n\ncandidates\x18\x05 \x03(\t\x12\x0b\n\x03rig\x18\x06 \x01(\t\x12\r\n\x05token\x18\x07 \x01(\x04\x12\x0f\n\x07lasts_s\x18\x08 \x01(\x04\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x0b\n\x03run\x18\x0e \x01(\t\x12%\n\x07waiting\x18\x0f \x01(\x0b\x32\x14.verbatim.v1.Waiting\"o\n\x07Waiting\x12\r\n\x05place\x18\x01 \x01(\r\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x02 \x03(\t\x12,\n\x08\x65\x61rliest\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x16\n\x0e\x61\x62out_to_begin\x18\x04 \x01(\x08\"\x7f\n\x12\x43reateLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03rig\x18\x02 \x01(\t\x12\x0e\n\x06labels\x18\x03 \x03(\t\x12\x0f\n\x07lasts_s\x18\x04 \x01(\x04\x12\'\n\x08priority\x18\x05 \x01(\x0e\x32\x15.verbatim.v1.Priority\"8\n\x13\x43reateLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"\x1f\n\x0fGetLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10GetLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"5\n\x11ListLeasesRequest\x12\r\n\x05\x65nded\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\"8\n\x12ListLeasesResponse\x12\"\n\x06leases\x18\x01 \x03(\x0b\x32\x12.verbatim.v1.Lease\"!\n\x11WatchLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x12WatchLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"2\n\x11RenewLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07lasts_s\x18\x02 \x01(\x04\"7\n\x12RenewLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"\x1f\n\x0f\x45ndLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10\x45ndLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease*q\n\nLeaseState\x12\x1b\n\x17LEASE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13LEASE_STATE_PENDING\x10\x01\x12\x16\n\x12LEASE_STATE_ACTIVE\x10\x02\x12\x15\n\x11LEASE_STATE_ENDED\x10\x03*^\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x10\n\x0cPRIORITY_LOW\x10\x01\x12\x13\n\x0fPRIORITY_NORMAL\x10\x02\x12\x11\n\rPRIORITY_HIGH\x10\x03\x32\xe1\x03\n\x0cLeaseService\x12P\n\x0b\x43reateLease\x12\x1f.verbatim.v1.CreateLeaseRequest\x1a .verbatim.v1.CreateLeaseResponse\x12G\n\x08GetLease\x12\x1c.verbatim.v1.GetLeaseRequest\x1a\x1d.verbatim.v1.GetLeaseResponse\x12M\n\nListLeases\x12\x1e.verbatim.v1.ListLeasesRequest\x1a\x1f.verbatim.v1.ListLeasesResponse\x12O\n\nWatchLease\x12\x1e.verbatim.v1.WatchLeaseRequest\x1a\x1f.verbatim.v1.WatchLeaseResponse0\x01\x12M\n\nRenewLease\x12\x1e.verbatim.v1.RenewLeaseRequest\x1a\x1f.verbatim.v1.RenewLeaseResponse\x12G\n\x08\x45ndLease\x12\x1c.verbatim.v1.EndLeaseRequest\x1a\x1d.verbatim.v1.EndLeaseResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17verbatim/v1/lease.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x03\n\x05Lease\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05owner\x18\x02 \x01(\t\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.verbatim.v1.LeaseState\x12\'\n\x08priority\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.Priority\x12\x12\n\ncandidates\x18\x05 \x03(\t\x12\x0b\n\x03rig\x18\x06 \x01(\t\x12\r\n\x05token\x18\x07 \x01(\x04\x12\x0f\n\x07lasts_s\x18\x08 \x01(\x04\x12/\n\x0b\x63reate_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0b\x65xpire_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x0b\n\x03run\x18\x0e \x01(\t\x12%\n\x07waiting\x18\x0f \x01(\x0b\x32\x14.verbatim.v1.Waiting\x12\x12\n\nowner_name\x18\x10 \x01(\t\"s\n\x07Waiting\x12\r\n\x05place\x18\x01 \x01(\r\x12\x0f\n\x07\x62\x65\x63\x61use\x18\x02 \x03(\t\x12\x16\n\x0e\x61\x62out_to_begin\x18\x04 \x01(\x08\x12*\n\x06latest\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampJ\x04\x08\x03\x10\x04\"\x91\x01\n\x12\x43reateLeaseRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03rig\x18\x02 \x01(\t\x12\x0e\n\x06labels\x18\x03 \x03(\t\x12\x0f\n\x07lasts_s\x18\x04 \x01(\x04\x12\'\n\x08priority\x18\x05 \x01(\x0e\x32\x15.verbatim.v1.Priority\x12\x10\n\x08\x61ttended\x18\x06 \x01(\x08\"8\n\x13\x43reateLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"\x1f\n\x0fGetLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10GetLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"C\n\x11ListLeasesRequest\x12\r\n\x05\x65nded\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x0c\n\x04mine\x18\x03 \x01(\x08\"8\n\x12ListLeasesResponse\x12\"\n\x06leases\x18\x01 \x03(\x0b\x32\x12.verbatim.v1.Lease\"!\n\x11WatchLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"7\n\x12WatchLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"2\n\x11RenewLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07lasts_s\x18\x02 \x01(\x04\"7\n\x12RenewLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease\"\x1f\n\x0f\x45ndLeaseRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x10\x45ndLeaseResponse\x12!\n\x05lease\x18\x01 \x01(\x0b\x32\x12.verbatim.v1.Lease*q\n\nLeaseState\x12\x1b\n\x17LEASE_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13LEASE_STATE_PENDING\x10\x01\x12\x16\n\x12LEASE_STATE_ACTIVE\x10\x02\x12\x15\n\x11LEASE_STATE_ENDED\x10\x03*^\n\x08Priority\x12\x18\n\x14PRIORITY_UNSPECIFIED\x10\x00\x12\x10\n\x0cPRIORITY_LOW\x10\x01\x12\x13\n\x0fPRIORITY_NORMAL\x10\x02\x12\x11\n\rPRIORITY_HIGH\x10\x03\x32\xe1\x03\n\x0cLeaseService\x12P\n\x0b\x43reateLease\x12\x1f.verbatim.v1.CreateLeaseRequest\x1a .verbatim.v1.CreateLeaseResponse\x12G\n\x08GetLease\x12\x1c.verbatim.v1.GetLeaseRequest\x1a\x1d.verbatim.v1.GetLeaseResponse\x12M\n\nListLeases\x12\x1e.verbatim.v1.ListLeasesRequest\x1a\x1f.verbatim.v1.ListLeasesResponse\x12O\n\nWatchLease\x12\x1e.verbatim.v1.WatchLeaseRequest\x1a\x1f.verbatim.v1.WatchLeaseResponse0\x01\x12M\n\nRenewLease\x12\x1e.verbatim.v1.RenewLeaseRequest\x1a\x1f.verbatim.v1.RenewLeaseResponse\x12G\n\x08\x45ndLease\x12\x1c.verbatim.v1.EndLeaseRequest\x1a\x1d.verbatim.v1.EndLeaseResponseb\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verbatim.v1.lease_pb2', globals())
 if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
-  _LEASESTATE._serialized_start=1308
-  _LEASESTATE._serialized_end=1421
-  _PRIORITY._serialized_start=1423
-  _PRIORITY._serialized_end=1517
+  _LEASESTATE._serialized_start=1365
+  _LEASESTATE._serialized_end=1478
+  _PRIORITY._serialized_start=1480
+  _PRIORITY._serialized_end=1574
   _LEASE._serialized_start=74
-  _LEASE._serialized_end=516
-  _WAITING._serialized_start=518
-  _WAITING._serialized_end=629
-  _CREATELEASEREQUEST._serialized_start=631
-  _CREATELEASEREQUEST._serialized_end=758
-  _CREATELEASERESPONSE._serialized_start=760
-  _CREATELEASERESPONSE._serialized_end=816
-  _GETLEASEREQUEST._serialized_start=818
-  _GETLEASEREQUEST._serialized_end=849
-  _GETLEASERESPONSE._serialized_start=851
-  _GETLEASERESPONSE._serialized_end=904
-  _LISTLEASESREQUEST._serialized_start=906
-  _LISTLEASESREQUEST._serialized_end=959
-  _LISTLEASESRESPONSE._serialized_start=961
-  _LISTLEASESRESPONSE._serialized_end=1017
-  _WATCHLEASEREQUEST._serialized_start=1019
-  _WATCHLEASEREQUEST._serialized_end=1052
-  _WATCHLEASERESPONSE._serialized_start=1054
-  _WATCHLEASERESPONSE._serialized_end=1109
-  _RENEWLEASEREQUEST._serialized_start=1111
-  _RENEWLEASEREQUEST._serialized_end=1161
-  _RENEWLEASERESPONSE._serialized_start=1163
-  _RENEWLEASERESPONSE._serialized_end=1218
-  _ENDLEASEREQUEST._serialized_start=1220
-  _ENDLEASEREQUEST._serialized_end=1251
-  _ENDLEASERESPONSE._serialized_start=1253
-  _ENDLEASERESPONSE._serialized_end=1306
-  _LEASESERVICE._serialized_start=1520
-  _LEASESERVICE._serialized_end=2001
+  _LEASE._serialized_end=536
+  _WAITING._serialized_start=538
+  _WAITING._serialized_end=653
+  _CREATELEASEREQUEST._serialized_start=656
+  _CREATELEASEREQUEST._serialized_end=801
+  _CREATELEASERESPONSE._serialized_start=803
+  _CREATELEASERESPONSE._serialized_end=859
+  _GETLEASEREQUEST._serialized_start=861
+  _GETLEASEREQUEST._serialized_end=892
+  _GETLEASERESPONSE._serialized_start=894
+  _GETLEASERESPONSE._serialized_end=947
+  _LISTLEASESREQUEST._serialized_start=949
+  _LISTLEASESREQUEST._serialized_end=1016
+  _LISTLEASESRESPONSE._serialized_start=1018
+  _LISTLEASESRESPONSE._serialized_end=1074
+  _WATCHLEASEREQUEST._serialized_start=1076
+  _WATCHLEASEREQUEST._serialized_end=1109
+  _WATCHLEASERESPONSE._serialized_start=1111
+  _WATCHLEASERESPONSE._serialized_end=1166
+  _RENEWLEASEREQUEST._serialized_start=1168
+  _RENEWLEASEREQUEST._serialized_end=1218
+  _RENEWLEASERESPONSE._serialized_start=1220
+  _RENEWLEASERESPONSE._serialized_end=1275
+  _ENDLEASEREQUEST._serialized_start=1277
+  _ENDLEASEREQUEST._serialized_end=1308
+  _ENDLEASERESPONSE._serialized_start=1310
+  _ENDLEASERESPONSE._serialized_end=1363
+  _LEASESERVICE._serialized_start=1577
+  _LEASESERVICE._serialized_end=2058
 # @@protoc_insertion_point(module_scope)

@@ -16,18 +16,20 @@ PRIORITY_NORMAL: Priority
 PRIORITY_UNSPECIFIED: Priority
 
 class CreateLeaseRequest(_message.Message):
-    __slots__ = ["labels", "lasts_s", "priority", "request_id", "rig"]
+    __slots__ = ["attended", "labels", "lasts_s", "priority", "request_id", "rig"]
+    ATTENDED_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     LASTS_S_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     RIG_FIELD_NUMBER: _ClassVar[int]
+    attended: bool
     labels: _containers.RepeatedScalarFieldContainer[str]
     lasts_s: int
     priority: Priority
     request_id: str
     rig: str
-    def __init__(self, request_id: _Optional[str] = ..., rig: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., lasts_s: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
+    def __init__(self, request_id: _Optional[str] = ..., rig: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., lasts_s: _Optional[int] = ..., priority: _Optional[_Union[Priority, str]] = ..., attended: bool = ...) -> None: ...
 
 class CreateLeaseResponse(_message.Message):
     __slots__ = ["lease"]
@@ -60,7 +62,7 @@ class GetLeaseResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ["candidates", "create_time", "end_time", "expire_time", "lasts_s", "name", "owner", "priority", "reason", "rig", "run", "start_time", "state", "token", "waiting"]
+    __slots__ = ["candidates", "create_time", "end_time", "expire_time", "lasts_s", "name", "owner", "owner_name", "priority", "reason", "rig", "run", "start_time", "state", "token", "waiting"]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +70,7 @@ class Lease(_message.Message):
     LASTS_S_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     RIG_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +86,7 @@ class Lease(_message.Message):
     lasts_s: int
     name: str
     owner: str
+    owner_name: str
     priority: Priority
     reason: str
     rig: str
@@ -91,15 +95,17 @@ class Lease(_message.Message):
     state: LeaseState
     token: int
     waiting: Waiting
-    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., state: _Optional[_Union[LeaseState, str]] = ..., priority: _Optional[_Union[Priority, str]] = ..., candidates: _Optional[_Iterable[str]] = ..., rig: _Optional[str] = ..., token: _Optional[int] = ..., lasts_s: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., run: _Optional[str] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., owner: _Optional[str] = ..., state: _Optional[_Union[LeaseState, str]] = ..., priority: _Optional[_Union[Priority, str]] = ..., candidates: _Optional[_Iterable[str]] = ..., rig: _Optional[str] = ..., token: _Optional[int] = ..., lasts_s: _Optional[int] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., expire_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[str] = ..., run: _Optional[str] = ..., waiting: _Optional[_Union[Waiting, _Mapping]] = ..., owner_name: _Optional[str] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
-    __slots__ = ["ended", "page_size"]
+    __slots__ = ["ended", "mine", "page_size"]
     ENDED_FIELD_NUMBER: _ClassVar[int]
+    MINE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     ended: bool
+    mine: bool
     page_size: int
-    def __init__(self, ended: bool = ..., page_size: _Optional[int] = ...) -> None: ...
+    def __init__(self, ended: bool = ..., page_size: _Optional[int] = ..., mine: bool = ...) -> None: ...
 
 class ListLeasesResponse(_message.Message):
     __slots__ = ["leases"]
@@ -122,16 +128,16 @@ class RenewLeaseResponse(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ...) -> None: ...
 
 class Waiting(_message.Message):
-    __slots__ = ["about_to_begin", "because", "earliest", "place"]
+    __slots__ = ["about_to_begin", "because", "latest", "place"]
     ABOUT_TO_BEGIN_FIELD_NUMBER: _ClassVar[int]
     BECAUSE_FIELD_NUMBER: _ClassVar[int]
-    EARLIEST_FIELD_NUMBER: _ClassVar[int]
+    LATEST_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     about_to_begin: bool
     because: _containers.RepeatedScalarFieldContainer[str]
-    earliest: _timestamp_pb2.Timestamp
+    latest: _timestamp_pb2.Timestamp
     place: int
-    def __init__(self, place: _Optional[int] = ..., because: _Optional[_Iterable[str]] = ..., earliest: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., about_to_begin: bool = ...) -> None: ...
+    def __init__(self, place: _Optional[int] = ..., because: _Optional[_Iterable[str]] = ..., about_to_begin: bool = ..., latest: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class WatchLeaseRequest(_message.Message):
     __slots__ = ["name"]

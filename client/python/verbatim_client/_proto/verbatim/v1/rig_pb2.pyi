@@ -80,10 +80,11 @@ class RestoreRigResponse(_message.Message):
     def __init__(self, rig: _Optional[_Union[Rig, _Mapping]] = ..., areas: _Optional[_Iterable[_Union[_record_pb2.Restored, _Mapping]]] = ...) -> None: ...
 
 class Rig(_message.Message):
-    __slots__ = ["current_run", "device", "holder", "host", "kind", "labels", "lease", "name", "pending_restore", "queue", "state", "state_reason"]
+    __slots__ = ["current_run", "device", "holder", "holder_name", "host", "kind", "labels", "lease", "name", "pending_restore", "queue", "state", "state_reason"]
     CURRENT_RUN_FIELD_NUMBER: _ClassVar[int]
     DEVICE_FIELD_NUMBER: _ClassVar[int]
     HOLDER_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_NAME_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +97,7 @@ class Rig(_message.Message):
     current_run: str
     device: str
     holder: str
+    holder_name: str
     host: str
     kind: str
     labels: _containers.RepeatedScalarFieldContainer[str]
@@ -105,7 +107,7 @@ class Rig(_message.Message):
     queue: _containers.RepeatedScalarFieldContainer[str]
     state: RigState
     state_reason: str
-    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., device: _Optional[str] = ..., state: _Optional[_Union[RigState, str]] = ..., state_reason: _Optional[str] = ..., current_run: _Optional[str] = ..., queue: _Optional[_Iterable[str]] = ..., pending_restore: _Optional[_Iterable[str]] = ..., lease: _Optional[str] = ..., holder: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., host: _Optional[str] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ..., device: _Optional[str] = ..., state: _Optional[_Union[RigState, str]] = ..., state_reason: _Optional[str] = ..., current_run: _Optional[str] = ..., queue: _Optional[_Iterable[str]] = ..., pending_restore: _Optional[_Iterable[str]] = ..., lease: _Optional[str] = ..., holder: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., host: _Optional[str] = ..., holder_name: _Optional[str] = ...) -> None: ...
 
 class WatchRigsRequest(_message.Message):
     __slots__ = []

@@ -17,7 +17,7 @@ from verbatim_client._proto.verbatim.v1 import lease_pb2 as verbatim_dot_v1_dot_
 from verbatim_client._proto.verbatim.v1 import verdict_pb2 as verbatim_dot_v1_dot_verdict__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15verbatim/v1/run.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17verbatim/v1/event.proto\x1a\x17verbatim/v1/lease.proto\x1a\x19verbatim/v1/verdict.proto\"\xd1\x04\n\x03Run\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.verbatim.v1.RunSpec\x12\r\n\x05tests\x18\x03 \x03(\t\x12$\n\x05state\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.RunState\x12%\n\x07outcome\x18\x05 \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12!\n\x05\x63\x61use\x18\x06 \x01(\x0e\x32\x12.verbatim.v1.Cause\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12&\n\x08verdicts\x18\x08 \x03(\x0b\x32\x14.verbatim.v1.Verdict\x12\"\n\x04info\x18\t \x01(\x0b\x32\x14.verbatim.v1.RunInfo\x12\r\n\x05owner\x18\x0f \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bqueue_place\x18\x0e \x01(\r\x12\x0e\n\x06pinned\x18\x10 \x01(\x08\x12.\n\npurge_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05lease\x18\x12 \x01(\t\x12\x35\n\x10known_deviations\x18\x13 \x03(\x0b\x32\x1b.verbatim.v1.KnownDeviationJ\x04\x08\n\x10\x0b\"\x82\x01\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.verbatim.v1.RunSpec\x12\r\n\x05lease\x18\x03 \x01(\t\x12\'\n\x08priority\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.Priority\"2\n\x11\x43reateRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"\x1d\n\rGetRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"/\n\x0eGetRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"H\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\"K\n\x10ListRunsResponse\x12\x1e\n\x04runs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x0fWatchRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\"8\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x15.verbatim.v1.RunEvent\" \n\x10\x43\x61ncelRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x11\x43\x61ncelRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"-\n\rPinRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06pinned\x18\x02 \x01(\x08\"/\n\x0ePinRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\" \n\x10\x44\x65leteRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"$\n\x14ListArtifactsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"A\n\x15ListArtifactsResponse\x12(\n\tartifacts\x18\x01 \x03(\x0b\x32\x15.verbatim.v1.Artifact\",\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x13ReadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x02 \x01(\t\"$\n\x14ReadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb9\x05\n\nRunService\x12J\n\tCreateRun\x12\x1d.verbatim.v1.CreateRunRequest\x1a\x1e.verbatim.v1.CreateRunResponse\x12\x41\n\x06GetRun\x12\x1a.verbatim.v1.GetRunRequest\x1a\x1b.verbatim.v1.GetRunResponse\x12G\n\x08ListRuns\x12\x1c.verbatim.v1.ListRunsRequest\x1a\x1d.verbatim.v1.ListRunsResponse\x12I\n\x08WatchRun\x12\x1c.verbatim.v1.WatchRunRequest\x1a\x1d.verbatim.v1.WatchRunResponse0\x01\x12J\n\tCancelRun\x12\x1d.verbatim.v1.CancelRunRequest\x1a\x1e.verbatim.v1.CancelRunResponse\x12\x41\n\x06PinRun\x12\x1a.verbatim.v1.PinRunRequest\x1a\x1b.verbatim.v1.PinRunResponse\x12J\n\tDeleteRun\x12\x1d.verbatim.v1.DeleteRunRequest\x1a\x1e.verbatim.v1.DeleteRunResponse\x12V\n\rListArtifacts\x12!.verbatim.v1.ListArtifactsRequest\x1a\".verbatim.v1.ListArtifactsResponse\x12U\n\x0cReadArtifact\x12 .verbatim.v1.ReadArtifactRequest\x1a!.verbatim.v1.ReadArtifactResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15verbatim/v1/run.proto\x12\x0bverbatim.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17verbatim/v1/event.proto\x1a\x17verbatim/v1/lease.proto\x1a\x19verbatim/v1/verdict.proto\"\xe5\x04\n\x03Run\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.verbatim.v1.RunSpec\x12\r\n\x05tests\x18\x03 \x03(\t\x12$\n\x05state\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.RunState\x12%\n\x07outcome\x18\x05 \x01(\x0e\x32\x14.verbatim.v1.Outcome\x12!\n\x05\x63\x61use\x18\x06 \x01(\x0e\x32\x12.verbatim.v1.Cause\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12&\n\x08verdicts\x18\x08 \x03(\x0b\x32\x14.verbatim.v1.Verdict\x12\"\n\x04info\x18\t \x01(\x0b\x32\x14.verbatim.v1.RunInfo\x12\r\n\x05owner\x18\x0f \x01(\t\x12/\n\x0b\x63reate_time\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nstart_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bqueue_place\x18\x0e \x01(\r\x12\x0e\n\x06pinned\x18\x10 \x01(\x08\x12.\n\npurge_time\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05lease\x18\x12 \x01(\t\x12\x35\n\x10known_deviations\x18\x13 \x03(\x0b\x32\x1b.verbatim.v1.KnownDeviation\x12\x12\n\nowner_name\x18\x14 \x01(\tJ\x04\x08\n\x10\x0b\"\xd7\x01\n\x10\x43reateRunRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\"\n\x04spec\x18\x02 \x01(\x0b\x32\x14.verbatim.v1.RunSpec\x12\r\n\x05lease\x18\x03 \x01(\t\x12\'\n\x08priority\x18\x04 \x01(\x0e\x32\x15.verbatim.v1.Priority\x12\x11\n\town_lease\x18\x05 \x01(\x08\x12\x1b\n\x0ewait_at_most_s\x18\x06 \x01(\x04H\x00\x88\x01\x01\x12\x10\n\x08\x61ttended\x18\x07 \x01(\x08\x42\x11\n\x0f_wait_at_most_s\"2\n\x11\x43reateRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"\x1d\n\rGetRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"/\n\x0eGetRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"H\n\x0fListRunsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x0e\n\x06\x66ilter\x18\x03 \x01(\t\"K\n\x10ListRunsResponse\x12\x1e\n\x04runs\x18\x01 \x03(\x0b\x32\x10.verbatim.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"/\n\x0fWatchRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x04\"8\n\x10WatchRunResponse\x12$\n\x05\x65vent\x18\x01 \x01(\x0b\x32\x15.verbatim.v1.RunEvent\" \n\x10\x43\x61ncelRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"2\n\x11\x43\x61ncelRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\"-\n\rPinRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06pinned\x18\x02 \x01(\x08\"/\n\x0ePinRunResponse\x12\x1d\n\x03run\x18\x01 \x01(\x0b\x32\x10.verbatim.v1.Run\" \n\x10\x44\x65leteRunRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x13\n\x11\x44\x65leteRunResponse\"$\n\x14ListArtifactsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"A\n\x15ListArtifactsResponse\x12(\n\tartifacts\x18\x01 \x03(\x0b\x32\x15.verbatim.v1.Artifact\",\n\x08\x41rtifact\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x04\"5\n\x13ReadArtifactRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08\x61rtifact\x18\x02 \x01(\t\"$\n\x14ReadArtifactResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x32\xb9\x05\n\nRunService\x12J\n\tCreateRun\x12\x1d.verbatim.v1.CreateRunRequest\x1a\x1e.verbatim.v1.CreateRunResponse\x12\x41\n\x06GetRun\x12\x1a.verbatim.v1.GetRunRequest\x1a\x1b.verbatim.v1.GetRunResponse\x12G\n\x08ListRuns\x12\x1c.verbatim.v1.ListRunsRequest\x1a\x1d.verbatim.v1.ListRunsResponse\x12I\n\x08WatchRun\x12\x1c.verbatim.v1.WatchRunRequest\x1a\x1d.verbatim.v1.WatchRunResponse0\x01\x12J\n\tCancelRun\x12\x1d.verbatim.v1.CancelRunRequest\x1a\x1e.verbatim.v1.CancelRunResponse\x12\x41\n\x06PinRun\x12\x1a.verbatim.v1.PinRunRequest\x1a\x1b.verbatim.v1.PinRunResponse\x12J\n\tDeleteRun\x12\x1d.verbatim.v1.DeleteRunRequest\x1a\x1e.verbatim.v1.DeleteRunResponse\x12V\n\rListArtifacts\x12!.verbatim.v1.ListArtifactsRequest\x1a\".verbatim.v1.ListArtifactsResponse\x12U\n\x0cReadArtifact\x12 .verbatim.v1.ReadArtifactRequest\x1a!.verbatim.v1.ReadArtifactResponse0\x01\x62\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'verbatim.v1.run_pb2', globals())
@@ -25,45 +25,45 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   _RUN._serialized_start=149
-  _RUN._serialized_end=742
-  _CREATERUNREQUEST._serialized_start=745
-  _CREATERUNREQUEST._serialized_end=875
-  _CREATERUNRESPONSE._serialized_start=877
-  _CREATERUNRESPONSE._serialized_end=927
-  _GETRUNREQUEST._serialized_start=929
-  _GETRUNREQUEST._serialized_end=958
-  _GETRUNRESPONSE._serialized_start=960
-  _GETRUNRESPONSE._serialized_end=1007
-  _LISTRUNSREQUEST._serialized_start=1009
-  _LISTRUNSREQUEST._serialized_end=1081
-  _LISTRUNSRESPONSE._serialized_start=1083
-  _LISTRUNSRESPONSE._serialized_end=1158
-  _WATCHRUNREQUEST._serialized_start=1160
-  _WATCHRUNREQUEST._serialized_end=1207
-  _WATCHRUNRESPONSE._serialized_start=1209
-  _WATCHRUNRESPONSE._serialized_end=1265
-  _CANCELRUNREQUEST._serialized_start=1267
-  _CANCELRUNREQUEST._serialized_end=1299
-  _CANCELRUNRESPONSE._serialized_start=1301
-  _CANCELRUNRESPONSE._serialized_end=1351
-  _PINRUNREQUEST._serialized_start=1353
-  _PINRUNREQUEST._serialized_end=1398
-  _PINRUNRESPONSE._serialized_start=1400
-  _PINRUNRESPONSE._serialized_end=1447
-  _DELETERUNREQUEST._serialized_start=1449
-  _DELETERUNREQUEST._serialized_end=1481
-  _DELETERUNRESPONSE._serialized_start=1483
-  _DELETERUNRESPONSE._serialized_end=1502
-  _LISTARTIFACTSREQUEST._serialized_start=1504
-  _LISTARTIFACTSREQUEST._serialized_end=1540
-  _LISTARTIFACTSRESPONSE._serialized_start=1542
-  _LISTARTIFACTSRESPONSE._serialized_end=1607
-  _ARTIFACT._serialized_start=1609
-  _ARTIFACT._serialized_end=1653
-  _READARTIFACTREQUEST._serialized_start=1655
-  _READARTIFACTREQUEST._serialized_end=1708
-  _READARTIFACTRESPONSE._serialized_start=1710
-  _READARTIFACTRESPONSE._serialized_end=1746
-  _RUNSERVICE._serialized_start=1749
-  _RUNSERVICE._serialized_end=2446
+  _RUN._serialized_end=762
+  _CREATERUNREQUEST._serialized_start=765
+  _CREATERUNREQUEST._serialized_end=980
+  _CREATERUNRESPONSE._serialized_start=982
+  _CREATERUNRESPONSE._serialized_end=1032
+  _GETRUNREQUEST._serialized_start=1034
+  _GETRUNREQUEST._serialized_end=1063
+  _GETRUNRESPONSE._serialized_start=1065
+  _GETRUNRESPONSE._serialized_end=1112
+  _LISTRUNSREQUEST._serialized_start=1114
+  _LISTRUNSREQUEST._serialized_end=1186
+  _LISTRUNSRESPONSE._serialized_start=1188
+  _LISTRUNSRESPONSE._serialized_end=1263
+  _WATCHRUNREQUEST._serialized_start=1265
+  _WATCHRUNREQUEST._serialized_end=1312
+  _WATCHRUNRESPONSE._serialized_start=1314
+  _WATCHRUNRESPONSE._serialized_end=1370
+  _CANCELRUNREQUEST._serialized_start=1372
+  _CANCELRUNREQUEST._serialized_end=1404
+  _CANCELRUNRESPONSE._serialized_start=1406
+  _CANCELRUNRESPONSE._serialized_end=1456
+  _PINRUNREQUEST._serialized_start=1458
+  _PINRUNREQUEST._serialized_end=1503
+  _PINRUNRESPONSE._serialized_start=1505
+  _PINRUNRESPONSE._serialized_end=1552
+  _DELETERUNREQUEST._serialized_start=1554
+  _DELETERUNREQUEST._serialized_end=1586
+  _DELETERUNRESPONSE._serialized_start=1588
+  _DELETERUNRESPONSE._serialized_end=1607
+  _LISTARTIFACTSREQUEST._serialized_start=1609
+  _LISTARTIFACTSREQUEST._serialized_end=1645
+  _LISTARTIFACTSRESPONSE._serialized_start=1647
+  _LISTARTIFACTSRESPONSE._serialized_end=1712
+  _ARTIFACT._serialized_start=1714
+  _ARTIFACT._serialized_end=1758
+  _READARTIFACTREQUEST._serialized_start=1760
+  _READARTIFACTREQUEST._serialized_end=1813
+  _READARTIFACTRESPONSE._serialized_start=1815
+  _READARTIFACTRESPONSE._serialized_end=1851
+  _RUNSERVICE._serialized_start=1854
+  _RUNSERVICE._serialized_end=2551
 # @@protoc_insertion_point(module_scope)

@@ -30,16 +30,22 @@ class CancelRunResponse(_message.Message):
     def __init__(self, run: _Optional[_Union[Run, _Mapping]] = ...) -> None: ...
 
 class CreateRunRequest(_message.Message):
-    __slots__ = ["lease", "priority", "request_id", "spec"]
+    __slots__ = ["attended", "lease", "own_lease", "priority", "request_id", "spec", "wait_at_most_s"]
+    ATTENDED_FIELD_NUMBER: _ClassVar[int]
     LEASE_FIELD_NUMBER: _ClassVar[int]
+    OWN_LEASE_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    WAIT_AT_MOST_S_FIELD_NUMBER: _ClassVar[int]
+    attended: bool
     lease: str
+    own_lease: bool
     priority: _lease_pb2.Priority
     request_id: str
     spec: _event_pb2.RunSpec
-    def __init__(self, request_id: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., lease: _Optional[str] = ..., priority: _Optional[_Union[_lease_pb2.Priority, str]] = ...) -> None: ...
+    wait_at_most_s: int
+    def __init__(self, request_id: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., lease: _Optional[str] = ..., priority: _Optional[_Union[_lease_pb2.Priority, str]] = ..., own_lease: bool = ..., wait_at_most_s: _Optional[int] = ..., attended: bool = ...) -> None: ...
 
 class CreateRunResponse(_message.Message):
     __slots__ = ["run"]
@@ -128,7 +134,7 @@ class ReadArtifactResponse(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ["cause", "create_time", "end_time", "info", "known_deviations", "lease", "name", "outcome", "owner", "pinned", "purge_time", "queue_place", "reason", "spec", "start_time", "state", "tests", "verdicts"]
+    __slots__ = ["cause", "create_time", "end_time", "info", "known_deviations", "lease", "name", "outcome", "owner", "owner_name", "pinned", "purge_time", "queue_place", "reason", "spec", "start_time", "state", "tests", "verdicts"]
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     CREATE_TIME_FIELD_NUMBER: _ClassVar[int]
     END_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -138,6 +144,7 @@ class Run(_message.Message):
     NAME_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    OWNER_NAME_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
     PURGE_TIME_FIELD_NUMBER: _ClassVar[int]
     QUEUE_PLACE_FIELD_NUMBER: _ClassVar[int]
@@ -156,6 +163,7 @@ class Run(_message.Message):
     name: str
     outcome: _verdict_pb2.Outcome
     owner: str
+    owner_name: str
     pinned: bool
     purge_time: _timestamp_pb2.Timestamp
     queue_place: int
@@ -165,7 +173,7 @@ class Run(_message.Message):
     state: _event_pb2.RunState
     tests: _containers.RepeatedScalarFieldContainer[str]
     verdicts: _containers.RepeatedCompositeFieldContainer[_verdict_pb2.Verdict]
-    def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., tests: _Optional[_Iterable[str]] = ..., state: _Optional[_Union[_event_pb2.RunState, str]] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., cause: _Optional[_Union[_verdict_pb2.Cause, str]] = ..., reason: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., info: _Optional[_Union[_event_pb2.RunInfo, _Mapping]] = ..., owner: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue_place: _Optional[int] = ..., pinned: bool = ..., purge_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., lease: _Optional[str] = ..., known_deviations: _Optional[_Iterable[_Union[_verdict_pb2.KnownDeviation, _Mapping]]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., spec: _Optional[_Union[_event_pb2.RunSpec, _Mapping]] = ..., tests: _Optional[_Iterable[str]] = ..., state: _Optional[_Union[_event_pb2.RunState, str]] = ..., outcome: _Optional[_Union[_verdict_pb2.Outcome, str]] = ..., cause: _Optional[_Union[_verdict_pb2.Cause, str]] = ..., reason: _Optional[str] = ..., verdicts: _Optional[_Iterable[_Union[_verdict_pb2.Verdict, _Mapping]]] = ..., info: _Optional[_Union[_event_pb2.RunInfo, _Mapping]] = ..., owner: _Optional[str] = ..., create_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., end_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., queue_place: _Optional[int] = ..., pinned: bool = ..., purge_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., lease: _Optional[str] = ..., known_deviations: _Optional[_Iterable[_Union[_verdict_pb2.KnownDeviation, _Mapping]]] = ..., owner_name: _Optional[str] = ...) -> None: ...
 
 class WatchRunRequest(_message.Message):
     __slots__ = ["cursor", "name"]

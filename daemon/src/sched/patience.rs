@@ -1,0 +1,357 @@
+//! How long a run or a lease waits for its rig: for as long as was asked for, and while its client is there.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use verbatim_proto::v1::{Cause, LeaseState, RigState, RunState};
+
+use super::drive::blocking;
+use super::plan::{Action, Cancelled, NeverBegan};
+use super::{Scheduler, leases};
+use crate::store::{LeaseId, Patience, StoredRun, Wish};
+
+/// A run with a client waits that long for a device that is away: then a person has to look at it.
+const AWAY_AT_MOST: Duration = Duration::from_secs(600);
+/// Pause between a change and the look at what it means: many changes come together.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The watchers of runs and leases, by their resource names.
+#[derive(Debug, Default)]
+pub(super) struct Watchers(Mutex<HashMap<String, watch::Sender<usize>>>);
+
+/// An owner who watches a run or a lease, until this is dropped.
+#[derive(Debug)]
+pub struct Watching {
+    scheduler: Arc<Scheduler>,
+    name: String,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.scheduler.watchers.change(&self.name, |count| *count -= 1);
+    }
+}
+
+impl Watchers {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<usize>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, name: &str, change: impl FnOnce(&mut usize)) {
+        let mut all = self.all();
+        let count = all.entry(name.into()).or_default();
+        count.send_modify(change);
+        if *count.borrow() == 0 && count.receiver_count() == 0 {
+            all.remove(name);
+        }
+    }
+
+    fn count(&self, name: &str) -> watch::Receiver<usize> {
+        self.all().entry(name.into()).or_default().subscribe()
+    }
+}
+
+/// Who waits.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    /// A run.
+    Run(Box<StoredRun>),
+    /// A lease that somebody reserves.
+    Lease(LeaseId),
+}
+
+impl Who {
+    fn name(&self) -> String {
+        match self {
+            Self::Run(run) => format!("runs/{}", run.id),
+            Self::Lease(lease) => format!("leases/{lease}"),
+        }
+    }
+}
+
+/// What stands in the way of one that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Stands {
+    /// The device of its rig cannot be reached.
+    away: bool,
+    /// Only the look at its device.
+    about_to_begin: bool,
+}
+
+/// Why one leaves the queue.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum GivesUp {
+    /// It waited for as long as was asked for.
+    Waited,
+    /// Its client is gone.
+    ClientGone,
+    /// The device of its rig is away.
+    DeviceAway,
+}
+
+/// How long one has waited for what, on the plan's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Waits {
+    /// Until when it waits.
+    until: Option<Duration>,
+    /// Since when nobody watches it.
+    alone: Option<Duration>,
+    /// Since when its device is away.
+    away: Option<Duration>,
+    /// See [`Stands`].
+    about_to_begin: bool,
+}
+
+impl Waits {
+    /// When to look again, if nothing changes; or why it leaves the queue now.
+    fn next(&self, now: Duration, gone_after: Duration) -> Result<Option<Duration>, GivesUp> {
+        let until = self.until.filter(|_| !self.about_to_begin);
+        let alone = self.alone.map(|since| since.saturating_add(gone_after));
+        // Who says how long it may take means this too.
+        let away = self.away.filter(|_| self.until.is_none());
+        let away = away.map(|since| since.saturating_add(AWAY_AT_MOST));
+        let ends = [
+            (until, GivesUp::Waited),
+            (alone, GivesUp::ClientGone),
+            (away, GivesUp::DeviceAway),
+        ];
+        let first = ends.into_iter().filter_map(|(at, why)| Some((at?, why))).min();
+        match first {
+            Some((at, why)) if at <= now => Err(why),
+            first => Ok(first.map(|(at, _)| at)),
+        }
+    }
+}
+
+impl Scheduler {
+    /// An owner watches a run or a lease, by its resource name: while it waits, its client is there.
+    #[must_use]
+    pub fn watching(self: &Arc<Self>, name: String) -> Watching {
+        self.watchers.change(&name, |count| *count += 1);
+        Watching {
+            scheduler: Arc::clone(self),
+            name,
+        }
+    }
+
+    /// The client of a run or a lease that waits may be gone for that long.
+    pub fn clients_may_be_gone_for(&self, at_most: Duration) {
+        let ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        self.gone_after_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Sees to it that a run that was just created, or found at the start, waits no longer than it is to.
+    pub(super) fn bound(self: &Arc<Self>, run: &StoredRun) {
+        let mut patience = run.patience;
+        if self.is_elsewhere(&run.host) {
+            // That host sees to the time, and only this one knows the client.
+            patience.at_most_s = None;
+        }
+        let until = patience.at_most_s.map(|s| {
+            let created = leases::boot(run.created_ns, self.store.now_ns());
+            created.saturating_add(Duration::from_secs(s))
+        });
+        self.see_to(Who::Run(Box::new(run.clone())), until, patience);
+    }
+
+    /// The same of a lease that somebody reserves, of which a client is waited for.
+    pub(super) fn bound_lease(self: &Arc<Self>, lease: &LeaseId) {
+        let patience = Patience {
+            at_most_s: None,
+            attended: true,
+        };
+        self.see_to(Who::Lease(lease.clone()), None, patience);
+    }
+
+    fn see_to(self: &Arc<Self>, who: Who, until: Option<Duration>, patience: Patience) {
+        if patience != Patience::default() {
+            self.runtime
+                .spawn(Arc::clone(self).leaves_in_time(who, until, patience.attended));
+        }
+    }
+
+    /// Waits until it waits no more, or leaves the queue.
+    async fn leaves_in_time(self: Arc<Self>, who: Who, until: Option<Duration>, attended: bool) {
+        let (mut changed, mut watched) = (self.changes(), self.watchers.count(&who.name()));
+        let mut waits = Waits {
+            until,
+            ..Waits::default()
+        };
+        loop {
+            changed.mark_unchanged();
+            let watchers = *watched.borrow_and_update();
+            let (scheduler, of) = (Arc::clone(&self), who.clone());
+            let Some(Some(stands)) = blocking(move || scheduler.stands_in_queue(&of)).await else {
+                break;
+            };
+            let now = leases::now();
+            let since = |before: Option<Duration>, holds: bool| holds.then(|| before.unwrap_or(now));
+            waits.alone = since(waits.alone, attended && watchers == 0);
+            waits.away = since(waits.away, attended && stands.away);
+            waits.about_to_begin = stands.about_to_begin;
+            let gone_after = Duration::from_millis(self.gone_after_ms.load(Ordering::Relaxed));
+            let next = match waits.next(now, gone_after) {
+                Ok(next) => next,
+                Err(why) => {
+                    let (scheduler, of) = (Arc::clone(&self), who.clone());
+                    blocking(move || scheduler.leave(&of, why, &stands)).await;
+                    break;
+                }
+            };
+            let sleep = next.map_or(leases::LONGEST_SLEEP, |at| at.saturating_sub(now));
+            tokio::select! {
+                () = tokio::time::sleep(sleep.min(leases::LONGEST_SLEEP)) => {}
+                _ = changed.changed() => tokio::time::sleep(PAUSE).await,
+                _ = watched.changed() => {}
+            }
+        }
+        drop(watched);
+        self.watchers.change(&who.name(), |_| {});
+    }
+
+    /// How one that waits for its first test stands; none when it does not. Blocks on the store.
+    fn stands_in_queue(&self, who: &Who) -> Option<Stands> {
+        let lease = match who {
+            Who::Run(run) if self.is_elsewhere(&run.host) => {
+                let kept = self.store.get(&run.id).ok()?;
+                return (kept.run.state == RunState::Queued).then(Stands::default);
+            }
+            Who::Run(run) => {
+                let run = self.live(&run.id)?.run();
+                if run.state != RunState::Queued || run.started_ns.is_some() {
+                    return None;
+                }
+                run.lease
+            }
+            Who::Lease(lease) => lease.clone(),
+        };
+        let view = self.lease(&lease).ok()?;
+        if matches!(who, Who::Lease(_)) && view.lease.state != LeaseState::Pending {
+            return None;
+        }
+        let state = self.state();
+        let away = |rig: &String| {
+            let lane = state.plan.lane(rig);
+            lane.is_some_and(|lane| lane.state().0 == RigState::Unreachable)
+        };
+        Some(Stands {
+            away: view.lease.state == LeaseState::Pending && view.lease.rigs.iter().all(away),
+            about_to_begin: view.about_to_begin,
+        })
+    }
+
+    /// It leaves the queue. Blocks on the disk.
+    fn leave(self: &Arc<Self>, who: &Who, why: GivesUp, stands: &Stands) {
+        let gone = "its client, which is gone";
+        let run = match who {
+            Who::Lease(lease) => return self.leave_lease(lease, gone),
+            Who::Run(run) => run,
+        };
+        if self.is_elsewhere(&run.host) {
+            if let Err(error) = self.wish(&run.host, &Wish::Cancel(run.id.clone(), gone.into())) {
+                tracing::error!(run = %run.id, %error, "its client is gone, and its host cannot be told");
+            }
+            return;
+        }
+        let because = self.lease(&run.lease).map(|view| view.because()).unwrap_or_default();
+        let because = because
+            .first()
+            .map_or_else(|| "others are before it".into(), Clone::clone);
+        let gone_after_s = self.gone_after_ms.load(Ordering::Relaxed) / 1000;
+        let why = match why {
+            GivesUp::Waited => match run.patience.at_most_s.unwrap_or_default() {
+                0 => format!("the run was to begin at once or not at all: {because}"),
+                s => format!("the run waited {s} s for its rig, as long as it was to: {because}"),
+            },
+            GivesUp::ClientGone => format!("the client of the run was gone for {gone_after_s} s"),
+            GivesUp::DeviceAway => format!("the run waited {} s for its device: {because}", AWAY_AT_MOST.as_secs()),
+        };
+        let cause = if stands.away { Cause::Rig } else { Cause::Operator };
+        tracing::info!(run = %run.id, "left the queue: {why}");
+        let _ = self.decide(|state, now| {
+            let waits = state
+                .plan
+                .lease_of(&run.id)
+                .is_some_and(|lease| lease.runs.contains(&run.id));
+            let cancelled = waits.then(|| state.plan.cancel(now, &run.id));
+            let Some(Cancelled::Waiting(mut actions)) = cancelled else {
+                return Err(());
+            };
+            for action in &mut actions {
+                if let Action::End(_, never) = action {
+                    *never = NeverBegan::GaveUp(cause, why.clone());
+                }
+            }
+            Ok(actions)
+        });
+    }
+
+    fn leave_lease(self: &Arc<Self>, lease: &LeaseId, gone: &str) {
+        let is_ours = self.state().plan.lease(lease).is_some();
+        if !is_ours {
+            self.end_posted(lease, gone);
+            return;
+        }
+        let _ = self.decide(|state, now| {
+            let waits = state.plan.lease(lease).is_some_and(|lease| lease.held.is_none());
+            let end = || state.plan.end_lease(now, lease, "left the queue: its client is gone");
+            waits.then(end).ok_or(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    fn next(waits: Waits, now_s: u64) -> Result<Option<Duration>, GivesUp> {
+        waits.next(S(now_s), S(60))
+    }
+
+    #[test]
+    fn leaves_when_its_time_is_up_unless_a_look_is_all_that_is_left() {
+        let waits = Waits {
+            until: Some(S(10)),
+            ..Waits::default()
+        };
+        assert_eq!(next(waits, 9), Ok(Some(S(10))));
+        assert_eq!(next(waits, 10), Err(GivesUp::Waited));
+        let about_to_begin = Waits {
+            about_to_begin: true,
+            ..waits
+        };
+        assert_eq!(next(about_to_begin, 10), Ok(None));
+    }
+
+    #[test]
+    fn leaves_a_while_after_its_client() {
+        let waits = Waits {
+            alone: Some(S(5)),
+            until: Some(S(500)),
+            ..Waits::default()
+        };
+        assert_eq!(next(waits, 64), Ok(Some(S(65))));
+        assert_eq!(next(waits, 65), Err(GivesUp::ClientGone));
+    }
+
+    #[test]
+    fn a_device_that_is_away_is_waited_for_ten_minutes_or_as_long_as_was_asked_for() {
+        let waits = Waits {
+            away: Some(S(0)),
+            ..Waits::default()
+        };
+        assert_eq!(next(waits, 599), Ok(Some(S(600))));
+        assert_eq!(next(waits, 600), Err(GivesUp::DeviceAway));
+        let asked = Waits {
+            until: Some(S(3600)),
+            ..waits
+        };
+        assert_eq!(next(asked, 600), Ok(Some(S(3600))));
+        assert_eq!(next(Waits::default(), 1 << 40), Ok(None));
+    }
+}

@@ -1,0 +1,120 @@
+//! Whose lease a run is under, and how long it waits for one of its own.
+
+use verbatim_proto::v1::{Cause, CreateLeaseRequest, CreateRunRequest, Lease, Outcome, RigState, RunState};
+
+use super::harness::{Bench, Clients, Daemon, request, within};
+
+const SHORT_TEST: &str = "c14-024-node-info";
+
+async fn reserve(clients: &mut Clients, rig: &str) -> Lease {
+    let request = CreateLeaseRequest {
+        rig: rig.into(),
+        ..CreateLeaseRequest::default()
+    };
+    let created = within(clients.leases.create_lease(request)).await.unwrap();
+    created.into_inner().lease.unwrap()
+}
+
+/// A run with a lease of its own.
+fn queued(rig: &str) -> CreateRunRequest {
+    CreateRunRequest {
+        own_lease: true,
+        ..request(rig, &[SHORT_TEST])
+    }
+}
+
+/// A run that begins at once or not at all.
+fn at_once(rig: &str) -> CreateRunRequest {
+    CreateRunRequest {
+        wait_at_most_s: Some(0),
+        ..queued(rig)
+    }
+}
+
+#[tokio::test]
+async fn a_run_on_a_rig_that_its_owner_holds_is_under_that_lease() {
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let held = reserve(&mut clients, "virtual").await;
+    let run = clients.create(request("virtual", &[SHORT_TEST])).await;
+    assert_eq!(run.lease, held.name);
+    assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass);
+    let waits = clients.create(queued("virtual")).await;
+    assert_ne!(waits.lease, held.name);
+    assert_eq!(clients.get(&waits.name).await.state(), RunState::Queued);
+}
+
+#[tokio::test]
+async fn a_run_that_may_not_wait_ends_and_says_who_holds_the_rig() {
+    let bench = Bench::new();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = clients.create(at_once("virtual")).await;
+    assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass, "a free rig");
+    let held = reserve(&mut clients, "virtual").await;
+    let run = clients.create(at_once("virtual")).await;
+    let ended = clients.ended(&run.name).await;
+    assert_eq!((ended.outcome(), ended.cause()), (Outcome::Error, Cause::Operator));
+    for words in ["at once or not at all", &held.name, "did not begin"] {
+        assert!(ended.reason.contains(words), "{words}: {}", ended.reason);
+    }
+    let waits = clients
+        .create(CreateRunRequest {
+            wait_at_most_s: Some(3600),
+            ..queued("virtual")
+        })
+        .await;
+    assert_eq!(clients.get(&waits.name).await.state(), RunState::Queued);
+}
+
+#[tokio::test]
+async fn a_look_at_the_device_is_no_wait_and_a_device_that_is_away_is_the_rigs_fault() {
+    let mut bench = Bench::new();
+    bench.start_model();
+    let _daemon = bench.serve();
+    let mut clients = bench.clients().await;
+    let run = clients.create(at_once("model")).await;
+    let ended = clients.ended(&run.name).await;
+    assert_eq!(ended.outcome(), Outcome::Pass, "{}", ended.reason);
+    bench.end_model();
+    // The first may still find the device as it was known last.
+    let first = clients.create(at_once("model")).await;
+    assert_eq!(clients.ended(&first.name).await.outcome(), Outcome::Error);
+    while clients.rig("rigs/model").await.state() != RigState::Unreachable {
+        let run = clients.create(at_once("model")).await;
+        clients.ended(&run.name).await;
+    }
+    let run = clients.create(at_once("model")).await;
+    let ended = clients.ended(&run.name).await;
+    assert_eq!((ended.outcome(), ended.cause()), (Outcome::Error, Cause::Rig));
+    assert!(ended.reason.contains("cannot be reached"), "{}", ended.reason);
+}
+
+// The client's connection ends while the log is waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_leaves_the_queue_when_its_client_is_gone() {
+    let bench = Bench::new();
+    let config = bench.path("verbatimd.toml");
+    std::fs::write(&config, "config_version = 1\n[limits]\nclient_gone_s = 1\n").unwrap();
+    let mut daemon = Daemon::start(bench.command().arg("--config").arg(&config));
+    let mut clients = bench.clients().await;
+    reserve(&mut clients, "virtual").await;
+    let unattended = clients.create(queued("virtual")).await;
+    let mut client = bench.clients().await;
+    let attended = client
+        .create(CreateRunRequest {
+            attended: true,
+            ..queued("virtual")
+        })
+        .await;
+    let mut watch = client.watch(&attended.name, 0).await;
+    watch.next().await;
+    assert_eq!(clients.get(&attended.name).await.state(), RunState::Queued);
+    drop((watch, client));
+    daemon.says("left the queue");
+    let ended = clients.ended(&attended.name).await;
+    assert_eq!((ended.outcome(), ended.cause()), (Outcome::Error, Cause::Operator));
+    assert!(ended.reason.contains("was gone for 1 s"), "{}", ended.reason);
+    assert_eq!(clients.get(&unattended.name).await.state(), RunState::Queued);
+}
