@@ -36,6 +36,21 @@ pub static TESTS: &[&Test] = &{
     all
 };
 
+/// The chapter of the specification of a test with that id, as a heading: "9 Transport layer".
+#[must_use]
+pub fn chapter(id: &str) -> &'static str {
+    match id.split('-').next() {
+        Some("c04") => "4 Addressing",
+        Some("c07") => "7 Link layer",
+        Some("c08") => "8 Network layer",
+        Some("c09") => "9 Transport layer",
+        Some("c13") => "13 Management",
+        Some("c14") => "14 Subnet management",
+        Some("c16") => "16 General services",
+        _ => "Others",
+    }
+}
+
 #[cfg(test)]
 mod listing {
     use super::*;
@@ -86,6 +101,7 @@ mod listing {
                 "{}",
                 test.id
             );
+            assert_ne!(chapter(test.id), "Others", "{}", test.id);
         }
     }
 }

@@ -18,16 +18,18 @@ mod select;
 mod services;
 mod statements;
 mod transport;
+mod words;
 
 pub mod deviations;
 pub mod link;
 
-pub use chapters::TESTS;
+pub use chapters::{TESTS, chapter};
 pub use judging::{JudgeError, judge, judge_trace};
 pub use parameters::{WrongParameter, expected_of, wrong_parameters};
 pub use register::Register;
 pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements, typable};
+pub use words::{has_word, mentions, nearest_word};
 
 /// Version of the catalogue, kept in every record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! Which tests an operator means: by id, alias, statement or glob.
+//! Which tests an operator means: by id, alias, statement or glob, else by a word.
 
 use verbatim_nearest::nearest;
 use verbatim_tester::Test;
@@ -6,31 +6,45 @@ use verbatim_tester::Test;
 use crate::chapters::TESTS;
 use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
+use crate::words::{is_in, nearest_word};
 
 /// A pattern that names nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("no test, alias or statement matches {pattern:?}{hint}; `verbatim tests` lists them all")]
+#[error(
+    "no test, public name, statement or word of a title matches {pattern:?}{hint}; `verbatim tests` lists them all"
+)]
 pub struct SelectError {
     /// The pattern.
     pub pattern: String,
     hint: String,
 }
 
-/// The tests that the patterns name, in the catalogue's order, each once; all tests when there is no pattern.
+/// The tests that the patterns name, in the catalogue's order, each once; all tests when there is no pattern. A pattern that
+/// names none is a word of tests, if it is in any: `rnr`, `m_key`.
 ///
 /// # Errors
 /// The first pattern that names nothing.
 pub fn select(patterns: &[String]) -> Result<Vec<&'static Test>, SelectError> {
-    for pattern in patterns {
-        if !TESTS.iter().any(|test| matches(pattern, test)) {
-            return Err(SelectError {
-                pattern: pattern.clone(),
-                hint: hint(pattern),
-            });
-        }
-    }
-    let wanted = |test: &&&Test| patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, test));
+    let meant = patterns.iter().map(|pattern| Ok((pattern, meant(pattern)?)));
+    let meant: Vec<(&String, Matches)> = meant.collect::<Result<_, SelectError>>()?;
+    let wanted = |test: &&&Test| meant.is_empty() || meant.iter().any(|(pattern, matches)| matches(pattern, test));
     Ok(TESTS.iter().filter(wanted).copied().collect())
+}
+
+/// Whether a pattern means a test.
+type Matches = fn(&str, &Test) -> bool;
+
+/// How a pattern is meant: as a name, or where it names nothing as a word.
+fn meant(pattern: &str) -> Result<Matches, SelectError> {
+    let matches: [Matches; 2] = [matches, is_in];
+    // A statement that no test judges is no word, and neither is a glob.
+    let is_name = canonical(pattern).is_some() || pattern.contains(['*', '?']);
+    let mut ways = matches.into_iter().take(if is_name { 1 } else { 2 });
+    let found = ways.find(|matches| TESTS.iter().any(|test| matches(pattern, test)));
+    found.ok_or_else(|| SelectError {
+        pattern: pattern.into(),
+        hint: hint(pattern),
+    })
 }
 
 fn matches(pattern: &str, test: &Test) -> bool {
@@ -58,7 +72,9 @@ fn hint(pattern: &str) -> String {
     let has_public_form = pattern.contains('_');
     let aliases = TESTS.iter().flat_map(|test| test.aliases).copied();
     let names = ids.chain(aliases.filter(|_| has_public_form)).chain(statement_ids);
-    nearest(pattern, names).map_or_else(String::new, |near| format!(" (did you mean {}?)", typable(near)))
+    let near = nearest(pattern, names).map(|near| typable(near).into_owned());
+    near.or_else(|| nearest_word(pattern))
+        .map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
 }
 
 #[cfg(test)]
@@ -77,6 +93,20 @@ mod tests {
         assert_eq!(ids("v1c14-021"), ["c14-017-lease-zero", "c14-walk"]);
         assert_eq!(ids("c14-016-*-protect-?").len(), 12);
         assert_eq!(select(&[]).unwrap().len(), TESTS.len());
+    }
+
+    #[test]
+    fn a_word_names_the_tests_that_have_it_in_any_spelling() {
+        let of_rnr = ids("rnr");
+        assert!(
+            of_rnr.contains(&"c09-rnr-nak-codes") && !of_rnr.contains(&"c14-walk"),
+            "{of_rnr:?}"
+        );
+        let of_key = ids("m_key");
+        assert!(of_key.contains(&"c14-016-get-protect-1"), "{of_key:?}");
+        assert!(["M_Key", "mkey", "m-key"].iter().all(|other| ids(other) == of_key));
+        let error = select(&["atomik".into()]).unwrap_err().to_string();
+        assert!(error.contains("did you mean atomic?"), "{error}");
     }
 
     #[test]

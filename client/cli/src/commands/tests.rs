@@ -13,12 +13,13 @@ use crate::server::{self, Place};
 /// List the tests.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only tests that match: an id, a public name, a statement such as C14-16, or a glob
+    /// Only tests that match: an id, a public name, a statement such as C14-16, a glob, or a word such as rnr or m_key, which is
+    /// looked for in ids, titles, public names and statements
     patterns: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Say of each test what a correct device does, how unclear steps are read, and what can be set
+    /// Say of each test how unclear steps are read, its public names and statements, and what can be set
     #[arg(long)]
     long: bool,
 }
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
         let listed: Vec<Listed<'_>> = tests.iter().map(listed).collect();
         print::json(&serde_json::json!({ "tests": listed }))?;
     } else {
-        print::text(&print::tables::tests(&tests, arguments.long))?;
+        print::text(&print::tables::tests(&tests, arguments.long, print::columns()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

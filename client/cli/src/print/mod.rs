@@ -82,6 +82,12 @@ pub(crate) fn line(verdict: &Verdict) -> String {
 }
 
 fn shortened(text: &str, most: usize) -> String {
+/// The columns of the terminal that stdout is; none where it is none.
+pub(crate) fn columns() -> Option<usize> {
+    let terminal = console::Term::stdout();
+    terminal.size_checked().map(|(_, columns)| usize::from(columns))
+}
+
     if text.chars().count() <= most {
         return text.into();
     }

@@ -239,19 +239,27 @@ pub(crate) fn restored(rig: &str, areas: &[Restored]) -> String {
     out
 }
 
-/// Tests, with all that is known of each when `long`.
-pub(crate) fn tests(tests: &[v1::Test], long: bool) -> String {
-    let mut out = String::new();
+/// Tests under headings of their chapters, with all that is known of each when `long`. Titles are cut at `columns`.
+pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> String {
+    let (mut out, mut heading) = (String::new(), "");
     for test in tests {
-        let aliases = if test.aliases.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", test.aliases.join(", "))
-        };
-        let statements: Vec<_> = test.statements.iter().map(|id| typable(id)).collect();
-        out.push_str(&format!("{:<34} {}{aliases}\n", test.id, statements.join(" ")));
+        let chapter = verbatim_catalog::chapter(&test.id);
+        if chapter != heading {
+            let gap = if heading.is_empty() { "" } else { "\n" };
+            out.push_str(&format!("{gap}Chapter {chapter}\n"));
+            heading = chapter;
+        }
+        let line = format!("  {:<34} {}", test.id, test.about);
+        match columns.filter(|_| !long) {
+            Some(columns) => out.push_str(&super::shortened(&line, columns.max(48))),
+            None => out.push_str(&line),
+        }
+        out.push('\n');
         if long {
-            out.push_str(&format!("    {}\n    Reading: {}\n", test.about, test.reading));
+            out.push_str(&format!("    Reading: {}\n", test.reading));
+            if !test.aliases.is_empty() {
+                out.push_str(&format!("    Public names: {}\n", test.aliases.join(", ")));
+            }
             for id in &test.statements {
                 if let Some(known) = verbatim_catalog::statement(id) {
                     out.push_str(&format!("    {}: {}\n", typable(&known.id), known.about));
@@ -278,14 +286,50 @@ mod tests {
     use super::*;
 
     #[test]
+    fn runs_and_rigs_name_people_and_labels() {
+        let run = v1::Run {
+            owner: "uid:1000".into(),
+            owner_name: "alice".into(),
+            ..v1::Run::default()
+        };
+        let text = runs(&[run]);
+        assert!(text.contains(" OWNER ") && text.contains(" alice "), "{text}");
+        let rig = v1::Rig {
+            name: "rigs/bench-3".into(),
+            current_run: "runs/1".into(),
+            holder_name: "alice".into(),
+            labels: vec!["25g".into(), "lab-2".into(), "kind=umad".into()],
+            ..v1::Rig::default()
+        };
+        let text = rigs(&[rig]);
+        assert!(text.contains("runs/1 of alice\n    labels: 25g, lab-2\n"), "{text}");
+    }
+
+    #[test]
+    fn each_chapter_has_a_heading_and_a_title_fits_into_the_line() {
+        let test = |id: &str| v1::Test {
+            id: id.into(),
+            about: "A title that is longer than any line of a small terminal.".into(),
+            ..v1::Test::default()
+        };
+        let text = tests(&[test("c09-walk"), test("c09-rtr"), test("c14-walk")], false, Some(60));
+        let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("Chapter")).collect();
+        assert_eq!(headings, ["Chapter 9 Transport layer", "Chapter 14 Subnet management"]);
+        assert!(
+            text.lines().all(|line| line.len() <= 60) && text.contains("A title"),
+            "{text}"
+        );
+        assert!(tests(&[test("c09-rtr")], false, None).contains("small terminal."));
+    }
+
+    #[test]
     fn the_statements_of_a_test_are_shown_as_they_can_be_typed_without_quotes() {
         let test = v1::Test {
             id: "c09-nak-sequence".into(),
             statements: vec!["C9-60".into(), "9.7.5.1.1 NAK handling".into()],
             ..v1::Test::default()
         };
-        let text = tests(&[test], true);
-        assert!(text.contains(" C9-60 9.7.5.1.1-nak-handling\n"), "{text}");
+        let text = tests(&[test], true, None);
         assert!(text.contains("\n    9.7.5.1.1-nak-handling: "), "{text}");
         assert!(!text.contains("9.7.5.1.1 NAK handling"), "{text}");
     }

@@ -1,12 +1,12 @@
 //! Which tests of those named are run: by an expression, and those that did not pass last time.
 
-use verbatim_catalog::typable;
+use verbatim_catalog::{mentions, nearest_word};
 use verbatim_client::v1;
 
 use crate::exit::Usage;
 
-/// An expression over a test's words: `lease and not (walk or protect)`. A word matches where it stands in the test's id, in
-/// a public name or in a statement, in any case.
+/// An expression over a test's words: `lease and not (walk or protect)`. A word matches where it stands in the test's id, its
+/// title, a public name or a statement, in any spelling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
     Word(String),
@@ -86,15 +86,34 @@ impl Expression {
     /// Whether a test is meant.
     pub(crate) fn matches(&self, test: &v1::Test) -> bool {
         match self {
-            Self::Word(word) => std::iter::once(&test.id)
-                .chain(&test.aliases)
-                .chain(&test.statements)
-                .map(|name| name.to_ascii_lowercase())
-                .any(|name| name.contains(word) || typable(&name).contains(word)),
+            Self::Word(word) => {
+                let aliases = test.aliases.iter().map(String::as_str);
+                let statements = test.statements.iter().map(String::as_str);
+                mentions(word, (test.id.as_str(), test.about.as_str()), aliases, statements)
+            }
             Self::Not(inner) => !inner.matches(test),
             Self::And(left, right) => left.matches(test) && right.matches(test),
             Self::Or(left, right) => left.matches(test) || right.matches(test),
         }
+    }
+
+    /// Its words.
+    fn words(&self) -> Vec<&str> {
+        match self {
+            Self::Word(word) => vec![word],
+            Self::Not(inner) => inner.words(),
+            Self::And(left, right) | Self::Or(left, right) => [left.words(), right.words()].concat(),
+        }
+    }
+
+    /// What was meant by a word that no test has, for an error.
+    fn hint(&self, tests: &[v1::Test]) -> String {
+        let unknown = |word: &&&str| !tests.iter().any(|test| Self::Word((**word).into()).matches(test));
+        let words = self.words();
+        let mut unknown = words.iter().filter(unknown).filter_map(|word| nearest_word(word));
+        unknown
+            .next()
+            .map_or_else(String::new, |near| format!(" (did you mean {near}?)"))
     }
 }
 
@@ -110,12 +129,14 @@ pub(crate) fn ids(
     };
     let ids: Vec<String> = tests.iter().filter(wanted).map(|test| test.id.clone()).collect();
     if ids.is_empty() {
-        let what = match (expression, failed) {
-            (_, Some([])) => "every test of the last run passed or did not apply: nothing to run again",
-            (Some(_), _) => "no test matches the expression of -k; `verbatim tests` lists them all",
-            (None, _) => "no test of the last run that did not pass is among these",
-        };
-        return Err(Usage(what.into()));
+        return Err(Usage(match (expression, failed) {
+            (_, Some([])) => "every test of the last run passed or did not apply: nothing to run again".into(),
+            (Some(expression), _) => format!(
+                "no test matches the expression of -k{}; `verbatim tests` lists them all",
+                expression.hint(tests)
+            ),
+            (None, _) => "no test of the last run that did not pass is among these".into(),
+        }));
     }
     Ok(ids)
 }
@@ -152,6 +173,10 @@ mod tests {
         assert_eq!(chosen("lease or walk and not c14"), "c14-017-lease-zero c09-walk");
         assert_eq!(chosen("(lease or walk) and not c14"), "c09-walk");
         assert_eq!(chosen("nothing"), "");
+        assert_eq!(chosen("9_7_5_1_1"), "c09-nak-sequence");
+        assert_eq!(chosen("leaseZero and not walk"), "c14-017-lease-zero");
+        let error = ids(&tests, Some(&"walk and atomik".parse().unwrap()), None).unwrap_err();
+        assert!(error.0.contains("did you mean atomic?"), "{}", error.0);
     }
 
     #[test]

@@ -30,10 +30,10 @@ pub(crate) use remote::{Followed, follow, show_end};
 /// Run tests and judge them.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Tests to run: ids, public names, statements such as C14-16, or globs; all of them when none is given
+    /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are looked for in
+    /// ids, titles, public names and statements; all tests when none is given
     patterns: Vec<String>,
-    /// Of these only what matches: words of ids, public names and statements, with `and`, `or`, `not` and parentheses, as in
-    /// `-k 'lease and not walk'`
+    /// Of these only what matches: words as above, with `and`, `or`, `not` and parentheses, as in `-k 'm_key and not walk'`
     #[arg(short = 'k', value_name = "EXPR", value_parser = expression)]
     expression: Option<Expression>,
     /// Of these only what did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
