@@ -1,6 +1,7 @@
 //! `verbatim`: tells whether an RDMA device follows the InfiniBand architecture to the letter.
 
 mod commands;
+mod complete;
 mod exit;
 mod mistyped;
 mod print;
@@ -8,7 +9,7 @@ mod server;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(
@@ -67,24 +68,59 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// Print completions for a shell: bash, zsh, fish
     Completions(commands::completions::Arguments),
+    /// Show the manual page of a command, or write all pages
+    Man(commands::man::Arguments),
+}
+
+/// Commands that never use a daemon: the options of a connection are no part of their help.
+const WITHOUT_A_DAEMON: [&str; 10] = [
+    "judge",
+    "verify",
+    "sign",
+    "export",
+    "inspect",
+    "qualify",
+    "coverage",
+    "pki",
+    "completions",
+    "man",
+];
+
+/// The command line.
+fn command() -> clap::Command {
+    let mut command = <Arguments as clap::CommandFactory>::command();
+    let hidden: Vec<clap::Arg> = command
+        .get_arguments()
+        .filter(|argument| argument.is_global_set())
+        .map(|argument| argument.clone().hide(true))
+        .collect();
+    for name in WITHOUT_A_DAEMON {
+        command = command.mut_subcommand(name, |of| {
+            let own: Vec<clap::Id> = of.get_arguments().map(|own| own.get_id().clone()).collect();
+            of.args(hidden.iter().filter(|hidden| !own.contains(hidden.get_id())))
+        });
+    }
+    complete::completed(command)
 }
 
 fn main() -> ExitCode {
-    if let Some(done) = verbatim_manual::asked(<Arguments as clap::CommandFactory>::command) {
+    if let Some(done) = verbatim_manual::asked(command) {
         return done;
     }
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
-        let command = <Arguments as clap::CommandFactory>::command();
+    let parsed = command().try_get_matches();
+    let parsed =
+        parsed.and_then(|matches| Arguments::from_arg_matches(&matches).map_err(|error| error.format(&mut command())));
+    let arguments = parsed.unwrap_or_else(|error| {
         let words = std::env::args_os()
             .skip(1)
             .map(|word| word.to_string_lossy().into_owned());
-        mistyped::with_the_nearest(error, command, words).exit()
+        mistyped::with_the_nearest(error, command(), words).exit()
     });
     let place = || server::Place::find(&arguments.server);
     let done = match arguments.command {
         Command::Tests(arguments) => place().and_then(|place| commands::tests::run(&arguments, &place)),
         Command::Statements(arguments) => place().and_then(|place| commands::statements::run(&arguments, &place)),
-        Command::Rigs(arguments) => place().and_then(|place| commands::rigs::run(&arguments, &place)),
+        Command::Rigs(arguments) => commands::rigs::run(&arguments, place),
         Command::Reserve(arguments) => place().and_then(|place| commands::leases::reserve(&arguments, &place)),
         Command::Leases(arguments) => place().and_then(|place| commands::leases::run(arguments, &place)),
         Command::Run(arguments) => place().and_then(|place| commands::run::run(&arguments, &place)),
@@ -100,9 +136,8 @@ fn main() -> ExitCode {
         Command::Qualify(arguments) => commands::qualify::run(&arguments),
         Command::Coverage(arguments) => commands::coverage::run(&arguments),
         Command::Pki(arguments) => commands::pki::run(&arguments),
-        Command::Completions(arguments) => {
-            commands::completions::run(&arguments, <Arguments as clap::CommandFactory>::command())
-        }
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+        Command::Man(arguments) => commands::man::run(&arguments, command()),
         Command::Doctor(arguments) => commands::doctor::run(&arguments, place),
     };
     match done {

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     fn told(line: &str) -> String {
-        let command = <crate::Arguments as clap::CommandFactory>::command();
+        let command = crate::command();
         let words = || line.split(' ').map(String::from);
         let error = command.clone().try_get_matches_from(words()).unwrap_err();
         with_the_nearest(error, command, words().skip(1)).to_string()

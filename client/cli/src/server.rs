@@ -10,6 +10,9 @@ use verbatim_client::{Address, Client, ClientFiles, Error, RunName};
 
 use crate::exit::Usage;
 
+/// Over the options of a connection, in the help of commands that may need one.
+const HEADING: &str = "Connection to a daemon";
+
 /// Where a daemon is, and the certificates for it.
 #[derive(clap::Args, Clone, Default, Debug)]
 #[group(skip)]
@@ -21,6 +24,7 @@ pub(crate) struct Arguments {
         long,
         visible_alias = "daemon",
         global = true,
+        help_heading = HEADING,
         value_name = "ADDR",
         env = "VERBATIM_SERVER",
         hide_env_values = true
@@ -30,6 +34,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         global = true,
+        help_heading = HEADING,
         value_name = "FILE",
         env = "VERBATIM_CA",
         hide_env_values = true
@@ -39,6 +44,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         global = true,
+        help_heading = HEADING,
         value_name = "FILE",
         env = "VERBATIM_CERT",
         hide_env_values = true
@@ -48,6 +54,7 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         global = true,
+        help_heading = HEADING,
         value_name = "FILE",
         env = "VERBATIM_KEY",
         hide_env_values = true
@@ -57,11 +64,22 @@ pub(crate) struct Arguments {
     #[arg(
         long,
         global = true,
+        help_heading = HEADING,
         value_name = "NAME",
         env = "VERBATIM_SERVER_NAME",
         hide_env_values = true
     )]
     server_name: Option<String>,
+}
+
+impl Arguments {
+    /// As if `--server` were all that was given; what is none is left out.
+    pub(crate) fn of_server(server: Option<String>) -> Self {
+        Self {
+            server: server.and_then(|server| server.parse().ok()),
+            ..Self::default()
+        }
+    }
 }
 
 /// `--server`: a daemon's address, or `none`.

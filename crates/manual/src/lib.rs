@@ -7,21 +7,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Command;
-pub use clap_complete::Shell;
+use clap_complete::env::{CompleteEnv, Shells};
+pub use clap_complete::{ArgValueCompleter, CompletionCandidate, Shell};
 
 /// Names the directory that the pages and completions go into; whoever packages the programs sets it.
 pub const VARIABLE: &str = "VERBATIM_MANUAL";
 
-/// Where each shell looks for completions, below `/usr/share`.
-const SHELLS: [(Shell, &str); 3] = [
-    (Shell::Bash, "bash-completion/completions"),
-    (Shell::Zsh, "zsh/vendor-completions"),
-    (Shell::Fish, "fish/vendor_completions.d"),
+/// Asks a program what to complete: shells set it, in what [`dynamic_completions`] gives them.
+const COMPLETES: &str = "VERBATIM_COMPLETE";
+
+/// Where each shell looks for the completions of the program NAME, below `/usr/share`.
+const SHELLS: [(Shell, &str, &str); 3] = [
+    (Shell::Bash, "bash-completion/completions", "NAME.bash"),
+    (Shell::Zsh, "zsh/vendor-completions", "_NAME"),
+    (Shell::Fish, "fish/vendor_completions.d", "NAME.fish"),
 ];
 
-/// Writes them, and only them, where the environment asks for it: then the program ends with what is returned.
+/// Does what the environment asks for in place of the program's own work: writes pages and completions, or answers a shell that
+/// completes a word. Then the program ends with what is returned.
 #[must_use]
-pub fn asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
+pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
+    CompleteEnv::with_factory(command).var(COMPLETES).complete();
     let directory = from(std::env::var_os(VARIABLE))?;
     match write(command(), &directory) {
         Ok(()) => Some(ExitCode::SUCCESS),
@@ -35,10 +41,41 @@ pub fn asked(command: impl FnOnce() -> Command) -> Option<ExitCode> {
     }
 }
 
-/// Writes the completions of one shell.
-pub fn completions(shell: Shell, mut command: Command, out: &mut dyn io::Write) {
-    let name = command.get_name().to_owned();
-    clap_complete::generate(shell, &mut command, name, out);
+/// Writes the completions of one shell for a program that answers by [`asked`]: they ask it for each word.
+///
+/// # Errors
+/// When they cannot be written.
+pub fn dynamic_completions(shell: Shell, program: &str, out: &mut dyn io::Write) -> io::Result<()> {
+    let shells = Shells::builtins();
+    let of = shells.completer(&shell.to_string());
+    let of = of.ok_or_else(|| io::Error::other(format!("no completions are known for {shell}")))?;
+    of.write_registration(COMPLETES, program, program, program, out)
+}
+
+/// The manual page of a command below that of a program, such as `["runs", "watch"]`; none when there is no such command.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn page(mut program: Command, command: &[&str]) -> io::Result<Option<Vec<u8>>> {
+    program.build();
+    let mut of = Some(&program);
+    for word in command {
+        of = of.and_then(|of| of.find_subcommand(word));
+    }
+    let mut out = Vec::new();
+    match of {
+        None => Ok(None),
+        Some(of) => clap_mangen::Man::new(of.clone()).render(&mut out).map(|()| Some(out)),
+    }
+}
+
+/// Writes a page for the program and one for each command that is not hidden into a directory, which is made.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn pages(program: Command, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    clap_mangen::generate_to(program, directory)
 }
 
 fn from(value: Option<OsString>) -> Option<PathBuf> {
@@ -50,16 +87,15 @@ fn from(value: Option<OsString>) -> Option<PathBuf> {
 ///
 /// # Errors
 /// When a file cannot be written.
-pub fn write(mut command: Command, directory: &Path) -> io::Result<()> {
+pub fn write(command: Command, directory: &Path) -> io::Result<()> {
     let name = command.get_name().to_owned();
-    let pages = directory.join("man/man1");
-    fs::create_dir_all(&pages)?;
-    // First: the other builds the command, and a built one has a page for `help` of each.
-    clap_mangen::generate_to(command.clone(), &pages)?;
-    for (shell, place) in SHELLS {
+    pages(command, &directory.join("man/man1"))?;
+    for (shell, place, file) in SHELLS {
         let place = directory.join(place);
         fs::create_dir_all(&place)?;
-        clap_complete::generate_to(shell, &mut command, &name, &place)?;
+        let mut out = Vec::new();
+        dynamic_completions(shell, &name, &mut out)?;
+        fs::write(place.join(file.replace("NAME", &name)), out)?;
     }
     Ok(())
 }
@@ -82,7 +118,24 @@ mod tests {
         assert!(has("fish/vendor_completions.d/prog.fish"));
         let page = fs::read_to_string(place.join("man/man1/prog-shown.1")).unwrap();
         assert!(page.contains("Does it"), "{page}");
+        let bash = fs::read_to_string(place.join("bash-completion/completions/prog.bash")).unwrap();
+        assert!(
+            bash.contains("VERBATIM_COMPLETE=\"bash\"") && bash.contains("\"prog\" --"),
+            "{bash}"
+        );
         fs::remove_dir_all(&place).unwrap();
+    }
+
+    #[test]
+    fn a_page_is_that_of_the_command_that_is_named() {
+        let program =
+            || Command::new("prog").subcommand(Command::new("one").subcommand(Command::new("two").about("Does two")));
+        let of = |words: &[&str]| {
+            let page = page(program(), words).unwrap();
+            page.map(|page| String::from_utf8(page).unwrap())
+        };
+        assert!(of(&["one", "two"]).unwrap().contains("Does two"));
+        assert!(of(&[]).unwrap().contains("prog") && of(&["three"]).is_none());
     }
 
     #[test]

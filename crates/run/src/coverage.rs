@@ -137,11 +137,14 @@ impl Coverage {
     }
 }
 
+/// Called with what is run ("tests", "defects"), how many of them are done, and of how many.
+pub type Told<'a> = &'a (dyn Fn(&'static str, usize, usize) + Sync);
+
 /// Runs every test on sound models, and every defect against the tests of its statement, and counts.
 ///
 /// # Errors
 /// When records cannot be written to, or read from, a temporary directory.
-pub fn coverage() -> Result<Coverage, RunError> {
+pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
     let extent = Extent {
         rules: Rules::Simulated,
         seeds: SEEDS,
@@ -154,21 +157,25 @@ pub fn coverage() -> Result<Coverage, RunError> {
     };
     let mut checks: BTreeMap<(String, String), u64> = BTreeMap::new();
     let mut times: BTreeMap<&'static str, u64> = BTreeMap::new();
-    for model in &extent.models {
+    let cases = extent.models.iter().flat_map(|model| {
+        let tests = extent.tests.iter().filter(|test| model.is_for(test));
+        tests.map(move |test| (model, test))
+    });
+    let all = cases.clone().count();
+    for (done, (model, test)) in cases.enumerate() {
+        told("tests", done, all);
         for seed in 1..=SEEDS {
-            for test in extent.tests.iter().filter(|test| model.is_for(test)) {
-                let mut request = extent.case(model, test, seed);
-                let directory = tempfile::tempdir().map_err(|source| RunError::Bundle(io(source)))?;
-                let record = directory.path().join("record");
-                request.record = Some(record.clone());
-                let report = execute(&request, &mut |_| {})?;
-                for verdict in &report.verdicts {
-                    count(verdict, &mut checks);
-                }
-                for entries in Bundle::open(&record)?.records()? {
-                    for (rule, more) in asked(entries).unwrap_or_default() {
-                        *times.entry(rule).or_default() += more;
-                    }
+            let mut request = extent.case(model, test, seed);
+            let directory = tempfile::tempdir().map_err(|source| RunError::Bundle(io(source)))?;
+            let record = directory.path().join("record");
+            request.record = Some(record.clone());
+            let report = execute(&request, &mut |_| {})?;
+            for verdict in &report.verdicts {
+                count(verdict, &mut checks);
+            }
+            for entries in Bundle::open(&record)?.records()? {
+                for (rule, more) in asked(entries).unwrap_or_default() {
+                    *times.entry(rule).or_default() += more;
                 }
             }
         }
@@ -182,7 +189,7 @@ pub fn coverage() -> Result<Coverage, RunError> {
             .collect(),
         ..extent
     };
-    let noticed = noticed::noticed(&hunted);
+    let noticed = noticed::noticed(&hunted, told);
     let reason =
         |all: &[(&str, &'static str)], of: &str| all.iter().find(|(name, _)| *name == of).map(|(_, reason)| *reason);
     let of = |id: &str| {

@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Command;
-use verbatim_manual::{Shell, completions};
+use verbatim_manual::{Shell, dynamic_completions};
 
 use crate::print;
 
@@ -13,6 +12,7 @@ use crate::print;
 bash: verbatim completions bash > ~/.local/share/bash-completion/completions/verbatim\n\
 zsh:  verbatim completions zsh > DIR/_verbatim, DIR being one of $fpath\n\
 fish: verbatim completions fish > ~/.config/fish/completions/verbatim.fish\n\
+Rigs, tests, runs and leases are asked for when they are completed.\n\
 The Debian packages have them in their places.")]
 pub(crate) struct Arguments {
     /// The shell
@@ -20,9 +20,9 @@ pub(crate) struct Arguments {
     shell: Shell,
 }
 
-pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    completions(arguments.shell, command, &mut text);
+    dynamic_completions(arguments.shell, "verbatim", &mut text)?;
     print::text(&String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use verbatim_run::coverage::{Coverage, Covered, coverage};
 
 use crate::print;
+use crate::print::counter::Counter;
 
 /// Version of the shape of [`Document`].
 const SCHEMA: &str = "verbatim.coverage.v1";
@@ -27,7 +28,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let coverage = coverage()?;
+    let counter = Counter::new("cases");
+    let coverage = coverage(&|what, done, all| {
+        counter.at(what);
+        counter.done(done as u64, all as u64);
+    })?;
+    counter.finish();
     if arguments.json {
         print::json(&Document {
             schema: SCHEMA,

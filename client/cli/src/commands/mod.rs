@@ -9,6 +9,7 @@ pub(crate) mod inspect;
 pub(crate) mod judge;
 pub(crate) mod known;
 pub(crate) mod leases;
+pub(crate) mod man;
 pub(crate) mod pki;
 pub(crate) mod qualify;
 pub(crate) mod report;

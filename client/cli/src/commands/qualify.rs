@@ -1,15 +1,14 @@
 //! `verbatim qualify`: the tests are tested.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use verbatim_run::qualify::{AnyDefect, Extent, Qualification, Rules, qualify, sound_models};
 
 use crate::exit::Usage;
+use crate::print::counter::Counter;
 use crate::{exit, print};
 
 /// Version of the shape of [`Document`].
@@ -63,14 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ByRules::Hardware => vec![Rules::Hardware],
         ByRules::Both => vec![Rules::Simulated, Rules::Hardware],
     };
-    let bar = if std::io::stderr().is_terminal() {
-        ProgressBar::new(0)
-    } else {
-        ProgressBar::hidden()
-    };
-    if let Ok(style) = ProgressStyle::with_template("{msg:10} {bar:30} {pos}/{len} models {elapsed}") {
-        bar.set_style(style);
-    }
+    let counter = Counter::new("models");
     let one = |rules: Rules| {
         let extent = Extent {
             rules,
@@ -82,14 +74,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             defects: AnyDefect::all().collect(),
             every: arguments.every || !arguments.patterns.is_empty(),
         };
-        bar.set_message(rules.name());
-        qualify(&extent, &|done, all| {
-            bar.set_length(all as u64);
-            bar.set_position(done as u64);
-        })
+        counter.at(rules.name());
+        qualify(&extent, &|done, all| counter.done(done as u64, all as u64))
     };
     let qualifications: Vec<_> = rules.into_iter().map(one).collect();
-    bar.finish_and_clear();
+    counter.finish();
     let good = qualifications.iter().all(Qualification::is_good);
     if arguments.json {
         print::json(&Document {

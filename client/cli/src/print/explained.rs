@@ -10,6 +10,9 @@ use super::{coloured, is_explained};
 /// Findings that are alike are shown so many times: who has read three has read seventy.
 const ALIKE: usize = 3;
 
+/// Observations of a run in which all passed are shown as long as they are no more.
+const FEW: usize = 3;
+
 /// How much is told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Telling {
@@ -51,7 +54,18 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
             })
         })
         .collect();
-    if !observations.is_empty() {
+    let tests = report
+        .verdicts
+        .iter()
+        .filter(|verdict| !verdict.observations.is_empty())
+        .count();
+    let is_green = !report.verdicts.iter().any(is_explained);
+    if is_green && !telling.all && observations.len() > FEW {
+        out.push_str(&format!(
+            "\n{} observations of {tests} tests, which decide nothing: `--all` shows them\n",
+            observations.len()
+        ));
+    } else if !observations.is_empty() {
         out.push_str("\nObservations, which decide nothing:\n");
         out.extend(observations);
     }
@@ -290,6 +304,40 @@ mod tests {
         let text = explanation(&Report::new(run, verdicts), &telling);
         let line = "  again: verbatim run --rig-file /r.toml --rig core a --seed 7 --set steps=48\n";
         assert!(text.contains(line) && text.matches("again:").count() == 1, "{text}");
+    }
+
+    #[test]
+    fn many_observations_of_a_green_run_are_one_line() {
+        use verbatim_client::v1::Observation;
+        let verdict = |test: &str, count: usize, outcome: Outcome| Verdict {
+            test: test.into(),
+            outcome: outcome.into(),
+            observations: vec![
+                Observation {
+                    text: "was seen".into(),
+                    ..Observation::default()
+                };
+                count
+            ],
+            ..Verdict::default()
+        };
+        let told = |verdicts: &[Verdict], all: bool| {
+            let telling = Telling {
+                all,
+                ..Telling::default()
+            };
+            explanation(&Report::new(RunInfo::default(), verdicts.to_vec()), &telling)
+        };
+        let green = [verdict("a", 3, Outcome::Pass), verdict("b", 2, Outcome::Pass)];
+        let folded = told(&green, false);
+        assert!(
+            folded.contains("5 observations of 2 tests") && !folded.contains("was seen"),
+            "{folded}"
+        );
+        assert_eq!(told(&green, true).matches("was seen").count(), 5);
+        assert_eq!(told(&green[..1], false).matches("was seen").count(), 3);
+        let failed = [verdict("a", 5, Outcome::Pass), verdict("b", 0, Outcome::Fail)];
+        assert_eq!(told(&failed, false).matches("was seen").count(), 5);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What people and programs get to see.
 
+pub(crate) mod counter;
 pub(crate) mod document;
 mod explained;
 pub(crate) mod progress;
@@ -81,13 +82,13 @@ pub(crate) fn line(verdict: &Verdict) -> String {
     format!("{outcome} {:<34}{why}", verdict.test).trim_end().to_string()
 }
 
-fn shortened(text: &str, most: usize) -> String {
 /// The columns of the terminal that stdout is; none where it is none.
 pub(crate) fn columns() -> Option<usize> {
     let terminal = console::Term::stdout();
     terminal.size_checked().map(|(_, columns)| usize::from(columns))
 }
 
+fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use verbatim_oracle::{Rule, rules};
 use verbatim_record_proto::v1::{Check, CheckResult, Verdict};
 
+use super::Told;
 use crate::qualify::{AnyDefect, Extent};
 
 /// In how many cases of defects a rule failed.
@@ -21,8 +22,9 @@ pub struct Noticed {
 
 /// Of each rule in how many cases it failed: each defect with all tests of its statement, in the first state of a model in which
 /// one of them fails.
-pub(super) fn noticed(extent: &Extent) -> BTreeMap<&'static str, Noticed> {
+pub(super) fn noticed(extent: &Extent, told: Told<'_>) -> BTreeMap<&'static str, Noticed> {
     let next = AtomicUsize::new(0);
+    let ended = AtomicUsize::new(0);
     let all = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..extent.threads.max(1) {
@@ -33,6 +35,11 @@ pub(super) fn noticed(extent: &Extent) -> BTreeMap<&'static str, Noticed> {
                     for verdict in found {
                         count(&verdict, &mut all);
                     }
+                    told(
+                        "defects",
+                        ended.fetch_add(1, Ordering::Relaxed) + 1,
+                        extent.defects.len(),
+                    );
                 }
             });
         }

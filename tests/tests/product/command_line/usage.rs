@@ -155,14 +155,74 @@ fn help_and_version_are_results_and_end_with_0() {
 }
 
 #[test]
-fn completions_of_each_shell_name_the_commands() {
+fn options_of_a_connection_are_in_the_help_of_commands_that_may_use_it() {
+    let place = Place::new();
+    for (command, has) in [
+        ("run", true),
+        ("runs", true),
+        ("judge", false),
+        ("inspect", false),
+        ("pki issue", false),
+    ] {
+        let help = run(&mut place.verbatim(&format!("{command} --help"))).stdout;
+        let heading = help.contains("Connection to a daemon:") && help.contains("--server");
+        assert_eq!(heading, has, "{command}: {help}");
+    }
+    // Hidden, and taken all the same.
+    assert_eq!(run(&mut place.verbatim("--server none pki --help")).code(), 0);
+    assert_eq!(run(&mut place.verbatim("judge --server none --help")).code(), 0);
+}
+
+/// What a shell offers for the last word.
+fn offered(place: &Place, line: &str) -> Vec<String> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut command = place.verbatim("");
+    command.arg("--").args(&words);
+    command.env("VERBATIM_COMPLETE", "bash");
+    command.env("_CLAP_COMPLETE_INDEX", (words.len() - 1).to_string());
+    let output = run(&mut command);
+    assert_eq!(output.code(), 0, "{output}");
+    output.stdout.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn shells_complete_commands_tests_and_rigs() {
+    let place = Place::new();
+    assert_eq!(offered(&place, "verbatim insp"), ["inspect"]);
+    assert!(offered(&place, "verbatim run c14-015-g").contains(&"c14-015-get".into()));
+    std::fs::write(
+        place.path("r.toml"),
+        "config_version = 1\n[[rig]]\nname = \"bench-3\"\nkind = \"virtual\"\n",
+    )
+    .unwrap();
+    assert_eq!(offered(&place, "verbatim run --rig-file r.toml --rig b"), ["bench-3"]);
+    assert_eq!(
+        offered(&place, "verbatim runs show la"),
+        ["latest"],
+        "without a daemon, too"
+    );
+}
+
+#[test]
+fn each_command_has_a_manual_page() {
+    let place = Place::new();
+    let page = run(&mut place.verbatim("man runs watch"));
+    assert!(
+        page.code() == 0 && page.stdout.contains("verbatim-runs-watch"),
+        "{page}"
+    );
+    assert_eq!(run(&mut place.verbatim("man --dir man1")).code(), 0);
+    assert!(place.path("man1/verbatim-run.1").is_file());
+    let none = run(&mut place.verbatim("man rnu"));
+    assert!(none.code() == 2 && none.stderr.contains("\"rnu\""), "{none}");
+}
+
+#[test]
+fn completions_of_each_shell_ask_the_program() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&mut place.verbatim(&format!("completions {shell}")));
         assert_eq!(output.code(), 0, "{output}");
-        assert!(
-            output.stdout.contains("inspect") && output.stdout.contains("verbatim"),
-            "{shell}"
-        );
+        assert!(output.stdout.contains("VERBATIM_COMPLETE"), "{shell}: {output}");
     }
 }

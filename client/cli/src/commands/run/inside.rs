@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use verbatim_catalog::wrong_parameters;
 use verbatim_client::v1::RunSpec;
+use verbatim_rig::RigFile;
 use verbatim_run::{self as run, Request, RunId};
 
 use super::{Arguments, Document, Done, choice, last};
@@ -24,7 +25,7 @@ use crate::{exit, print};
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
     if arguments.seed.is_none()
-        && let Ok(rig) = rigs::load(arguments.rig_file.as_ref())?.find(&arguments.rig)
+        && let Ok(rig) = rig_file(arguments)?.find(&spec.rig)
     {
         spec.seed = arguments.seed_on(rig.kind.name());
     }
@@ -47,12 +48,14 @@ pub(super) fn run(
     if let Some(wrong) = wrong_parameters(&tests, &spec.parameters).first() {
         return Err(Usage(format!("--set {}={}: {wrong}", wrong.name, wrong.value)).into());
     }
-    let file = rigs::load(arguments.rig_file.as_ref())?;
-    let mut config = file
-        .find(&arguments.rig)
-        .map_err(|error| Usage(error.to_string()))?
-        .with_keys(&arguments.rig_key)
-        .map_err(|error| Usage(format!("--rig-key {error}")))?;
+    let file = rig_file(arguments)?;
+    let config = file.find(&spec.rig).map_err(|error| Usage(error.to_string()))?;
+    let mut config = match arguments.ad_hoc.name() {
+        Some(_) => config.clone(),
+        None => config
+            .with_keys(&arguments.rig_key)
+            .map_err(|error| Usage(format!("--rig-key {error}")))?,
+    };
     config.deviations = arguments.known.added_to(&config.deviations)?;
     // A rig may need variables that count only when the process starts: then this starts it again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
@@ -69,7 +72,7 @@ pub(super) fn run(
     let mut progress = Progress::new(arguments.lines());
     let report = run::execute(&request, &mut |event| progress.show(&event))?;
     progress.finish();
-    last::keep(&arguments.rig, &report.verdicts);
+    last::keep(&arguments.rig_name(), &report.verdicts);
     let code = exit::of_report(&report, arguments.known.known);
     let verdicts = report.verdicts.clone();
     let json = if arguments.json {
@@ -87,6 +90,14 @@ pub(super) fn run(
     })
 }
 
+/// The rig that the command line describes, else those of the rig file.
+fn rig_file(arguments: &Arguments) -> anyhow::Result<RigFile> {
+    match arguments.ad_hoc.file(&arguments.rig_name(), &arguments.rig_key)? {
+        Some(file) => Ok(file),
+        None => rigs::load(arguments.rig_file.as_ref()),
+    }
+}
+
 /// What was given that led to the rig, for who runs it again, wherever he is then. `is_told`: whether `--server none` was.
 fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) -> String {
     let mut words: Vec<String> = Vec::new();
@@ -96,6 +107,7 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     if let Some(file) = rig_file.filter(|_| arguments.rig_file.is_some()) {
         words.extend(["--rig-file".into(), run::quoted(&file.display().to_string())]);
     }
+    words.extend(arguments.ad_hoc.words());
     for file in &arguments.known.deviations {
         words.extend(["--deviations".into(), run::quoted(&file.display().to_string())]);
     }

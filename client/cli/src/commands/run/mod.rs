@@ -1,5 +1,6 @@
 //! `verbatim run`: runs tests on a rig and judges them.
 
+mod ad_hoc;
 mod choice;
 mod inside;
 mod labelled;
@@ -10,11 +11,12 @@ mod repeated;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
 use std::time::Duration;
+
 use serde_json::Value;
 use verbatim_catalog::{expected_of, select};
 use verbatim_client::v1::{RunSpec, Verdict};
+use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
 
 use crate::commands::known;
@@ -51,9 +53,12 @@ pub(crate) struct Arguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
-    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; rigs of kind virtual
+    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; of rigs of kind virtual, and of
+    /// one without a rig file
     #[arg(long, value_name = "KEY=VALUE")]
     rig_key: Vec<String>,
+    #[command(flatten)]
+    ad_hoc: ad_hoc::AdHoc,
     /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
@@ -80,17 +85,12 @@ pub(crate) struct Arguments {
     /// Who goes first among those who wait for the rig: low, normal or high, which takes an admin of it
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
-    /// While it waits for the rig, say its place each time that changes
-    #[arg(long)]
-    wait: bool,
-    /// Print one JSON document on stdout
-    #[arg(long)]
     /// On a rig that you hold: wait in the queue for a lease of the run's own, in place of running under yours
     #[arg(long, conflicts_with = "lease")]
     own_lease: bool,
-    json: bool,
-    /// Print only what did not pass, and the sum
-    #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
+    /// While it waits for the rig, say its place each time that changes
+    #[arg(long)]
+    wait: bool,
     /// Wait for the rig that long at the most: 90s, 30m, 2h; then the run ends without having begun, with exit code 3.
     /// Without it a device that cannot be reached is waited for 10 minutes
     #[arg(long, value_name = "TIME")]
@@ -98,11 +98,16 @@ pub(crate) struct Arguments {
     /// Begin at once or not at all: exit code 3
     #[arg(long, conflicts_with_all = ["wait", "wait_at_most"])]
     no_wait: bool,
+    /// Print one JSON document on stdout
+    #[arg(long)]
+    json: bool,
+    /// Print only what did not pass, and the sum
+    #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
     quiet: bool,
     /// Print what was checked and how long each test took, too
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
-    /// Show each finding, also those that are like others or known of such devices
+    /// Show each finding, also those that are like others or known of such devices, and each observation
     #[arg(long, conflicts_with = "json")]
     all: bool,
     /// At the end say how long it took, and which N tests took longest
@@ -159,7 +164,7 @@ impl Arguments {
             rig: if self.lease.is_some() || !self.labels.is_empty() {
                 String::new()
             } else {
-                self.rig.clone()
+                self.rig_name()
             },
             patterns: self.patterns.clone(),
             parameters: self.set.iter().map(parameter).collect::<Result<_, Usage>>()?,
@@ -168,9 +173,20 @@ impl Arguments {
         })
     }
 
+    /// The rig that is meant; one without a rig file may be given a name.
+    fn rig_name(&self) -> String {
+        let name = self.ad_hoc.name().filter(|_| self.rig == BUILT_IN);
+        name.unwrap_or_else(|| self.rig.clone())
+    }
+
     /// Whether only some of the tests that the patterns name are wanted.
     const fn chooses(&self) -> bool {
         self.expression.is_some() || self.failed
+    }
+
+    /// How long the rig is waited for; none for as long as it takes.
+    fn waits(&self) -> Option<Duration> {
+        wait_at_most(self.wait_at_most, self.no_wait)
     }
 
     /// What is told at its end.
@@ -184,11 +200,6 @@ impl Arguments {
 
     /// The seed that was given, else that of a rig of this kind.
     fn seed_on(&self, kind: &str) -> u64 {
-    /// How long the rig is waited for; none for as long as it takes.
-    fn waits(&self) -> Option<Duration> {
-        wait_at_most(self.wait_at_most, self.no_wait)
-    }
-
         self.seed
             .unwrap_or_else(|| if MODELS.contains(&kind) { 0 } else { fresh_seed() })
     }
@@ -208,6 +219,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     let options = [
         (arguments.detach, "--detach"),
         (arguments.lease.is_some(), "--lease"),
+        (arguments.own_lease, "--own-lease"),
         (!arguments.labels.is_empty(), "--label"),
     ];
     if let Some((_, option)) = options.iter().find(|(is_given, _)| *is_given) {
@@ -219,7 +231,6 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
             let spec = remote::chosen(arguments, spec, address)?;
             repeated::run(arguments, spec, &mut |spec, record| {
                 remote::run(arguments, spec, record, address)
-        (arguments.own_lease, "--own-lease"),
             })
         }
         Place::Inside(looked) => {

@@ -89,6 +89,7 @@ pub(super) fn run(
     address: &Address,
 ) -> anyhow::Result<Done> {
     server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
+    arguments.ad_hoc.refuse(address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
     server::refuse_deviations(&arguments.known.deviations, address)?;
     // Before the run: afterwards there would be nowhere to put its record.
@@ -99,19 +100,19 @@ pub(super) fn run(
         spec: Some(spec),
         lease: lease.map(|lease| lease.to_string()).unwrap_or_default(),
         priority: v1::Priority::from(arguments.priority).into(),
-    };
         own_lease: arguments.own_lease,
         wait_at_most_s: arguments.waits().map(|time| time.as_secs()),
         attended: !arguments.detach,
+    };
     server::at(address, |client| async move {
         if arguments.labels.is_empty() {
             return carried_out(client, request, record, arguments).await;
         }
-        let held = Held::take(&client, arguments).await?;
         if let Some(lease) = labelled::mine(&client, arguments).await? {
             let request = v1::CreateRunRequest { lease, ..request };
             return carried_out(client, request, record, arguments).await;
         }
+        let held = Held::take(&client, arguments).await?;
         let request = v1::CreateRunRequest {
             lease: held.name().to_string(),
             ..request
@@ -149,10 +150,10 @@ async fn carried_out(
         }
     };
     let name: RunName = run.name.parse()?;
-    if detach && !stopped {
     if request.lease.is_empty() && print::document::bare(&run.lease) != print::document::bare(&run.name) {
         progress.say(&labelled::under(&run.lease));
     }
+    if detach && !stopped {
         progress.finish();
         let document = json.then(|| print::document::run(&run));
         if document.is_none() {

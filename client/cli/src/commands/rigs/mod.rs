@@ -1,6 +1,8 @@
 //! `verbatim rigs`: what the daemon, or without one the rig file, offers.
 
-use std::path::PathBuf;
+mod discover;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,6 +51,8 @@ enum Command {
         #[arg(long, value_name = "WORDS", default_value = "no reason given")]
         why: String,
     },
+    /// Print a rig file for the adapters of this host
+    Discover,
     /// Have the daemon read its rig file again: rigs that are used neither go nor get another device
     Reload,
     /// Put a rig back into use
@@ -63,7 +67,16 @@ pub(crate) fn load(path: Option<&PathBuf>) -> anyhow::Result<RigFile> {
     RigFile::load(path.map(PathBuf::as_path)).map_err(|error: RigFileError| Usage(error.to_string()).into())
 }
 
-pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
+    if let Some(Command::Discover) = arguments.command {
+        let (text, ports) = discover::discover(Path::new("/"));
+        print::text(&text)?;
+        if ports == 0 {
+            eprintln!("no adapter in /sys/class/infiniband; `verbatim doctor` says what this host lacks");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let place = &place()?;
     match (place, &arguments.command) {
         (Place::Server(address), command) => {
             server::refuse_rig_file(arguments.rig_file.as_ref(), address)?;
@@ -74,14 +87,15 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
                 Some(Command::Undrain { rig }) => drain(address, rig, ""),
                 Some(Command::Reload) => reload(address, arguments.json),
                 Some(Command::Restore { rig }) => restore_at(address, rig, arguments.json),
+                Some(Command::Discover) => Ok(ExitCode::SUCCESS),
             }
         }
         (Place::Inside(_), None) if !arguments.watch => of_file(arguments),
-        (Place::Inside(_), None | Some(Command::Drain { .. } | Command::Undrain { .. } | Command::Reload)) => {
+        (Place::Inside(_), Some(Command::Restore { rig })) => restore_inside(arguments, rig),
+        (Place::Inside(_), None | Some(_)) => {
             place.server("`verbatim rigs --watch`, `drain` and `reload`")?;
             Ok(ExitCode::SUCCESS)
         }
-        (Place::Inside(_), Some(Command::Restore { rig })) => restore_inside(arguments, rig),
     }
 }
 
@@ -203,6 +217,7 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
                     "device": device(rig),
                     "shared_subnet": rig.shared_subnet,
                     "window": rig.window,
+                    "labels": rig.all_labels().collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -212,7 +227,10 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lines: String = file
         .rigs
         .iter()
-        .map(|rig| format!("{:<20} {:<8} {}\n", rig.name, rig.kind.name(), device(rig)))
+        .map(|rig| {
+            let labels = print::tables::labels(&rig.labels);
+            format!("{:<20} {:<8} {}\n{labels}", rig.name, rig.kind.name(), device(rig))
+        })
         .collect();
     print::text(&lines)?;
     if file.path.is_none() {

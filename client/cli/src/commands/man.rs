@@ -1,0 +1,52 @@
+//! `verbatim man`: the manual pages, from the definition of the command line.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Command as Process, ExitCode, Stdio};
+
+use anyhow::Context;
+use clap::Command;
+
+use crate::exit::Usage;
+use crate::print;
+
+/// Show the manual page of a command.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Beside a program of `cargo install`: verbatim man --dir ~/.cargo/share/man/man1\n\
+The Debian packages have the pages in their place."
+)]
+pub(crate) struct Arguments {
+    /// The command, such as `runs watch`; the program itself without it
+    command: Vec<String>,
+    /// Write the pages of all commands into a directory
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    dir: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &arguments.dir {
+        verbatim_manual::pages(command, directory).with_context(|| format!("--dir {}", directory.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let words: Vec<&str> = arguments.command.iter().map(String::as_str).collect();
+    let page = verbatim_manual::page(command, &words)?.ok_or_else(|| {
+        let words = words.join(" ");
+        Usage(format!("no command is called {words:?}; `verbatim --help` lists them"))
+    })?;
+    if !std::io::stdout().is_terminal() || !shown(&page) {
+        print::text(&String::from_utf8_lossy(&page))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows a page by man(1); whether there is one.
+fn shown(page: &[u8]) -> bool {
+    let Ok(mut man) = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn() else {
+        return false;
+    };
+    // Who leaves the pager early closes the pipe.
+    let written = man.stdin.take().map(|mut stdin| stdin.write_all(page));
+    drop(written);
+    man.wait().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,123 @@
+//! What a shell offers for a word: rigs, tests, runs and leases as they are now.
+
+use std::ffi::OsStr;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Arg, Command};
+use verbatim_catalog::{TESTS, statements, typable};
+use verbatim_client::{Address, Client, Error};
+use verbatim_manual::{ArgValueCompleter, CompletionCandidate};
+
+use crate::commands::rigs;
+use crate::print::document::{bare, outcome};
+use crate::server::{Arguments, Place, at};
+
+/// A shell waits for the daemon that long at the most.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// So many of the newest runs are offered.
+const RUNS: i32 = 50;
+
+/// The same command line, which answers a shell that completes the name of a rig, test, run or lease.
+pub(crate) fn completed(command: Command) -> Command {
+    let completer = |argument: Arg| match argument.get_id().as_str() {
+        "rig" => argument.add(ArgValueCompleter::new(rigs)),
+        "patterns" | "tests" => argument.add(ArgValueCompleter::new(tests)),
+        "run" | "runs" | "first" | "second" => argument.add(ArgValueCompleter::new(runs)),
+        "lease" | "leases" | "attach" => argument.add(ArgValueCompleter::new(leases)),
+        _ => argument,
+    };
+    command.mut_args(completer).mut_subcommands(completed)
+}
+
+/// Names and what stands beside them, of which those that begin with a word are offered.
+fn offered(word: &OsStr, names: impl IntoIterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
+    let word = word.to_string_lossy();
+    let fits = names.into_iter().filter(|(name, _)| name.starts_with(&*word));
+    fits.map(|(name, help)| CompletionCandidate::new(name).help(Some(help.into())))
+        .collect()
+}
+
+/// The value of an option that stands on the line.
+fn given(option: &str) -> Option<String> {
+    let words: Vec<String> = std::env::args_os()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let of_next = words
+        .iter()
+        .position(|word| word == option)
+        .and_then(|at| words.get(at + 1));
+    let of_same = || {
+        words
+            .iter()
+            .find_map(|word| word.strip_prefix(option)?.strip_prefix('='))
+    };
+    of_next.map(String::as_str).or_else(of_same).map(str::to_owned)
+}
+
+/// The daemon that the line, the environment or the configuration names.
+fn daemon() -> Option<Address> {
+    let arguments = given("--server").or_else(|| given("--daemon"));
+    let arguments = Arguments::of_server(arguments.or_else(|| std::env::var("VERBATIM_SERVER").ok()));
+    match Place::find(&arguments).ok()? {
+        Place::Server(address) => Some(address),
+        Place::Inside(_) => None,
+    }
+}
+
+fn asked<T, F: Future<Output = Result<T, Error>>>(ask: impl FnOnce(Client) -> F) -> Option<T> {
+    let asked = |client| async move { Ok(tokio::time::timeout(PATIENCE, ask(client)).await??) };
+    at(&daemon()?, asked).ok()
+}
+
+/// Rigs.
+pub(crate) fn rigs(word: &OsStr) -> Vec<CompletionCandidate> {
+    if daemon().is_some() {
+        let rigs = asked(|client| async move { client.list_rigs().await }).unwrap_or_default();
+        return offered(word, rigs.into_iter().map(|rig| (bare(&rig.name).into(), rig.device)));
+    }
+    let file = rigs::load(given("--rig-file").map(PathBuf::from).as_ref());
+    let rigs = file.map(|file| file.rigs).unwrap_or_default();
+    offered(word, rigs.into_iter().map(|rig| (rig.name.clone(), rig.kind.device())))
+}
+
+/// Tests and statements.
+pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
+    let tests = TESTS.iter().map(|test| (test.id.to_owned(), test.about.to_owned()));
+    let aliases = TESTS.iter().flat_map(|test| {
+        test.aliases
+            .iter()
+            .map(|alias| ((*alias).to_owned(), test.about.to_owned()))
+    });
+    let statements = statements()
+        .iter()
+        .map(|statement| (typable(&statement.id).into_owned(), statement.title.clone()));
+    offered(word, tests.chain(aliases).chain(statements))
+}
+
+/// Runs of a daemon, the newest first.
+pub(crate) fn runs(word: &OsStr) -> Vec<CompletionCandidate> {
+    let page = asked(|client| async move { client.list_runs("", RUNS, "").await });
+    let runs = page.map(|page| page.runs).unwrap_or_default().into_iter().map(|run| {
+        let came_to = outcome(run.outcome()).map_or_else(|| run.state().to_string(), |outcome| outcome.to_string());
+        let rig = run.spec.unwrap_or_default().rig;
+        (run.name, format!("{came_to} on {rig}"))
+    });
+    offered(word, runs.chain([("latest".into(), "the newest run".into())]))
+}
+
+/// Leases of a daemon that have not ended.
+pub(crate) fn leases(word: &OsStr) -> Vec<CompletionCandidate> {
+    let leases = asked(|client| async move { client.list_leases(false, false).await }).unwrap_or_default();
+    let leases = leases.into_iter().map(|lease| {
+        let rig = if lease.rig.is_empty() {
+            "waits"
+        } else {
+            lease.rig.as_str()
+        };
+        let help = format!("{rig}, of {}", lease.owner_name);
+        (lease.name, help)
+    });
+    offered(word, leases)
+}
