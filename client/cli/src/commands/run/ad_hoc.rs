@@ -140,7 +140,7 @@ mod tests {
         };
         let made = rig(&of, &["subnet_timeout = 18"]).unwrap();
         assert_eq!(made.name, "mlx5_0-2");
-        assert_eq!(made.route, verbatim_rig::Route::Directed(vec![2]));
+        assert_eq!(made.route, verbatim_tester::Route::Directed(vec![2]));
         assert!(matches!(&made.kind, RigKind::Umad { device, port: 2, .. } if device == "mlx5_0"));
         assert_eq!(of.words(), ["--umad", "mlx5_0:2"]);
         let wrong = AdHoc {
