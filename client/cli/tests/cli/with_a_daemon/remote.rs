@@ -84,7 +84,7 @@ fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
     let reserve = |who: &str| {
         let options = lab.client(who);
         lab.place
-            .verbatim(&format!("{options} reserve --label kind=virtual --no-wait --json"))
+            .verbatim(&format!("{options} reserve --label kind=virtual --detach --json"))
             .json()
     };
     // `broken` is the first of the two, and free; she may use `virtual` alone.
