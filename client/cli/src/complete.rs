@@ -1,4 +1,4 @@
-//! What a shell offers for a word: rigs, tests, runs and leases as they are now.
+//! Completions of a word in a shell: rigs, tests, runs and leases as they are now.
 
 use std::ffi::OsStr;
 use std::future::Future;

@@ -39,7 +39,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// What people call them: the name of a user of this host, if it has one; a certificate as `cert:NAME`. Blocks where the
+    /// The name for people: that of a user of this host, if it has one; a certificate as `cert:NAME`. Blocks where the
     /// host asks a directory for its users.
     #[must_use]
     pub fn in_words(&self) -> String {

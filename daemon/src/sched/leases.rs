@@ -53,7 +53,7 @@ pub struct LeaseView {
 }
 
 impl LeaseView {
-    /// Who holds the rigs that would do, and why others go to nobody, a sentence each.
+    /// Who holds the rigs that would do, and why others are out of use, a sentence each.
     #[must_use]
     pub fn because(&self) -> Vec<String> {
         let because = |holder: &StoredLease| {

@@ -72,7 +72,7 @@ impl Who {
     }
 }
 
-/// What stands in the way of one that waits.
+/// The obstacles of one that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Stands {
     /// The device of its rig cannot be reached.
@@ -97,7 +97,7 @@ enum GivesUp {
 struct Waits {
     /// Until when it waits.
     until: Option<Duration>,
-    /// Since when nobody watches it.
+    /// Since when its client is gone.
     alone: Option<Duration>,
     /// Since when its device is away.
     away: Option<Duration>,

@@ -40,7 +40,7 @@ impl Counter {
         }
     }
 
-    /// What is done now.
+    /// Names the part that is under way.
     pub(crate) fn at(&self, what: &'static str) {
         self.bar.set_message(what);
     }

@@ -47,7 +47,7 @@ pub(super) fn discover(root: &Path) -> (String, usize) {
     (text, ports)
 }
 
-/// What is in a directory, in order.
+/// The names in a directory, in order.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

@@ -36,7 +36,7 @@ pub(crate) struct AdHoc {
 }
 
 impl AdHoc {
-    /// What the rig is called where it is given no name: after its port or interface.
+    /// The rig's name unless `--rig` gives one: after its port or interface.
     pub(super) fn name(&self) -> Option<String> {
         self.umad
             .as_ref()

@@ -106,7 +106,7 @@ impl Expression {
         }
     }
 
-    /// What was meant by a word that no test has, for an error.
+    /// The nearest to a word that no test has, for an error.
     fn hint(&self, tests: &[v1::Test]) -> String {
         let unknown = |word: &&&str| !tests.iter().any(|test| Self::Word((**word).into()).matches(test));
         let words = self.words();
