@@ -33,11 +33,12 @@ const OTHERS: [(&str, &str); 5] = [
 ];
 
 /// How lines begin that some hosts have and some have not: tshark's to root, libibumad's where no module is loaded, the lab's
-/// where it tries KVM, and xtask's where another page's command builds at that moment.
-const OF_THE_HOST: [&str; 4] = [
+/// where it tries KVM, those of progress on a slow one, and xtask's where another page's command builds at that moment.
+const OF_THE_HOST: [&str; 5] = [
     "Running as user \"root\"",
     "ibwarn: ",
     "machines run under ",
+    "verbatim: so far: ",
     "xtask: another cargo builds in ",
 ];
 

@@ -39,7 +39,7 @@ enum Command {
     /// List who holds or waits for which rig, renew a lease, or end it
     Leases(commands::leases::Arguments),
     /// Run tests on a rig (the built-in virtual one by default) and judge them
-    Run(commands::run::Arguments),
+    Run(Box<commands::run::Arguments>),
     /// List, show, follow and stop the runs of a daemon, and read what they left
     Runs(commands::runs::Arguments),
     /// Tell what verdicts and measured values of a rig came to over its runs, by firmware version of the device

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Lines are so far apart, for a log that somebody reads.
-const LINE_EVERY: Duration = Duration::from_secs(30);
+const LINE_EVERY: Duration = Duration::from_secs(60);
 
 /// How much of some work is done.
 #[derive(Debug)]
@@ -53,7 +53,11 @@ impl Counter {
         let (mut next, now) = (next_line.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
         if now >= *next {
             *next = now + LINE_EVERY;
-            eprintln!("verbatim: {}: {done} of {all} {}", self.bar.message(), self.unit);
+            eprintln!(
+                "verbatim: so far: {done} of {all} {}, {}",
+                self.unit,
+                self.bar.message()
+            );
         }
     }
 
