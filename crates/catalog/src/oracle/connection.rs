@@ -6,6 +6,7 @@ mod pairing;
 
 use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
+use super::managed::Managed;
 use super::partition::{self, Partition};
 use super::pmtu::Pmtu;
 use super::request::Invalid;
@@ -80,6 +81,10 @@ pub struct Connection {
     partition: Partition,
     /// Packets, by who sent them.
     pub packets: [u64; 2],
+    /// Those of them whose ICRC is wrong.
+    damaged: [u64; 2],
+    /// How the communication manager said that it begins, if that is in the capture.
+    pub managed: Option<Managed>,
     /// Findings: the first [`KEPT`], violations before what is excused.
     pub findings: Vec<Finding>,
     counts: [Count; COUNT + 1],
@@ -103,6 +108,8 @@ impl Connection {
             flows: Default::default(),
             partition: Partition::default(),
             packets: [0; 2],
+            damaged: [0; 2],
+            managed: None,
             findings: Vec::new(),
             counts: [Count::default(); COUNT + 1],
             totals: (0, 0),
@@ -177,6 +184,7 @@ impl Connection {
         let mut heard = Heard::of(event);
         self.packets[by] += 1;
         let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
+        self.damaged[by] += u64::from(is_damaged);
         let mut is_odd = false;
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
             let is_broken = self.note(at, rule, by, heard.number, || match asks(&heard) {

@@ -19,6 +19,7 @@ mod asked;
 mod connection;
 mod connections;
 mod heard;
+mod managed;
 mod partition;
 mod pmtu;
 mod record;
@@ -31,8 +32,9 @@ mod window;
 
 pub use asked::asked;
 pub use connection::{Connection, Count, KEPT, Loss};
-pub use connections::{Address, Connections, End, Ended};
+pub use connections::{Address, Connections, End, Ended, Unclaimed};
 pub use heard::Event;
+pub use managed::{Managed, ServiceId};
 pub use rule::{Excuse, Finding, Rule};
 pub use rules::every as rules;
 

@@ -288,6 +288,14 @@ impl Window {
         self.begun = self.next;
     }
 
+    /// The first request that is seen has this PSN; others may have come before it.
+    pub(super) fn expect(&mut self, first: Psn) {
+        if self.next.is_none() {
+            self.next = Some(first);
+            self.cursor = self.next;
+        }
+    }
+
     /// A request came that is nowhere near: one that is ahead is out of sequence for the responder.
     pub(super) fn strayed(&mut self, psn: Psn) {
         if self.next.is_some_and(|next| psn.since(next) < HALF) {

@@ -4,6 +4,8 @@ mod altered;
 mod answers;
 mod begun_anew;
 mod golden;
+mod managed;
+mod mirrored;
 mod real;
 mod refused;
 mod rules;
