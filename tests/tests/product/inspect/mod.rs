@@ -3,6 +3,7 @@
 #[path = "../../../../crates/catalog/src/link/packet_check/tests/damage.rs"]
 mod damage;
 
+mod cases;
 mod ends;
 mod example;
 mod kinds;
