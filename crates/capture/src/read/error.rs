@@ -15,7 +15,7 @@ pub enum CaptureError {
     },
     /// It is compressed, and its compression is damaged or cut off.
     #[error(
-        "cannot unpack the compressed capture behind byte {offset} of what it holds: {source}; expected gzip or zstd up \
+        "cannot unpack the compressed capture behind byte {offset} of what it holds: {source}; expected gzip or zstd \
          to the end of the file, and seen it damaged or cut off, so packets are missing from here on"
     )]
     Packed {
@@ -26,8 +26,8 @@ pub enum CaptureError {
     },
     /// It begins like nothing that is known.
     #[error(
-        "expected a capture, which begins with d4c3b2a1, 4d3cb2a1, a1b2c3d4 or a1b23c4d (pcap), 0a0d0d0a (pcapng) or an \
-         ERF record of Ethernet or InfiniBand, seen {seen}; {advice}"
+        "expected a capture, which begins with d4c3b2a1, 4d3cb2a1, a1b2c3d4 or a1b23c4d (pcap), 0a0d0d0a (pcapng) or \
+         an ERF record of Ethernet or InfiniBand, seen {seen}; {advice}"
     )]
     NotACapture {
         /// What it begins with.

@@ -76,7 +76,7 @@ pub(super) struct Inner {
     pub(super) layer: Layer,
     /// The innermost tunnel around it.
     pub(super) tunnel: Option<Tunnel>,
-    /// Whether the tunnel carries something that is neither Ethernet nor IP, or is encrypted: the packet is the tunnel's.
+    /// Whether the tunnel carries neither Ethernet nor IP, or is encrypted: the packet is the tunnel's.
     pub(super) is_unread: bool,
     /// IPv6 extension headers between IP and the UDP header of RoCEv2, as places in all bytes.
     pub(super) extensions: Range<usize>,

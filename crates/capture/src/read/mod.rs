@@ -102,7 +102,8 @@ pub struct Captured<'a> {
     pub time: Option<CaptureTime>,
     /// What the bytes are.
     pub content: Content,
-    /// The bytes, without what the capture or a tunnel put before them. IPv6 extension headers before RoCEv2 are left out.
+    /// The bytes, without what the capture or a tunnel put before them. IPv6 extension headers before RoCEv2 are left
+    /// out.
     pub bytes: &'a [u8],
     /// What it was carried in; `bytes` are the packet within.
     pub tunnel: Option<Tunnel>,

@@ -61,9 +61,10 @@ pub struct End {
 /// What goes from one port to a queue pair of another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Half {
+    // First, for it tells most halves apart when they are compared.
+    qpn: Qpn,
     from: Address,
     to: Address,
-    qpn: Qpn,
 }
 
 /// A connection of which no more packets come.
@@ -195,7 +196,8 @@ impl Connections {
         }
     }
 
-    /// Where a half belongs of which this is the first packet: a response, with its PSN, to the connection that it answers.
+    /// Where a half belongs of which this is the first packet: a response, with its PSN, to the connection that it
+    /// answers.
     fn open(&mut self, half: Half, answers: Option<Psn>, ended: &mut impl FnMut(Ended)) -> (u64, usize) {
         if let Some(psn) = answers
             && let Some(other) = self.other_half(half, psn)

@@ -8,7 +8,9 @@ use crate::inspect::documents;
 use crate::inspect::example::root;
 
 fn inspected(file: &str, options: &str) -> Output {
-    let path = root().join("tests/data/captures").join(file);
+    // One of them is shown by the documentation.
+    let directories = ["tests/data/captures", "docs/examples"].map(|directory| root().join(directory).join(file));
+    let path = directories.iter().find(|path| path.exists()).unwrap();
     run(&mut Place::new().verbatim(&format!("inspect {options} {}", path.display())))
 }
 
@@ -29,6 +31,7 @@ fn wrong_icrcs_of_whole_ends_are_violations() {
 #[test]
 fn a_wrong_icrc_of_the_first_packet_is_shown() {
     let output = inspected("first-packet-wrong-icrc.pcap", "--rc");
+    assert_eq!(output.code(), 4, "{output}");
     assert!(output.stdout.contains("#1 10.0.0.1 breaks icrc"), "{output}");
     assert!(
         output.stdout.contains("#2 (with #1) 10.0.0.2 breaks damaged-request"),
@@ -100,6 +103,13 @@ fn the_wrong_msn_of_a_repeated_acknowledgement_is_blamed() {
         8,
         "{output}"
     );
+    // Where nothing is lost, the SEND that comes again breaks a rule, too; the right MSN behind them does not.
+    let output = inspected("duplicate-with-wrong-msn.pcap", "--rc --json --lossless");
+    let (connections, _) = documents(&output);
+    let violations = connections[0]["violations"].as_array().unwrap();
+    let last = |violation: &serde_json::Value| violation["packets"].as_array()?.last()?.as_u64();
+    let blamed: Vec<Option<u64>> = violations.iter().map(last).collect();
+    assert_eq!((connections.len(), blamed), (1, vec![Some(7), Some(8)]), "{output}");
 }
 
 #[test]

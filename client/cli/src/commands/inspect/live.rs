@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use verbatim_hw::ether::{Frame, PacketSocket};
+use verbatim_hw::ether::{Frame, PacketSocket, now};
 
 use crate::exit::Usage;
 
@@ -29,6 +29,8 @@ pub(super) struct Live {
     part: Vec<u8>,
     read: usize,
     is_over: Arc<AtomicBool>,
+    /// When it was over: frames that came before are still read.
+    until: Option<Duration>,
     packets: u64,
     /// Frames that the kernel had no room for.
     lost: Rc<Cell<u64>>,
@@ -49,6 +51,7 @@ impl Live {
             part: HEADER.to_vec(),
             read: 0,
             is_over,
+            until: None,
             packets: 0,
             lost: Rc::clone(lost),
             told: io::stderr().is_terminal().then(Instant::now),
@@ -88,12 +91,19 @@ impl Read for Live {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.read == self.part.len() {
             self.tell();
-            if self.is_over.load(Ordering::Relaxed) {
-                self.lost.set(self.socket.dropped());
-                return Ok(0);
+            if self.until.is_none() && self.is_over.load(Ordering::Relaxed) {
+                self.until = Some(now());
             }
-            if let Some(frame) = self.socket.receive(IDLE).map_err(io::Error::other)? {
-                self.take(&frame);
+            let idle = self.until.map_or(IDLE, |_| Duration::ZERO);
+            let frame = self.socket.receive(idle).map_err(io::Error::other)?;
+            let is_late = |frame: &Frame| self.until.is_some_and(|until| frame.stamp.earliest > until);
+            match frame {
+                Some(frame) if !is_late(&frame) => self.take(&frame),
+                None if self.until.is_none() => {}
+                Some(_) | None => {
+                    self.lost.set(self.socket.dropped());
+                    return Ok(0);
+                }
             }
         }
         let count = buffer.len().min(self.part.len() - self.read);

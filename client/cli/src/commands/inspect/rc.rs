@@ -88,8 +88,8 @@ pub(super) fn judge<W: Write>(
     Ok((report.exit_code(), ended))
 }
 
-/// The packet, if it is of a reliable connection or goes to QP1, or why it is not judged. One whose headers alone were captured is made whole in
-/// `whole`.
+/// The packet, if it is of a reliable connection or goes to QP1, or why it is not judged. One whose headers alone were
+/// captured is made whole in `whole`.
 fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8>) -> Result<Packet<'a>, &'static str> {
     let (medium, bytes) = match captured.content {
         Content::Ethernet if !captured.is_whole && cut::complete(captured.bytes, whole) => {
@@ -137,6 +137,8 @@ struct Report {
     connections: u64,
     violations: u64,
     excused: u64,
+    /// Packets with a wrong ICRC of which nobody knows whether an end or the way made it wrong.
+    wrong_icrcs: u64,
 }
 
 /// A finding in JSON.
@@ -157,6 +159,7 @@ impl Report {
     fn leave_out(&mut self, unclaimed: Unclaimed) {
         if unclaimed.packets > 0 {
             self.judged = self.judged.saturating_sub(unclaimed.packets);
+            self.wrong_icrcs += unclaimed.packets;
             self.not_judged.insert(UNCLAIMED, unclaimed.packets);
             self.unclaimed = unclaimed.numbers;
         }
@@ -173,6 +176,8 @@ impl Report {
         self.violations += violations;
         self.excused += excused;
         self.connections += 1;
+        let icrc = connection.counts().find(|(rule, _)| rule.name == "icrc");
+        self.wrong_icrcs += icrc.map_or(0, |(_, count)| count.excused);
         if self.json {
             return self.document(out, ended);
         }
@@ -267,6 +272,7 @@ impl Report {
                 "responses_without_requests": self.strays,
                 "not_judged_by_reason": self.not_judged,
                 "lost_by_the_capture": self.lost,
+                "wrong_icrcs_by_end_or_way": self.wrong_icrcs,
                 "wrong_icrc_of_no_connection": self.unclaimed,
             }});
             return writeln!(out, "{summary}");
@@ -289,6 +295,13 @@ impl Report {
                 "{:>9} {} to requests that are not in this capture",
                 self.strays,
                 plural(self.strays, "response", "responses")
+            )?;
+        }
+        if self.wrong_icrcs > 0 {
+            writeln!(
+                out,
+                "{:>9} with a wrong ICRC: nothing shows whether an end made it or the way damaged the packet",
+                self.wrong_icrcs
             )?;
         }
         if self.cut > 0 {
@@ -315,10 +328,10 @@ impl Report {
     }
 
     fn exit_code(&self) -> u8 {
-        match (self.violations, self.connections) {
-            (1.., _) => 1,
-            (0, 1..) => 0,
-            (0, 0) => 4,
+        match (self.violations, self.wrong_icrcs, self.connections) {
+            (1.., ..) => 1,
+            (0, 0, 1..) => 0,
+            (0, 1.., _) | (0, 0, 0) => 4,
         }
     }
 }

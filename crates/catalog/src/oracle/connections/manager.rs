@@ -82,8 +82,8 @@ impl Message {
 }
 
 impl Connections {
-    /// Takes a packet that may be of the communication manager; others are left alone. When the manager answers a request
-    /// for a connection, that connection begins, and `ended` gets one that had a queue pair of it before.
+    /// Takes a packet that may be of the communication manager; others are left alone. When the manager answers a
+    /// request for a connection, that connection begins, and `ended` gets one that had a queue pair of it before.
     pub fn manage(&mut self, packet: &Packet<'_>, mut ended: impl FnMut(Ended)) {
         let (Some(Half { from, to, .. }), Some(message)) = (half(packet), Message::of(packet)) else {
             return;

@@ -1,5 +1,5 @@
-//! Packets with a wrong ICRC that no known connection claims. Such a packet does not tell where it belongs, for its queue
-//! pair number may be what was damaged. Another packet of the same half tells it, or a response with its PSN.
+//! Packets with a wrong ICRC that no known connection claims. Such a packet does not tell where it belongs, for its
+//! queue pair number may be what was damaged. Another packet of the same half tells it, or a response with its PSN.
 
 use verbatim_record::Time;
 use verbatim_wire::Medium;
@@ -78,7 +78,8 @@ impl Connections {
         }
     }
 
-    /// A sound response has come that no known request has the PSN of: if a single damaged request has it, that is the one.
+    /// A sound response has come that no known request has the PSN of: if a single damaged request has it, that is the
+    /// one.
     pub(super) fn claim_answered(&mut self, response: Half, psn: Psn, ended: &mut impl FnMut(Ended)) {
         let is_it = |(half, damaged): &(&Half, &Damaged)| {
             (half.from, half.to) == (response.to, response.from) && !damaged.is_response && damaged.psn == psn

@@ -3,6 +3,7 @@
 mod altered;
 mod answers;
 mod begun_anew;
+mod dialogues;
 mod golden;
 mod managed;
 mod mirrored;

@@ -350,6 +350,17 @@ fn a_first_packet_with_a_wrong_icrc_is_told_with_its_acknowledgement() {
 }
 
 #[test]
+fn an_icrc_that_its_sender_made_wrong_is_no_damage() {
+    let mistakes: [fn([u8; 4]) -> [u8; 4]; 2] = [|[a, b, c, d]| [d, c, b, a], |icrc| icrc.map(|byte| !byte)];
+    for mistake in mistakes {
+        let mut talk = acknowledged_sends(3);
+        let icrc = talk.frames[2].1.last_chunk_mut::<4>().unwrap();
+        *icrc = mistake(*icrc);
+        assert_eq!(broken(Loss::Possible, &talk), ["#3 icrc", "#4 damaged-request?"]);
+    }
+}
+
+#[test]
 fn an_only_response_with_a_wrong_icrc_is_told() {
     let mut talk = acknowledged_sends(1);
     spoil_icrc(&mut talk, 1);
