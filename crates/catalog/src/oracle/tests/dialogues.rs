@@ -459,8 +459,8 @@ const ILLEGAL: &[Row] = &[
     // Of the requester.
     (sends, |s| shift(s, 4), 5, "psn"),
     (reads, |s| shift(s, 4), 5, "psn"),
-    (lost_behind, |s| drop(s.remove(6)), 7, "go-back"),
-    (sends, |s| again(s, 2), 4, "acknowledged-again"),
+    (lost_behind, |s| drop(s.remove(7)), 8, "go-back"),
+    (sends, |s| s.insert(4, send(1)), 5, "acknowledged-again"),
     (
         sends,
         |s| {
@@ -488,7 +488,7 @@ const ILLEGAL: &[Row] = &[
     (messages, |s| set_length(&mut s[6], 0), 7, "payload-length"),
     (messages, |s| set_length(&mut s[6], PMTU + 4), 7, "payload-length"),
     (writes, |s| s[0].rest.reth = reth(0, 2 * PMTU + 20), 3, "dma-length"),
-    (writes, |s| s[0].rest.reth = reth(0, PMTU), 2, "dma-length"),
+    (writes, |s| s[0].rest.reth = reth(0, PMTU + 4), 2, "dma-length"),
     (writes, |s| s[4].rest.reth = reth(0, 44), 5, "dma-length"),
     (put_off, |s| s[4].wait = 0, 5, "rnr-interval"),
     // Of the responder.
@@ -526,7 +526,8 @@ const ILLEGAL: &[Row] = &[
         |s| {
             let (asked, mut answered) = (s[2].clone(), s[3].clone());
             answered.rest.atomic_ack = result(77).atomic_ack;
-            s.splice(4..4, [asked, answered]);
+            s.insert(3, asked);
+            s.insert(5, answered);
         },
         6,
         "atomic-again",
@@ -547,10 +548,11 @@ const ILLEGAL: &[Row] = &[
     (sends, |s| set_syndrome(&mut s[3], SEQUENCE), 4, "sequence-nak"),
     (lost_behind, |s| again(s, 5), 7, "sequence-nak-once"),
     (lost_behind, |s| s.insert(6, ack(3, 4)), 7, "retry-before-ack"),
+    (lost_behind, |s| drop(s.remove(6)), 9, "retry-before-ack"),
     (put_off, |s| drop(s.remove(4)), 5, "retry-before-ack"),
     (
         sends,
-        |s| set_syndrome(&mut s[3], Syndrome::nak(NakCode::INVALID_REQUEST)),
+        |s| s[3] = refuse(1, Syndrome::nak(NakCode::INVALID_REQUEST), 1),
         6,
         "after-refusal",
     ),
