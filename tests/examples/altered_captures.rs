@@ -1,8 +1,8 @@
 //! Captures with bytes changed, put in, left out or cut off: `verbatim inspect`, with and without `--rc`, neither
 //! crashes nor hangs on any, and says in words where it ends early.
 //!
-//! `cargo xtask campaign inspect --times 20000`. The last line counts; the exit code is 1 when one crashed or hung, which
-//! is kept as a file, and 2 when the campaign could not begin.
+//! `cargo xtask campaign inspect --times 20000`. The last line counts; the exit code is 1 when one crashed or hung,
+//! which is kept as a file, and 2 when the campaign could not begin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};

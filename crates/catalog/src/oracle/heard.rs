@@ -89,8 +89,8 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// 32 bits that differ when the bytes do, but by chance. It runs over every payload: four words at a time, none of which
-/// waits for another.
+/// 32 bits that differ when the bytes do, but by chance. It runs over every payload: four words at a time, none of
+/// which waits for another.
 fn digest(bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |state: u64, word: u64| (state.rotate_left(23) ^ word).wrapping_mul(ODD);

@@ -44,8 +44,8 @@ const LONGEST: usize = 256 << 10;
 /// Raw Ethernet frames through one interface.
 ///
 /// Receives every frame that arrives there, of all protocols and for all destinations (the interface is promiscuous
-/// while this lives), and none that this machine sends, but for one that [`PacketSocket::listen`] opens. The kernel goes
-/// on handling the same frames itself: an address that the tester plays must not be configured on this machine.
+/// while this lives), and none that this machine sends, but for one that [`PacketSocket::listen`] opens. The kernel
+/// goes on handling the same frames itself: an address that the tester plays must not be configured on this machine.
 ///
 /// One thread can send while another receives.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use crate::exit::Usage;
 Reads pcap, pcapng and ERF, plain or compressed by gzip or zstd: Ethernet, Linux cooked captures and raw IP (RoCEv1, \
 RoCEv2, also in VXLAN, Geneve, GRE, ERSPAN or MPLS), and native InfiniBand.\n\
 Exit codes: 0 all judged packets are accepted; 1 one or more would be discarded; 2 usage, or no capture; 3 the capture \
-ends within a packet or is damaged (what came before is judged); 4 nothing was judged, or with --rc no violation was found, \
-and a wrong ICRC that an end or the way may have made.")]
+ends within a packet or is damaged (what came before is judged); 4 nothing was judged, or with --rc no violation was \
+found, and a wrong ICRC that an end or the way may have made.")]
 pub(crate) struct Arguments {
     /// The capture; `-` reads a pipe: tcpdump -w - | verbatim inspect -
     #[arg(required_unless_present = "interface")]
