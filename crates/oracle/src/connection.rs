@@ -6,12 +6,13 @@ mod pairing;
 
 use super::access::Allows;
 use super::heard::{Asks, Event, Heard, Part};
+use super::managed::Managed;
 use super::partition::Partition;
 use super::pmtu::Pmtu;
 use super::request::Invalid;
 use super::responses::{Offset, Refusal, Responses, is_up_to};
 use super::rule::{Broken, Excuse, Finding, Held, Rule};
-use super::rules::packet::RULES as PACKET;
+use super::rules::packet::{self, RULES as PACKET};
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
 use super::rules::responder::{Answered, RULES as RESPONDER, Says};
 use super::rules::{COUNT, msn};
@@ -82,6 +83,10 @@ pub struct Connection {
     partition: Partition,
     /// Packets, by who sent them.
     pub packets: [u64; 2],
+    /// Those of them whose ICRC is wrong, as damage makes it.
+    damaged: [u64; 2],
+    /// How the communication manager said that it begins, if that is in the capture.
+    pub managed: Option<Managed>,
     /// Findings: the first [`KEPT`], violations before what is excused.
     pub findings: Vec<Finding>,
     counts: [Count; COUNT + 1],
@@ -105,6 +110,8 @@ impl Connection {
             flows: Default::default(),
             partition: Partition::default(),
             packets: [0; 2],
+            damaged: [0; 2],
+            managed: None,
             findings: Vec::new(),
             counts: [Count::default(); COUNT + 1],
             totals: (0, 0),
@@ -179,10 +186,12 @@ impl Connection {
         let mut heard = Heard::of(event);
         self.packets[by] += 1;
         let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
+        let is_mistake = is_damaged && packet::mistake(&heard).is_some();
+        self.damaged[by] += u64::from(is_damaged && !is_mistake);
         let mut is_odd = false;
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
             let is_broken = self.note(at, *rule, by, heard.number, || match asks(&heard) {
-                held if is_damaged => held.unless(Excuse::Damaged),
+                held if is_damaged && !is_mistake => held.unless(Excuse::Damaged),
                 held => held,
             });
             is_odd |= is_broken && OF_MESSAGES.contains(&rule.name());

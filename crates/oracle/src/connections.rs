@@ -3,6 +3,9 @@
 //! A packet names the queue pair that it goes to, not the one that it comes from. So what goes to one queue pair is
 //! half a connection, and the other half is what goes the other way and answers its requests: found by the PSNs.
 
+mod manager;
+mod unclaimed;
+
 use core::fmt;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +16,9 @@ use super::connection::{Connection, Doubt, Loss};
 use super::heard::Event;
 use super::rule::Excuse;
 use crate::freedom::holds;
+use manager::Asked;
+use unclaimed::Damaged;
+pub use unclaimed::Unclaimed;
 
 /// Halves that are looked at for the one that a response belongs to: of more, the newest.
 const CANDIDATES: usize = 64;
@@ -55,9 +61,10 @@ pub struct End {
 /// What goes from one port to a queue pair of another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Half {
+    // First, for it tells most halves apart when they are compared.
+    qpn: Qpn,
     from: Address,
     to: Address,
-    qpn: Qpn,
 }
 
 /// A connection of which no more packets come.
@@ -110,6 +117,11 @@ pub struct Connections {
     between: BTreeMap<(Address, Address), BTreeSet<u64>>,
     /// Responses whose connection is not known.
     pub strays: u64,
+    /// Packets with a wrong ICRC, of halves of which nothing else was seen.
+    damaged: BTreeMap<Half, Damaged>,
+    unclaimed: Unclaimed,
+    /// Requests of the communication manager, by who asked whom and their number.
+    asked: BTreeMap<(Address, Address, u32), Asked>,
 }
 
 impl Connections {
@@ -132,9 +144,18 @@ impl Connections {
         }
         let (psn, is_response) = (bth.psn(), bth.opcode().is_response());
         let mut place = self.halves.get(&half).copied();
-        // Where a damaged packet belongs its own bytes do not tell.
-        if place.is_none() && !event.packet.icrc_is_right() {
-            return;
+        let mut is_sound_and_new = false;
+        if place.is_none() {
+            is_sound_and_new = event.packet.icrc_is_right();
+            // Where a damaged packet belongs its own bytes do not tell.
+            if !is_sound_and_new {
+                if !self.claims_damaged(half, event, &mut ended) {
+                    return;
+                }
+                place = self.halves.get(&half).copied();
+            } else if is_response && self.other_half(half, psn).is_none() {
+                self.claim_answered(half, psn, &mut ended);
+            }
         }
         if let Some((number, by)) = place {
             let known = &self.known[&number];
@@ -157,17 +178,7 @@ impl Connections {
                 Some(other) if other != number => self.join((number, by), other, (half, psn)),
                 _ => (number, by),
             },
-            None => match self.other_half(half, psn).filter(|_| is_response) {
-                Some(other) => self.pair(half, other, Some(psn)),
-                None => {
-                    if self.known.len() >= MOST
-                        && let Some(oldest) = self.known.keys().next().copied()
-                    {
-                        ended(self.end(oldest));
-                    }
-                    self.begin(half)
-                }
-            },
+            None => self.open(half, is_response.then_some(psn), &mut ended),
         };
         let speaks = is_response && self.speaks(number, &event.packet);
         let Some(known) = self.known.get_mut(&number) else {
@@ -180,6 +191,25 @@ impl Connections {
         } else if known.connection.is_contradicted() {
             self.unpair(number);
         }
+        if is_sound_and_new {
+            self.claim_same(half, &mut ended);
+        }
+    }
+
+    /// Where a half belongs of which this is the first packet: a response, with its PSN, to the connection that it
+    /// answers.
+    fn open(&mut self, half: Half, answers: Option<Psn>, ended: &mut impl FnMut(Ended)) -> (u64, usize) {
+        if let Some(psn) = answers
+            && let Some(other) = self.other_half(half, psn)
+        {
+            return self.pair(half, other, Some(psn));
+        }
+        if self.known.len() >= MOST
+            && let Some(oldest) = self.known.keys().next().copied()
+        {
+            ended(self.end(oldest));
+        }
+        self.begin(half)
     }
 
     /// Whether a response that fits a connection says that its halves belong together: it is of no rival's. The parts of one response
@@ -235,8 +265,9 @@ impl Connections {
         }
     }
 
-    /// All connections that are left, in the order in which they were first seen.
-    pub fn finish(mut self, mut ended: impl FnMut(Ended)) {
+    /// All connections that are left, in the order in which they were first seen; and the packets of none.
+    pub fn finish(mut self, mut ended: impl FnMut(Ended)) -> Unclaimed {
+        let unclaimed = self.claim_last(&mut ended);
         while let Some(number) = self.known.keys().next().copied() {
             let is_another = self.known[&number].another.as_deref().is_some_and(Another::is_likely);
             ended(if is_another {
@@ -245,6 +276,7 @@ impl Connections {
                 self.end(number)
             });
         }
+        unclaimed
     }
 
     fn begin(&mut self, half: Half) -> (u64, usize) {
@@ -351,7 +383,7 @@ impl Connections {
 
     fn end(&mut self, number: u64) -> Ended {
         // Numbers come from the map's own keys.
-        let known = self.known.remove(&number).unwrap_or_else(|| Known {
+        let mut known = self.known.remove(&number).unwrap_or_else(|| Known {
             halves: [None; 2],
             connection: Connection::new(self.loss),
             fitting: (0, None),
@@ -363,6 +395,7 @@ impl Connections {
             self.forget_between(number, half);
             self.forget_alone(number, (half.from, half.to));
         }
+        known.connection.blame_damaged();
         let [first, second] = known.halves;
         let (from, to) = first.map_or((Address::Lid(0), Address::Lid(0)), |half| (half.from, half.to));
         let end = |address, half: Option<Half>| End {
@@ -410,7 +443,8 @@ impl Known {
         let wrong_msns = self.another.as_ref().map_or(0, |_| self.connection.wrong_msns());
         self.connection.take(by, event);
         let is_broken = self.connection.totals().0 > before;
-        if speaks && is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn) {
+        let is_new = speaks && is_response && self.connection.is_provisional() && self.fitting.1 != Some(psn);
+        if is_new && event.packet.icrc_is_right() {
             self.fitting = (self.fitting.0 + 1, Some(psn));
             let enough = match self.rivals.is_empty() {
                 true => FITTING,

@@ -89,18 +89,29 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// 32 bits that differ when the bytes do, but by chance. Eight bytes at a time: it runs over every payload.
+/// 32 bits that differ when the bytes do, but by chance. It runs over every payload: four words at a time, none of
+/// which waits for another.
 fn digest(bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
-    let mut state = bytes.len() as u64;
-    let (words, rest) = bytes.as_chunks::<8>();
+    let mix = |state: u64, word: u64| (state.rotate_left(23) ^ word).wrapping_mul(ODD);
+    let mut states = [bytes.len() as u64, 1, 2, 3];
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    for block in blocks {
+        let (words, _) = block.as_chunks::<8>();
+        for (state, word) in states.iter_mut().zip(words) {
+            *state = mix(*state, u64::from_le_bytes(*word));
+        }
+    }
+    let [mut state, others @ ..] = states;
+    let (words, rest) = rest.as_chunks::<8>();
     for word in words {
-        state = (state.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(ODD);
+        state = mix(state, u64::from_le_bytes(*word));
     }
-    for byte in rest {
-        state = (state.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(ODD);
+    for word in others.into_iter().chain(rest.iter().copied().map(u64::from)) {
+        state = mix(state, word);
     }
-    (state ^ (state >> 29)) as u32
+    // The highest bits of the last word count, too.
+    ((state ^ (state >> 32)).wrapping_mul(ODD) >> 32) as u32
 }
 
 /// What an opcode of RC is.
@@ -161,5 +172,22 @@ impl Asks {
     /// Whether a message ends with it.
     pub(super) fn ends(self) -> bool {
         matches!(self.part(), Part::Last | Part::Only)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digest;
+
+    #[test]
+    fn any_flipped_bit_changes_the_digest() {
+        for length in 1..100 {
+            let bytes = vec![0xA5; length];
+            for bit in 0..8 * length {
+                let mut altered = bytes.clone();
+                altered[bit / 8] ^= 1 << (bit % 8);
+                assert_ne!(digest(&altered), digest(&bytes), "bit {bit} of {length} bytes");
+            }
+        }
     }
 }

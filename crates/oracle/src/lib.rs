@@ -21,6 +21,7 @@ mod connection;
 mod connections;
 mod freedom;
 mod heard;
+mod managed;
 pub mod management;
 pub mod packet_check;
 mod partition;
@@ -37,8 +38,9 @@ mod window;
 
 pub use asked::asked;
 pub use connection::{Connection, Count, KEPT, Loss};
-pub use connections::{Address, Connections, End, Ended};
+pub use connections::{Address, Connections, End, Ended, Unclaimed};
 pub use heard::Event;
+pub use managed::{Managed, ServiceId};
 pub use registry::{Layer, Rule};
 pub use rule::{Excuse, Finding};
 pub use rules::every as rules;

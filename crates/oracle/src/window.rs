@@ -13,6 +13,8 @@ use super::request::{Invalid, Repeated, Request};
 const HISTORY: usize = 256;
 /// Requests that are kept at most: memory is by connections, not by packets.
 const MOST: usize = 8192;
+/// Requests that are looked at one after the other, before all are searched.
+const NEWEST: usize = 8;
 /// PSNs from the oldest request that is kept to the newest: fewer than a quarter of all, so that behind and ahead are told
 /// apart.
 const SPAN: u32 = 1 << 22;
@@ -129,12 +131,13 @@ impl Window {
     pub(super) fn find(&self, psn: Psn) -> Option<(usize, u32)> {
         let base = self.requests.front()?.psn;
         let offset = psn.since(base);
-        // Most often the newest is meant.
+        // Most often one of the newest is meant.
         let is_behind = |request: &Request| request.psn.since(base) <= offset;
-        let behind = match self.newest() {
-            Some(newest) if is_behind(newest) => self.requests.len(),
-            _ => self.requests.partition_point(is_behind),
-        };
+        let near = self.requests.iter().rev().take(NEWEST).position(is_behind);
+        let behind = near.map_or_else(
+            || self.requests.partition_point(is_behind),
+            |back| self.requests.len() - back,
+        );
         let request = self.requests.get(behind.checked_sub(1)?)?;
         let into = psn.since(request.psn);
         let takes = if request.psns == 0 {
@@ -286,6 +289,14 @@ impl Window {
         self.next = Some(first);
         self.cursor = self.next;
         self.begun = self.next;
+    }
+
+    /// The first request that is seen has this PSN; others may have come before it.
+    pub(super) fn expect(&mut self, first: Psn) {
+        if self.next.is_none() {
+            self.next = Some(first);
+            self.cursor = self.next;
+        }
     }
 
     /// A request came that is nowhere near: one that is ahead is out of sequence for the responder.

@@ -30,7 +30,10 @@ named!(
         0x0015 PORT_INFO "PortInfo", 0x0016 P_KEY_TABLE "P_KeyTable", 0x0017 SL_TO_VL "SLtoVLMappingTable",
         0x0018 VL_ARBITRATION "VLArbitrationTable", 0x0019 LINEAR_FORWARDING "LinearForwardingTable",
         0x001A RANDOM_FORWARDING "RandomForwardingTable", 0x001B MULTICAST_FORWARDING "MulticastForwardingTable",
+        0x001C LINK_SPEED_WIDTH_PAIRS "LinkSpeedWidthPairsTable",
+        0x001D VENDOR_SPECIFIC_MADS "VendorSpecificMadsTable", 0x001E HIERARCHY_INFO "HierarchyInfo",
         0x0020 SM_INFO "SMInfo", 0x0030 VENDOR_DIAG "VendorDiag", 0x0031 LED_INFO "LedInfo",
+        0x0032 CABLE_INFO "CableInfo", 0x0033 PORT_INFO_EXTENDED "PortInfoExtended",
     }
 );
 
@@ -41,8 +44,11 @@ impl AttributeId {
     pub const PORT_RCV_ERROR_DETAILS: Self = Self(0x0015);
 }
 
+/// The class of congestion control (annex A10).
+const CONGESTION: MgmtClass = MgmtClass(0x21);
+
 /// Names of attributes by class, where a class has others than subnet management under the same number.
-/// Source: OpenSM's `ib_types.h`, Wireshark's packet-infiniband.
+/// Source: OpenSM's `ib_types.h`, rdma-core's `umad_sm.h`, `umad_sa.h` and `mad.h`, Wireshark's packet-infiniband.
 const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
     (
         MgmtClass::SUBN_ADM,
@@ -56,6 +62,7 @@ const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
             (0x0016, "RandomForwardingTableRecord"),
             (0x0017, "MulticastForwardingTableRecord"),
             (0x0018, "SMInfoRecord"),
+            (0x0019, "LinkSpeedWidthPairsTableRecord"),
             (0x0020, "LinkRecord"),
             (0x0030, "GuidInfoRecord"),
             (0x0031, "ServiceRecord"),
@@ -66,6 +73,9 @@ const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
             (0x0039, "TraceRecord"),
             (0x003A, "MultiPathRecord"),
             (0x003B, "ServiceAssociationRecord"),
+            (0x003C, "HierarchyInfoRecord"),
+            (0x003D, "CableInfoRecord"),
+            (0x003E, "PortInfoExtendedRecord"),
             (0x00F3, "InformInfoRecord"),
         ],
     ),
@@ -86,9 +96,29 @@ const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
             (0x001D, "PortCountersExtended"),
             (0x001E, "PortSamplesResultExtended"),
             (0x0030, "SwPortVLCongestion"),
+            (0x0031, "PortRcvConCtrl"),
+            (0x0032, "PortSLRcvFECN"),
+            (0x0033, "PortSLRcvBECN"),
+            (0x0034, "PortXmitConCtrl"),
+            (0x0035, "PortVLXmitTimeCong"),
+            (0x0036, "PortXmitDataSL"),
+            (0x0037, "PortRcvDataSL"),
         ],
     ),
     (MgmtClass::BM, &[(0x0010, "BKeyInfo")]),
+    (
+        CONGESTION,
+        &[
+            (0x0011, "CongestionInfo"),
+            (0x0012, "CongestionKeyInfo"),
+            (0x0013, "CongestionLog"),
+            (0x0014, "SwitchCongestionSetting"),
+            (0x0015, "SwitchPortCongestionSetting"),
+            (0x0016, "CACongestionSetting"),
+            (0x0017, "CongestionControlTable"),
+            (0x0018, "TimeStamp"),
+        ],
+    ),
     (
         MgmtClass::DEV_MGT,
         &[
@@ -191,6 +221,12 @@ mod tests {
         for (class, id, name) in [
             (MgmtClass::SUBN_LID, 0x0010, "NodeDescription"),
             (MgmtClass::SUBN_DIRECTED, 0x0015, "PortInfo"),
+            (MgmtClass::SUBN_LID, 0x001C, "LinkSpeedWidthPairsTable"),
+            (MgmtClass::SUBN_ADM, 0x0019, "LinkSpeedWidthPairsTableRecord"),
+            (MgmtClass::SUBN_ADM, 0x003E, "PortInfoExtendedRecord"),
+            (MgmtClass::PERF, 0x0035, "PortVLXmitTimeCong"),
+            (MgmtClass(0x21), 0x0016, "CACongestionSetting"),
+            (MgmtClass::COM_MGT, 0x001C, "SuggestAlternatePathResponse"),
             (MgmtClass::COM_MGT, 0x0010, "ConnectRequest"),
             (MgmtClass::COM_MGT, 0x0001, "ClassPortInfo"),
             (MgmtClass::COM_MGT, 0x0031, "0x0031"),

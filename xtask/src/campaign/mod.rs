@@ -89,6 +89,13 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         waits: false,
     },
     Campaign {
+        name: "inspect",
+        summary: "--times (20000) captures with bytes changed, put in or left out: `inspect` and `inspect --rc` neither crash nor hang; --seed",
+        run: inspect,
+        sample: &["--times", "300", "--seed", "SEED"],
+        waits: false,
+    },
+    Campaign {
         name: "kill",
         summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times (300), --jobs (2) at a time: nothing lost or left altered; --seed",
         run: kill,
@@ -168,6 +175,18 @@ fn coverage(options: &Options) -> anyhow::Result<()> {
         bail!("`verbatim coverage` ended with {}", output.status);
     }
     Ok(())
+}
+
+/// Altered captures.
+fn inspect(options: &Options) -> anyhow::Result<()> {
+    let (times, binaries) = (options.times_or(20_000).to_string(), build_binaries()?);
+    let arguments: [&OsStr; 4] = [
+        "--times".as_ref(),
+        times.as_ref(),
+        "--binaries".as_ref(),
+        binaries.as_os_str(),
+    ];
+    example("altered_captures", arguments, options)
 }
 
 /// Kills of daemon, worker, client, restore and agent at random instants, while tests change a device: after the next start the device must

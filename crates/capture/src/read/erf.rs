@@ -1,29 +1,94 @@
-//! ERF records: a header, extension headers, and a packet as it was on the wire.
+//! ERF records: a header, extension headers, and a packet as it was on the wire. A file of them has no header.
 //!
-//! The header has 16 bytes: time in 8 (little-endian), type, flags, then record length, losses and wire length in 2
-//! each (big-endian).
+//! The header has 16 bytes: time in 8 (little-endian, seconds and 2^-32 s), type, flags, then record length, losses and
+//! wire length in 2 each (big-endian).
 
-use super::{Content, Unread};
+use std::io::Read;
 
-const HEADER: usize = 16;
+use super::error::damaged;
+use super::layers::{self, Layer};
+use super::source::Source;
+use super::time::Clock;
+use super::{Begins, CaptureError, Found, LINKTYPE_ERF, Unread};
+
+/// Bytes of a record's header.
+pub(super) const HEADER: usize = 16;
 const EXTENSION: usize = 8;
 const TYPE_INFINIBAND: u8 = 21;
+/// Ethernet; the same with a color, with a filter's color, with a hash.
+const TYPES_ETHERNET: [u8; 4] = [2, 11, 16, 20];
+/// Before a frame: how many bytes of it are left out, and one more.
+const BEFORE_FRAME: usize = 2;
+const TYPES_IP: [u8; 2] = [22, 23];
+/// A record that fills up a block.
+const TYPE_PAD: u8 = 48;
 /// In the type, and in the first byte of an extension header: another extension header follows.
 const MORE: u8 = 0x80;
 /// In the flags: the record was cut off for want of room.
 const TRUNCATED: u8 = 0x08;
 
+const CLOCK: Clock = Clock {
+    resolution: 0x80 | 32,
+    offset: 0,
+};
+
+fn number(header: &[u8; HEADER], at: usize) -> usize {
+    usize::from(u16::from_be_bytes([header[at], header[at + 1]]))
+}
+
+/// Whether a file that begins so is one of ERF records: the first is of Ethernet or InfiniBand, and its lengths agree.
+/// Letters are no such types.
+pub(super) fn is_likely(head: &[u8]) -> bool {
+    head.first_chunk::<HEADER>().is_some_and(|header| {
+        let kind = header[8] & !MORE;
+        let (record, wire) = (number(header, 10), number(header, 14));
+        let is_known = kind == TYPE_INFINIBAND || TYPES_ETHERNET.contains(&kind);
+        is_known && record > HEADER && wire > 0 && record <= HEADER + wire + 64
+    })
+}
+
+/// The next record of a file of them.
+pub(super) fn next<R: Read>(source: &mut Source<R>) -> Result<Option<Found>, CaptureError> {
+    while !source.is_at_end()? {
+        let offset = source.offset();
+        let header = source.next(HEADER, "the header of an ERF record")?;
+        let Some(header) = source.bytes(&header).first_chunk::<HEADER>().copied() else {
+            break;
+        };
+        let length = number(&header, 10);
+        if length < HEADER {
+            return Err(damaged(offset + 10, "the length of an ERF record, 16 to 65535", length));
+        }
+        let bytes = source.next(length, "an ERF record")?;
+        source.consume(length);
+        if header[8] & !MORE == TYPE_PAD {
+            continue;
+        }
+        let units = header.first_chunk::<8>().map_or(0, |units| u64::from_le_bytes(*units));
+        return Ok(Some(Found {
+            offset,
+            time: Some(CLOCK.time(units)),
+            link_type: LINKTYPE_ERF,
+            bytes,
+            is_whole: true,
+            is_reconstructed: false,
+        }));
+    }
+    Ok(None)
+}
+
 /// The packet of a record, and whether all of it is there.
 ///
 /// The record says itself how long packet and record are; what the capture says around it differs from tool to tool.
-pub(super) fn open(record: &[u8]) -> (Content, &[u8], bool) {
-    let short = (Content::Unread(Unread::ErfShort), record, false);
+pub(super) fn open(record: &[u8]) -> (Begins, &[u8], bool) {
+    let short = (Begins::Unread(Unread::ErfShort), record, false);
     let Some(header) = record.first_chunk::<HEADER>() else {
         return short;
     };
     let kind = header[8] & !MORE;
-    if kind != TYPE_INFINIBAND {
-        return (Content::Unread(Unread::ErfType(kind)), record, false);
+    let is_ethernet = TYPES_ETHERNET.contains(&kind);
+    if kind != TYPE_INFINIBAND && !is_ethernet && !TYPES_IP.contains(&kind) {
+        return (Begins::Unread(Unread::ErfType(kind)), record, false);
     }
     let mut at = HEADER;
     let mut more = header[8] & MORE != 0;
@@ -32,8 +97,10 @@ pub(super) fn open(record: &[u8]) -> (Content, &[u8], bool) {
         more = first & MORE != 0;
         at += EXTENSION;
     }
-    let number = |at: usize| usize::from(u16::from_be_bytes([header[at], header[at + 1]]));
-    let (record_length, wire_length) = (number(10), number(14));
+    if is_ethernet {
+        at += BEFORE_FRAME;
+    }
+    let (record_length, wire_length) = (number(header, 10), number(header, 14));
     if record_length < at || record.len() < at {
         return short;
     }
@@ -42,5 +109,11 @@ pub(super) fn open(record: &[u8]) -> (Content, &[u8], bool) {
     let wanted = if wire_length == 0 { told } else { wire_length };
     let there = &record[at..record.len().min(record_length)];
     let is_whole = there.len() >= wanted && header[9] & TRUNCATED == 0;
-    (Content::InfiniBand, &there[..there.len().min(wanted)], is_whole)
+    let there = &there[..there.len().min(wanted)];
+    let begins = match kind {
+        TYPE_INFINIBAND => Begins::InfiniBand,
+        _ if is_ethernet => Begins::Layer(Layer::Frame(0)),
+        _ => Begins::Layer(layers::ip(there, 0)),
+    };
+    (begins, there, is_whole)
 }

@@ -13,10 +13,21 @@ pub enum CaptureError {
         /// The input's error.
         source: io::Error,
     },
+    /// It is compressed, and its compression is damaged or cut off.
+    #[error(
+        "cannot unpack the compressed capture behind byte {offset} of what it holds: {source}; expected gzip or zstd \
+         to the end of the file, and seen it damaged or cut off, so packets are missing from here on"
+    )]
+    Packed {
+        /// Bytes that were unpacked before.
+        offset: u64,
+        /// What the library says.
+        source: io::Error,
+    },
     /// It begins like nothing that is known.
     #[error(
-        "expected a capture, which begins with d4c3b2a1, 4d3cb2a1, a1b2c3d4 or a1b23c4d (pcap) or 0a0d0d0a (pcapng), \
-         seen {seen}; {advice}"
+        "expected a capture, which begins with d4c3b2a1, 4d3cb2a1, a1b2c3d4 or a1b23c4d (pcap), 0a0d0d0a (pcapng) or \
+         an ERF record of Ethernet or InfiniBand, seen {seen}; {advice}"
     )]
     NotACapture {
         /// What it begins with.
@@ -57,8 +68,9 @@ pub enum CaptureError {
 pub(super) fn not_a_capture(head: &[u8]) -> CaptureError {
     let advice = match *head {
         [] => "the file is empty: was anything captured?",
-        [0x1F, 0x8B, ..] => "this is gzip: decompress it first, as in `gunzip -c FILE | verbatim inspect -`",
-        [0x28, 0xB5, 0x2F, 0xFD] => "this is zstd: decompress it first, as in `zstd -dc FILE | verbatim inspect -`",
+        [0x1F, 0x8B, ..] | [0x28, 0xB5, 0x2F, 0xFD] => "it was compressed twice: decompress it once",
+        [0xFD, b'7', b'z', b'X'] => "this is xz: decompress it first, as in `xz -dc FILE | verbatim inspect -`",
+        [b'B', b'Z', b'h', _] => "this is bzip2: decompress it first, as in `bzip2 -dc FILE | verbatim inspect -`",
         [0xA1, 0xB2, 0xCD, 0x34] | [0x34, 0xCD, 0xB2, 0xA1] => {
             "this is a variant of pcap; convert it with `editcap -F pcapng FILE NEW`"
         }

@@ -4,6 +4,7 @@ use core::ops::Range;
 use std::io::{self, Read};
 
 use super::CaptureError;
+use super::packed::{Input, Packing};
 
 /// Bytes asked of the input at once.
 const READ_AT_ONCE: usize = 256 << 10;
@@ -11,20 +12,32 @@ const READ_AT_ONCE: usize = 256 << 10;
 /// An input with the piece of it that is looked at.
 #[derive(Debug)]
 pub(super) struct Source<R> {
-    input: R,
+    input: Input<R>,
     buffer: Vec<u8>,
     /// What is in the buffer and not yet consumed.
     start: usize,
     end: usize,
-    /// The byte of the input that stands at `start`.
+    /// The byte of the unpacked input that stands at `start`.
     offset: u64,
 }
 
 impl<R: Read> Source<R> {
     pub(super) fn new(input: R) -> Self {
         Self {
-            input,
+            input: Input::Plain(input),
             buffer: vec![0; READ_AT_ONCE],
+            start: 0,
+            end: 0,
+            offset: 0,
+        }
+    }
+
+    /// The same input, unpacked: what was read of it is packed like the rest.
+    pub(super) fn unpacked(self, packing: Packing) -> Self {
+        let head = self.buffer[self.start..self.end].to_vec();
+        Self {
+            input: self.input.unpacked(packing, head),
+            buffer: self.buffer,
             start: 0,
             end: 0,
             offset: 0,
@@ -107,9 +120,10 @@ impl<R: Read> Source<R> {
                 Ok(count) => self.end += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => {
-                    return Err(CaptureError::Io {
-                        offset: self.offset + self.end as u64,
-                        source,
+                    let offset = self.offset + self.end as u64;
+                    return Err(match self.input.is_packed() {
+                        true => CaptureError::Packed { offset, source },
+                        false => CaptureError::Io { offset, source },
                     });
                 }
             }

@@ -44,8 +44,8 @@ const LONGEST: usize = 256 << 10;
 /// Raw Ethernet frames through one interface.
 ///
 /// Receives every frame that arrives there, of all protocols and for all destinations (the interface is promiscuous
-/// while this lives), and none that this machine sends. The kernel goes on handling the same frames itself: an address
-/// that the tester plays must not be configured on this machine.
+/// while this lives), and none that this machine sends, but for one that [`PacketSocket::listen`] opens. The kernel
+/// goes on handling the same frames itself: an address that the tester plays must not be configured on this machine.
 ///
 /// One thread can send while another receives.
 #[derive(Debug)]
@@ -71,6 +71,8 @@ struct Receiver {
     /// When the socket was last seen empty.
     empty: Duration,
     dropped: u64,
+    /// Frames that this machine sends are received, too.
+    sees_sent: bool,
     /// The kernel said that the interface went down, which it says once.
     down: bool,
 }
@@ -94,6 +96,20 @@ impl PacketSocket {
     ///
     /// [`EtherError`]: the right CAP_NET_RAW is missing, or the interface is absent, down, or not Ethernet.
     pub fn open(interface: &str) -> Result<PacketSocket, EtherError> {
+        Self::open_for(interface, false)
+    }
+
+    /// The same for a capture: it receives the frames that this machine sends, too, and leaves the adapter's stamping
+    /// as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`PacketSocket::open`].
+    pub fn listen(interface: &str) -> Result<PacketSocket, EtherError> {
+        Self::open_for(interface, true)
+    }
+
+    fn open_for(interface: &str, sees_sent: bool) -> Result<PacketSocket, EtherError> {
         let socket = || {
             packet_socket().map_err(|errno| match errno {
                 Errno::EPERM | Errno::EACCES => EtherError::NotPermitted {
@@ -109,9 +125,13 @@ impl PacketSocket {
         };
         let (sending, receiving) = (socket()?, socket()?);
         let interface = Interface::find(&receiving, interface)?;
-        let hardware = HardwareClock::start(&interface);
+        let hardware = if sees_sent {
+            None
+        } else {
+            HardwareClock::start(&interface)
+        };
         let empty = now();
-        configure(&sending, &receiving, &interface, hardware.is_some())?;
+        configure(&sending, &receiving, &interface, (hardware.is_some(), sees_sent))?;
         Ok(PacketSocket {
             interface,
             sender: Mutex::new(Sender {
@@ -124,6 +144,7 @@ impl PacketSocket {
                 buffer: vec![0; LONGEST],
                 empty,
                 dropped: 0,
+                sees_sent,
                 down: false,
             }),
             hardware,
@@ -259,7 +280,7 @@ impl PacketSocket {
             let Receiver { fd, buffer, .. } = &mut *receiver;
             match receive(fd, buffer) {
                 Ok(message) if message.length > LONGEST => receiver.dropped += 1,
-                Ok(message) if message.kind == sys::PACKET_OUTGOING => {}
+                Ok(message) if message.kind == sys::PACKET_OUTGOING && !receiver.sees_sent => {}
                 Ok(message) => {
                     let bytes = with_tag(&receiver.buffer[..message.length], message.vlan);
                     let stamp = self.received(receiver.empty, began, &message);
@@ -346,7 +367,12 @@ pub(super) fn packet_socket() -> nix::Result<OwnedFd> {
 }
 
 /// Sets both sockets up; the receiving one begins to receive with the last step.
-fn configure(sending: &OwnedFd, receiving: &OwnedFd, interface: &Interface, hardware: bool) -> Result<(), EtherError> {
+fn configure(
+    sending: &OwnedFd,
+    receiving: &OwnedFd,
+    interface: &Interface,
+    (hardware, sees_sent): (bool, bool),
+) -> Result<(), EtherError> {
     let system = |call| move |errno: Errno| interface.system(call, errno.into());
     let mut transmit = TimestampingFlag::SOF_TIMESTAMPING_TX_SOFTWARE
         | TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE
@@ -364,7 +390,7 @@ fn configure(sending: &OwnedFd, receiving: &OwnedFd, interface: &Interface, hard
     sys::bind_packet(sending, interface.index, 0).map_err(system("binding"))?;
 
     // Kernels before 4.20 do not know it; there such frames are told by their kind.
-    let _ = setsockopt(receiving, sys::IgnoreOutgoing, &true);
+    let _ = setsockopt(receiving, sys::IgnoreOutgoing, &!sees_sent);
     setsockopt(receiving, sys::Auxdata, &true).map_err(system("asking for VLAN tags"))?;
     // Beyond the system's limit with CAP_NET_ADMIN, up to it without.
     if setsockopt(receiving, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {

@@ -6,9 +6,12 @@ use super::{Connection, Doubt, Flow, KEPT, Loss};
 use crate::heard::{Event, Heard};
 use crate::pmtu::Pmtu;
 use crate::responses::Responses;
-use crate::rule::{Excuse, Finding};
+use crate::rule::{Excuse, Finding, Rule};
 use crate::rules::requester::{self, Asked};
 use crate::window::Place;
+
+/// Packets of an end, all of them with a wrong ICRC, that are too many for damage on their way.
+const ALL_DAMAGED: u64 = 3;
 
 impl Connection {
     /// How a request looks that another connection may begin with; `None` when it goes on where this one is.
@@ -123,6 +126,35 @@ impl Connection {
         next.is_some_and(|next| next.since(psn) <= most || psn.since(next) <= most)
     }
 
+    /// The first request of that end, which is damaged, has this PSN.
+    pub(crate) fn expect(&mut self, by: usize, psn: Psn) {
+        self.flows[by].window.expect(psn);
+    }
+
+    /// No more packets come. Where every packet of an end has a wrong ICRC, the end made it so: no way damages all.
+    pub(crate) fn blame_damaged(&mut self) {
+        let is_icrc = |rule: Rule| rule == Rule::Icrc;
+        for by in 0..2 {
+            let damaged = self.damaged[by];
+            if self.loss == Loss::Excluded || damaged < ALL_DAMAGED || damaged < self.packets[by] {
+                continue;
+            }
+            let at = self.counts().position(|(rule, _)| is_icrc(rule));
+            if let Some(count) = at.and_then(|at| self.counts.get_mut(at)) {
+                let blamed = damaged.min(count.excused);
+                (count.broken, count.excused) = (count.broken + blamed, count.excused - blamed);
+                self.totals = (self.totals.0 + blamed, self.totals.1.saturating_sub(blamed));
+            }
+            for finding in &mut self.findings {
+                if finding.by == by && is_icrc(finding.rule) {
+                    finding.unless = None;
+                }
+            }
+            let order = |finding: &Finding| (finding.unless.is_some(), finding.packets.last().copied());
+            self.findings.sort_by_key(order);
+        }
+    }
+
     /// The other half of this connection, which was taken for one of its own: what its end 0 sent, end 1 has.
     pub(crate) fn join(&mut self, other: Self) {
         let [flow, _] = other.flows;
@@ -134,6 +166,7 @@ impl Connection {
         }
         self.partition.join(&other.partition);
         self.packets[1] += other.packets[0];
+        self.damaged[1] += other.damaged[0];
         for (count, other) in self.counts.iter_mut().zip(other.counts) {
             count.asked += other.asked;
             count.broken += other.broken;

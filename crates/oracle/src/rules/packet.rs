@@ -35,8 +35,25 @@ fn icrc(heard: &Heard<'_>) -> Held {
     Held::must(heard.is_taken || heard.packet.icrc_is_right(), || {
         let words =
             |icrc: Option<[u8; 4]>| icrc.map_or("none".into(), |icrc| format!("{:08x}", u32::from_be_bytes(icrc)));
-        (words(heard.packet.computed_icrc()), words(heard.packet.icrc()))
+        let mistake = mistake(heard).map_or(String::new(), |mistake| format!(", {mistake}"));
+        (
+            words(heard.packet.computed_icrc()),
+            words(heard.packet.icrc()) + &mistake,
+        )
     })
+}
+
+/// How the sender made a wrong ICRC of the right one, where that shows: no damage on the way does this.
+pub(crate) fn mistake(heard: &Heard<'_>) -> Option<&'static str> {
+    let (seen, right) = (heard.packet.icrc()?, heard.packet.computed_icrc()?);
+    let reversed: [u8; 4] = core::array::from_fn(|at| right[3 - at]);
+    match seen {
+        _ if seen == right => None,
+        _ if seen == reversed => Some("its bytes in reverse order"),
+        _ if seen == right.map(|byte| !byte) => Some("its bits inverted"),
+        _ if seen == reversed.map(|byte| !byte) => Some("its bits inverted and its bytes in reverse order"),
+        _ => None,
+    }
 }
 
 fn vcrc(heard: &Heard<'_>) -> Held {

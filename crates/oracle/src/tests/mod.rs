@@ -3,7 +3,10 @@
 mod altered;
 mod answers;
 mod begun_anew;
+mod dialogues;
 mod golden;
+mod managed;
+mod mirrored;
 mod real;
 mod refused;
 mod rules;

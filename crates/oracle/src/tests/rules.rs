@@ -294,6 +294,98 @@ fn a_damaged_packet_and_the_acknowledgement_of_its_copy_are_violations_only_wher
     assert_eq!(broken(Loss::Excluded, &talk), ["#2 icrc", "#3 damaged-request"]);
 }
 
+/// Of packet number `at`, from 0, the ICRC is another.
+fn spoil_icrc(talk: &mut Talk, at: usize) {
+    *talk.frames[at].1.last_mut().unwrap() ^= 0x55;
+}
+
+/// SENDs, each with its acknowledgement.
+fn acknowledged_sends(count: u32) -> Talk {
+    let mut talk = Talk::default();
+    for n in 0..count {
+        talk.send(n);
+        talk.ack(n, n + 1);
+    }
+    talk
+}
+
+#[test]
+fn an_end_whose_icrcs_are_all_wrong_breaks_the_rule() {
+    for count in [3, 4, 9] {
+        for ends in [[true, false], [false, true], [true, true]] {
+            let mut talk = acknowledged_sends(count);
+            let spoilt: Vec<usize> = (0..talk.frames.len()).filter(|at| ends[at % 2]).collect();
+            for at in &spoilt {
+                spoil_icrc(&mut talk, *at);
+            }
+            let all = judged(Loss::Possible, &talk.frames);
+            assert_eq!(all.len(), 1, "{ends:?}");
+            assert_eq!(all[0].connection.packets, [u64::from(count); 2], "{ends:?}");
+            assert_eq!(all[0].connection.totals().0, spoilt.len() as u64, "{ends:?}");
+            let findings = &all[0].connection.findings;
+            let wrong = findings.iter().filter(|finding| finding.unless.is_none());
+            assert!(wrong.clone().count() > 0 && wrong.clone().all(|finding| finding.rule.name() == "icrc"));
+        }
+    }
+}
+
+#[test]
+fn a_single_sound_packet_makes_wrong_icrcs_damage() {
+    for sound in 0..4 {
+        let mut talk = acknowledged_sends(4);
+        for at in (0..8).filter(|at| at % 2 == 1 && at / 2 != sound) {
+            spoil_icrc(&mut talk, at);
+        }
+        let all = judged(Loss::Possible, &talk.frames);
+        assert_eq!((all.len(), all[0].connection.totals()), (1, (0, 3)), "{sound}");
+    }
+}
+
+#[test]
+fn a_first_packet_with_a_wrong_icrc_is_told_with_its_acknowledgement() {
+    let mut talk = acknowledged_sends(3);
+    spoil_icrc(&mut talk, 0);
+    assert_eq!(broken(Loss::Possible, &talk), ["#1 icrc?", "#2 damaged-request?"]);
+    assert_eq!(broken(Loss::Excluded, &talk), ["#1 icrc", "#2 damaged-request"]);
+}
+
+#[test]
+fn an_icrc_that_its_sender_made_wrong_is_no_damage() {
+    let mistakes: [fn([u8; 4]) -> [u8; 4]; 2] = [|[a, b, c, d]| [d, c, b, a], |icrc| icrc.map(|byte| !byte)];
+    for mistake in mistakes {
+        let mut talk = acknowledged_sends(3);
+        let icrc = talk.frames[2].1.last_chunk_mut::<4>().unwrap();
+        *icrc = mistake(*icrc);
+        assert_eq!(broken(Loss::Possible, &talk), ["#3 icrc", "#4 damaged-request?"]);
+    }
+}
+
+#[test]
+fn an_only_response_with_a_wrong_icrc_is_told() {
+    let mut talk = acknowledged_sends(1);
+    spoil_icrc(&mut talk, 1);
+    assert_eq!(broken(Loss::Possible, &talk), ["#2 icrc?"]);
+    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+}
+
+#[test]
+fn a_packet_with_a_wrong_icrc_that_nothing_follows_is_of_no_connection() {
+    let mut talk = Talk::default();
+    talk.send(0);
+    spoil_icrc(&mut talk, 0);
+    let packet = Packet::parse(Medium::Ethernet, &talk.frames[0].1).unwrap();
+    let mut connections = Connections::new(Loss::Possible);
+    let event = Event {
+        number: 7,
+        at: None,
+        packet,
+        is_cut: false,
+    };
+    connections.take(&event, |_| panic!("no connection ends"));
+    let unclaimed = connections.finish(|_| panic!("there is no connection"));
+    assert_eq!((unclaimed.packets, &unclaimed.numbers[..]), (1, &[7][..]));
+}
+
 #[test]
 fn what_was_damaged_is_no_measure_of_what_comes_again() {
     // A byte of the opcode, the P_Key, the payload.

@@ -89,7 +89,7 @@ impl<'a> Packet<'a> {
         self.header(self.route.ethernet())
     }
 
-    /// The VLAN tag.
+    /// The VLAN tag; of two, the inner one.
     #[must_use]
     pub fn vlan(&self) -> Option<Vlan> {
         self.header(self.route.vlan())

@@ -56,6 +56,9 @@ pub enum NotAPacket {
     RawPacket(Lnh),
 }
 
+/// VLAN tags that a frame may have: a service tag and a customer's (802.1Q, 802.1ad).
+const MOST_TAGS: usize = 2;
+
 /// Which headers stand before the BTH, and where.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
@@ -72,7 +75,8 @@ impl Route {
                 let ethernet: Ethernet = header("Ethernet header", bytes, 0)?;
                 let mut ethertype = ethernet.ethertype();
                 let mut start = Ethernet::SIZE;
-                if matches!(ethertype, EtherType::VLAN | EtherType::SERVICE_VLAN) {
+                let is_tag = |ethertype| matches!(ethertype, EtherType::VLAN | EtherType::SERVICE_VLAN);
+                while is_tag(ethertype) && start < Ethernet::SIZE + MOST_TAGS * Vlan::SIZE {
                     ethertype = header::<Vlan>("VLAN tag", bytes, start)?.ethertype();
                     start += Vlan::SIZE;
                 }
@@ -153,7 +157,7 @@ impl Route {
     }
 
     pub(super) fn vlan(&self) -> Option<usize> {
-        (self.start == Ethernet::SIZE + Vlan::SIZE).then_some(Ethernet::SIZE)
+        (!self.form.is_infiniband() && self.start > Ethernet::SIZE).then(|| self.start - Vlan::SIZE)
     }
 
     pub(super) fn lrh(&self) -> Option<usize> {

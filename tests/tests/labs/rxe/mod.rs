@@ -9,6 +9,7 @@ mod guest;
 mod mended;
 mod model;
 mod pytest;
+mod stalled;
 mod umad;
 mod verdicts;
 

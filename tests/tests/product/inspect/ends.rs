@@ -40,11 +40,11 @@ fn what_is_no_capture_is_refused_in_words() {
     let place = Place::new();
     place.write("empty", "");
     place.write("text", "No. Time Source\n");
-    place.write("gzip", [0x1F, 0x8B, 8, 0, 0, 0]);
+    place.write("xz", [0xFD, b'7', b'z', b'X', b'Z', 0]);
     for (file, words) in [
         ("empty", "seen nothing; the file is empty"),
         ("text", "expected a capture, which begins with "),
-        ("gzip", "gunzip -c FILE | verbatim inspect -"),
+        ("xz", "xz -dc FILE | verbatim inspect -"),
         (".", "expected a capture, and it is a directory"),
         ("missing", "cannot open the capture: No such file or directory"),
     ] {

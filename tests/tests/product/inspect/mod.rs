@@ -3,10 +3,13 @@
 #[path = "../../../../crates/oracle/src/packet_check/tests/damage.rs"]
 mod damage;
 
+mod cases;
 mod ends;
 mod example;
+mod generated;
 mod kinds;
 mod large;
+mod live;
 mod pairs;
 mod pipe;
 mod rc;

@@ -1,6 +1,6 @@
 //! What the operator says of the port.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use verbatim_oracle::packet_check::{Kind, Port};
@@ -11,12 +11,18 @@ use crate::exit::Usage;
 /// Judge the packets of a capture.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Reads pcap and pcapng with Ethernet (RoCEv1, RoCEv2), native InfiniBand, and ERF records of InfiniBand.\n\
+Reads pcap, pcapng and ERF, plain or compressed by gzip or zstd: Ethernet, Linux cooked captures and raw IP (RoCEv1, \
+RoCEv2, also in VXLAN, Geneve, GRE, ERSPAN or MPLS), and native InfiniBand.\n\
 Exit codes: 0 all judged packets are accepted; 1 one or more would be discarded; 2 usage, or no capture; 3 the capture \
-ends within a packet or is damaged (what came before is judged); 4 nothing was judged.")]
+ends within a packet or is damaged (what came before is judged); 4 nothing was judged, or with --rc no violation was \
+found, and a wrong ICRC that an end or the way may have made.")]
 pub(crate) struct Arguments {
     /// The capture; `-` reads a pipe: tcpdump -w - | verbatim inspect -
-    pub(super) file: PathBuf,
+    #[arg(required_unless_present = "interface")]
+    file: Option<PathBuf>,
+    /// Capture on this network interface, both directions, until Ctrl-C; needs CAP_NET_RAW
+    #[arg(long, value_name = "IF", conflicts_with = "file")]
+    pub(super) interface: Option<String>,
     /// What the port belongs to
     #[arg(long, value_enum, default_value_t = KindName::Ca)]
     kind: KindName,
@@ -73,6 +79,12 @@ pub(super) enum Only {
 }
 
 impl Arguments {
+    /// The capture: the file, or the interface.
+    pub(super) fn place(&self) -> &Path {
+        let interface = || self.interface.as_deref().map(Path::new);
+        self.file.as_deref().or_else(interface).unwrap_or(Path::new("-"))
+    }
+
     /// The port.
     pub(super) fn port(&self) -> anyhow::Result<Port> {
         let kind = match self.kind {

@@ -40,10 +40,10 @@ fn length(bytes: &[u8]) -> Option<Frame> {
         let two = bytes.get(at..at + 2)?.first_chunk::<2>()?;
         Some(u16::from_be_bytes(*two))
     };
-    let ip = match number(ETHERNET - 2)? {
-        0x8100 => ETHERNET + TAG,
-        _ => ETHERNET,
-    };
+    let mut ip = ETHERNET;
+    while matches!(number(ip - 2)?, 0x8100 | 0x88A8) {
+        ip += TAG;
+    }
     match number(ip - 2)? {
         0x0800 => Some(Frame {
             udp: ip + usize::from(bytes.get(ip)? & 0xF) * 4,
@@ -90,6 +90,16 @@ mod tests {
             );
             assert_eq!(packet.payload().len(), 256);
         }
+    }
+
+    #[test]
+    fn a_packet_behind_two_tags_is_made_whole() {
+        let mut sent = frame(256);
+        sent.splice(12..12, [0x88, 0xA8, 0, 10, 0x81, 0, 0, 11]);
+        let mut whole = Vec::new();
+        assert!(complete(&sent[..sent.len() - 100], &mut whole));
+        let packet = Packet::parse(Medium::Ethernet, &whole).unwrap();
+        assert!(packet.icrc_is_right() && whole.len() == sent.len());
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     let wrong = |why: String| anyhow::Error::from(Usage(format!("{}: {why}", path.display())));
     let file = File::open(path).map_err(|error| {
         wrong(format!(
-            "cannot open the capture: {error}; give a pcap, pcapng or ERF file that you may read, or - for stdin"
+            "cannot open the capture: {error}; give a pcap, pcapng or ERF file that you may read, plain or compressed \
+             by gzip or zstd, or - for stdin"
         ))
     })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {

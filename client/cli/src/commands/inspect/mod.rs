@@ -3,14 +3,16 @@
 mod arguments;
 mod cut;
 mod input;
+mod live;
 mod rc;
 mod report;
 mod tally;
 mod what;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use console::Term;
 use verbatim_capture::read::{CaptureError, Captured, Content, Reader, Unread};
@@ -20,6 +22,7 @@ use verbatim_wire::{Layout, Lid, Lrh, Medium, crc::VCRC_LENGTH};
 pub(crate) use arguments::Arguments;
 
 use crate::exit;
+use crate::print::counted;
 use arguments::Only;
 use report::{Lines, Report};
 use tally::Tally;
@@ -31,6 +34,8 @@ const WRITE_AT_ONCE: usize = 64 << 10;
 struct Out<W: Write> {
     lines: RefCell<BufWriter<W>>,
     failed: RefCell<Option<io::Error>>,
+    /// Packets that a live capture lost.
+    lost: Rc<Cell<u64>>,
 }
 
 /// A packet, and what was made of it.
@@ -119,8 +124,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let out = Out {
         lines: RefCell::new(BufWriter::with_capacity(WRITE_AT_ONCE, io::stdout().lock())),
         failed: RefCell::new(None),
+        lost: Rc::default(),
     };
-    let input = input::open(&arguments.file)?;
+    let input: Box<dyn io::Read> = match &arguments.interface {
+        Some(interface) => Box::new(live::Live::open(interface, &out.lost)?),
+        None => input::open(arguments.place())?,
+    };
     let judged = if arguments.rc {
         rc::judge(arguments, &out, input)
     } else {
@@ -131,10 +140,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Err(anyhow::Error::from(error).context("cannot write to stdout"));
     }
     let (code, ended) = judged?;
+    let lost = out.lost.get();
+    if lost > 0 {
+        let packets = counted(lost, "packet", "packets");
+        eprintln!(
+            "verbatim: {}: the capture lost {packets}, for which the kernel had no room",
+            arguments.place().display()
+        );
+    }
     match ended {
         None => Ok(ExitCode::from(code)),
         Some(error) => {
-            eprintln!("verbatim: {}: {error}", arguments.file.display());
+            eprintln!("verbatim: {}: {error}", arguments.place().display());
             Ok(ExitCode::from(exit::ERROR))
         }
     }
@@ -154,7 +171,7 @@ fn judge<W: Write>(
     input: Box<dyn io::Read>,
 ) -> anyhow::Result<(Tally, Option<CaptureError>)> {
     let mut reader =
-        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(&arguments.file, error))?;
+        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(arguments.place(), error))?;
     let mut report = Report::new(if arguments.json { Lines::Json } else { Lines::Table }, width());
     let mut tally = Tally::default();
     let write =

@@ -6,9 +6,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 use serde_json::json;
 use verbatim_capture::read::{CaptureError, CaptureTime, Captured, Content, Reader};
-use verbatim_oracle::{Connections, Count, Ended, Event, Finding, Loss};
+use verbatim_oracle::{Connections, Count, Ended, Event, Finding, Loss, Managed, Unclaimed};
 use verbatim_record::Time;
-use verbatim_wire::packet::{Medium, Packet, Service};
+use verbatim_wire::packet::{Medium, Packet, Qpn, Service};
 
 use super::{Arguments, Out, cut, infiniband, input};
 use crate::print::{counted, plural};
@@ -20,7 +20,7 @@ pub(super) fn judge<W: Write>(
     input: Box<dyn io::Read>,
 ) -> anyhow::Result<(u8, Option<CaptureError>)> {
     let mut reader =
-        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(&arguments.file, error))?;
+        Reader::new(input::Patient { input, out }).map_err(|error| input::refused(arguments.place(), error))?;
     let mut connections = Connections::new(if arguments.lossless {
         Loss::Excluded
     } else {
@@ -41,6 +41,15 @@ pub(super) fn judge<W: Write>(
         };
         report.packets += 1;
         match packet(&captured, arguments.ignore_vcrc, &mut whole) {
+            Ok(packet) if packet.opcode().service() != Service::Rc => {
+                *report.not_judged.entry(MANAGER).or_default() += 1;
+                let lines = &out.lines;
+                connections.manage(&packet, |ended| {
+                    if written.is_ok() {
+                        written = report.connection(&mut *lines.borrow_mut(), &ended);
+                    }
+                });
+            }
             Ok(packet) => {
                 report.judged += 1;
                 report.cut += u64::from(!captured.is_whole);
@@ -65,11 +74,13 @@ pub(super) fn judge<W: Write>(
     };
     let mut lines = out.lines.borrow_mut();
     report.strays = connections.strays;
-    connections.finish(|ended| {
+    report.lost = out.lost.get();
+    let unclaimed = connections.finish(|ended| {
         if written.is_ok() {
             written = report.connection(&mut *lines, &ended);
         }
     });
+    report.leave_out(unclaimed);
     let written = written
         .and_then(|()| report.end(&mut *lines))
         .and_then(|()| lines.flush());
@@ -77,8 +88,8 @@ pub(super) fn judge<W: Write>(
     Ok((report.exit_code(), ended))
 }
 
-/// The packet, if it is of a reliable connection, or why it is not judged. One whose headers alone were captured is made whole in
-/// `whole`.
+/// The packet, if it is of a reliable connection or goes to QP1, or why it is not judged. One whose headers alone were
+/// captured is made whole in `whole`.
 fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8>) -> Result<Packet<'a>, &'static str> {
     let (medium, bytes) = match captured.content {
         Content::Ethernet if !captured.is_whole && cut::complete(captured.bytes, whole) => {
@@ -92,6 +103,7 @@ fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8
     let packet = Packet::parse(medium, bytes).map_err(|_| "no packet with a base transport header")?;
     match packet.opcode().service() {
         Service::Rc => Ok(packet),
+        Service::Ud if packet.bth().dest_qp() == Qpn(1) => Ok(packet),
         _ => Err("of another transport service"),
     }
 }
@@ -103,6 +115,12 @@ fn time(at: Option<CaptureTime>, begin: &mut Option<CaptureTime>) -> Option<Time
     Some(Time(u64::try_from(since.max(0)).unwrap_or(u64::MAX)))
 }
 
+/// Why a packet with a wrong ICRC is of no connection.
+const UNCLAIMED: &str = "its ICRC is wrong, and no other packet shows which connection it is of";
+
+/// Why a packet to QP1 is not judged.
+const MANAGER: &str = "of general services, such as the communication manager; read for how connections begin";
+
 #[derive(Default)]
 struct Report {
     json: bool,
@@ -111,10 +129,16 @@ struct Report {
     /// Of those that are judged, the ones whose headers alone were captured.
     cut: u64,
     not_judged: BTreeMap<&'static str, u64>,
+    /// Numbers of packets with a wrong ICRC that are of no connection; not all, if there are many.
+    unclaimed: Vec<u64>,
     strays: u64,
+    /// Packets that a live capture lost.
+    lost: u64,
     connections: u64,
     violations: u64,
     excused: u64,
+    /// Packets with a wrong ICRC of which nobody knows whether an end or the way made it wrong.
+    wrong_icrcs: u64,
 }
 
 /// A finding in JSON.
@@ -131,13 +155,29 @@ struct Found<'a> {
 }
 
 impl Report {
+    /// Counts packets that were taken for those of connections, and are of none.
+    fn leave_out(&mut self, unclaimed: Unclaimed) {
+        if unclaimed.packets > 0 {
+            self.judged = self.judged.saturating_sub(unclaimed.packets);
+            self.wrong_icrcs += unclaimed.packets;
+            self.not_judged.insert(UNCLAIMED, unclaimed.packets);
+            self.unclaimed = unclaimed.numbers;
+        }
+    }
+
     /// Tells of a connection of which no more comes.
     fn connection(&mut self, out: &mut impl Write, ended: &Ended) -> io::Result<()> {
         let connection = &ended.connection;
+        // The communication manager began it, and nothing came.
+        if connection.packets == [0, 0] {
+            return Ok(());
+        }
         let (violations, excused) = connection.totals();
         self.violations += violations;
         self.excused += excused;
         self.connections += 1;
+        let icrc = connection.counts().find(|(rule, _)| rule.name == "icrc");
+        self.wrong_icrcs += icrc.map_or(0, |(_, count)| count.excused);
         if self.json {
             return self.document(out, ended);
         }
@@ -161,6 +201,9 @@ impl Report {
             "{:>6} {ends:<54} {packets:>9} {path_mtu:>8} {violations:>10} {excused:>8}",
             ended.number
         )?;
+        if let Some(managed) = &connection.managed {
+            writeln!(out, "       {}", begun(managed))?;
+        }
         for finding in &connection.findings {
             let (numbers, by) = (numbers(finding), ended.ends[finding.by].address);
             writeln!(
@@ -204,6 +247,13 @@ impl Report {
             "or_lost_in_all": excused,
             "rules_asked_broken_or_lost": asked,
             "not_in_capture": missing(ended),
+            "begun": connection.managed.map(|managed| json!({
+                "service": managed.service.to_string(),
+                "first_psns": managed.first_psns.map(|psn| psn.0),
+                "path_mtu": managed.path_mtu,
+                "retry_count": managed.retry_count,
+                "rnr_retry_counts": managed.rnr_retry_counts,
+            })),
         });
         writeln!(out, "{document}")
     }
@@ -221,6 +271,9 @@ impl Report {
                 "or_lost": self.excused,
                 "responses_without_requests": self.strays,
                 "not_judged_by_reason": self.not_judged,
+                "lost_by_the_capture": self.lost,
+                "wrong_icrcs_by_end_or_way": self.wrong_icrcs,
+                "wrong_icrc_of_no_connection": self.unclaimed,
             }});
             return writeln!(out, "{summary}");
         }
@@ -244,6 +297,13 @@ impl Report {
                 plural(self.strays, "response", "responses")
             )?;
         }
+        if self.wrong_icrcs > 0 {
+            writeln!(
+                out,
+                "{:>9} with a wrong ICRC: nothing shows whether an end made it or the way damaged the packet",
+                self.wrong_icrcs
+            )?;
+        }
         if self.cut > 0 {
             writeln!(
                 out,
@@ -252,16 +312,26 @@ impl Report {
             )?;
         }
         for (why, count) in &self.not_judged {
-            writeln!(out, "{count:>9} not judged: {why}")?;
+            write!(out, "{count:>9} not judged: {why}")?;
+            if *why == UNCLAIMED {
+                let numbers: Vec<String> = self.unclaimed.iter().map(|number| format!("#{number}")).collect();
+                let more = if self.unclaimed.len() as u64 == *count {
+                    ""
+                } else {
+                    " and more"
+                };
+                write!(out, " ({}{more})", numbers.join(", "))?;
+            }
+            writeln!(out)?;
         }
         Ok(())
     }
 
     fn exit_code(&self) -> u8 {
-        match (self.violations, self.connections) {
-            (1.., _) => 1,
-            (0, 1..) => 0,
-            (0, 0) => 4,
+        match (self.violations, self.wrong_icrcs, self.connections) {
+            (1.., ..) => 1,
+            (0, 0, 1..) => 0,
+            (0, 1.., _) | (0, 0, 0) => 4,
         }
     }
 }
@@ -276,6 +346,21 @@ fn found<'a>(ended: &Ended, finding: &'a Finding) -> Found<'a> {
         seen: &finding.seen,
         unless: finding.unless.map(|excuse| excuse.to_string()),
     }
+}
+
+/// How the communication manager began it.
+fn begun(managed: &Managed) -> String {
+    let Managed {
+        first_psns: [first, second],
+        rnr_retry_counts: [asking, asked],
+        retry_count,
+        service,
+        ..
+    } = managed;
+    format!(
+        "begun for service {service}: first PSNs {first} and {second}, retry count {retry_count}, RNR retry counts \
+         {asking} and {asked}"
+    )
 }
 
 /// The packets that show it: `#17 (with #3)`.

@@ -8,6 +8,8 @@ use serde_json::json;
 use verbatim_capture::read::CaptureTime;
 use verbatim_oracle::packet_check::{self as link, Action, Certainty, Check, Checks, Judgement};
 
+use verbatim_wire::{Ethernet, Layout};
+
 use super::Judged;
 use super::tally::{NotJudged, Tally};
 use super::what::What;
@@ -287,7 +289,7 @@ fn document<'a>(judged: &Judged<'_>) -> Line<'a> {
         packet: judged.packet.number,
         time: judged.packet.time.map(|time| time.to_string()),
         offset: judged.packet.offset,
-        length: judged.packet.bytes.len(),
+        length: judged.packet.bytes.len() - if judged.packet.is_bare { Ethernet::SIZE } else { 0 },
         what: What(judged).to_string(),
         verdict: verdict(judged),
         failed: names(judgement.map_or(Checks::NONE, |judgement| judgement.failed)),
@@ -335,6 +337,8 @@ mod tests {
                 time: None,
                 content: Content::InfiniBand,
                 bytes: &bytes,
+                tunnel: None,
+                is_bare: false,
                 is_whole: true,
                 is_reconstructed: false,
             },

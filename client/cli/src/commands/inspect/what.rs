@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use verbatim_wire::{Layout, Lid, Lrh, Mad, Medium, Opcode, Packet, Qpn};
+use verbatim_wire::{Ethernet, Layout, Lid, Lrh, Mad, Medium, Opcode, Packet, Qpn};
 
 use super::Judged;
 use crate::print::counted;
@@ -17,10 +17,18 @@ impl fmt::Display for What<'_> {
             return f.write_str(&in_bytes(bytes.len()));
         };
         if let Ok(packet) = Packet::parse(received.medium, received.bytes) {
-            return whole(f, &packet);
+            whole(f, &packet)?;
+            return match self.0.packet.tunnel {
+                Some(tunnel) => write!(f, ", in {tunnel}"),
+                None => Ok(()),
+            };
         }
         let lrh = received.bytes.first_chunk::<{ Lrh::SIZE }>();
         match (received.medium, lrh) {
+            (Medium::Ethernet, _) if self.0.packet.is_bare => {
+                let length = bytes.len().saturating_sub(Ethernet::SIZE);
+                write!(f, "no Ethernet header, {}", in_bytes(length))
+            }
             (Medium::Ethernet, _) => write!(f, "Ethernet frame, {}", in_bytes(bytes.len())),
             (_, Some(lrh)) => {
                 let lrh = Lrh::from_bytes(lrh);

@@ -70,8 +70,8 @@ fn extension_headers_are_passed_over() {
 fn records_of_other_types_and_headers_cut_short_are_told_apart() {
     let content = |record: &[u8]| read(record).0;
     assert_eq!(
-        content(&record(2, 0, &[], (20, 4), &[0; 4])),
-        Content::Unread(Unread::ErfType(2))
+        content(&record(3, 0, &[], (20, 4), &[0; 4])),
+        Content::Unread(Unread::ErfType(3))
     );
     let short = Content::Unread(Unread::ErfShort);
     for length in 0..16 {
@@ -91,5 +91,41 @@ fn records_of_other_types_and_headers_cut_short_are_told_apart() {
         content(&record(21 | 0x80, 0, &[0; 3], (40, 4), &[])),
         short,
         "half an extension"
+    );
+}
+
+/// A file of records: their times, contents and bytes.
+fn file(records: &[Vec<u8>]) -> Vec<(String, Content, Vec<u8>)> {
+    let seen = packets(&records.concat()).into_iter();
+    seen.map(|seen| (seen.time, seen.content, seen.bytes)).collect()
+}
+
+#[test]
+fn a_file_of_records_alone_is_read_with_their_times() {
+    let mut infiniband = record(21, 4, &[], (24, 6), &[1, 2, 3, 4, 5, 6, 0, 0]);
+    infiniband[..8].copy_from_slice(&[0, 0, 0, 0x80, 7, 0, 0, 0]);
+    let pad = record(48, 0, &[], (24, 0), &[0; 8]);
+    let frame = [&[0; 2][..], &[9; 20]].concat();
+    let ethernet = record(2, 4, &[], (38, 20), &frame);
+    let expected = [
+        ("7.500000000".to_owned(), Content::InfiniBand, vec![1, 2, 3, 4, 5, 6]),
+        ("0.000000000".to_owned(), Content::Ethernet, vec![9; 20]),
+    ];
+    assert_eq!(file(&[infiniband.clone(), pad.clone(), ethernet.clone()]), expected);
+    let [first, second] = expected;
+    assert_eq!(file(&[ethernet, pad, infiniband]), [second, first]);
+}
+
+#[test]
+fn a_file_of_records_that_is_cut_off_or_damaged_says_where() {
+    let one = record(21, 4, &[], (22, 6), &[1, 2, 3, 4, 5, 6]);
+    let told = super::error(&[&one[..], &one[..10]].concat());
+    assert!(told.contains("within the header of an ERF record at byte 22"), "{told}");
+    let told = super::error(&[&one[..], &one[..20]].concat());
+    assert!(told.contains("within an ERF record at byte 22"), "{told}");
+    let told = super::error(&[one, record(21, 4, &[], (3, 6), &[])].concat());
+    assert!(
+        told.contains("at byte 32: expected the length of an ERF record, 16 to 65535, seen 3"),
+        "{told}"
     );
 }

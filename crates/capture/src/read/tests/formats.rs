@@ -105,7 +105,7 @@ fn each_interface_has_its_link_type_and_clock() {
         hand.section(),
         hand.interface(1, 0, &nanoseconds),
         hand.interface(247, 0, &from),
-        hand.interface(113, 0, &[]),
+        hand.interface(220, 0, &[]),
         hand.enhanced(1, 1, &[], 0),
         hand.enhanced(0, 1, &[], 0),
         hand.enhanced(2, 1, &[], 0),
@@ -117,7 +117,7 @@ fn each_interface_has_its_link_type_and_clock() {
         [
             (Content::InfiniBand, "100.000001000"),
             (Content::Ethernet, "0.000000001"),
-            (Content::Unread(Unread::LinkType(113)), "0.000001000"),
+            (Content::Unread(Unread::LinkType(220)), "0.000001000"),
         ]
     );
 }

@@ -4,10 +4,12 @@ mod broken;
 mod erf;
 mod files;
 mod formats;
+mod layers;
+mod packed;
 
 use std::io::{self, Read};
 
-use super::{CaptureError, Captured, Content, Reader};
+use super::{CaptureError, Captured, Content, Reader, Tunnel};
 
 /// A packet, held.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +19,8 @@ struct Seen {
     time: String,
     content: Content,
     bytes: Vec<u8>,
+    tunnel: Option<Tunnel>,
+    is_bare: bool,
     is_whole: bool,
 }
 
@@ -28,6 +32,8 @@ impl From<Captured<'_>> for Seen {
             time: packet.time.map_or_else(|| "-".into(), |time| time.to_string()),
             content: packet.content,
             bytes: packet.bytes.to_vec(),
+            tunnel: packet.tunnel,
+            is_bare: packet.is_bare,
             is_whole: packet.is_whole,
         }
     }

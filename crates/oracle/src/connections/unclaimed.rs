@@ -1,0 +1,142 @@
+//! Packets with a wrong ICRC that no known connection claims. Such a packet does not tell where it belongs, for its
+//! queue pair number may be what was damaged. Another packet of the same half tells it, or a response with its PSN.
+
+use verbatim_record::Time;
+use verbatim_wire::Medium;
+use verbatim_wire::packet::{Packet, Psn};
+
+use super::{Connections, Ended, Event, Half, NEAR};
+
+/// Halves of which a single packet is held.
+const MOST: usize = 4096;
+/// Numbers of packets that are kept; all are counted.
+const KEPT: usize = 16;
+
+/// Packets with a wrong ICRC that belong to no connection.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Unclaimed {
+    /// How many.
+    pub packets: u64,
+    /// The numbers of 16 of them, as [`Event::number`] has them, in rising order.
+    pub numbers: Vec<u64>,
+}
+
+/// A packet that is held.
+#[derive(Clone, Debug)]
+pub(super) struct Damaged {
+    number: u64,
+    at: Option<Time>,
+    medium: Medium,
+    bytes: Vec<u8>,
+    is_response: bool,
+    psn: Psn,
+}
+
+impl Damaged {
+    fn of(event: &Event<'_>) -> Self {
+        let bth = event.packet.bth();
+        Self {
+            number: event.number,
+            at: event.at,
+            medium: event.packet.medium(),
+            bytes: event.packet.bytes().to_vec(),
+            is_response: bth.opcode().is_response(),
+            psn: bth.psn(),
+        }
+    }
+}
+
+impl Unclaimed {
+    fn add(&mut self, number: u64) {
+        self.packets += 1;
+        if self.numbers.len() < KEPT {
+            self.numbers.push(number);
+        }
+    }
+}
+
+impl Connections {
+    /// A packet of an unknown half, with a wrong ICRC. Whether the half is known now: it had such a packet before.
+    pub(super) fn claims_damaged(&mut self, half: Half, event: &Event<'_>, ended: &mut impl FnMut(Ended)) -> bool {
+        let damaged = Damaged::of(event);
+        match self.damaged.remove(&half) {
+            Some(first) => {
+                // Two whose PSNs are near each other have the right ones.
+                let expects = damaged.psn.since(first.psn) < NEAR;
+                self.claim(half, &first, expects, ended);
+                self.halves.contains_key(&half)
+            }
+            None => {
+                if self.damaged.len() >= MOST
+                    && let Some((_, lost)) = self.damaged.pop_first()
+                {
+                    self.unclaimed.add(lost.number);
+                }
+                self.damaged.insert(half, damaged);
+                false
+            }
+        }
+    }
+
+    /// A sound response has come that no known request has the PSN of: if a single damaged request has it, that is the
+    /// one.
+    pub(super) fn claim_answered(&mut self, response: Half, psn: Psn, ended: &mut impl FnMut(Ended)) {
+        let is_it = |(half, damaged): &(&Half, &Damaged)| {
+            (half.from, half.to) == (response.to, response.from) && !damaged.is_response && damaged.psn == psn
+        };
+        let mut answered = self.damaged.iter().filter(is_it).map(|(half, _)| *half);
+        let (Some(half), None) = (answered.next(), answered.next()) else {
+            return;
+        };
+        if let Some(damaged) = self.damaged.remove(&half) {
+            self.claim(half, &damaged, true, ended);
+        }
+    }
+
+    /// A sound packet of a half has come, and was taken: the damaged one before it was of the same connection.
+    pub(super) fn claim_same(&mut self, half: Half, ended: &mut impl FnMut(Ended)) {
+        if let Some(damaged) = self.damaged.remove(&half) {
+            self.claim(half, &damaged, false, ended);
+        }
+    }
+
+    /// No packet comes any more: a response that fits one connection alone is of that one, and the others are of none.
+    pub(super) fn claim_last(&mut self, ended: &mut impl FnMut(Ended)) -> Unclaimed {
+        for (half, damaged) in core::mem::take(&mut self.damaged) {
+            if damaged.is_response && self.other_half(half, damaged.psn).is_some() {
+                self.claim(half, &damaged, false, ended);
+            } else {
+                self.unclaimed.add(damaged.number);
+            }
+        }
+        self.unclaimed.numbers.sort_unstable();
+        core::mem::take(&mut self.unclaimed)
+    }
+
+    /// Takes a damaged packet of that half. Where it is a request whose PSN is believed, that is due.
+    fn claim(&mut self, half: Half, damaged: &Damaged, expects: bool, ended: &mut impl FnMut(Ended)) {
+        let Ok(packet) = Packet::parse(damaged.medium, &damaged.bytes) else {
+            return;
+        };
+        let event = Event {
+            number: damaged.number,
+            at: damaged.at,
+            packet,
+            is_cut: false,
+        };
+        let (number, by) = match self.halves.get(&half) {
+            Some(place) => *place,
+            None => self.open(half, damaged.is_response.then_some(damaged.psn), ended),
+        };
+        let Some(known) = self.known.get_mut(&number) else {
+            return;
+        };
+        if expects && !damaged.is_response {
+            known.connection.expect(by, damaged.psn);
+        }
+        if known.take(by, &event, (damaged.is_response, false)) {
+            let last = self.another(number);
+            ended(last);
+        }
+    }
+}

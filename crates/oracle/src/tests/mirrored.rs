@@ -1,0 +1,32 @@
+//! Captures that hold packets twice, as those of a switch that mirrors both ports, or of both ends of a tunnel.
+
+use super::talk::Talk;
+use super::{Loss, judged};
+
+/// The frames, each again so many frames later.
+fn doubled(talk: &Talk, later: usize) -> Vec<(u64, Vec<u8>)> {
+    let mut at: Vec<(usize, &(u64, Vec<u8>))> = Vec::new();
+    for (number, frame) in talk.frames.iter().enumerate() {
+        at.push((2 * number, frame));
+        at.push((2 * (number + later) + 1, frame));
+    }
+    at.sort_by_key(|(place, _)| *place);
+    let mut frames: Vec<(u64, Vec<u8>)> = at.into_iter().map(|(_, frame)| frame.clone()).collect();
+    for (number, (time, _)) in frames.iter_mut().enumerate() {
+        *time = (*time).max(number as u64);
+    }
+    frames
+}
+
+#[test]
+fn a_mirrored_capture_is_one_connection_without_violations() {
+    for later in 0..4 {
+        let all = judged(Loss::Possible, &doubled(&Talk::of_everything(), later));
+        let findings = all.iter().flat_map(|ended| &ended.connection.findings);
+        let wrong: Vec<String> = findings
+            .filter(|finding| finding.unless.is_none())
+            .map(|finding| format!("{:?} {finding}", finding.packets))
+            .collect();
+        assert_eq!((all.len(), wrong), (1, vec![]), "{later} frames later");
+    }
+}

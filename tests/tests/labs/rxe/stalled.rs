@@ -1,0 +1,230 @@
+//! Two rxe machines on a switch that loses packets: the captures of the tutorial in `docs/inspect.md`, from the port of
+//! each machine. `BLESS=1 cargo test -p verbatim-tests --test labs rxe::stalled` writes them anew.
+
+use std::fs;
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use verbatim_lab::machine::{BootOptions, DUT_SCRIPT, Machine, Share, console_log};
+use verbatim_lab::workspace::root;
+use verbatim_tests::product::{Place, run};
+use verbatim_wire::{Medium, Opcode, Packet, Psn};
+
+use super::guest;
+
+/// Messages that each machine sends.
+const MESSAGES: u32 = 20;
+/// Of the first machine's: the one whose second packet is lost, and the one whose last packet is lost, so often.
+const LOSES_MIDDLE: u32 = 8;
+const LOSES_LAST: (u32, u32) = (14, 3);
+/// The names of the captures in `docs/examples`.
+const NAMES: [&str; 2] = ["stall-sender.pcap.gz", "stall-receiver.pcap.gz"];
+
+/// What the switch loses of the packets of the first machine.
+#[derive(Default)]
+struct Loss {
+    firsts: u32,
+    lasts: u32,
+    middle: Option<Psn>,
+    last: Option<(Psn, u32)>,
+}
+
+impl Loss {
+    /// Whether this frame of the first machine is lost.
+    fn takes(&mut self, frame: &[u8]) -> bool {
+        let Ok(packet) = Packet::parse(Medium::Ethernet, frame) else {
+            return false;
+        };
+        let psn = packet.bth().psn();
+        if let Some((lost, times)) = &mut self.last
+            && *lost == psn
+            && *times > 0
+        {
+            *times -= 1;
+            return true;
+        }
+        match packet.opcode() {
+            Opcode::RC_SEND_FIRST => self.firsts += 1,
+            Opcode::RC_SEND_MIDDLE if self.firsts == LOSES_MIDDLE && self.middle.is_none() => {
+                self.middle = Some(psn);
+                return true;
+            }
+            Opcode::RC_SEND_LAST => {
+                self.lasts += 1;
+                if self.lasts >= LOSES_LAST.0 && self.last.is_none() {
+                    self.last = Some((psn, LOSES_LAST.1 - 1));
+                    return true;
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+}
+
+/// The switch: what came in and went out at the port of each machine.
+struct Switch {
+    begin: Instant,
+    captures: [Mutex<Vec<u8>>; 2],
+    loss: Mutex<Loss>,
+    is_over: AtomicBool,
+}
+
+impl Switch {
+    fn new() -> Self {
+        // pcap with nanoseconds, Ethernet.
+        let header: [u32; 6] = [0xA1B2_3C4D, 0x0004_0002, 0, 0, 262_144, 1];
+        let capture = || Mutex::new(header.map(u32::to_le_bytes).concat());
+        Self {
+            begin: Instant::now(),
+            captures: [capture(), capture()],
+            loss: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Carries the frames of one machine to the other, until it is over.
+    fn carry(&self, from: usize, ports: &[UnixDatagram; 2]) {
+        let mut buffer = vec![0; 1 << 16];
+        while !self.is_over.load(Ordering::Relaxed) {
+            let Ok(length) = ports[from].recv(&mut buffer) else {
+                continue;
+            };
+            let frame = &buffer[..length];
+            self.captured(from, frame);
+            let mut loss = self.loss.lock().unwrap_or_else(PoisonError::into_inner);
+            if from == 0 && loss.takes(frame) {
+                continue;
+            }
+            drop(loss);
+            self.captured(1 - from, frame);
+            ports[1 - from].send(frame).unwrap();
+        }
+    }
+
+    fn captured(&self, at: usize, frame: &[u8]) {
+        // Of other traffic the tutorial has no use.
+        if Packet::parse(Medium::Ethernet, frame).is_err() {
+            return;
+        }
+        let mut capture = self.captures[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let time = self.begin.elapsed();
+        let length = u32::try_from(frame.len()).unwrap();
+        let record = [
+            u32::try_from(time.as_secs()).unwrap(),
+            time.subsec_nanos(),
+            length,
+            length,
+        ];
+        capture.extend(record.map(u32::to_le_bytes).concat());
+        capture.extend(frame);
+    }
+}
+
+/// Ends the switch, also where a test fails.
+struct Ends<'s>(&'s AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Boots a machine with that last byte of its addresses.
+fn boot(last: u8) -> Option<(Machine, Share)> {
+    let image = guest::image()?;
+    let share = Share::new().unwrap();
+    let script = DUT_SCRIPT
+        .replace("10.0.0.1/24 fd00::1/64", &format!("10.0.0.{last}/24 fd00::{last}/64"))
+        .replace(
+            "up \"$data\"",
+            &format!("ip link set \"$data\" address 52:54:00:00:01:0{last}\nup \"$data\""),
+        );
+    share.write("dut.sh", script).unwrap();
+    let console = console_log(&format!("test-stalled-{last}")).unwrap();
+    let options = BootOptions::new(share.path(), "dut.sh", console).with_data_nic();
+    let machine = Machine::boot(&image, &options).unwrap_or_else(|error| panic!("{error}"));
+    Some((machine, share))
+}
+
+/// The switch's end of a machine's cable.
+fn port(machine: &Machine) -> UnixDatagram {
+    let sockets = machine.data_sockets().unwrap();
+    let port = UnixDatagram::bind(&sockets.tester).unwrap();
+    port.connect(&sockets.machine).unwrap();
+    port.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    port
+}
+
+/// Two machines exchange messages through the switch; the captures of both ports.
+fn captured() -> Option<[Vec<u8>; 2]> {
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| boot(1));
+        (first.join().unwrap(), boot(2))
+    });
+    let ((first, _share), (second, _other_share)) = (first?, second?);
+    let ports = [port(&first), port(&second)];
+    let switch = Switch::new();
+    thread::scope(|scope| {
+        for from in 0..2 {
+            let (switch, ports) = (&switch, &ports);
+            scope.spawn(move || switch.carry(from, ports));
+        }
+        let _ends = Ends(&switch.is_over);
+        let gid = |machine: &Machine, last: u8| guest::gid_index(machine, "rxe0", &format!("ffff:0a00:000{last}"));
+        let command = |gid| format!("ibv_rc_pingpong -d rxe0 -g {gid} -n {MESSAGES} -s 4096 -m 1024");
+        let server = format!(
+            ". /etc/lab.sh; {} >/run/server.out 2>&1 & started $! server listens 4853",
+            command(gid(&second, 2))
+        );
+        guest::run(&second, &server);
+        let told = guest::run(&first, &format!("{} 10.0.0.2", command(gid(&first, 1))));
+        assert!(told.contains(&format!("{MESSAGES} iters")), "{told}");
+    });
+    Some(
+        switch
+            .captures
+            .map(|capture| capture.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    )
+}
+
+/// The rules that are broken unless packets were lost, of the one connection; nothing else is.
+fn or_lost(place: &Place, capture: &str) -> Vec<String> {
+    let output = run(&mut place.verbatim(&format!("inspect --rc --json {capture}")));
+    assert_eq!(output.code(), 0, "{output}");
+    let connection: Value = serde_json::from_str(output.stdout.lines().next().unwrap()).unwrap();
+    let findings = connection["or_lost"].as_array().unwrap().iter();
+    findings
+        .map(|finding| finding["rule"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_switch_that_loses_packets_shows_between_the_captures_of_both_ports() {
+    let Some(captures) = captured() else { return };
+    let place = Place::new();
+    for (name, capture) in NAMES.iter().zip(captures) {
+        let plain = place.write(name.trim_end_matches(".gz"), capture);
+        let packed = Command::new("gzip")
+            .arg("-9nk")
+            .arg(&plain)
+            .stdin(Stdio::null())
+            .status();
+        assert!(packed.unwrap().success());
+        if std::env::var_os("BLESS").is_some() {
+            fs::copy(place.path(name), root().join("docs/examples").join(name)).unwrap();
+        }
+    }
+    // Before the switch nothing is missing, and a NAK says that something is, behind it; there it is missing.
+    let sender = or_lost(&place, NAMES[0]);
+    assert!(sender.contains(&"sequence-nak".to_owned()), "{sender:?}");
+    assert!(!sender.contains(&"psn".to_owned()), "{sender:?}");
+    let receiver = or_lost(&place, NAMES[1]);
+    assert!(receiver.contains(&"psn".to_owned()), "{receiver:?}");
+    assert!(!receiver.contains(&"sequence-nak".to_owned()), "{receiver:?}");
+}
