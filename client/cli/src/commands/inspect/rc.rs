@@ -176,7 +176,7 @@ impl Report {
         self.violations += violations;
         self.excused += excused;
         self.connections += 1;
-        let icrc = connection.counts().find(|(rule, _)| rule.name == "icrc");
+        let icrc = connection.counts().find(|(rule, _)| rule.name() == "icrc");
         self.wrong_icrcs += icrc.map_or(0, |(_, count)| count.excused);
         if self.json {
             return self.document(out, ended);
