@@ -365,3 +365,13 @@ pub(super) fn moves_link(request: &Mad) -> bool {
     let info: PortInfo = request.attribute();
     !info.is_zero_in("PortState") || !info.is_zero_in("PortPhysicalState")
 }
+
+/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
+pub fn sends_no_traps(port: &PortInfo) -> bool {
+    !port.capability_mask().has(CapabilityMask::TRAP)
+}
+
+pub(super) fn is_of_version_1(request: &Mad) -> bool {
+    let header = request.header();
+    header.base_version() == 1 && header.class_version() == 1
+}

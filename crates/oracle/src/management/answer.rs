@@ -3,9 +3,8 @@
 use verbatim_record::Exchange;
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo, Status};
 
-use super::access::{self, KNOWS_EXTENDED_SPEEDS, Legal};
+use super::access::{self, KNOWS_EXTENDED_SPEEDS, Legal, is_of_version_1};
 use super::image::{Element, Image, moves};
-use super::is_of_version_1;
 use super::known::{Known, Sure};
 use super::port::{Asked, Broken, Port};
 use crate::Rule;

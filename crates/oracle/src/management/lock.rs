@@ -4,11 +4,15 @@ use core::time::Duration;
 
 use verbatim_record::{Span, Time};
 
-use super::accuracy;
 use super::known::Known;
 
 /// The counter stops there.
 const MOST: u32 = 0xFFFF;
+
+/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
+pub fn accuracy(lease: Duration) -> Duration {
+    Duration::from_secs(1).max(lease / 5000)
+}
 
 /// A lease timer that runs, or may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

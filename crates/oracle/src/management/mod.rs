@@ -23,15 +23,18 @@ mod lock;
 mod port;
 mod traps;
 
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use verbatim_record::labels::is_restoring;
 use verbatim_record::{Check, Evidence, Exchange, Findings, Match, Passed, Time, Trace};
 use verbatim_wire::values::CapabilityMask;
-use verbatim_wire::{DrSmp, Layout, Lid, LidSmp, MKey, Mad, Method, PortInfo};
+use verbatim_wire::{DrSmp, Layout, Lid, LidSmp, MKey, Mad, Method};
 
+pub use access::sends_no_traps;
+pub use lock::accuracy;
 pub use port::Broken;
+
+use access::is_of_version_1;
 
 use crate::registry::Rule;
 use port::Port;
@@ -255,11 +258,6 @@ fn is_at_the_end(request: &Mad) -> bool {
     !request.is_directed() || DrSmp::from_bytes(request.bytes()).dr_dlid() == verbatim_wire::Lid::PERMISSIVE
 }
 
-fn is_of_version_1(request: &Mad) -> bool {
-    let header = request.header();
-    header.base_version() == 1 && header.class_version() == 1
-}
-
 /// What a response repeats of its request. Its M_Key is looked at by nobody; of the port's own it says nothing: where nothing
 /// on the way changes it, it is the request's, or 0.
 fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
@@ -398,16 +396,6 @@ fn return_path(
             given: None,
         });
     }
-}
-
-/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
-pub fn accuracy(lease: Duration) -> Duration {
-    Duration::from_secs(1).max(lease / 5000)
-}
-
-/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
-pub fn sends_no_traps(port: &PortInfo) -> bool {
-    !port.capability_mask().has(CapabilityMask::TRAP)
 }
 
 /// What in the header of a response is not as it must be.

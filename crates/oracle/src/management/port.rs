@@ -6,12 +6,10 @@ use verbatim_record::{Begin, Exchange, Span, TRIES};
 use verbatim_wire::values::NodeType;
 use verbatim_wire::{AttributeId, Lid, MKey, Mad, Method, NodeInfo, PortInfo, Status};
 
-use super::access::{self, Becomes, Facts, Legal, Place, moves_link};
+use super::access::{self, Becomes, Facts, Legal, Place, is_of_version_1, moves_link, sends_no_traps};
 use super::image::{Denied, Image};
-use super::is_of_version_1;
 use super::known::{Known, Sure};
 use super::lock::{Expired, Lock};
-use super::sends_no_traps;
 use crate::Rule;
 
 /// A rule that an exchange breaks.
