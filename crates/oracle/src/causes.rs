@@ -6,6 +6,7 @@
 
 use verbatim_record::{Check, Passed};
 
+use crate::management;
 use crate::registry::{Layer, Rule};
 
 /// Whether it is a check of the test's own, which come last; the event that it accuses, and how near to the wire it looks.
@@ -66,7 +67,7 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     let is_same_demand =
         cause.statement == other.statement && cause.rule == other.rule && aspect(cause) == aspect(other);
     let (inner, outer) = match (layer(cause), layer(other)) {
-        (None, None) => return is_same_demand || is_of_one_step(&cause.about, &other.about),
+        (None, None) => return is_of_one_step(&cause.about, &other.about),
         (None, Some(_)) => return false,
         (Some(_), None) => {
             let is_shown = cause.places.iter().any(|place| other.places.contains(place));
@@ -86,18 +87,27 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
 }
 
 /// The aspect of the demand that a finding names behind its event: `late retry`; empty where it names none.
-fn aspect(check: &Check) -> &str {
+fn aspect(check: &Check) -> String {
+    // The field of an attribute.
+    if Rule::named(&check.rule).is_some_and(|rule| management::RULES.contains(&rule)) {
+        return letters(&check.about);
+    }
     let mut parts = check.about.rsplit(": ");
     match (parts.next(), parts.nth(1)) {
-        (Some(aspect), Some(_)) => aspect,
-        _ => "",
+        (Some(aspect), Some(_)) => aspect.into(),
+        _ => String::new(),
     }
 }
 
-/// Whether checks of a test's own are of one step, which stands before the colon.
+/// A text without its numbers.
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| !c.is_ascii_digit()).collect()
+}
+
+/// Whether checks of a test's own differ in numbers alone, or are of one step, which stands before the colon.
 fn is_of_one_step(one: &str, other: &str) -> bool {
     let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
-    step(one).is_some() && step(one) == step(other)
+    letters(one) == letters(other) || step(one).is_some() && step(one) == step(other)
 }
 
 #[cfg(test)]

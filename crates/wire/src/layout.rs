@@ -317,6 +317,7 @@ macro_rules! layout {
     (@access $(#[$doc:meta])* $get:ident, $with:ident, $t:ident, $off:expr, $width:expr;) => {
         $(#[$doc])*
         #[must_use]
+        #[inline]
         pub fn $get(&self) -> $t {
             <$t as $crate::Value>::from_bits($crate::bits::get_bits(&self.0, $off, $width))
         }
@@ -333,6 +334,7 @@ macro_rules! layout {
         /// # Panics
         /// When there is no element `index`.
         #[must_use]
+        #[inline]
         pub fn $get(&self, index: usize) -> $t {
             assert!(index < $count, "element {index} of {}", $count);
             <$t as $crate::Value>::from_bits($crate::bits::get_bits(&self.0, $off + index * $stride, $width))
@@ -384,12 +386,14 @@ macro_rules! layout {
                     layout!(@style $t $($style)?),
                 ), )*
             ];
+            #[inline]
             fn from_bytes(bytes: &[u8]) -> Self {
                 let mut object = [0; $size];
                 let given = bytes.len().min($size);
                 object[..given].copy_from_slice(&bytes[..given]);
                 Self(object)
             }
+            #[inline]
             fn bytes(&self) -> &[u8] {
                 &self.0
             }

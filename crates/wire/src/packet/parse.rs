@@ -157,12 +157,14 @@ impl<'a> Packet<'a> {
 
     /// The base transport header.
     #[must_use]
+    #[inline]
     pub fn bth(&self) -> Bth {
         Bth::from_bytes(&self.bytes[self.route.bth()..])
     }
 
     /// BTH:OpCode.
     #[must_use]
+    #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode(self.bytes[self.route.bth()])
     }
@@ -181,6 +183,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Where an extended header begins: if the opcode has it and if all of it is there.
+    #[inline]
     pub(super) fn extended(&self, wanted: Headers) -> Option<usize> {
         let (before, size) = self.opcode().headers().bytes_before(wanted)?;
         let at = self.route.bth() + Bth::SIZE + before;
@@ -204,6 +207,7 @@ impl<'a> Packet<'a> {
         None
     }
 
+    #[inline]
     fn payload_at(&self) -> usize {
         let end = self.covered_end();
         let mut at = self.route.bth() + Bth::SIZE;

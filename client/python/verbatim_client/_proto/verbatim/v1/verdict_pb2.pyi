@@ -29,26 +29,36 @@ OUTCOME_SKIPPED: Outcome
 OUTCOME_UNSPECIFIED: Outcome
 
 class Check(_message.Message):
-    __slots__ = ["about", "evidence", "exchanges", "expected", "frames", "measured", "result", "seen", "statement"]
+    __slots__ = ["about", "evidence", "exchanges", "expected", "follows_from", "frames", "given", "measured", "places", "result", "rule", "seen", "statement", "times"]
     ABOUT_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     EXCHANGES_FIELD_NUMBER: _ClassVar[int]
     EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWS_FROM_FIELD_NUMBER: _ClassVar[int]
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
     about: str
     evidence: _containers.RepeatedScalarFieldContainer[str]
     exchanges: _containers.RepeatedScalarFieldContainer[int]
     expected: str
+    follows_from: int
     frames: _containers.RepeatedScalarFieldContainer[int]
+    given: _containers.RepeatedScalarFieldContainer[str]
     measured: Measured
+    places: _containers.RepeatedScalarFieldContainer[int]
     result: CheckResult
+    rule: str
     seen: str
     statement: str
-    def __init__(self, statement: _Optional[str] = ..., result: _Optional[_Union[CheckResult, str]] = ..., about: _Optional[str] = ..., expected: _Optional[str] = ..., seen: _Optional[str] = ..., evidence: _Optional[_Iterable[str]] = ..., exchanges: _Optional[_Iterable[int]] = ..., frames: _Optional[_Iterable[int]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ...) -> None: ...
+    times: int
+    def __init__(self, statement: _Optional[str] = ..., result: _Optional[_Union[CheckResult, str]] = ..., about: _Optional[str] = ..., expected: _Optional[str] = ..., seen: _Optional[str] = ..., evidence: _Optional[_Iterable[str]] = ..., exchanges: _Optional[_Iterable[int]] = ..., frames: _Optional[_Iterable[int]] = ..., measured: _Optional[_Union[Measured, _Mapping]] = ..., rule: _Optional[str] = ..., follows_from: _Optional[int] = ..., given: _Optional[_Iterable[str]] = ..., places: _Optional[_Iterable[int]] = ..., times: _Optional[int] = ...) -> None: ...
 
 class KnownDeviation(_message.Message):
     __slots__ = ["device", "expires", "explains_all", "findings", "id", "reason", "showed", "source", "statement", "test", "words"]
