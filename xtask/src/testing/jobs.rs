@@ -48,7 +48,7 @@ const SLICES: &[Slice] = &[
     slice("labs", "service", 1, 60, 262),
     slice("labs", "vib", 2, 52, 214),
     slice("product", "model_process", 2, 8, 150),
-    slice("product", "", 1, 100, 140),
+    slice("product", "", 1, 85, 140),
     slice("product", "small_devices", 1, 100, 40),
     slice("product", "lossy_frames", 1, 100, 40),
     slice("product", "few_operations", 1, 100, 25),

@@ -1,6 +1,6 @@
 //! Jobs beside each other, so that the processors are busy and no job that waits for something has less of them than it needs.
 //!
-//! A job that computes takes what the others leave: it runs with a lower priority, one at a time.
+//! A job that computes takes what the others leave: it runs with a lower priority, two at a time.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -82,12 +82,15 @@ pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// The longest job that waits and that there is room for, else the longest that computes, if none does.
+/// Jobs that compute, beside each other: each also waits now and then.
+const COMPUTING: usize = 2;
+
+/// The longest job that waits and that there is room for, else the longest that computes, if few do.
 fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Percent) -> Option<usize> {
     let (computing, beside): (Vec<&Job>, Vec<&Job>) = running.partition(|job| job.computes());
     let load: Percent = beside.iter().map(|job| job.load).sum();
     let fits = |job: &Job| !job.computes() && load + job.load <= room;
-    let computes = |job: &Job| job.computes() && computing.is_empty();
+    let computes = |job: &Job| job.computes() && computing.len() < COMPUTING;
     waiting
         .iter()
         .position(fits)
@@ -198,8 +201,8 @@ mod tests {
         let jobs = [job("a", 80), job("b", 40), job("c", 120)];
         assert_eq!(next(&jobs, [&half].into_iter(), 140), Some(0));
         assert_eq!(next(&jobs, [&most].into_iter(), 140), Some(1));
-        assert_eq!(next(&jobs, [&most, &half].into_iter(), 140), Some(2));
-        assert_eq!(next(&jobs, [&most, &half, &computes].into_iter(), 140), None);
+        assert_eq!(next(&jobs, [&most, &half, &computes].into_iter(), 140), Some(2));
+        assert_eq!(next(&jobs, [&most, &half, &computes, &computes].into_iter(), 140), None);
     }
 
     #[test]
