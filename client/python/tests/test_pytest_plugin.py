@@ -43,7 +43,7 @@ def test_each_conformance_test_is_an_item_of_one_run(pytest_on: OnRig, daemon: s
     done.stdout.fnmatch_lines(
         [
             "*FAIL c14-016-get-protect-2, cause DUT",
-            "  C14-16: answer",
+            "  C14-16: answer to SubnGet(PortInfo)",
             "*expected  no answer",
             "*seen      SubnGetResp*",
             "*evidence  *SubnGet*",

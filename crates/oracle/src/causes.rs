@@ -67,7 +67,10 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     let is_same_demand =
         cause.statement == other.statement && cause.rule == other.rule && aspect(cause) == aspect(other);
     let (inner, outer) = match (layer(cause), layer(other)) {
-        (None, None) => return is_of_one_step(&cause.about, &other.about),
+        (None, None) => {
+            let is_alike = cause.statement == other.statement && letters(&cause.about) == letters(&other.about);
+            return is_alike || is_of_one_step(&cause.about, &other.about);
+        }
         (None, Some(_)) => return false,
         (Some(_), None) => {
             let is_shown = cause.places.iter().any(|place| other.places.contains(place));
@@ -104,10 +107,10 @@ fn letters(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Whether checks of a test's own differ in numbers alone, or are of one step, which stands before the colon.
+/// Whether checks of a test's own are of one step, which stands before the colon.
 fn is_of_one_step(one: &str, other: &str) -> bool {
     let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
-    letters(one) == letters(other) || step(one).is_some() && step(one) == step(other)
+    step(one).is_some() && step(one) == step(other)
 }
 
 #[cfg(test)]
