@@ -152,8 +152,8 @@ mod tests {
             assert!(!campaign.sample.is_empty(), "{}", campaign.name);
             assert!(!sampled(campaign, 7).iter().any(|word| word.contains("SEED")));
         }
-        let walk = CAMPAIGNS.iter().find(|campaign| campaign.name == "walk").unwrap();
-        assert!(sampled(walk, 7).contains(&"7".to_owned()));
+        let mutants = CAMPAIGNS.iter().find(|campaign| campaign.name == "mutants").unwrap();
+        assert!(sampled(mutants, 7).contains(&"7".to_owned()));
     }
 
     #[test]

@@ -141,7 +141,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
         name: "walk",
         summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first on: no findings; --walk NAME: that one; --defect-seeds N: which defects c09-walk does not find",
         run: walk,
-        sample: &["--seeds", "200", "--first", "SEED"],
+        sample: &["--seeds", "200", "--first", "978221"],
         waits: false,
     },
 ];
