@@ -260,12 +260,12 @@ impl House {
             std::thread::sleep(wait / 8);
             came.restore_killed |= self.kill_workers()?;
         }
-        let bound = Instant::now() + Duration::from_secs(300);
+        let bound = Instant::now() + Duration::from_secs(900);
         while client.try_wait()?.is_none() {
             if Instant::now() > bound {
                 client.kill()?;
                 client.wait()?;
-                bail!("the client of the first run still waits after 300 s");
+                bail!("the client of the first run still waits after 900 s");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -348,10 +348,10 @@ impl House {
     }
 
     fn wait_until_ended(&self, run: &str) -> anyhow::Result<()> {
-        let bound = Instant::now() + Duration::from_secs(300);
+        let bound = Instant::now() + Duration::from_secs(900);
         while self.json(&["runs", "show", run, "--json"])?["state"] != "ENDED" {
             if Instant::now() > bound {
-                bail!("{run} has not ended after 300 s");
+                bail!("{run} has not ended after 900 s");
             }
             std::thread::sleep(Duration::from_millis(20));
         }
