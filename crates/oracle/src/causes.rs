@@ -1,7 +1,8 @@
 //! One fault, one finding: which findings of a record follow from another one.
 //!
-//! A finding follows from an earlier one whose event is among its premise, or that accuses the same event on an inner
-//! [`Layer`], or on the same one for the same statement. A check of the test's own follows from a rule that fails on the same statement or shows one of its events.
+//! A finding follows from an earlier one of the same rule and aspect, from one whose event is among its premise, or from one that
+//! accuses the same event on an inner [`Layer`]. A check of the test's own follows from a rule that fails on the same statement or
+//! shows one of its events.
 //! Nothing is dropped: each keeps its text and result, and says from which cause it follows.
 
 use verbatim_record::{Check, Passed};

@@ -1,4 +1,4 @@
-//! The transport oracle: judges a reliable connection by its packets, whoever sent them and whyever.
+//! The rules: checks reliable connections, ports and single packets for conformance, from a record or a capture alone.
 //!
 //! A pure function of packets. [`Connections`] finds the connections in a stream of packets and pairs their directions;
 //! [`Connection`] keeps what both ends have sent as far as a rule may ask for it. `rules/` is what the architecture

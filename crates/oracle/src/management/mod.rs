@@ -1,6 +1,6 @@
 //! The management oracle: judges a port by every SMP that reaches it and every answer, whatever the test is for.
 //!
-//! A pure function of the record. [`Port`](port::Port) is the judge's own state of the port: each attribute, field by field,
+//! A pure function of the record. `Port` is the judge's own state of the port: each attribute, field by field,
 //! as far as a Set or an answer has shown it; the M_Key, its level and its lease; the violation counter. Every request
 //! moves it, every answer is compared with it whole, every silence is claimed.
 //!
