@@ -109,6 +109,7 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
         return None;
     }
     oracle::management::judge(is_alone(test), trace, findings);
+    oracle::causes::link(&mut findings.checks);
     let fails = findings.checks.iter().any(|check| check.result() == Passed::Fail);
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
@@ -123,6 +124,7 @@ fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findin
     }
     let mut so_far = Findings::new(trace);
     oracle::judge(trace, &mut so_far, test.statements);
+    oracle::causes::link(&mut so_far.checks);
     let fails = so_far.checks.iter().any(|check| check.result() == Passed::Fail);
     fails.then(|| {
         let reason = first(&so_far, Passed::Fail);

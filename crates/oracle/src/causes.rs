@@ -158,6 +158,22 @@ mod tests {
     }
 
     #[test]
+    fn two_wrong_fields_of_a_port_stay_apart() {
+        let field = |name: &str, place| Check {
+            about: format!("PortInfo {name}"),
+            ..check("kept", "C14-24", &[place])
+        };
+        let mut checks = vec![
+            field("OverrunErrors", 3),
+            field("SubnetTimeOut", 4),
+            field("OverrunErrors", 5),
+        ];
+        link(&mut checks);
+        let follows: Vec<_> = checks.iter().map(|of| of.follows_from).collect();
+        assert_eq!(follows, [None, None, Some(0)]);
+    }
+
+    #[test]
     fn events_that_share_nothing_stay_apart() {
         let came = linked(&[check("msn", "s", &[3]), check("fence", "t", &[8])]);
         assert!(came.iter().all(|(_, follows)| follows.is_none()));

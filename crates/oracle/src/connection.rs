@@ -22,15 +22,15 @@ use super::window::{Place, Source, Window};
 pub const KEPT: usize = 16;
 
 /// Rules of what makes a message: what breaks them, nobody knows how to count.
-const OF_MESSAGES: [&str; 8] = [
-    "udp-length",
-    "opcode",
-    "format",
-    "padding",
-    "same-again",
-    "opcode-order",
-    "payload-length",
-    "dma-length",
+const OF_MESSAGES: [Rule; 8] = [
+    Rule::UdpLength,
+    Rule::Opcode,
+    Rule::Format,
+    Rule::Padding,
+    Rule::SameAgain,
+    Rule::OpcodeOrder,
+    Rule::PayloadLength,
+    Rule::DmaLength,
 ];
 
 /// Whether packets can be lost, come twice or out of order between a device and the place where they were seen.
@@ -194,7 +194,7 @@ impl Connection {
                 held if is_damaged && !is_mistake => held.unless(Excuse::Damaged),
                 held => held,
             });
-            is_odd |= is_broken && OF_MESSAGES.contains(&rule.name());
+            is_odd |= is_broken && OF_MESSAGES.contains(rule);
         }
         if heard.is_taken {
             let is_stranger = self.is_stranger(by, &heard);
@@ -244,8 +244,8 @@ impl Connection {
                 let held = asks(&asked);
                 let is_broken = self.note(PACKET.len() + at, *rule, by, heard.number, || held);
                 let ends = invalid.is_none() && requester::leaves_nothing(heard);
-                is_odd |= is_broken && !ends && OF_MESSAGES.contains(&rule.name());
-                if is_broken && requester::OF_VALID_REQUESTS.contains(&rule.name()) {
+                is_odd |= is_broken && !ends && OF_MESSAGES.contains(rule);
+                if is_broken && requester::OF_VALID_REQUESTS.contains(rule) {
                     invalid = Some(if ends {
                         Invalid::Ends
                     } else {
@@ -424,9 +424,7 @@ impl Connection {
     /// What would have excused what that packet breaks did not happen, as what came behind it shows.
     fn not_excused(&mut self, at: usize, rule: Rule, number: u64) {
         let is_it = |of: &&mut Finding| {
-            of.unless == Some(Excuse::PartitionChanged)
-                && of.rule.name() == rule.name()
-                && of.packets.last() == Some(&number)
+            of.unless == Some(Excuse::PartitionChanged) && of.rule == rule && of.packets.last() == Some(&number)
         };
         if let Some(finding) = self.findings.iter_mut().find(is_it) {
             finding.unless = None;

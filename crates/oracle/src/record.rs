@@ -29,7 +29,7 @@ const EACH: usize = 2;
 const EVIDENCE: usize = 2;
 
 /// The rule of reserved bits: a test of its own judges these, lest one fault fail all others.
-const RESERVED: &str = "reserved";
+const RESERVED: Rule = Rule::Reserved;
 
 /// States a failed check for each rule that the device breaks, unless a lost packet explains it.
 ///
@@ -53,7 +53,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             continue;
         }
         // A habit of the device is established in a test of its own, by one rule; elsewhere it decides nothing.
-        let establishes = |habit: &Habit| name == Habit::RULE && habit.is_subject_of(&trace.begin.test);
+        let establishes = |habit: &Habit| said.rule == Habit::RULE && habit.is_subject_of(&trace.begin.test);
         let foreign = said.habit.filter(|habit| !establishes(habit));
         let most = if foreign.is_some() { 1 } else { EACH };
         let kind = (name, said.habit);
@@ -235,7 +235,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
         let altered = connection
             .findings
             .iter()
-            .filter(|finding| finding.by == TESTER && finding.rule.name() == ALTERED)
+            .filter(|finding| finding.by == TESTER && finding.rule == ALTERED)
             .filter_map(|finding| finding.packets.iter().max().copied())
             .filter(|number| !was_answered(trace, pair, *number))
             .min()
@@ -247,18 +247,18 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
             let frames = finding.packets.iter().filter_map(|number| frame_of(trace, *number));
             let is_its_own = match finding.unless {
                 None => true,
-                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule.name()) => {
+                Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule) => {
                     trace.begin.simulated && had_arrived(frames.clone(), *crossing)
                 }
                 // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
-                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule.name()),
+                Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule),
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
-            if finding.by != DUT || !is_its_own || finding.rule.name() == RESERVED {
+            if finding.by != DUT || !is_its_own || finding.rule == RESERVED {
                 continue;
             }
             // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
-            let is_of_time = finding.rule.name() == INTERVAL && trace.begin.stretch() > 1.0;
+            let is_of_time = finding.rule == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(Said {
                 rule: finding.rule,
                 about: String::new(),
@@ -275,20 +275,20 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
 }
 
 /// The rule that what comes again is the same.
-const ALTERED: &str = "same-again";
+const ALTERED: Rule = Rule::SameAgain;
 
 /// Rules of the responder that are excused by requests which nobody saw, and not by what came of them later.
-const OF_RESPONDER: [&str; 4] = [
-    "damaged-request",
-    "responses-in-order",
-    "read-response-opcode",
-    "read-response-length",
+const OF_RESPONDER: [Rule; 4] = [
+    Rule::DamagedRequest,
+    Rule::ResponsesInOrder,
+    Rule::ReadResponseOpcode,
+    Rule::ReadResponseLength,
 ];
 
 /// The rule of RNR intervals.
-const INTERVAL: &str = "rnr-interval";
+const INTERVAL: Rule = Rule::RnrInterval;
 /// Rules of which how long ago a packet left tells whether it had arrived.
-const OF_TIME: [&str; 2] = [INTERVAL, "sequence-nak"];
+const OF_TIME: [Rule; 2] = [INTERVAL, Rule::SequenceNak];
 /// Longer than a packet on a simulated path and one that crosses it take, beside what the device does between them.
 const CROSSING: Duration = Duration::from_micros(100);
 

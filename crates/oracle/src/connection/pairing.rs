@@ -64,7 +64,7 @@ impl Connection {
 
     /// How often a MSN was wrong.
     pub(crate) fn wrong_msns(&self) -> u64 {
-        let mut counts = self.counts().filter(|(rule, _)| rule.name() == "msn");
+        let mut counts = self.counts().filter(|(rule, _)| *rule == Rule::Msn);
         counts.next().map_or(0, |(_, count)| count.broken + count.excused)
     }
 

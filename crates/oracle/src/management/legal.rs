@@ -78,7 +78,7 @@ pub(super) fn judge<'t>(
     }
     // What the next answer shows again is no moment in which the link came up anew.
     let of_link: Vec<(String, String)> = broken.iter().map(|of| (of.about.clone(), of.seen.clone())).collect();
-    for of in broken.iter_mut().filter(|of| of.rule.name() == Rule::Legal.name()) {
+    for of in broken.iter_mut().filter(|of| of.rule == Rule::Legal) {
         let same = (of.about.clone(), of.seen.clone());
         of.excusable &= of_link.iter().filter(|other| **other == same).count() < 2;
     }
@@ -95,16 +95,15 @@ const HOMES: [(AttributeId, &str); 2] = [
 /// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one
 /// fault is one finding. `None`: this test, or something in it has made it so.
 pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
-    if broken.rule.name() != Rule::Legal.name() {
+    if broken.rule != Rule::Legal {
         return None;
     }
     let exchange = |number: &u32| trace.exchanges.get(*number as usize - 1);
     let here = broken.exchanges.first().and_then(exchange)?;
     let id = here.request.attribute_id();
     let (_, home) = HOMES.iter().find(|(of, _)| *of == id)?;
-    let is_same = |other: &&Broken| {
-        other.rule.name() == broken.rule.name() && other.about == broken.about && other.seen == broken.seen
-    };
+    let is_same =
+        |other: &&Broken| other.rule == broken.rule && other.about == broken.about && other.seen == broken.seen;
     let same: Vec<u32> = all
         .iter()
         .filter(is_same)

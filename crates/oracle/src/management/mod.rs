@@ -221,8 +221,8 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     if at == 0 {
         unasked(trace, &mut broken, &mut asked);
     }
-    let again = broken.iter().filter(|of| of.rule.name() == Rule::Once.name()).count();
-    for broken in broken.iter_mut().filter(|of| of.rule.name() == Rule::Once.name()) {
+    let again = broken.iter().filter(|of| of.rule == Rule::Once).count();
+    for broken in broken.iter_mut().filter(|of| of.rule == Rule::Once) {
         broken.excusable = again <= EXCUSED_REPEATS;
     }
     let is_other_port = |exchange: &Exchange| {
@@ -398,7 +398,7 @@ fn return_path(
     }
 }
 
-/// What in the header of a response is not as it must be.
+/// The wrong fields in the header of a response.
 pub fn differences(request: &Mad, response: &Mad) -> Vec<String> {
     let (asked, seen) = (request.header(), response.header());
     let mut wrong = Vec::new();

@@ -56,7 +56,7 @@ pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
 ];
 
 /// What breaks one of these is an invalid request, whatever the responder's memory and rights are.
-pub(crate) const OF_VALID_REQUESTS: [&str; 3] = ["opcode-order", "payload-length", "dma-length"];
+pub(crate) const OF_VALID_REQUESTS: [Rule; 3] = [Rule::OpcodeOrder, Rule::PayloadLength, Rule::DmaLength];
 
 /// Whether it is an atomic whose address is no multiple of 8.
 pub(crate) fn is_unaligned(heard: &Heard<'_>) -> bool {

@@ -136,9 +136,33 @@ impl<'t> Ruling<'t> {
             return;
         };
         held.times += 1;
-        if slack < held.slack || held.evidence.is_empty() {
+        if slack < held.slack || slack <= held.slack && held.evidence.is_empty() {
             (held.closest, held.slack) = (closest, slack);
             held.evidence = evidence.into_iter().collect();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_case_nearest_to_its_bound_stands_for_all() {
+        let mut ruling = Ruling::default();
+        let mut asking = Asking {
+            rule: Rule::RnrWait,
+            ruling: &mut ruling,
+            habit: None,
+        };
+        let ms = Duration::from_millis;
+        for waited in [30, 11, 20] {
+            asking.at_least((ms(waited), ms(10)), []);
+        }
+        asking.must(true, [], Default::default);
+        let [held] = &ruling.held[..] else {
+            panic!("one rule was asked");
+        };
+        assert_eq!((held.times, held.closest.as_str()), (4, "11.00 ms, at least 10.00 ms"));
     }
 }

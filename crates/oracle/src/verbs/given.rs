@@ -52,3 +52,25 @@ pub(super) fn in_words(rule: Rule, given: &QpAttributes) -> Vec<String> {
     };
     of(rule).iter().filter_map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_shown_with_their_meaning() {
+        let given = QpAttributes {
+            timeout: Some(14),
+            retry_cnt: Some(3),
+            ..QpAttributes::default()
+        };
+        assert_eq!(
+            in_words(Rule::TimeoutRetried, &given),
+            ["timeout 14 (67.11 ms)", "retry_cnt 3"]
+        );
+        assert!(
+            in_words(Rule::RnrWait, &given).is_empty(),
+            "an unknown attribute is left out"
+        );
+    }
+}

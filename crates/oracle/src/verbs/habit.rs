@@ -8,6 +8,8 @@ use core::time::Duration;
 use verbatim_record::duration_words;
 use verbatim_wire::packet::AckTimeout;
 
+use crate::registry::Rule;
+
 /// The device's timing of retries when no response comes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Habit {
@@ -21,7 +23,7 @@ pub enum Habit {
 
 impl Habit {
     /// The rule whose findings establish it, in the tests that do.
-    pub const RULE: &str = "ack-timeout";
+    pub const RULE: Rule = Rule::AckTimeout;
 
     /// The tests that establish it.
     const fn tests(self) -> &'static [&'static str] {
