@@ -17,7 +17,7 @@ pub struct Expected {
     pub findings: BTreeSet<String>,
 }
 
-/// What each test is expected to come to in a lab. A test that the table does not name passes.
+/// The expected outcome of each test in a lab. A test that the table does not name passes.
 #[derive(Debug)]
 pub struct Outcomes {
     /// By a test's id, or by a pattern such as `c09-*-verbs`, which stands for all tests that nothing else names.
@@ -64,7 +64,7 @@ impl Outcomes {
         Self { left }
     }
 
-    /// What this test is expected to come to. A test is asked about once.
+    /// The expected outcome of a test. A test is asked about once.
     pub fn take(&mut self, test: &str) -> Expected {
         let pattern = |(pattern, expected): (&String, &Expected)| matches(pattern, test).then(|| expected.clone());
         let named = self.left.remove(test);

@@ -1,4 +1,4 @@
-//! What the communication manager says of a connection that it makes.
+//! Parameters of a connection from the communication manager's messages.
 //!
 //! Source: architecture 12.6.5 (REQ), 12.6.8 (REP); annex A11 (service IDs of IP ports).
 

@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// What a rule looks at, from the frame outwards. Of two rules that one event breaks, the outer one follows from the inner.
+/// The part of an event that a rule checks, from the frame outwards. Of two rules that one event breaks, the outer one follows
+/// from the inner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Layer {
     /// Checksums, addresses and lengths of the frame.
@@ -56,7 +57,7 @@ macro_rules! rules {
                 match self { $(Self::$rule => $says,)* }
             }
 
-            /// What it looks at.
+            /// The part of an event that it checks.
             #[must_use]
             pub const fn layer(self) -> Layer {
                 match self { $(Self::$rule => Layer::$layer,)* }

@@ -308,7 +308,7 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     drift
 }
 
-/// Whether a verdict of a version that did not note rules, premises and places in checks says the same as one that does.
+/// Whether a verdict without rules, premises and places in its checks, of an earlier version, is the same otherwise.
 fn is_same_without_places(before: &Verdict, now: &Verdict) -> bool {
     let plain = |of: &Verdict| {
         let mut of = of.clone();

@@ -53,7 +53,7 @@ pub struct LeaseView {
 }
 
 impl LeaseView {
-    /// Who holds the rigs that would do, and why others are out of use, a sentence each.
+    /// The holders of the rigs that fit, and the reasons why others are out of use, a sentence each.
     #[must_use]
     pub fn because(&self) -> Vec<String> {
         let because = |holder: &StoredLease| {

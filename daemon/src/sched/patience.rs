@@ -54,7 +54,7 @@ impl Watchers {
     }
 }
 
-/// Who waits.
+/// A run or lease that waits.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
     /// A run.
@@ -110,7 +110,7 @@ impl Waits {
     fn next(&self, now: Duration, gone_after: Duration) -> Result<Option<Duration>, GivesUp> {
         let until = self.until.filter(|_| !self.about_to_begin);
         let alone = self.alone.map(|since| since.saturating_add(gone_after));
-        // Who says how long it may take means this too.
+        // An explicit bound also covers a device that is away.
         let away = self.away.filter(|_| self.until.is_none());
         let away = away.map(|since| since.saturating_add(AWAY_AT_MOST));
         let ends = [
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_away_is_waited_for_ten_minutes_or_as_long_as_was_asked_for() {
+    fn waits_ten_minutes_or_the_given_time_for_a_device() {
         let waits = Waits {
             away: Some(S(0)),
             ..Waits::default()

@@ -1440,7 +1440,7 @@ pub struct Rig {
     /// The host whose daemon has it, where several daemons share a database; empty otherwise.
     #[prost(string, tag = "13")]
     pub host: ::prost::alloc::string::String,
-    /// Who holds it in words, as in Run.owner_name.
+    /// The readable name of the holder, as in Run.owner_name.
     #[prost(string, tag = "14")]
     pub holder_name: ::prost::alloc::string::String,
 }

@@ -134,7 +134,7 @@ fn a_long_walk_passes_over_steps_that_a_core_cannot_take() {
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
 }
 
-/// What the core lacks, in the words of defects: READs and what waits for them, atomics, SEND with Invalidate, datagrams,
+/// Operations that the core lacks, as defects name them: READs and waits for them, atomics, SEND with Invalidate, datagrams,
 /// SQD. Over IPv4 there is no flow label.
 const LACKS: [&str; 11] = [
     "READ",

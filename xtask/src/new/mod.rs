@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use verbatim_lab::workspace::{cargo, root, run};
 
-/// What to begin.
+/// A kind of thing to begin.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kind {
     /// A test: its file, its place in the chapter's mod.rs, its golden records and their verdicts.
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
 pub(crate) struct Options {
     /// Its name, such as c09-write-in-rtr or rnr-nak-twice.
     name: String,
-    /// The one that it begins as a copy of; without it a short one, for a test of the chapter that its name begins with.
+    /// The template; without it a short one, of the chapter that the test's name begins with.
     #[arg(long, value_name = "NAME")]
     like: Option<String>,
     /// The claim of the test, or what the device does wrong: one sentence.
@@ -74,7 +74,7 @@ pub(crate) fn begin(kind: &Kind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is to be written, and whose copy it is.
+/// The changes to write, and the name of the template.
 #[derive(Debug)]
 struct Begun {
     like: String,

@@ -20,7 +20,8 @@ use crate::{exit, print};
 /// Hold a rig, so that nobody else uses it.
 #[derive(clap::Args)]
 #[command(after_help = "Prints the lease's name once it has its rig, in a pipe nothing else: \
-    verbatim run --lease $(verbatim reserve bench-3). `verbatim run` on a rig that you hold runs under your lease anyway.")]
+    verbatim run --lease $(verbatim reserve bench-3). \
+    `verbatim run` on a rig that you hold runs under your lease anyway.")]
 pub(crate) struct Reserve {
     /// The rig; left out, any that has the labels
     rig: Option<String>,

@@ -45,7 +45,7 @@ fn shown(page: &[u8]) -> bool {
     let Ok(mut man) = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn() else {
         return false;
     };
-    // Who leaves the pager early closes the pipe.
+    // The user may quit the pager before the whole page is written.
     let written = man.stdin.take().map(|mut stdin| stdin.write_all(page));
     drop(written);
     man.wait().is_ok_and(|status| status.success())

@@ -35,7 +35,7 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
     out
 }
 
-/// Who that is in words; as an older daemon says it where it has no words.
+/// The readable name, or the identity where an older daemon sends none.
 fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
     if words.is_empty() { identity } else { words }
 }

@@ -21,7 +21,7 @@ pub enum CaptureError {
     Packed {
         /// Bytes that were unpacked before.
         offset: u64,
-        /// What the library says.
+        /// The library's error.
         source: io::Error,
     },
     /// It begins like nothing that is known.

@@ -31,7 +31,7 @@ const ERSPAN_III: u16 = 0x22EB;
 const UDP: u8 = 17;
 const ROCE_V2_PORT: u16 = 4791;
 
-/// What carries a packet through a network that is not its own.
+/// An encapsulation around a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tunnel {
     /// A switch's copy of a frame.
@@ -214,7 +214,7 @@ fn ipv6(bytes: &[u8], at: usize) -> Option<Step> {
     transport(bytes, protocol, behind, first..behind)
 }
 
-/// What stands behind an IP header, and behind its extensions.
+/// The next layer behind an IP header and its extensions.
 fn transport(bytes: &[u8], protocol: u8, at: usize, extensions: Range<usize>) -> Option<Step> {
     match protocol {
         UDP => udp(bytes, at, extensions),
@@ -289,7 +289,7 @@ fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     })
 }
 
-/// What labels carry they do not say: IP by its version, or a frame behind a control word or without one.
+/// The next layer behind MPLS labels, which do not name it: IP by its version, else a frame with or without a control word.
 fn mpls(bytes: &[u8], at: usize) -> Option<Step> {
     const BOTTOM: u8 = 1;
     let mut behind = at;

@@ -105,7 +105,7 @@ pub struct Captured<'a> {
     /// The bytes, without what the capture or a tunnel put before them. IPv6 extension headers before RoCEv2 are left
     /// out.
     pub bytes: &'a [u8],
-    /// What it was carried in; `bytes` are the packet within.
+    /// The encapsulation that was removed; `bytes` are the inner packet.
     pub tunnel: Option<Tunnel>,
     /// Whether it has no Ethernet header of its own: one without addresses was put before it.
     pub is_bare: bool,
@@ -126,7 +126,7 @@ pub struct Reader<R> {
     made: Vec<u8>,
 }
 
-/// What the bytes of a record begin with.
+/// The first layer of a captured packet.
 enum Begins {
     Layer(Layer),
     InfiniBand,

@@ -1,6 +1,6 @@
 //! Chapters 13 and 14: the management model, and subnet management.
 //!
-//! `keys` is what the tests of the M_Key share, `shadow` reads all attributes, `adapter` what those share that apply to some kinds of node only.
+//! `keys` is shared by the tests of the M_Key, `adapter` by those of some kinds of node; `shadow` reads all attributes.
 
 pub(crate) mod adapter;
 pub(crate) mod keys;

@@ -52,7 +52,7 @@ const MEASURED: u32 = 100;
 
 /// The longest round trip of the path, if it was measured before and after, each time by a hundred answers or more.
 ///
-/// Without it nobody knows how much of a time the path made, so no time can be said to be long enough.
+/// Without it a measured time may be the path's in part, so that no lower bound can be shown to hold.
 pub fn path(trace: &Trace) -> Option<Duration> {
     let trips = &trace.timeline.round_trips;
     let measured = trips.len() >= 2 && trips.iter().all(|trips| trips.answered >= MEASURED);

@@ -1,6 +1,6 @@
-//! What the DUT has, by what its host said when it was opened, as the record has it: what a judge may miss there.
+//! Capabilities of the DUT, from the record: its host reports them when it is opened.
 //!
-//! The same as a procedure is told by `Tester::offers` and its like. What is not said is offered.
+//! `Tester::offers` and its like tell a procedure the same. A capability that is not reported is taken to be there.
 
 use verbatim_record::verbs::pb::{Capabilities, Operation, QpAttributes, QpState, Service};
 use verbatim_record::verbs::{Command, Reply};
@@ -15,7 +15,7 @@ use super::steps;
 /// READs and atomics.
 const WITH_RESPONSE: [Operation; 3] = [Operation::Read, Operation::CompareSwap, Operation::FetchAdd];
 
-/// What the DUT's host said last, if it said anything.
+/// The last report of the DUT's host, if there is one.
 pub fn capabilities(t: &Trace) -> Option<&Capabilities> {
     let opened = t.timeline.commands.iter().rev().find_map(|done| match reply(done) {
         Some(Reply::Opened(facts)) if done.side == Side::Dut && matches!(done.command, Command::Open(_)) => Some(facts),

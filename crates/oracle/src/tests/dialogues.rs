@@ -573,7 +573,7 @@ fn found(loss: Loss, talk: &Talk) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn illegal_dialogues_are_named_at_the_packet_that_breaks_the_rule() {
+fn names_the_packet_that_breaks_the_rule() {
     let mut wrong = Vec::new();
     for (row, (legal, alter, packet, rule)) in ILLEGAL.iter().enumerate() {
         let mut steps = legal();

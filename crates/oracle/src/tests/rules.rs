@@ -342,7 +342,7 @@ fn a_single_sound_packet_makes_wrong_icrcs_damage() {
 }
 
 #[test]
-fn a_first_packet_with_a_wrong_icrc_is_told_with_its_acknowledgement() {
+fn shows_a_first_packet_with_a_wrong_icrc_and_its_ack() {
     let mut talk = acknowledged_sends(3);
     spoil_icrc(&mut talk, 0);
     assert_eq!(broken(Loss::Possible, &talk), ["#1 icrc?", "#2 damaged-request?"]);
@@ -369,7 +369,7 @@ fn an_only_response_with_a_wrong_icrc_is_told() {
 }
 
 #[test]
-fn a_packet_with_a_wrong_icrc_that_nothing_follows_is_of_no_connection() {
+fn counts_a_lone_wrong_icrc_as_of_no_connection() {
     let mut talk = Talk::default();
     talk.send(0);
     spoil_icrc(&mut talk, 0);

@@ -109,7 +109,7 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
     {
         let Some(last) = due.tries.last() else { continue };
         let longest = SOON.max(talk.waited());
-        // A gap and a missing receive are told of at once: where that was lost, what comes much later answers another request.
+        // A gap or a missing receive gets its NAK at once. If that was lost, a much later response belongs to another request.
         let is_told = why == Why::Gap || lacks(&receives, due);
         let is_of_it = |came: &&Response| {
             let is_soon = || came.at.since(last.at.latest) <= longest;

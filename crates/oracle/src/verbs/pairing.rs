@@ -20,8 +20,8 @@ impl Queue {
         Self { posted }
     }
 
-    /// The oldest of that identifier that was posted before a place and has not completed; whether there is one. Else the last
-    /// that has: a completion too many is of that one.
+    /// The oldest open work request with that identifier that was posted before a place, and true. Else the last one that
+    /// completed, and false: an extra completion belongs to it.
     fn of(&self, wr_id: u64, place: usize) -> Option<(usize, bool)> {
         let same = || (0..self.posted.len()).filter(|at| self.posted[*at].0 == wr_id);
         let before = || same().filter(|at| self.posted[*at].1 < place);
@@ -30,7 +30,7 @@ impl Queue {
     }
 }
 
-/// What a completion is of.
+/// The work request of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
     /// That send request; none where nothing was posted with its identifier.
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_with_the_identifier_of_a_send_is_told_by_the_opcode() {
+    fn the_opcode_tells_a_receive_from_a_send() {
         let (mut sends, mut receives) = (Queue::new([(7, 1)]), Queue::new([(7, 2)]));
         let mut of = |opcode| assign(&mut sends, &mut receives, &completion(7, opcode), 9);
         assert_eq!(of(RECEIVE), Of::Receive);

@@ -1,4 +1,4 @@
-//! What a host says that its device has, in lists of which an empty one says nothing.
+//! Lists of capabilities that a host reports of its device. An empty list reports nothing.
 
 use verbatim_wire::packet::Opcode;
 
@@ -16,7 +16,7 @@ pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
     listed.is_empty() || listed.contains(&one.into())
 }
 
-/// What a request packet of a reliable connection asks for; of a message of several packets, what its first can say.
+/// The operation of a request packet on a reliable connection, as far as its opcode tells.
 #[must_use]
 pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {

@@ -69,7 +69,7 @@ async fn a_run_that_may_not_wait_ends_and_says_who_holds_the_rig() {
 }
 
 #[tokio::test]
-async fn a_look_at_the_device_is_no_wait_and_a_device_that_is_away_is_the_rigs_fault() {
+async fn a_device_that_is_away_is_the_fault_of_the_rig() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();

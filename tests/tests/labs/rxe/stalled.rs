@@ -25,7 +25,7 @@ const LOSES_LAST: (u32, u32) = (14, 3);
 /// The names of the captures in `docs/examples`.
 const NAMES: [&str; 2] = ["stall-sender.pcap.gz", "stall-receiver.pcap.gz"];
 
-/// What the switch loses of the packets of the first machine.
+/// The packets of the first machine that the switch drops.
 #[derive(Default)]
 struct Loss {
     firsts: u32,
@@ -205,7 +205,7 @@ fn or_lost(place: &Place, capture: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_switch_that_loses_packets_shows_between_the_captures_of_both_ports() {
+fn two_captures_show_the_losses_of_a_switch() {
     let Some(captures) = captured() else { return };
     let place = Place::new();
     for (name, capture) in NAMES.iter().zip(captures) {

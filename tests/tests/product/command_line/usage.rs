@@ -155,7 +155,7 @@ fn help_and_version_are_results_and_end_with_0() {
 }
 
 #[test]
-fn options_of_a_connection_are_in_the_help_of_commands_that_may_use_it() {
+fn help_shows_connection_options_where_they_matter() {
     let place = Place::new();
     for (command, has) in [
         ("run", true),
@@ -173,7 +173,7 @@ fn options_of_a_connection_are_in_the_help_of_commands_that_may_use_it() {
     assert_eq!(run(&mut place.verbatim("judge --server none --help")).code(), 0);
 }
 
-/// What a shell offers for the last word.
+/// The completions of the last word.
 fn offered(place: &Place, line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = place.verbatim("");

@@ -27,7 +27,7 @@ const DIALOGUES: [Dialogue; 3] = [Dialogue::Sends, Dialogue::Writes, Dialogue::R
 pub(super) type Said = (bool, Transport);
 
 impl Dialogue {
-    /// What four messages take.
+    /// The packets of four messages.
     pub(super) fn said(self) -> Vec<Said> {
         (0..4).flat_map(|message| self.message(message)).collect()
     }

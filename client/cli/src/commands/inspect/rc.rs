@@ -137,7 +137,7 @@ struct Report {
     connections: u64,
     violations: u64,
     excused: u64,
-    /// Packets with a wrong ICRC of which nobody knows whether an end or the way made it wrong.
+    /// Packets with a wrong ICRC that an end or the network may have caused.
     wrong_icrcs: u64,
 }
 

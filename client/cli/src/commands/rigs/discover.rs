@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// A rig file with a rig for each InfiniBand port; of each Ethernet port one as a comment, since only a person knows where its
-/// agent is. `root` is `/`. With how many ports there are.
+/// A rig file with a rig for each InfiniBand port, and the number of ports. Rigs of Ethernet ports are comments, because the
+/// address of the agent is not known. `root` is `/`.
 pub(super) fn discover(root: &Path) -> (String, usize) {
     let mut text = String::from(
-        "# The adapters of this host, as `verbatim rigs discover` found them: docs/rig-file.md has all keys.\nconfig_version = 1\n",
+        "# The adapters of this host, as `verbatim rigs discover` found them: docs/rig-file.md has all keys.\n\
+         config_version = 1\n",
     );
     let mut ports = 0;
     for device in names(&root.join("sys/class/infiniband")) {
@@ -30,7 +31,8 @@ pub(super) fn discover(root: &Path) -> (String, usize) {
             if of("link_layer") == "InfiniBand" {
                 let _ = write!(
                     text,
-                    "[[rig]]\nname = \"{device}-{port}\"\nkind = \"umad\"\ndevice = \"{device}\"\nport = {port}\nroute = \"0,{port}\"\n"
+                    "[[rig]]\nname = \"{device}-{port}\"\nkind = \"umad\"\ndevice = \"{device}\"\nport = {port}\n\
+                     route = \"0,{port}\"\n"
                 );
                 continue;
             }

@@ -25,7 +25,8 @@ pub(crate) struct AdHoc {
     #[arg(long, value_name = "LID", help_heading = HEADING, requires = "umad")]
     lid: Option<u16>,
     /// The rig is an Ethernet interface of this host, and an agent on the device's host: enp3s0
-    #[arg(long, value_name = "INTERFACE", help_heading = HEADING, requires = "agent", requires = "ip", conflicts_with = "rig_file")]
+    #[arg(long, value_name = "INTERFACE", help_heading = HEADING)]
+    #[arg(requires = "agent", requires = "ip", conflicts_with = "rig_file")]
     packets: Option<String>,
     /// Where the agent is: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR", help_heading = HEADING, requires = "packets")]

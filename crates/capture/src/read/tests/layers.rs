@@ -78,7 +78,7 @@ fn udp(port: u16, rest: &[u8]) -> Vec<u8> {
     )
 }
 
-/// What a tunnel's own header stands behind.
+/// The layer before a tunnel's header.
 enum Outer {
     Udp(u16),
     Gre,

@@ -1,4 +1,4 @@
-//! What the DUT has, by what its host said when it was opened.
+//! Capabilities of the DUT, as its host reported them when it was opened.
 
 use verbatim_tester::Stop;
 
