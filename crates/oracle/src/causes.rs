@@ -84,16 +84,21 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     // Two fields of one packet may be wrong by two faults.
     let is_next_layer = inner < outer || inner == outer && inner > Layer::Headers;
     let is_on_it = of_cause == of_other && (is_next_layer || is_same_statement);
-    let is_on_data = inner == Layer::Content && outer == Layer::Content && is_same_statement;
+    let are_fields = cause.rule == other.rule && is_of_a_port(cause);
+    let is_on_data = inner == Layer::Content && outer == Layer::Content && is_same_statement && !are_fields;
     let is_premise = of_cause.is_some_and(|place| other.places.contains(&place)) && of_cause != of_other;
     let is_told_of = outer == Layer::Missing && inner < outer && of_other.is_some_and(|of| cause.places.contains(&of));
     is_same_demand || is_on_it || is_on_data || is_premise || is_told_of
 }
 
+fn is_of_a_port(check: &Check) -> bool {
+    Rule::named(&check.rule).is_some_and(|rule| management::RULES.contains(&rule))
+}
+
 /// The aspect of the demand that a finding names behind its event: `late retry`; empty where it names none.
 fn aspect(check: &Check) -> String {
     // The field of an attribute.
-    if Rule::named(&check.rule).is_some_and(|rule| management::RULES.contains(&rule)) {
+    if is_of_a_port(check) {
         return letters(&check.about);
     }
     let mut parts = check.about.rsplit(": ");

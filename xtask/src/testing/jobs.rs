@@ -52,7 +52,7 @@ const SLICES: &[Slice] = &[
     slice("product", "small_devices", 1, 100, 40),
     slice("product", "lossy_frames", 1, 100, 40),
     slice("product", "few_operations", 1, 100, 25),
-    slice("product", "docs", 1, 110, 80),
+    slice("product", "docs", 1, 90, 90),
     slice("labs", "kernel_places", 1, 15, 114),
     slice("machine", "", 1, 25, 106),
     slice("product", "command_line", 2, 130, 74),

@@ -97,10 +97,10 @@ fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Perce
         .or_else(|| waiting.iter().position(computes))
 }
 
-/// The same command with the lowest priority.
+/// The same command with a lower priority: at the lowest, one that has its own deadlines is starved by the machines of the labs.
 fn niced(of: &Command) -> Command {
     let mut command = Command::new("nice");
-    command.args(["-n", "19"]).arg(of.get_program()).args(of.get_args());
+    command.args(["-n", "5"]).arg(of.get_program()).args(of.get_args());
     for (name, value) in of.get_envs() {
         match value {
             Some(value) => command.env(name, value),

@@ -166,7 +166,7 @@ fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 fn answered_at_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     let (at_once, late) = first_answers(talk);
     if at_once > 0 {
-        return asking.must(true, [], Default::default);
+        return asking.held(format!("{at_once} answered at once"), []);
     }
     let is_enough = late.len() >= TRIES as usize;
     if is_enough && talks(talk.trace).iter().all(|talk| first_answers(talk).0 == 0) {
