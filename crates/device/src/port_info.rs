@@ -188,8 +188,7 @@ fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults)
     };
     let unassigned = addresses(&mut change, wanted, profile);
     link(&mut change, wanted, profile);
-    let goes_down = wanted.port_state() == PortState::DOWN || !wanted.is_zero_in("PortPhysicalState");
-    let waits = (profile.choices.link_fields_wait && !goes_down).then_some(change.info);
+    let waits = (profile.choices.link_fields_wait && !goes_down(wanted)).then_some(change.info);
     if waits.is_some() {
         change.info = change.info.with_fields_of(&port.info, &OF_THE_LINK);
     }
@@ -321,6 +320,16 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         info.with_neighbor_mtu(mtu)
     });
     states(change, wanted);
+}
+
+/// Whether a Set takes the link down; one with a state that cannot be commanded does not.
+fn goes_down(wanted: &PortInfo) -> bool {
+    let down = matches!(wanted.port_state(), PortState::NO_CHANGE | PortState::DOWN);
+    match wanted.port_physical_state() {
+        PhysState::NO_CHANGE => wanted.port_state() == PortState::DOWN,
+        PhysState::SLEEP | PhysState::POLLING | PhysState::DISABLED => down,
+        _ => false,
+    }
 }
 
 /// PortState and PortPhysicalState: commands to the link (architecture 7.2).

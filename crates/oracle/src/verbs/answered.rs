@@ -17,7 +17,7 @@ use super::credits::Receives;
 use super::due::{Due, Response, Why, dues, met, responses};
 use super::owed::after;
 use super::talk::{SOON, Talk, talks};
-use crate::heard::Asks;
+use crate::heard::{Asks, Heard};
 use crate::rule::Rule;
 use crate::rules::responder::Says;
 
@@ -123,7 +123,13 @@ fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: 
         if came.is_none() && !is_shown() {
             continue;
         }
-        let (since, came) = (last.at.latest, came.map(|came| came.at));
+        // What is lost is sent again, and the answer is to that.
+        let again = came.filter(|_| !talk.is_lossless()).and_then(|came| {
+            let before = |(of, _, frame): &(u32, Heard<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
+            talk.asked().filter(before).last()
+        });
+        let since = again.map_or(*last, |(_, _, frame)| frame).at.latest;
+        let came = came.map(|came| came.at);
         // Of a duplicate the first transmission, too.
         let mut asked = talk.asked();
         let first = asked

@@ -137,7 +137,7 @@ pub(super) fn grows_until(intervals: &[Duration], once: Duration) -> &[Duration]
     for (from, interval) in intervals.iter().enumerate() {
         let grows = intervals[from..]
             .windows(2)
-            .take_while(|pair| pair[1] * 10 >= pair[0] * BY);
+            .take_while(|pair| pair[1] > pair[0] && pair[1] * 10 >= pair[0] * BY);
         let count = grows.count() + 1;
         if *interval < once && count >= GROWING {
             return &intervals[from..from + count];
@@ -161,6 +161,10 @@ mod tests {
         assert!(grows_until(&ms(&[33, 33, 33]), once).is_empty());
         assert!(grows_until(&ms(&[80, 160, 240]), once).is_empty(), "none is early");
         assert!(grows_until(&ms(&[12, 24]), once).is_empty(), "too few");
+        assert!(
+            grows_until(&ms(&[0, 0, 0, 0]), once).is_empty(),
+            "they came late, together"
+        );
     }
 
     #[test]
