@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
-use verbatim_record::{Evidence, Side, Span, Told, VerbsAnswered, VerbsAsked, VerbsDone, VerbsTold};
+use verbatim_record::{Evidence, HostEvent, Side, Span, VerbsAnswered, VerbsAsked, VerbsDone, VerbsTold};
 
 /// One line of the timeline, and how evidence calls it.
 pub(crate) struct Line {
@@ -64,7 +64,7 @@ pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
         host_at,
         ref event,
     } = *told;
-    let evidence = Told {
+    let evidence = HostEvent {
         side,
         at,
         host_at,
@@ -75,7 +75,7 @@ pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
         side,
         at,
         text: event_words(event),
-        evidence: Evidence::Told(&evidence).in_words(),
+        evidence: Evidence::HostEvent(&evidence).in_words(),
     }
 }
 

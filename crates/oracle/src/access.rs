@@ -9,7 +9,7 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Trace};
 use verbatim_wire::packet::{Medium, Opcode, Packet, RKey};
 
-use super::heard::Asks;
+use super::parsed::RequestKind;
 use crate::rc::offers;
 
 /// A region that the device's host registered.
@@ -108,7 +108,7 @@ impl<'t> Regions<'t> {
 
     /// Whether the device does such requests at all; one that it does not is invalid, whatever memory it names.
     fn executes(&self, opcode: Opcode) -> bool {
-        let is_atomic = Asks::of(opcode) == Asks::Atomic;
+        let is_atomic = RequestKind::of(opcode) == RequestKind::Atomic;
         let executes = |operation| offers::executes(self.trace, operation);
         asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
@@ -116,12 +116,12 @@ impl<'t> Regions<'t> {
     /// What is known of a request that left at that place to a queue pair with these rights. A device that has no such operation
     /// has errors of its own.
     pub(super) fn allow(&self, packet: &Packet<'_>, at: usize, of_qp: &Rights) -> Allows {
-        let asks = Asks::of(packet.opcode());
+        let asks = RequestKind::of(packet.opcode());
         let right: Right = match asks {
-            Asks::Write(_) => |access| access.remote_write,
-            Asks::Read => |access| access.remote_read,
-            Asks::Atomic => |access| access.remote_atomic,
-            Asks::Send(_) | Asks::Other => return Allows::default(),
+            RequestKind::Write(_) => |access| access.remote_write,
+            RequestKind::Read => |access| access.remote_read,
+            RequestKind::Atomic => |access| access.remote_atomic,
+            RequestKind::Send(_) | RequestKind::Other => return Allows::default(),
         };
         if of_qp.given.is_empty() || !self.executes(packet.opcode()) {
             return Allows::default();

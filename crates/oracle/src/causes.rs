@@ -13,7 +13,7 @@ use crate::registry::{Layer, Rule};
 /// Whether it is a check of the test's own, which come last; the event that it accuses, and how near to the wire it looks.
 type Key = (bool, u64, Option<Layer>);
 
-/// Says of each finding that follows from another one which that is, and puts what failed before what is open, and causes
+/// ResponseKind of each finding that follows from another one which that is, and puts what failed before what is open, and causes
 /// before what follows from them.
 pub fn link(checks: &mut Vec<Check>) {
     let (mut found, passed): (Vec<Check>, Vec<Check>) =

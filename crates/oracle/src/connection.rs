@@ -5,16 +5,16 @@ use verbatim_wire::packet::Psn;
 mod pairing;
 
 use super::access::Allows;
-use super::heard::{Asks, Event, Heard, Part};
 use super::managed::Managed;
+use super::parsed::{Event, Parsed, Part, RequestKind};
 use super::partition::Partition;
 use super::pmtu::Pmtu;
 use super::request::Invalid;
 use super::responses::{Offset, Refusal, Responses, is_up_to};
-use super::rule::{Broken, Excuse, Finding, Held, Rule};
+use super::rule::{Broken, Excuse, Finding, Outcome, Rule};
 use super::rules::packet::{self, RULES as PACKET};
 use super::rules::requester::{self, Asked, RULES as REQUESTER};
-use super::rules::responder::{Answered, RULES as RESPONDER, Says};
+use super::rules::responder::{Answered, RULES as RESPONDER, ResponseKind};
 use super::rules::{COUNT, msn};
 use super::window::{Place, Source, Window};
 
@@ -183,67 +183,67 @@ impl Connection {
 
     /// A packet of this connection passes, sent by that end.
     pub fn take(&mut self, by: usize, event: &Event<'_>) {
-        let mut heard = Heard::of(event);
+        let mut parsed = Parsed::of(event);
         self.packets[by] += 1;
-        let is_damaged = !heard.is_taken && !heard.packet.icrc_is_right();
-        let is_mistake = is_damaged && packet::mistake(&heard).is_some();
+        let is_damaged = !parsed.is_taken && !parsed.packet.icrc_is_right();
+        let is_mistake = is_damaged && packet::mistake(&parsed).is_some();
         self.damaged[by] += u64::from(is_damaged && !is_mistake);
         let mut is_odd = false;
         for (at, (rule, asks)) in PACKET.iter().enumerate() {
-            let is_broken = self.note(at, *rule, by, heard.number, || match asks(&heard) {
+            let is_broken = self.note(at, *rule, by, parsed.number, || match asks(&parsed) {
                 held if is_damaged && !is_mistake => held.unless(Excuse::Damaged),
                 held => held,
             });
             is_odd |= is_broken && OF_MESSAGES.contains(rule);
         }
-        if heard.is_taken {
-            let is_stranger = self.is_stranger(by, &heard);
-            self.p_key(by, &heard);
+        if parsed.is_taken {
+            let is_stranger = self.is_stranger(by, &parsed);
+            self.p_key(by, &parsed);
             // Of what no partition takes nothing is known but its PSN.
-            heard.is_taken = !is_stranger;
+            parsed.is_taken = !is_stranger;
         }
-        if heard.opcode.is_response() {
-            if heard.is_taken {
-                self.response(by, &heard);
+        if parsed.opcode.is_response() {
+            if parsed.is_taken {
+                self.response(by, &parsed);
             }
-        } else if heard.opcode.0 < 0x20 {
-            self.request(by, &heard, is_odd);
+        } else if parsed.opcode.0 < 0x20 {
+            self.request(by, &parsed, is_odd);
         }
     }
 
     /// Whether nobody takes a packet for its P_Key. Where nothing is lost nothing is taken back either, and each is what it says.
-    fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
-        self.loss == Loss::Possible && self.partition.is_stranger(by, heard)
+    fn is_stranger(&self, by: usize, parsed: &Parsed<'_>) -> bool {
+        self.loss == Loss::Possible && self.partition.is_stranger(by, parsed)
     }
 
-    fn p_key(&mut self, by: usize, heard: &Heard<'_>) {
-        let held = match self.partition.held(by, heard) {
+    fn p_key(&mut self, by: usize, parsed: &Parsed<'_>) {
+        let held = match self.partition.held(by, parsed) {
             held if self.partition.is_first(by) && self.is_provisional => held.unless(Excuse::OtherPair),
             held => held,
         };
-        let alone = self.partition.take(by, heard);
-        self.note(COUNT, Rule::PKey, by, heard.number, || held);
+        let alone = self.partition.take(by, parsed);
+        self.note(COUNT, Rule::PKey, by, parsed.number, || held);
         if let Some(alone) = alone {
             self.not_excused(COUNT, Rule::PKey, alone);
         }
     }
 
-    fn request(&mut self, by: usize, heard: &Heard<'_>, mut is_odd: bool) {
-        let mut invalid = requester::is_unaligned(heard).then_some(Invalid::Unaligned);
-        let place = self.flows[by].window.place(heard.psn);
+    fn request(&mut self, by: usize, parsed: &Parsed<'_>, mut is_odd: bool) {
+        let mut invalid = requester::is_unaligned(parsed).then_some(Invalid::Unaligned);
+        let place = self.flows[by].window.place(parsed.psn);
         // A packet that nobody takes is judged as a packet; its other fields may be what the damage made of them.
-        if heard.is_taken {
+        if parsed.is_taken {
             for (at, (rule, asks)) in REQUESTER.iter().enumerate() {
                 let flow = &self.flows[by];
                 let asked = Asked {
-                    heard,
+                    parsed,
                     place,
                     window: &flow.window,
                     responses: &flow.responses,
                 };
                 let held = asks(&asked);
-                let is_broken = self.note(PACKET.len() + at, *rule, by, heard.number, || held);
-                let ends = invalid.is_none() && requester::leaves_nothing(heard);
+                let is_broken = self.note(PACKET.len() + at, *rule, by, parsed.number, || held);
+                let ends = invalid.is_none() && requester::leaves_nothing(parsed);
                 is_odd |= is_broken && !ends && OF_MESSAGES.contains(rule);
                 if is_broken && requester::OF_VALID_REQUESTS.contains(rule) {
                     invalid = Some(if ends {
@@ -254,61 +254,61 @@ impl Connection {
                 }
             }
         }
-        self.sent(by, heard, place);
-        if heard.is_taken && matches!(place, Place::Beginning | Place::Next) && invalid.is_some() {
-            self.flows[by].window.set_invalid(heard.psn, invalid);
+        self.sent(by, parsed, place);
+        if parsed.is_taken && matches!(place, Place::Beginning | Place::Next) && invalid.is_some() {
+            self.flows[by].window.set_invalid(parsed.psn, invalid);
         }
-        if is_odd && heard.is_taken {
+        if is_odd && parsed.is_taken {
             let flow = &mut self.flows[by];
-            flow.window.doubt(heard.psn);
-            flow.responses.odd = Some((heard.psn, heard.number));
+            flow.window.doubt(parsed.psn);
+            flow.responses.odd = Some((parsed.psn, parsed.number));
         }
     }
 
     /// The state after a request.
-    fn sent(&mut self, by: usize, heard: &Heard<'_>, place: Place) {
+    fn sent(&mut self, by: usize, parsed: &Parsed<'_>, place: Place) {
         let (flow, other) = both_of(&mut self.flows, by);
         let window = &mut flow.window;
         let acknowledged = flow.responses.acknowledged.map(|(psn, _)| psn);
         match place {
             // The PSN of a damaged packet is believed only where it is the one that was due.
-            _ if !heard.is_taken => {
-                if window.next == Some(heard.psn) && place == Place::Next {
-                    window.push_damaged(heard, acknowledged);
+            _ if !parsed.is_taken => {
+                if window.next == Some(parsed.psn) && place == Place::Next {
+                    window.push_damaged(parsed, acknowledged);
                 }
-                if window.cursor == Some(heard.psn) {
-                    window.cursor = Some(heard.psn.next());
+                if window.cursor == Some(parsed.psn) {
+                    window.cursor = Some(parsed.psn.next());
                 }
                 return;
             }
-            Place::Beginning | Place::Next => window.push(heard, false, acknowledged),
-            Place::Ahead(_) => window.push(heard, true, acknowledged),
-            Place::Hole => window.fill(heard, acknowledged),
-            Place::Again(at, into) => window.again(at, into, heard),
-            Place::Far => return window.strayed(heard.psn),
+            Place::Beginning | Place::Next => window.push(parsed, false, acknowledged),
+            Place::Ahead(_) => window.push(parsed, true, acknowledged),
+            Place::Hole => window.fill(parsed, acknowledged),
+            Place::Again(at, into) => window.again(at, into, parsed),
+            Place::Far => return window.strayed(parsed.psn),
             Place::Old => return,
         }
-        window.cursor = match window.find(heard.psn) {
+        window.cursor = match window.find(parsed.psn) {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
         // It was answered before it was seen, so that it comes again, and what was counted for it is not known.
-        if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(heard.psn) {
+        if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(parsed.psn) {
             window.count_anew();
         }
-        let asks = Asks::of(heard.opcode);
-        flow.responses.asked(heard.psn);
-        if matches!(asks, Asks::Send(_) | Asks::Write(_)) {
+        let asks = RequestKind::of(parsed.opcode);
+        flow.responses.asked(parsed.psn);
+        if matches!(asks, RequestKind::Send(_) | RequestKind::Write(_)) {
             let is_whole = matches!(asks.part(), Part::First | Part::Middle);
-            learn(window, other, (heard, is_whole), |size| {
-                requester::fits(asks.part(), heard.length, size)
+            learn(window, other, (parsed, is_whole), |size| {
+                requester::fits(asks.part(), parsed.length, size)
             });
         }
     }
 
-    fn response(&mut self, by: usize, heard: &Heard<'_>) {
-        let says = Says::of(heard);
-        let found = self.flows[1 - by].window.find(heard.psn);
+    fn response(&mut self, by: usize, parsed: &Parsed<'_>) {
+        let says = ResponseKind::of(parsed);
+        let found = self.flows[1 - by].window.find(parsed.psn);
         let (broken, excused) = self.totals();
         let excuse = self.excuse;
         if self.is_provisional {
@@ -318,7 +318,7 @@ impl Connection {
         for (at, (rule, asks)) in RESPONDER.iter().enumerate() {
             let flow = &self.flows[1 - by];
             let answered = Answered {
-                heard,
+                parsed,
                 says,
                 found,
                 window: &flow.window,
@@ -327,16 +327,19 @@ impl Connection {
             offset = msn::offset(&answered);
             let held = asks(&answered);
             let at = PACKET.len() + REQUESTER.len() + at;
-            self.note(at, *rule, by, heard.number, || held);
+            self.note(at, *rule, by, parsed.number, || held);
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
         // What begins behind the first PSN of a READ of which nobody knows how many it takes may answer what was sent behind that,
         // and was not seen.
         let window = &self.flows[1 - by].window;
-        let begins = matches!(says, Says::Read(Part::First | Part::Only) | Says::Atomic);
+        let begins = matches!(
+            says,
+            ResponseKind::Read(Part::First | Part::Only) | ResponseKind::Atomic
+        );
         let is_of_it = |&(at, into): &(usize, u32)| is_sound || !begins || into == 0 || !window.get(at).is_open();
-        self.answered(by, heard, says, found.filter(is_of_it));
+        self.answered(by, parsed, says, found.filter(is_of_it));
         let flow = &mut self.flows[1 - by];
         // What was answered wrongly may be asked again.
         if let (Some((at, _)), false) = (found, is_sound) {
@@ -344,7 +347,7 @@ impl Connection {
         }
         if let Some(offset) = offset {
             flow.narrow(offset);
-            let is_counted = |odd: &mut (Psn, u64)| is_up_to(odd.0, heard.psn);
+            let is_counted = |odd: &mut (Psn, u64)| is_up_to(odd.0, parsed.psn);
             if !flow.doubts_offset {
                 flow.responses.odd.take_if(is_counted);
             }
@@ -352,72 +355,72 @@ impl Connection {
     }
 
     /// The state after a response.
-    fn answered(&mut self, by: usize, heard: &Heard<'_>, says: Says, found: Option<(usize, u32)>) {
+    fn answered(&mut self, by: usize, parsed: &Parsed<'_>, says: ResponseKind, found: Option<(usize, u32)>) {
         let (flow, other) = both_of(&mut self.flows, 1 - by);
         let (window, responses) = (&mut flow.window, &mut flow.responses);
-        if found.is_none() && window.is_beyond(heard.psn) && says != Says::Sequence {
-            responses.answered_unseen = Some(heard.psn);
+        if found.is_none() && window.is_beyond(parsed.psn) && says != ResponseKind::Sequence {
+            responses.answered_unseen = Some(parsed.psn);
             return;
         }
         let next = window.next;
         let refusal = || Refusal {
-            psn: heard.psn,
+            psn: parsed.psn,
             // Only an AETH makes a refusal.
-            syndrome: heard.syndrome().unwrap_or_default(),
-            number: heard.number,
-            at: heard.at,
+            syndrome: parsed.syndrome().unwrap_or_default(),
+            number: parsed.number,
+            at: parsed.at,
             ends: None,
             is_asked_again: false,
-            was_newest: next == Some(heard.psn.next()),
+            was_newest: next == Some(parsed.psn.next()),
         };
         if let Some((at, _)) = found {
             window.give_up_before(at);
         }
         match says {
-            Says::Ack => {
+            ResponseKind::Ack => {
                 if let Some((at, _)) = found {
                     window.give_up_before(at + 1);
                     window.acknowledged(at);
                 }
-                responses.acknowledge(heard.psn, heard.number);
+                responses.acknowledge(parsed.psn, parsed.number);
             }
-            Says::Read(part) => {
+            ResponseKind::Read(part) => {
                 if let Some((at, into)) = found {
                     let begins = matches!(part, Part::First | Part::Only);
                     window.answered(at, into, (begins, matches!(part, Part::Last | Part::Only)));
                 }
                 if matches!(part, Part::First | Part::Middle) {
-                    learn(window, other, (heard, true), |size| heard.length == size);
+                    learn(window, other, (parsed, true), |size| parsed.length == size);
                 } else if found.is_some() {
-                    learn(window, other, (heard, false), |size| heard.length <= size);
+                    learn(window, other, (parsed, false), |size| parsed.length <= size);
                 }
-                responses.acknowledge(heard.psn, heard.number);
+                responses.acknowledge(parsed.psn, parsed.number);
             }
-            Says::Atomic => {
+            ResponseKind::Atomic => {
                 if let Some((at, into)) = found {
                     window.answered(at, into, (true, true));
-                    let original = heard.packet.atomic_ack().map(|ack| (ack.original().0, heard.number));
+                    let original = parsed.packet.atomic_ack().map(|ack| (ack.original().0, parsed.number));
                     let request = window.get_mut(at);
                     request.original = request.original.or(original);
                 }
-                responses.acknowledge(heard.psn, heard.number);
+                responses.acknowledge(parsed.psn, parsed.number);
             }
-            Says::Rnr => {
-                responses.acknowledge(heard.psn.minus(1), heard.number);
+            ResponseKind::Rnr => {
+                responses.acknowledge(parsed.psn.minus(1), parsed.number);
                 responses.put_off(refusal());
-                responses.dropped_behind = Some((heard.psn, heard.number));
+                responses.dropped_behind = Some((parsed.psn, parsed.number));
             }
-            Says::Sequence => {
-                window.stray_is_answered |= window.stray == Some(heard.psn);
-                responses.acknowledge(heard.psn.minus(1), heard.number);
+            ResponseKind::Sequence => {
+                window.stray_is_answered |= window.stray == Some(parsed.psn);
+                responses.acknowledge(parsed.psn.minus(1), parsed.number);
                 responses.sequence = Some(refusal());
-                responses.dropped_behind = Some((heard.psn, heard.number));
+                responses.dropped_behind = Some((parsed.psn, parsed.number));
             }
-            Says::Fatal => {
-                responses.acknowledge(heard.psn.minus(1), heard.number);
+            ResponseKind::Fatal => {
+                responses.acknowledge(parsed.psn.minus(1), parsed.number);
                 responses.fatal.get_or_insert_with(refusal);
             }
-            Says::Nothing => {}
+            ResponseKind::Nothing => {}
         }
     }
 
@@ -435,18 +438,18 @@ impl Connection {
     }
 
     /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
-    fn note(&mut self, at: usize, rule: Rule, by: usize, number: u64, held: impl FnOnce() -> Held) -> bool {
+    fn note(&mut self, at: usize, rule: Rule, by: usize, number: u64, held: impl FnOnce() -> Outcome) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {
-            Held::NotAsked => return false,
-            Held::Holds => {
+            Outcome::NotAsked => return false,
+            Outcome::Holds => {
                 count.asked += 1;
                 if count.shown[by] == 0 {
                     count.shown[by] = number;
                 }
                 return false;
             }
-            Held::Broken(broken) => *broken,
+            Outcome::Broken(broken) => *broken,
         };
         count.asked += 1;
         let Broken {
@@ -521,17 +524,17 @@ fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
 }
 
 /// Both directions have one path MTU. A size that contradicts twice in a row is believed: what told another was altered.
-fn learn(window: &mut Window, other: &mut Flow, (heard, is_whole): (&Heard<'_>, bool), fits: impl Fn(u32) -> bool) {
+fn learn(window: &mut Window, other: &mut Flow, (parsed, is_whole): (&Parsed<'_>, bool), fits: impl Fn(u32) -> bool) {
     let known: Pmtu = window.pmtu;
     let (pmtu, source) = match (known.kept(fits), window.pmtu_source) {
         (Some(pmtu), Source::Known) => (pmtu, Source::Known),
         (Some(pmtu), source) if pmtu == known && !is_whole => (pmtu, source),
         (Some(pmtu), Source::Packet(number, _)) if pmtu == known => (pmtu, Source::Packet(number, None)),
-        (Some(pmtu), _) => (pmtu, Source::Packet(heard.number, None)),
-        (None, Source::Packet(number, doubt)) if is_whole && Pmtu::only(heard.length).is_some() => {
-            match Pmtu::only(heard.length).filter(|_| doubt == Some(heard.length)) {
-                Some(pmtu) => (pmtu, Source::Packet(heard.number, None)),
-                None => (known, Source::Packet(number, Some(heard.length))),
+        (Some(pmtu), _) => (pmtu, Source::Packet(parsed.number, None)),
+        (None, Source::Packet(number, doubt)) if is_whole && Pmtu::only(parsed.length).is_some() => {
+            match Pmtu::only(parsed.length).filter(|_| doubt == Some(parsed.length)) {
+                Some(pmtu) => (pmtu, Source::Packet(parsed.number, None)),
+                None => (known, Source::Packet(number, Some(parsed.length))),
             }
         }
         (None, _) => return,

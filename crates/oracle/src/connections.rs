@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use verbatim_wire::packet::{Opcode, Packet, Psn, Qpn, Service};
 
 use super::connection::{Connection, Doubt, Loss};
-use super::heard::Event;
+use super::parsed::Event;
 use super::rule::Excuse;
 use crate::freedom::holds;
 use manager::Asked;

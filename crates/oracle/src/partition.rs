@@ -5,8 +5,8 @@
 use verbatim_wire::PKey;
 use verbatim_wire::packet::Packet;
 
-use super::heard::Heard;
-use super::rule::{Excuse, Held};
+use super::parsed::Parsed;
+use super::rule::{Excuse, Outcome};
 
 /// The P_Keys that one end has sent.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,8 +30,8 @@ fn number_of(key: PKey) -> u16 {
 impl Partition {
     /// Whether a packet is of a partition that its end's packets before were not of, so that nobody takes it. What two in a row are
     /// of is believed: the partition was changed.
-    pub(super) fn is_stranger(&self, by: usize, heard: &Heard<'_>) -> bool {
-        let (seen, sent) = (heard.bth.p_key(), self.0[by]);
+    pub(super) fn is_stranger(&self, by: usize, parsed: &Parsed<'_>) -> bool {
+        let (seen, sent) = (parsed.bth.p_key(), self.0[by]);
         let is_another = sent.own.is_some_and(|(own, _)| number_of(own) != number_of(seen));
         is_another && sent.odd.is_none_or(|(odd, _)| odd != seen)
     }
@@ -42,26 +42,28 @@ impl Partition {
     }
 
     /// Packets that one end has sent have the same P_Key, and the other's is of the same partition.
-    pub(super) fn held(&self, by: usize, heard: &Heard<'_>) -> Held {
-        let (seen, sent) = (heard.bth.p_key(), self.0[by]);
+    pub(super) fn held(&self, by: usize, parsed: &Parsed<'_>) -> Outcome {
+        let (seen, sent) = (parsed.bth.p_key(), self.0[by]);
         match (sent.own, self.0[1 - by].own) {
             // It was said of the one before.
-            (Some(_), _) if sent.odd.is_some_and(|(odd, _)| odd == seen) => Held::Holds,
-            (Some((own, number)), _) => Held::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
-                .with(number)
-                .unless(Excuse::PartitionChanged),
-            (None, Some((other, number))) => Held::must(number_of(other) == number_of(seen), || {
+            (Some(_), _) if sent.odd.is_some_and(|(odd, _)| odd == seen) => Outcome::Holds,
+            (Some((own, number)), _) => {
+                Outcome::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
+                    .with(number)
+                    .unless(Excuse::PartitionChanged)
+            }
+            (None, Some((other, number))) => Outcome::must(number_of(other) == number_of(seen), || {
                 (format!("a P_Key of the partition of {other}"), format!("P_Key {seen}"))
             })
             .with(number),
-            (None, None) => Held::NotAsked,
+            (None, None) => Outcome::NotAsked,
         }
     }
 
     /// That end has sent this. A packet before it that no change of the partition explains: the two behind that one have the P_Key of
     /// before.
-    pub(super) fn take(&mut self, by: usize, heard: &Heard<'_>) -> Option<u64> {
-        let (seen, sent) = (heard.bth.p_key(), &mut self.0[by]);
+    pub(super) fn take(&mut self, by: usize, parsed: &Parsed<'_>) -> Option<u64> {
+        let (seen, sent) = (parsed.bth.p_key(), &mut self.0[by]);
         let is_own = sent.own.is_some_and(|(own, _)| own == seen);
         let is_believed = sent.own.is_none() || sent.odd.is_some_and(|(odd, _)| odd == seen);
         let alone = sent.alone.take().filter(|_| is_own);
@@ -69,9 +71,9 @@ impl Partition {
             sent.alone = sent.odd.map(|(_, number)| number);
         }
         if is_own || is_believed {
-            (sent.own, sent.odd) = (Some((seen, heard.number)), None);
+            (sent.own, sent.odd) = (Some((seen, parsed.number)), None);
         } else {
-            sent.odd = Some((seen, heard.number));
+            sent.odd = Some((seen, parsed.number));
         }
         alone
     }

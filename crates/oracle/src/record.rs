@@ -11,7 +11,7 @@ use verbatim_wire::packet::{Medium, Opcode, Packet, Psn, Qpn, Service, SyndromeK
 
 use super::access::{Regions, Rights};
 use super::connection::{Connection, Loss};
-use super::heard::Event;
+use super::parsed::Event;
 use super::partition::reaches;
 use super::rule::{Excuse, Rule};
 use super::verbs;
@@ -180,7 +180,7 @@ fn holds(
         .comes_to(says, Passed::Pass);
 }
 
-/// Says what the host refused to post: nothing is shown of it. The first such refusal in words.
+/// ResponseKind what the host refused to post: nothing is shown of it. The first such refusal in words.
 fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
     for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
         if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {

@@ -3,7 +3,7 @@
 use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Psn};
 
-use super::heard::{Asks, Heard};
+use super::parsed::{Parsed, RequestKind};
 
 /// A request packet.
 #[derive(Clone, Debug)]
@@ -72,13 +72,13 @@ pub(super) enum Invalid {
 }
 
 impl Request {
-    pub(super) fn asks(&self) -> Asks {
-        Asks::of(self.opcode)
+    pub(super) fn asks(&self) -> RequestKind {
+        RequestKind::of(self.opcode)
     }
 
     /// Whether that packet says the same.
-    pub(super) fn is_as(&self, heard: &Heard<'_>) -> bool {
-        (self.opcode, self.digests) == (heard.opcode, heard.digests())
+    pub(super) fn is_as(&self, parsed: &Parsed<'_>) -> bool {
+        (self.opcode, self.digests) == (parsed.opcode, parsed.digests())
     }
 
     /// The last PSN that it surely takes.
@@ -98,7 +98,7 @@ impl Request {
 
     /// Whether nobody knows how many PSNs it takes: what seems to be of it may be of one behind it, which was not seen.
     pub(super) fn is_open(&self) -> bool {
-        self.asks() == Asks::Read && (self.psns == 0 || self.is_inferred)
+        self.asks() == RequestKind::Read && (self.psns == 0 || self.is_inferred)
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) struct Broken {
 
 /// What a rule says of a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Held {
+pub(super) enum Outcome {
     /// It does not speak of this packet, or what it rests on is not known.
     NotAsked,
     /// It holds.
@@ -93,7 +93,7 @@ pub(super) enum Held {
     Broken(Box<Broken>),
 }
 
-impl Held {
+impl Outcome {
     /// It holds if `is_so`, else `expected` was not `seen`. The words are made only when they are needed.
     pub(super) fn must<E: fmt::Display, S: fmt::Display>(is_so: bool, words: impl FnOnce() -> (E, S)) -> Self {
         if is_so {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use verbatim_wire::packet::{Opcode, Psn};
 
 use super::access::Allows;
-use super::heard::{Asks, Heard, Part};
+use super::parsed::{Parsed, Part, RequestKind};
 use super::pmtu::Pmtu;
 use super::request::{Invalid, Repeated, Request};
 
@@ -108,13 +108,13 @@ impl Window {
     /// no part of it.
     pub(super) fn message_until(&self, at: usize) -> Option<Vec<&Request>> {
         let mut from = at;
-        while let Asks::Send(Part::Middle | Part::Last) | Asks::Write(Part::Middle | Part::Last) =
+        while let RequestKind::Send(Part::Middle | Part::Last) | RequestKind::Write(Part::Middle | Part::Last) =
             self.requests[from].asks()
         {
-            let is_send = matches!(self.requests[from].asks(), Asks::Send(_));
+            let is_send = matches!(self.requests[from].asks(), RequestKind::Send(_));
             match self.before(from)?.asks() {
-                Asks::Send(Part::First | Part::Middle) if is_send => {}
-                Asks::Write(Part::First | Part::Middle) if !is_send => {}
+                RequestKind::Send(Part::First | Part::Middle) if is_send => {}
+                RequestKind::Write(Part::First | Part::Middle) if !is_send => {}
                 _ => return None,
             }
             from -= 1;
@@ -308,15 +308,15 @@ impl Window {
     }
 
     /// Takes a new request; `gap`: PSNs before it are missing.
-    pub(super) fn push(&mut self, heard: &Heard<'_>, gap: bool, acknowledged: Option<Psn>) {
+    pub(super) fn push(&mut self, parsed: &Parsed<'_>, gap: bool, acknowledged: Option<Psn>) {
         let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
-        if let Some(psns) = open_read.map(|read| heard.psn.since(read.psn)) {
+        if let Some(psns) = open_read.map(|read| parsed.psn.since(read.psn)) {
             let at = self.requests.len() - 1;
             self.resize(at, psns);
             self.requests[at].is_inferred = true;
         }
         let before = self.newest().filter(|newest| !gap && newest.is_taken);
-        let request = self.counted(self.request(heard, before), before.map(|before| before.epoch));
+        let request = self.counted(self.request(parsed, before), before.map(|before| before.epoch));
         self.next = Some(request.last().next());
         self.owed += u32::from(request.is_owed());
         self.requests.push_back(request);
@@ -324,7 +324,7 @@ impl Window {
     }
 
     /// The packet with the next PSN came, and was damaged: nothing of it is kept but its PSN, until it comes again.
-    pub(super) fn push_damaged(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
+    pub(super) fn push_damaged(&mut self, parsed: &Parsed<'_>, acknowledged: Option<Psn>) {
         let damaged = Request {
             opcode: Opcode(0x1F),
             digests: (0, 0),
@@ -333,7 +333,7 @@ impl Window {
             psns: 1,
             left: None,
             messages: 0,
-            ..self.request(heard, None)
+            ..self.request(parsed, None)
         };
         let damaged = self.counted(damaged, None);
         self.next = Some(damaged.psn.next());
@@ -360,38 +360,38 @@ impl Window {
         Request { epoch, ..request }
     }
 
-    fn request(&self, heard: &Heard<'_>, before: Option<&Request>) -> Request {
-        let asks = Asks::of(heard.opcode);
-        let reth = heard.reth();
+    fn request(&self, parsed: &Parsed<'_>, before: Option<&Request>) -> Request {
+        let asks = RequestKind::of(parsed.opcode);
+        let reth = parsed.reth();
         let of_reth = reth.map(|reth| (reth.va().0, reth.r_key().0));
-        let of_atomic = heard.atomic().map(|atomic| (atomic.va().0, atomic.r_key().0));
+        let of_atomic = parsed.atomic().map(|atomic| (atomic.va().0, atomic.r_key().0));
         let bytes = match (asks, reth) {
-            (Asks::Read, Some(reth)) => reth.dma_len(),
-            _ => heard.length,
+            (RequestKind::Read, Some(reth)) => reth.dma_len(),
+            _ => parsed.length,
         };
         let messages = before.map_or(0, |before| before.messages) + u32::from(asks.ends());
         Request {
-            psn: heard.psn,
-            psns: if asks == Asks::Read {
+            psn: parsed.psn,
+            psns: if asks == RequestKind::Read {
                 self.pmtu.psns(bytes).unwrap_or(0)
             } else {
                 1
             },
-            opcode: heard.opcode,
-            digests: heard.digests(),
+            opcode: parsed.opcode,
+            digests: parsed.digests(),
             target: of_reth.or(of_atomic).unwrap_or_default(),
             bytes,
-            left: left(heard, before),
+            left: left(parsed, before),
             began: match before {
                 Some(before) if !matches!(asks.part(), Part::First | Part::Only) => before.began,
-                _ => heard.number,
+                _ => parsed.number,
             },
-            number: heard.number,
-            last: heard.number,
-            at: heard.at,
+            number: parsed.number,
+            last: parsed.number,
+            at: parsed.at,
             messages,
             epoch: 0,
-            is_taken: heard.is_taken,
+            is_taken: parsed.is_taken,
             next_response: 0,
             is_inferred: false,
             behind: self.owed + self.asked_again,
@@ -407,11 +407,11 @@ impl Window {
     }
 
     /// The request at that index came again, from so many PSNs into it.
-    pub(super) fn again(&mut self, at: usize, into: u32, heard: &Heard<'_>) {
+    pub(super) fn again(&mut self, at: usize, into: u32, parsed: &Parsed<'_>) {
         if !self.requests[at].is_taken {
-            return self.replace(at, heard);
+            return self.replace(at, parsed);
         }
-        if into > 0 || !self.requests[at].is_as(heard) {
+        if into > 0 || !self.requests[at].is_as(parsed) {
             // What follows it is another message now, or none.
             for request in self.requests.range_mut(at..) {
                 (request.invalid, request.denied, request.is_allowed) = (None, None, false);
@@ -422,14 +422,14 @@ impl Window {
         let behind = self.owed + self.asked_again;
         let request = &mut self.requests[at];
         request.behind = request.behind.max(behind);
-        request.at = heard.at;
-        request.last = heard.number;
+        request.at = parsed.at;
+        request.last = parsed.number;
         if request.asks().has_response() {
             self.asked_again += u32::from(request.again.is_none());
             request.again = Some(Repeated {
                 times: request.again.map_or(0, |again| again.times) + 1,
                 least: request.again.map_or(into, |again| again.least.min(into)),
-                number: heard.number,
+                number: parsed.number,
             });
         }
         if let Some((epoch, messages)) = counted {
@@ -439,13 +439,13 @@ impl Window {
     }
 
     /// The request at that index was damaged so far: only now it is known.
-    fn replace(&mut self, at: usize, heard: &Heard<'_>) {
+    fn replace(&mut self, at: usize, parsed: &Parsed<'_>) {
         let before = self.taken_before(at);
         let epoch = before.map(|before| before.epoch);
-        let mut request = self.counted(self.request(heard, before), epoch);
+        let mut request = self.counted(self.request(parsed, before), epoch);
         // What it takes may not reach into what follows.
         if let Some(next) = self.requests.get(at + 1) {
-            request.psns = request.psns.min(next.psn.since(heard.psn));
+            request.psns = request.psns.min(next.psn.since(parsed.psn));
         }
         self.owed += u32::from(request.is_owed());
         if at + 1 == self.requests.len() {
@@ -455,20 +455,20 @@ impl Window {
     }
 
     /// A request that was skipped before has come.
-    pub(super) fn fill(&mut self, heard: &Heard<'_>, acknowledged: Option<Psn>) {
+    pub(super) fn fill(&mut self, parsed: &Parsed<'_>, acknowledged: Option<Psn>) {
         let Some(base) = self.oldest() else {
             return;
         };
-        let offset = heard.psn.since(base);
+        let offset = parsed.psn.since(base);
         let at = self
             .requests
             .partition_point(|request| request.psn.since(base) <= offset);
         let before = at.checked_sub(1).map(|before| &self.requests[before]);
-        let before = before.filter(|before| before.is_taken && before.psns != 0 && before.last().next() == heard.psn);
+        let before = before.filter(|before| before.is_taken && before.psns != 0 && before.last().next() == parsed.psn);
         let epoch = before.map(|before| before.epoch);
-        let mut request = self.counted(self.request(heard, before), epoch);
+        let mut request = self.counted(self.request(parsed, before), epoch);
         // What it takes may not reach into what follows.
-        let room = self.requests.get(at).map_or(1, |next| next.psn.since(heard.psn));
+        let room = self.requests.get(at).map_or(1, |next| next.psn.since(parsed.psn));
         request.psns = request.psns.min(room);
         self.owed += u32::from(request.is_owed());
         self.requests.insert(at, request);
@@ -591,10 +591,10 @@ impl Window {
 }
 
 /// Bytes of a WRITE that are still to come after this packet.
-fn left(heard: &Heard<'_>, before: Option<&Request>) -> Option<u32> {
-    match (Asks::of(heard.opcode), heard.reth()) {
-        (Asks::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(heard.length),
-        (Asks::Write(_), _) => before?.left?.checked_sub(heard.length),
+fn left(parsed: &Parsed<'_>, before: Option<&Request>) -> Option<u32> {
+    match (RequestKind::of(parsed.opcode), parsed.reth()) {
+        (RequestKind::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(parsed.length),
+        (RequestKind::Write(_), _) => before?.left?.checked_sub(parsed.length),
         _ => None,
     }
 }

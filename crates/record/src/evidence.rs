@@ -5,7 +5,7 @@ use verbatim_wire::packet::{Medium, Packet};
 
 use crate::entry::verbs::{command_words, event_words, reply_words};
 use crate::findings::Check;
-use crate::timeline::{FrameSeen, Told, VerbsDone, WaitDone};
+use crate::timeline::{FrameSeen, HostEvent, VerbsDone, WaitDone};
 use crate::trace::Exchange;
 
 /// One thing in the record that shows that a check is right.
@@ -18,7 +18,7 @@ pub enum Evidence<'a> {
     /// A verbs command.
     Command(&'a VerbsDone),
     /// A completion or an asynchronous event.
-    Told(&'a Told),
+    HostEvent(&'a HostEvent),
     /// A wait.
     Wait(&'a WaitDone),
 }
@@ -42,7 +42,7 @@ impl Evidence<'_> {
                     command_words(&done.command)
                 )
             }
-            Self::Told(Told { side, at, event, .. }) => {
+            Self::HostEvent(HostEvent { side, at, event, .. }) => {
                 format!("{side}: {} at {}{}", event_words(event), at.latest, at.source_words())
             }
             Self::Wait(wait) => format!(
@@ -61,7 +61,7 @@ impl Evidence<'_> {
             Self::Exchange(exchange) => exchange.number.into(),
             Self::Frame(frame) => frame.place as u64,
             Self::Command(done) => done.place as u64,
-            Self::Told(told) => told.place as u64,
+            Self::HostEvent(told) => told.place as u64,
             Self::Wait(wait) => wait.place as u64,
         }
     }
@@ -70,7 +70,7 @@ impl Evidence<'_> {
         match self {
             Self::Exchange(exchange) => check.exchanges.push(exchange.number),
             Self::Frame(frame) => check.frames.push(frame.number),
-            Self::Command(_) | Self::Told(_) | Self::Wait(_) => {}
+            Self::Command(_) | Self::HostEvent(_) | Self::Wait(_) => {}
         }
     }
 }
@@ -117,9 +117,9 @@ impl<'a> From<&'a VerbsDone> for Evidence<'a> {
         Self::Command(of)
     }
 }
-impl<'a> From<&'a Told> for Evidence<'a> {
-    fn from(of: &'a Told) -> Self {
-        Self::Told(of)
+impl<'a> From<&'a HostEvent> for Evidence<'a> {
+    fn from(of: &'a HostEvent) -> Self {
+        Self::HostEvent(of)
     }
 }
 impl<'a> From<&'a WaitDone> for Evidence<'a> {

@@ -35,7 +35,7 @@ pub use file::{FileSink, MAGIC, RecordError, read, read_file};
 pub use findings::{Check, Claim, Findings, Legal, Measured, Observation, Passed, Seen, TRIES};
 pub use label::{Frames, Label, Verbs, Wait};
 pub use time::{Span, Time, TimeSource, words as duration_words};
-pub use timeline::{FrameSeen, Happened, Timeline, Told, VerbsDone, WaitDone};
+pub use timeline::{FrameSeen, Happened, HostEvent, Timeline, VerbsDone, WaitDone};
 pub use trace::{Exchange, Gap, Trace, TraceError, Tracing, nearly_an_answer, unlike_an_answer};
 pub use verbatim_record_proto::Restored;
 pub use verbatim_record_proto::v1::{Cause, DeviationShowed, KnownDeviation, Outcome, Verdict};

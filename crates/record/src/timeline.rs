@@ -56,7 +56,7 @@ pub struct VerbsDone {
 
 /// Something that the host of a device told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct HostEvent {
     /// Whose device.
     pub side: Side,
     /// When it happened: not before the host's clock allows, and not after the tester knew of it, which may be much
@@ -106,7 +106,7 @@ pub struct Timeline {
     /// Verbs commands, by number − 1.
     pub commands: Vec<VerbsDone>,
     /// What hosts told.
-    pub told: Vec<Told>,
+    pub told: Vec<HostEvent>,
     /// Waits.
     pub waits: Vec<WaitDone>,
     /// Measurements of the path.
@@ -139,7 +139,7 @@ impl Timeline {
 
     /// What hosts told between two places, both excluded.
     #[must_use]
-    pub fn told_between(&self, places: (usize, usize)) -> &[Told] {
+    pub fn told_between(&self, places: (usize, usize)) -> &[HostEvent] {
         between(&self.told, |told| told.place, places)
     }
 
@@ -208,7 +208,7 @@ impl Timeline {
                 let clock = self.clocks.get(&told.side).filter(|_| told.at.source.is_some());
                 let happened = clock.and_then(|clock| clock.earliest(told.host_at.earliest));
                 let earliest = happened.map_or(told.at.earliest, |happened| happened.min(told.at.earliest));
-                self.told.push(Told {
+                self.told.push(HostEvent {
                     side: told.side,
                     at: Span { earliest, ..told.at },
                     host_at: told.host_at,

@@ -6,7 +6,7 @@ use verbatim_device::rc::{Adapter, AdapterProfile, Completion};
 use verbatim_hw::ether::{EtherError, PacketSocket, now};
 
 /// An adapter holds nothing back for longer that the other side still waits for.
-const SOON: Duration = Duration::from_millis(100);
+const HOLD_BACK: Duration = Duration::from_millis(100);
 
 /// An adapter and its cable.
 #[derive(Debug)]
@@ -58,9 +58,9 @@ impl Station {
 
     /// Does what is due soon: ACKs that were held back for a moment.
     pub(crate) fn finish(&mut self) -> Result<(), EtherError> {
-        let until = now() + SOON;
+        let until = now() + HOLD_BACK;
         while self.adapter.poll_at().is_some_and(|at| at <= until) && now() < until {
-            self.serve(SOON)?;
+            self.serve(HOLD_BACK)?;
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ const R_KEY: u32 = 0x0001_2345;
 /// What an ATOMIC ACKNOWLEDGE says that the memory held.
 const ORIGINAL: u64 = 0xFF2D_B500_1E58_B3E7;
 /// How long a completion may take to be told.
-const SOON: Duration = Duration::from_secs(5);
+const COMPLETION_WAIT: Duration = Duration::from_secs(5);
 
 const READING: &str = "Two requests; the response to the first alone. Exactly one completion, of the first, with \
     success, after its last response and not before; none of the second until the queue pair is moved to error, then \
@@ -173,14 +173,14 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
         t.wait_for(INCOMPLETE, silence)?;
     }
     t.send_frame(RESPONSE, last)?;
-    let mut done = t.next_completion(Side::Dut, channel.qp, t.now().after(SOON))?;
+    let mut done = t.next_completion(Side::Dut, channel.qp, t.now().after(COMPLETION_WAIT))?;
     // Several are sent once: when one of them was lost, the DUT may ask for the rest alone, and the old ones would no
     // longer be answers to that.
     let tries = if before.is_empty() { verbatim_record::TRIES } else { 1 };
     for _ in 1..tries {
         if done.is_none() {
             t.send_frame(AGAIN, last)?;
-            done = t.next_completion(Side::Dut, channel.qp, t.now().after(SOON))?;
+            done = t.next_completion(Side::Dut, channel.qp, t.now().after(COMPLETION_WAIT))?;
         }
     }
     t.wait_for(SECOND, silence)?;

@@ -301,7 +301,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let done = dialogue.completions_between(posted.place, waited.place);
     let first_again = t.frames(NAK_AGAIN).next().map_or(usize::MAX, |again| again.place);
     let certain = match done.first() {
-        Some(done) => done.told.place < first_again,
+        Some(done) => done.event.place < first_again,
         None => again >= 2,
     };
     let words = (format!("{expected_naks} (1 + rnr_retry)"), transmissions.to_string());

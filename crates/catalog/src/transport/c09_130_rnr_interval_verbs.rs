@@ -105,7 +105,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (Some(first), Some((_, at_host, ..))) = (done.first(), &posted.answer) else {
         return Ok(());
     };
-    let (least, most) = first.told.host_at.since(*at_host);
+    let (least, most) = first.event.host_at.since(*at_host);
     let bound = code.duration() * rnr_retry;
     let result = match (least >= bound, most < bound) {
         (true, _) => Passed::Pass,

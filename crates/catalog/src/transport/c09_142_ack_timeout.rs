@@ -105,7 +105,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             first.get_or_insert(sent.first);
         }
         if let (1, Some(psn)) = (at, first)
-            && dut.see(t, psn, ask::SOON)?
+            && dut.see(t, psn, ask::RESPONSE_WAIT)?
         {
             // Slower, if it likes; the timer runs on.
             t.send_frame(CNP, &ask::cnp(&dut.channel))?;

@@ -110,7 +110,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     };
     evidence.insert(0, posted.into());
-    let (least, most) = first.told.host_at.since(*at_host);
+    let (least, most) = first.event.host_at.since(*at_host);
     let (low, high) = (once * (retry_cnt + 1), 4 * once * (retry_cnt + 1));
     let result = if most < low || least > high {
         Passed::Fail

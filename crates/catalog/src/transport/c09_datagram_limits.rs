@@ -96,7 +96,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     t.skip_packets();
     if let Some(mtu) = mtu {
         t.verbs(FULL, Side::Dut, post(4, pb::Operation::Send, mtu))?;
-        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
     // One that is lost would look like one that is not sent.
     for _ in 0..TRIES {
@@ -108,7 +108,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     // The queue pair may be in error after what it took.
     t.verbs(LAST, Side::Dut, post(3, pb::Operation::Send, LENGTH))?;
-    t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+    t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     ask::post_receive(t, &ud, RECEIVE, SHORT, (1024, HEADER + LENGTH - 1))?;
     let closed = Command::RegisterMemory(pb::RegisterMemory {
         length: MEMORY,
@@ -130,7 +130,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for at in 0..2 {
         let payload = ask::random_bytes(t, &format!("{} {at}", SENT.name), LENGTH);
         t.send_frame(SENT, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload)))?;
-        t.pause(ask::SOON)?;
+        t.pause(ask::RESPONSE_WAIT)?;
     }
     datagrams::step(t, &of_dut, pb::QpState::Err, pb::QpAttributes::default())?;
     t.wait_for(STOP, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;

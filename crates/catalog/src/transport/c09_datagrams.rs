@@ -112,7 +112,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             ..pb::PostSend::default()
         });
         t.verbs_must(POST, Side::Dut, post)?;
-        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
     let count = SENDS.len() as u32;
     for at in 0..=count {
@@ -127,7 +127,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             packet.imm = Some(ImmDt::default().with_data(Hex32(IMMEDIATE)));
         }
         t.send_frame(SENT, &channel.frame(&packet))?;
-        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?;
+        t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
     let payload = ask::random_bytes(t, LONG.name, SHORT - HEADER + 1);
     t.send_frame(LONG, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload)))?;
@@ -279,7 +279,7 @@ fn received(
     };
     let count = t.frames(SENT).count();
     // One that was lost leaves its receive to the next.
-    let in_time = done.iter().filter(|done| done.told.place < long.place).count();
+    let in_time = done.iter().filter(|done| done.event.place < long.place).count();
     if !t.begin.simulated && in_time < count {
         let words = ("all of them", "fewer, which may have been lost");
         f.prove(
@@ -319,7 +319,7 @@ fn received(
         let result = is(expected == seen);
         f.prove(
             DATAGRAMS,
-            &[frame.into(), told.told.into()],
+            &[frame.into(), told.event.into()],
             &about,
             (expected, seen),
             result,

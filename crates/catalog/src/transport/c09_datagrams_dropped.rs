@@ -77,7 +77,7 @@ fn drop_all(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, pa
 fn take(t: &mut Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, name: &str) -> Step {
     let packet = datagram(channel, of.qpn, Q_KEY, ask::random_bytes(t, name, SOUND));
     t.send_frame(TAKEN, &channel.frame(&packet))?;
-    t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::SOON))?;
+    t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     Ok(())
 }
 
@@ -149,7 +149,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.verbs(RECEIVE, Side::Dut, post)?;
         let packet = one(t, &channel, &of, NOWHERE.name);
         t.send_frame(NOWHERE, &channel.frame(&packet))?;
-        t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::SOON))?;
+        t.next_completion(Side::Dut, of.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
         let read = Command::ReadMemory(pb::ReadMemory { from: Some(slice) });
         t.verbs(CLOSED_RESULT, Side::Dut, read)?;
     }
@@ -205,7 +205,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let in_time = taken.iter().zip(&filled);
     let is_late = in_time
         .into_iter()
-        .any(|(frame, done)| done.told.place > sent_later(frame.place));
+        .any(|(frame, done)| done.event.place > sent_later(frame.place));
     let comes_later = seen.len() < expected.len() && expected.starts_with(&seen);
     let result = match (seen == expected, comes_later) {
         _ if is_late && !t.begin.simulated => Passed::Inconclusive,
@@ -216,7 +216,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ => Passed::Fail,
     };
     let about = "receives of datagrams";
-    let evidence: Vec<Evidence<'_>> = filled.iter().map(|done| done.told.into()).chain(dropped).collect();
+    let evidence: Vec<Evidence<'_>> = filled.iter().map(|done| done.event.into()).chain(dropped).collect();
     let in_words = (expected.join("; "), seen.join("; "));
     if !f.prove(DATAGRAMS, &evidence, about, in_words, result) {
         return Ok(());
@@ -238,7 +238,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let is_done = failed.is_some_and(|failed| failed.status() == WcStatus::SUCCESS);
     let seen = failed.map_or("none".into(), rc::Done::in_words);
     let about = "receive where the device may not write";
-    let evidence: Vec<Evidence<'_>> = failed.iter().map(|failed| failed.told.into()).collect();
+    let evidence: Vec<Evidence<'_>> = failed.iter().map(|failed| failed.event.into()).collect();
     f.prove(DATAGRAMS, &evidence, about, ("no success", seen), is(!is_done));
     if let Some(read) = t.commands(CLOSED_RESULT).next() {
         let words = ("as it was registered", [0; SLOT as usize].as_slice());

@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use verbatim_record::verbs::pb::{self, Operation};
 use verbatim_record::verbs::{Command, Event};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, Told, Trace, Verbs};
+use verbatim_record::{Evidence, Findings, Frames, Gap, HostEvent, Label, Passed, Side, Trace, Verbs};
 use verbatim_tester::peer::{Channel, ChannelOptions};
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::RKey;
@@ -85,7 +85,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
                 .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_r_key(wrong(reth.r_key()))));
             ask::ask(t, &channel, label, &denied)?;
         }
-        t.pause(if stays { LATE } else { ask::SOON })?;
+        t.pause(if stays { LATE } else { ask::RESPONSE_WAIT })?;
         ask::query(t, &channel, STATE)?;
         if stays {
             refused_again(t, &channel)?;
@@ -156,8 +156,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let again = all.iter().filter(|other| other.handle == dialogue.handle);
         let next = again.map(|other| other.places.0).filter(|place| *place > after).min();
         let before = next.unwrap_or(usize::MAX);
-        let of_it = |told: &&Told| told.side == Side::Dut && told.place > after && told.place < before;
-        let events: Vec<(&Told, &str)> = t
+        let of_it = |told: &&HostEvent| told.side == Side::Dut && told.place > after && told.place < before;
+        let events: Vec<(&HostEvent, &str)> = t
             .timeline
             .told
             .iter()

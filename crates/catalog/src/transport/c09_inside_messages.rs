@@ -102,7 +102,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     }
     // A host may tell of a receive after its message was acknowledged.
-    t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
+    t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
     ask::query(t, &channel, STATE)?;
     Ok(())

@@ -162,7 +162,7 @@ fn deregistered(t: &mut Tester<'_>) -> Step<bool> {
         let responses = dut.answers(t, &read);
         dut.answer(t, (ANSWER, AGAIN), &responses, 3)?;
         // What was sent of it may be on its way.
-        t.pause(ask::SOON)?;
+        t.pause(ask::RESPONSE_WAIT)?;
     }
     dut.close(t)?;
     Ok(true)
@@ -190,7 +190,7 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
         } else {
             WcStatus::REM_ACCESS_ERR
         };
-        let failed = |done: &rc::Done<'_>| done.told.place < post.place && done.status() == ends;
+        let failed = |done: &rc::Done<'_>| done.event.place < post.place && done.status() == ends;
         let was_taken = matches!(post.answer, Some((.., Reply::Done(_), _)));
         // Before that, the queue pair need not be in the error state, and the READ is judged by itself.
         if !was_taken || !dialogue.completions.iter().any(failed) {
@@ -225,7 +225,7 @@ fn receive(t: &mut Tester<'_>) -> Step {
         if !matches!(t.verbs(RECEIVE, Side::Dut, post)?, Reply::Refused(_)) {
             let send = Message::send(&dut.channel, dut.channel.own_psn, &[0x5A; 8]);
             goes_on = !ask::ask(t, &dut.channel, SEND, &send)?;
-            t.pause(ask::SOON)?;
+            t.pause(ask::RESPONSE_WAIT)?;
             ask::read_memory(t, &dut.channel, RESULT, LENGTH)?;
         }
         dut.close(t)?;

@@ -87,7 +87,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     // Those of the receives, so that what comes next is of what is posted.
     for _ in 0..2 {
-        t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
+        t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
     let operations = [Operation::Read, Operation::Write, Operation::Send];
     for (operation, answer) in operations.into_iter().zip(ANSWER) {

@@ -532,7 +532,7 @@ fn full(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
         tried.send(t, 100 + wr_id)?;
         tried.receive(t, 200 + wr_id)?;
     }
-    t.pause(ask::SOON)
+    t.pause(ask::RESPONSE_WAIT)
 }
 
 fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {

@@ -99,7 +99,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let payload = ask::random_bytes(t, RIGHT.name, SOUND);
     for _ in 0..TRIES {
         t.send_frame(RIGHT, &channel.frame(&datagram(&channel, qpn, Q_KEY, payload.clone())))?;
-        if t.next_completion(Side::Dut, ud.qp, t.now().after(ask::SOON))?.is_some() {
+        if t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?
+            .is_some()
+        {
             break;
         }
     }
@@ -144,7 +146,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let is_right = |done: &rc::Done<'_>| {
         done.status() == WcStatus::SUCCESS
             && done.completion.byte_len == HEADER + SOUND
-            && done.told.place > first.place
+            && done.event.place > first.place
     };
     let in_order = done.iter().zip(1..).all(|(done, wr_id)| done.completion.wr_id == wr_id);
     let result = if done.is_empty() {

@@ -113,7 +113,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     ask::ask(t, &channel, SENT, &empty)?;
     // A host tells of a completion when it has looked, which may be after the acknowledgement.
     for _ in 0..RECEIVES {
-        if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?
+        if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?
             .is_none()
         {
             break;

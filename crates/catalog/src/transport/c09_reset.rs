@@ -158,7 +158,7 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     done.retain(|done| done.completion.qp == dialogue.handle);
     let words = ("no completion", rc::completions_in_words(&done));
     // What was on its way may still be told.
-    done.retain(|done| done.told.place > settled.place);
+    done.retain(|done| done.event.place > settled.place);
     f.prove(
         VALIDATION,
         &rc::evidence(&done),

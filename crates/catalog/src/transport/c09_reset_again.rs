@@ -256,7 +256,7 @@ fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     t.pause(RnrTimer(12).duration())?;
     ask::ask(t, &channel, AFTER, &send)?;
     // A host may tell of a receive after its message was acknowledged.
-    t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
+    t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     Ok(())
 }
 

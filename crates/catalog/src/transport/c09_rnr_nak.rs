@@ -119,7 +119,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.pause(timer.duration())?;
             ask::ask(t, &channel, AGAIN[n], &message)?;
             // A host may tell of a receive after its message was acknowledged: it must not slip into the next case.
-            t.next_completion(Side::Dut, channel.qp, t.now().after(ask::SOON))?;
+            t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
             ask::query(t, &channel, TAKEN)?;
             psn = message.next();
         }

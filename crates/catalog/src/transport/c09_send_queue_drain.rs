@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Told, Trace, Verbs, Wait};
+use verbatim_record::{Evidence, Findings, Frames, Gap, HostEvent, Label, Passed, Side, TRIES, Trace, Verbs, Wait};
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::packet::{AckTimeout, RnrTimer};
@@ -220,7 +220,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     completions(t, f, case);
     // What was sent before SQD is ended there: by then its ACK had come.
     let asked = 1 + t.frames(FIRST_AGAIN).count();
-    let told = |done: &rc::Done<'_>| done.completion.wr_id == 1 && done.told.place < resume.place;
+    let told = |done: &rc::Done<'_>| done.completion.wr_id == 1 && done.event.place < resume.place;
     let done: Vec<rc::Done<'_>> = case
         .dialogue
         .completions
@@ -250,7 +250,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let _ = (t.commands(DRAIN_READ).count(), t.waits(OPEN).count());
     let _ = (t.command(DRAIN_NOT_READY)?, t.waits(HELD_AGAIN).count());
-    let is_drained = |told: &&Told| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
+    let is_drained = |told: &&HostEvent| matches!(&told.event, Event::AsyncEvent(event) if event.name == EventKind::SQ_DRAINED.to_string());
     let again = t.commands(DRAIN_AGAIN).next().map_or(case.end(), |drain| drain.place);
     let until = |from: usize, place: usize| {
         let within = t
@@ -258,7 +258,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .told
             .iter()
             .filter(move |told| (from..place).contains(&told.place));
-        within.filter(is_drained).collect::<Vec<&Told>>()
+        within.filter(is_drained).collect::<Vec<&HostEvent>>()
     };
     let (drained, second) = (until(0, again), until(again, case.end()));
     let acknowledged = t.frames(FIRST).next().ok_or(Gap::Missing(FIRST.name))?;

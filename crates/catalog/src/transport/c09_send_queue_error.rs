@@ -93,7 +93,7 @@ fn fails(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams) -> Step<bool
     t.verbs(GONE, Side::Dut, gone)?;
     datagrams::step(t, of_dut, pb::QpState::Rts, none)?;
     // That of the datagram, so that what comes next is of a receive.
-    t.next_completion(Side::Dut, of_dut.channel.qp, t.now().after(ask::SOON))?;
+    t.next_completion(Side::Dut, of_dut.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     let reply = ask::query(t, &of_dut.channel, STATE)?;
     Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
 }
@@ -106,7 +106,7 @@ fn receives(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams, at: usize
     let frame = channel.frame(&datagram(channel, of_dut.qpn, Q_KEY, payload));
     for _ in 0..TRIES {
         t.send_frame(SENT[at], &frame)?;
-        let until = t.now().after(ask::SOON);
+        let until = t.now().after(ask::RESPONSE_WAIT);
         if t.next_completion(Side::Dut, ud.qp, until)?.is_some() {
             break;
         }

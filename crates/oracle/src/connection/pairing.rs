@@ -3,7 +3,7 @@
 use verbatim_wire::packet::Psn;
 
 use super::{Connection, Doubt, Flow, KEPT, Loss};
-use crate::heard::{Event, Heard};
+use crate::parsed::{Event, Parsed};
 use crate::pmtu::Pmtu;
 use crate::responses::Responses;
 use crate::rule::{Excuse, Finding, Rule};
@@ -21,12 +21,12 @@ impl Connection {
         if matches!(place, Place::Next | Place::Hole) {
             return None;
         }
-        let heard = Heard::of(event);
-        if !heard.is_taken || self.is_stranger(by, &heard) {
+        let parsed = Parsed::of(event);
+        if !parsed.is_taken || self.is_stranger(by, &parsed) {
             return None;
         }
         let asked = Asked {
-            heard: &heard,
+            parsed: &parsed,
             place,
             window: &flow.window,
             responses: &flow.responses,

@@ -147,7 +147,7 @@ enum Event<'t> {
     Sent(&'t Exchange),
 }
 
-/// Asks the rules of all that a record holds: of the port under test, and of another port of the device where it was read.
+/// RequestKind the rules of all that a record holds: of the port under test, and of another port of the device where it was read.
 pub fn replay(alone: bool, trace: &Trace) -> Judged {
     let mut judged = replay_at(alone, trace, 0);
     let others: BTreeSet<u32> = trace.exchanges.iter().map(|exchange| exchange.port).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use verbatim_record::labels;
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{FrameSeen, Gap, Side, Told, Trace, VerbsDone, WcStatus};
+use verbatim_record::{FrameSeen, Gap, HostEvent, Side, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, RKey};
 
 use super::HALF;
@@ -32,7 +32,7 @@ impl Seen<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'t> {
     /// Where it stands in the record.
-    pub told: &'t Told,
+    pub event: &'t HostEvent,
     /// The completion.
     pub completion: &'t pb::Completion,
 }
@@ -90,7 +90,7 @@ impl<'t> Dialogue<'t> {
         self.completions
             .iter()
             .copied()
-            .filter(|done| done.told.place > after && done.told.place < before)
+            .filter(|done| done.event.place > after && done.event.place < before)
             .collect()
     }
 }
@@ -273,9 +273,9 @@ fn one<'t>(
         .timeline
         .told_between(places)
         .iter()
-        .filter(|told| told.side == Side::Dut)
-        .filter_map(|told| match &told.event {
-            Event::Completion(completion) if completion.qp == qp.qp => Some(Done { told, completion }),
+        .filter(|event| event.side == Side::Dut)
+        .filter_map(|event| match &event.event {
+            Event::Completion(completion) if completion.qp == qp.qp => Some(Done { event, completion }),
             _ => None,
         })
         .collect();

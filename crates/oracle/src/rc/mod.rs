@@ -15,7 +15,7 @@ pub use posted::{Posted, seen_in_words};
 pub use verbatim_record::labels::steps;
 
 /// How long an answer may take before the request is sent again: ours is no test of the responder's speed.
-pub const SOON: Duration = Duration::from_millis(500);
+pub const RESPONSE_WAIT: Duration = Duration::from_millis(500);
 /// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives
 /// no order with what the host reads. A receive that completes behind it does.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(2);

@@ -1,32 +1,32 @@
 //! Rules of the responses that carry data: of READs and atomics.
 
 use super::requester::fits;
-use super::responder::{Answered, Says};
-use crate::heard::{Asks, Part};
+use super::responder::{Answered, ResponseKind};
+use crate::parsed::{Part, RequestKind};
 use crate::request::Request;
-use crate::rule::{Excuse, Held};
+use crate::rule::{Excuse, Outcome};
 
-pub(super) fn response_kind(answered: &Answered<'_>) -> Held {
+pub(super) fn response_kind(answered: &Answered<'_>) -> Outcome {
     let Some((request, into)) = answered.request().filter(|(request, _)| request.is_taken) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     // FLUSH and ATOMIC WRITE are answered as a READ of no bytes would be.
-    let is_answered_alike = matches!(request.opcode.0, 0x1C | 0x1D) && answered.heard.length == 0;
+    let is_answered_alike = matches!(request.opcode.0, 0x1C | 0x1D) && answered.parsed.length == 0;
     let is_so = match answered.says {
-        Says::Read(Part::Only) if is_answered_alike => true,
-        Says::Read(_) => request.asks() == Asks::Read,
-        Says::Atomic => request.asks() == Asks::Atomic,
-        _ => return Held::NotAsked,
+        ResponseKind::Read(Part::Only) if is_answered_alike => true,
+        ResponseKind::Read(_) => request.asks() == RequestKind::Read,
+        ResponseKind::Atomic => request.asks() == RequestKind::Atomic,
+        _ => return Outcome::NotAsked,
     };
-    let held = Held::must(is_so, || {
-        (format!("a response to {}", request.opcode), answered.heard.opcode)
+    let held = Outcome::must(is_so, || {
+        (format!("a response to {}", request.opcode), answered.parsed.opcode)
     })
     .with(request.number);
     unless_of_another(held, request, into)
 }
 
 /// What comes behind the first PSN of a READ of which nobody knows how many it takes may be of a request that was not seen.
-fn unless_of_another(held: Held, request: &Request, into: u32) -> Held {
+fn unless_of_another(held: Outcome, request: &Request, into: u32) -> Outcome {
     if into > 0 && request.is_open() {
         held.unless(Excuse::RequestsLost)
     } else {
@@ -34,52 +34,52 @@ fn unless_of_another(held: Held, request: &Request, into: u32) -> Held {
     }
 }
 
-pub(super) fn responses_in_order(answered: &Answered<'_>) -> Held {
+pub(super) fn responses_in_order(answered: &Answered<'_>) -> Outcome {
     let Some(((request, into), (at, _))) = answered.request().zip(answered.found) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     if let Some(owed) = answered.window.owed_before(at) {
         let owed = answered.window.get(owed);
-        return Held::must(false, || {
+        return Outcome::must(false, || {
             let expected = format!("response {} to {} PSN {}", owed.next_response, owed.opcode, owed.psn);
             (
                 expected,
-                format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+                format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
             )
         })
         .with(owed.number)
         .unless(Excuse::ResponsesLost);
     }
     match answered.says {
-        Says::Ack if request.is_owed() => Held::must(false, || {
-            (format!("a response to {}", request.opcode), answered.heard.opcode)
+        ResponseKind::Ack if request.is_owed() => Outcome::must(false, || {
+            (format!("a response to {}", request.opcode), answered.parsed.opcode)
         })
         .with(request.number)
         .unless(Excuse::ResponsesLost),
-        Says::Read(_) | Says::Atomic if request.asks().has_response() => {
+        ResponseKind::Read(_) | ResponseKind::Atomic if request.asks().has_response() => {
             let is_left_out = into > request.response_cursor;
             let excuse = if is_left_out {
                 Excuse::ResponsesLost
             } else {
                 Excuse::RequestsLost
             };
-            Held::must(into == request.response_cursor || request.is_asked_from(into), || {
+            Outcome::must(into == request.response_cursor || request.is_asked_from(into), || {
                 let expected = format!("response {} to PSN {}", request.response_cursor, request.psn);
                 (expected, format!("response {into}"))
             })
             .with(request.number)
             .unless(excuse)
         }
-        _ => Held::Holds,
+        _ => Outcome::Holds,
     }
 }
 
-pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
-    let (Some((request, into)), Says::Read(part)) = (answered.request(), answered.says) else {
-        return Held::NotAsked;
+pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
+    let (Some((request, into)), ResponseKind::Read(part)) = (answered.request(), answered.says) else {
+        return Outcome::NotAsked;
     };
-    if request.asks() != Asks::Read {
-        return Held::NotAsked;
+    if request.asks() != RequestKind::Read {
+        return Outcome::NotAsked;
     }
     let may_begin = into == 0 || request.is_asked_from(into);
     let may_go_on = into > 0 && into == request.response_cursor;
@@ -88,18 +88,18 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     let ends = matches!(part, Part::Last | Part::Only);
     // A response that is out of order for another reason is not judged by its place.
     if !may_begin && !may_go_on {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     }
     let ends_rightly = is_last.is_none_or(|is_last| is_last == ends);
     let begins_rightly = if begins { may_begin } else { may_go_on };
-    let held = Held::must(begins_rightly && ends_rightly, || {
+    let held = Outcome::must(begins_rightly && ends_rightly, || {
         let expected = match (may_begin, is_last) {
             (true, Some(true)) => "Only",
             (true, _) => "First",
             (false, Some(true)) => "Last",
             (false, _) => "Middle",
         };
-        (format!("RC RDMA READ Response {expected}"), answered.heard.opcode)
+        (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
     // The READ may have come again from there, or its responses begun again, with packets that were not seen.
     let held = match begins {
@@ -128,20 +128,20 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Held {
     held.with(request.number)
 }
 
-pub(super) fn read_response_length(answered: &Answered<'_>) -> Held {
-    let (Some((request, into)), Says::Read(part)) = (answered.request(), answered.says) else {
-        return Held::NotAsked;
+pub(super) fn read_response_length(answered: &Answered<'_>) -> Outcome {
+    let (Some((request, into)), ResponseKind::Read(part)) = (answered.request(), answered.says) else {
+        return Outcome::NotAsked;
     };
-    if request.asks() != Asks::Read {
-        return Held::NotAsked;
+    if request.asks() != RequestKind::Read {
+        return Outcome::NotAsked;
     }
-    let (pmtu, length) = (answered.window.pmtu, answered.heard.length);
+    let (pmtu, length) = (answered.window.pmtu, answered.parsed.length);
     let left = |size: u32| request.bytes.saturating_sub(into.saturating_mul(size));
     let is_so = pmtu.sizes().any(|size| match part {
         Part::First | Part::Middle => length == size && left(size) > size,
         Part::Last | Part::Only => length == left(size) && fits(Part::Only, length, size),
     });
-    let held = Held::must(is_so, || {
+    let held = Outcome::must(is_so, || {
         let expected = match part {
             Part::First | Part::Middle => format!("the path MTU of {pmtu} bytes"),
             _ => pmtu
@@ -154,15 +154,15 @@ pub(super) fn read_response_length(answered: &Answered<'_>) -> Held {
     unless_of_another(held, request, into)
 }
 
-pub(super) fn atomic_again(answered: &Answered<'_>) -> Held {
+pub(super) fn atomic_again(answered: &Answered<'_>) -> Outcome {
     let Some((request, _)) = answered.request() else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let (Some((first, number)), Some(again)) = (request.original, answered.heard.packet.atomic_ack()) else {
-        return Held::NotAsked;
+    let (Some((first, number)), Some(again)) = (request.original, answered.parsed.packet.atomic_ack()) else {
+        return Outcome::NotAsked;
     };
     let again = again.original().0;
-    Held::must(first == again, || {
+    Outcome::must(first == again, || {
         (format!("original {first:#018x}"), format!("{again:#018x}"))
     })
     .with(number)

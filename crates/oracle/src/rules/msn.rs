@@ -3,11 +3,11 @@
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Psn, SyndromeKind};
 
-use super::responder::{Answered, Says};
-use crate::heard::Part;
+use super::responder::{Answered, ResponseKind};
+use crate::parsed::Part;
 use crate::request::Request;
 use crate::responses::{Offset, is_up_to};
-use crate::rule::{Excuse, Held};
+use crate::rule::{Excuse, Outcome};
 
 /// In which count, and the fewest and the most messages of it that the MSN may stand for; see [`Request::messages`].
 fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
@@ -19,14 +19,14 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
             Some((at, request)) => (at, request, true),
             // It is missing, so the one before it is the last that is complete.
             None => {
-                let (at, request) = window.find(answered.heard.psn.minus(1)).and_then(taken)?;
+                let (at, request) = window.find(answered.parsed.psn.minus(1)).and_then(taken)?;
                 (at, request, false)
             }
         };
         // What is refused is not complete.
         let least = request.messages - u32::from(is_refused_itself && request.asks().ends());
         // A READ may count when it is accepted: what is invalid is not.
-        let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
+        let code = answered.parsed.syndrome().map(|syndrome| syndrome.kind());
         let is_invalid = is_refused_itself && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
         let may_count = request.asks().has_response() || window.owes_from(at);
         let most = if may_count && !(is_invalid && answered.found.is_some_and(|(_, into)| into == 0)) {
@@ -40,16 +40,18 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let messages = request.messages;
     match answered.says {
         // Of a response to another kind of request its own rule speaks.
-        Says::Read(_) | Says::Atomic if !request.asks().has_response() => None,
-        Says::Ack if window.awaits_responses() => Some((request.epoch, messages, all(request.epoch, messages)?)),
+        ResponseKind::Read(_) | ResponseKind::Atomic if !request.asks().has_response() => None,
+        ResponseKind::Ack if window.awaits_responses() => {
+            Some((request.epoch, messages, all(request.epoch, messages)?))
+        }
         // That of a duplicate has what was counted since, too.
-        Says::Ack => Some((
+        ResponseKind::Ack => Some((
             request.epoch,
             messages,
             acknowledged(answered, request).unwrap_or(messages),
         )),
-        Says::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages)?)),
-        Says::Read(_) | Says::Atomic => Some((request.epoch, messages, all(request.epoch, messages)?)),
+        ResponseKind::Read(Part::First) => Some((request.epoch, messages - 1, all(request.epoch, messages)?)),
+        ResponseKind::Read(_) | ResponseKind::Atomic => Some((request.epoch, messages, all(request.epoch, messages)?)),
         _ => None,
     }
 }
@@ -58,7 +60,7 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
 fn acknowledged(answered: &Answered<'_>, request: &Request) -> Option<u32> {
     let (newest, _) = answered.responses.acknowledged?;
     let (at, _) = Some(newest)
-        .filter(|newest| !is_up_to(*newest, answered.heard.psn))
+        .filter(|newest| !is_up_to(*newest, answered.parsed.psn))
         .and_then(|newest| answered.window.find(newest))?;
     let newest = answered.window.get(at);
     (newest.is_taken && newest.epoch == request.epoch && newest.messages > request.messages).then_some(newest.messages)
@@ -66,13 +68,13 @@ fn acknowledged(answered: &Answered<'_>, request: &Request) -> Option<u32> {
 
 /// What the responder had counted before our own count began, by this response alone.
 pub(crate) fn offset(answered: &Answered<'_>) -> Option<Offset> {
-    let msn = answered.heard.aeth()?.msn();
+    let msn = answered.parsed.aeth()?.msn();
     let (epoch, least, most) = counted(answered)?;
     Some(Offset {
         epoch,
         least: Psn::new(msn).minus(most).0,
         room: most - least,
-        number: answered.heard.number,
+        number: answered.parsed.number,
         of: most,
         is_sure: false,
         is_exact: most == least,
@@ -109,18 +111,18 @@ fn is_above(earlier: &Offset, later: &Offset) -> bool {
 /// Whether it may count requests behind the one that it answers.
 fn may_be_ahead(answered: &Answered<'_>) -> bool {
     match answered.says {
-        Says::Read(_) | Says::Atomic => true,
-        Says::Ack => answered.window.awaits_responses(),
+        ResponseKind::Read(_) | ResponseKind::Atomic => true,
+        ResponseKind::Ack => answered.window.awaits_responses(),
         _ => false,
     }
 }
 
-pub(super) fn msn(answered: &Answered<'_>) -> Held {
+pub(super) fn msn(answered: &Answered<'_>) -> Outcome {
     let (Some(earlier), Some(later)) = (&answered.responses.offset, offset(answered)) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     let Some((epoch, least, most)) = counted(answered).filter(|(epoch, ..)| *epoch == earlier.epoch) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     debug_assert_eq!(epoch, later.epoch);
     let before = answered.responses.offset_before.filter(|before| before.epoch == epoch);
@@ -128,7 +130,7 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
         .into_iter()
         .flatten()
         .any(|known| both(&known, &later).is_some());
-    let held = Held::must(goes_on, || {
+    let held = Outcome::must(goes_on, || {
         let first = Psn(earlier.least).plus(least).0;
         let last = Psn(earlier.least).plus(most + earlier.room).0;
         let expected = if first == last {
@@ -140,7 +142,7 @@ pub(super) fn msn(answered: &Answered<'_>) -> Held {
     });
     // Of what a request that breaks rules was when it was sent, its packet says nothing.
     match answered.responses.odd {
-        Some((psn, number)) if is_up_to(psn, answered.heard.psn) => held.with(number).unless(Excuse::RequestAltered),
+        Some((psn, number)) if is_up_to(psn, answered.parsed.psn) => held.with(number).unless(Excuse::RequestAltered),
         // What is answered again is answered with all that was counted since, be it of requests that were not seen; and a READ or
         // atomic behind it may count when it is accepted.
         _ if is_above(earlier, &later) && (answered.window.is_asked_again() || may_be_ahead(answered)) => {

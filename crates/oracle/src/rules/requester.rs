@@ -5,16 +5,16 @@
 use verbatim_wire::Value;
 use verbatim_wire::packet::SyndromeKind;
 
-use crate::heard::{Asks, Heard, Part, QUEUED};
+use crate::parsed::{Parsed, Part, QUEUED, RequestKind};
 use crate::request::Request;
 use crate::responses::{Responses, is_up_to};
-use crate::rule::{Excuse, Held, Rule};
+use crate::rule::{Excuse, Outcome, Rule};
 use crate::window::{Place, Source, Window};
 
 /// What a rule of the requester looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
-    pub(crate) heard: &'a Heard<'a>,
+    pub(crate) parsed: &'a Parsed<'a>,
     pub(crate) place: Place,
     /// The requests before this one.
     pub(crate) window: &'a Window,
@@ -42,7 +42,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-pub(crate) type RequesterRule = fn(&Asked<'_>) -> Held;
+pub(crate) type RequesterRule = fn(&Asked<'_>) -> Outcome;
 
 pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
     (Rule::Psn, psn),
@@ -59,70 +59,71 @@ pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
 pub(crate) const OF_VALID_REQUESTS: [Rule; 3] = [Rule::OpcodeOrder, Rule::PayloadLength, Rule::DmaLength];
 
 /// Whether it is an atomic whose address is no multiple of 8.
-pub(crate) fn is_unaligned(heard: &Heard<'_>) -> bool {
-    Asks::of(heard.opcode) == Asks::Atomic && heard.atomic().is_some_and(|atomic| !atomic.va().0.is_multiple_of(8))
+pub(crate) fn is_unaligned(parsed: &Parsed<'_>) -> bool {
+    RequestKind::of(parsed.opcode) == RequestKind::Atomic
+        && parsed.atomic().is_some_and(|atomic| !atomic.va().0.is_multiple_of(8))
 }
 
-fn psn(asked: &Asked<'_>) -> Held {
+fn psn(asked: &Asked<'_>) -> Outcome {
     let expected = asked.window.next.unwrap_or_default();
-    let seen = asked.heard.psn;
+    let seen = asked.parsed.psn;
     match asked.place {
-        Place::Beginning | Place::Again(..) => Held::NotAsked,
-        Place::Next => Held::Holds,
-        Place::Ahead(gap) => Held::must(false, || {
+        Place::Beginning | Place::Again(..) => Outcome::NotAsked,
+        Place::Next => Outcome::Holds,
+        Place::Ahead(gap) => Outcome::must(false, || {
             (format!("PSN {expected}"), format!("PSN {seen}, {gap} further"))
         })
         .unless(Excuse::RequestsLost),
-        Place::Hole => Held::must(false, || {
+        Place::Hole => Outcome::must(false, || {
             (
                 format!("PSN {expected}, or one that came before"),
                 format!("PSN {seen}, which was skipped"),
             )
         })
         .unless(Excuse::RequestsLost),
-        Place::Old | Place::Far => Held::must(false, || {
+        Place::Old | Place::Far => Outcome::must(false, || {
             (format!("PSN {expected}, or one before it"), format!("PSN {seen}"))
         })
         .unless(Excuse::AnotherConnection),
     }
 }
 
-fn go_back(asked: &Asked<'_>) -> Held {
+fn go_back(asked: &Asked<'_>) -> Outcome {
     let (Some(cursor), Some(next)) = (asked.window.cursor, asked.window.next) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let psn = asked.heard.psn;
+    let psn = asked.parsed.psn;
     let is_retrying = cursor != next;
     if !is_retrying || !matches!(asked.place, Place::Next | Place::Again(..)) || psn == cursor {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     }
     // From what it was sending again the requester has jumped: back, which it may, or over what was acknowledged.
     let is_back = is_up_to(psn, cursor);
     let is_acknowledged = asked.responses.has_acknowledged(psn.minus(1));
-    Held::must(is_back || is_acknowledged, || {
+    Outcome::must(is_back || is_acknowledged, || {
         (format!("PSN {cursor}, or one before it"), format!("PSN {psn}"))
     })
     .unless(Excuse::RequestsLost)
 }
 
-fn acknowledged_again(asked: &Asked<'_>) -> Held {
+fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     let Some((request, into)) = asked.earlier() else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     // Told to go back, a requester may go back further than it was told.
     if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     }
     let is_done = match request.asks().has_response() {
         true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
         false => asked.responses.has_acknowledged(request.psn.plus(into)),
     };
     // What follows a READ that is still to be answered comes again with it.
-    let comes_with = asked.window.cursor == Some(asked.heard.psn) && asked.window.next != asked.window.cursor;
-    Held::must(!is_done || comes_with, || {
+    let comes_with = asked.window.cursor == Some(asked.parsed.psn) && asked.window.next != asked.window.cursor;
+    Outcome::must(!is_done || comes_with, || {
         (
             "a request that is not acknowledged",
-            format!("PSN {}, which is", asked.heard.psn),
+            format!("PSN {}, which is", asked.parsed.psn),
         )
     })
     .with(asked.responses.acknowledged_by())
@@ -132,27 +133,27 @@ fn acknowledged_again(asked: &Asked<'_>) -> Held {
 /// Whether what comes again is not what came before.
 pub(crate) fn differs(asked: &Asked<'_>) -> bool {
     let excuses = [None, Some(Excuse::MemoryChanged)];
-    matches!(same_again(asked), Held::Broken(broken) if excuses.contains(&broken.unless))
+    matches!(same_again(asked), Outcome::Broken(broken) if excuses.contains(&broken.unless))
 }
 
 /// Whether what comes again was acknowledged, and nothing had it sent again.
 pub(crate) fn is_unasked(asked: &Asked<'_>) -> bool {
-    matches!(acknowledged_again(asked), Held::Broken(_))
+    matches!(acknowledged_again(asked), Outcome::Broken(_))
 }
 
 /// Whether a packet has a size that none of its message has with this path MTU.
 pub(crate) fn has_no_such_size(asked: &Asked<'_>) -> bool {
-    matches!(payload_length(asked), Held::Broken(_))
+    matches!(payload_length(asked), Outcome::Broken(_))
 }
 
-fn same_again(asked: &Asked<'_>) -> Held {
+fn same_again(asked: &Asked<'_>) -> Outcome {
     let Some((request, into)) = asked.earlier() else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let heard = asked.heard;
-    let is_read = request.asks() == Asks::Read && heard.opcode == request.opcode;
+    let parsed = asked.parsed;
+    let is_read = request.asks() == RequestKind::Read && parsed.opcode == request.opcode;
     if is_read && into > request.next_response {
-        return Held::must(false, || {
+        return Outcome::must(false, || {
             let expected = format!(
                 "the READ from response {} on, the first that is missing",
                 request.next_response
@@ -165,13 +166,13 @@ fn same_again(asked: &Asked<'_>) -> Held {
     let held = if is_read {
         read_again(asked, request, into)
     } else {
-        let (headers, payload) = heard.digests();
-        let is_alike = (heard.opcode, heard.length, headers) == (request.opcode, request.bytes, request.digests.0);
-        let held = Held::must(is_alike && payload == request.digests.1, || {
+        let (headers, payload) = parsed.digests();
+        let is_alike = (parsed.opcode, parsed.length, headers) == (request.opcode, request.bytes, request.digests.0);
+        let held = Outcome::must(is_alike && payload == request.digests.1, || {
             let expected = format!("{} of {} bytes as before", request.opcode, request.bytes);
             (
                 expected,
-                format!("{} of {} bytes that differs", heard.opcode, heard.length),
+                format!("{} of {} bytes that differs", parsed.opcode, parsed.length),
             )
         });
         // A packet that comes again is made anew, of what the memory holds then.
@@ -182,7 +183,7 @@ fn same_again(asked: &Asked<'_>) -> Held {
         }
     };
     let held = held.with(request.number);
-    if into > 0 && request.is_inferred && heard.opcode != request.opcode {
+    if into > 0 && request.is_inferred && parsed.opcode != request.opcode {
         held.unless(Excuse::RequestsLost)
     } else {
         held
@@ -190,9 +191,9 @@ fn same_again(asked: &Asked<'_>) -> Held {
 }
 
 /// A READ may come again from a response on: address and length are then further by as much.
-fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Held {
-    let Some(reth) = asked.heard.reth() else {
-        return Held::NotAsked;
+fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Outcome {
+    let Some(reth) = asked.parsed.reth() else {
+        return Outcome::NotAsked;
     };
     let (va, r_key) = request.target;
     let (seen_va, seen_length) = (reth.va().0, reth.dma_len());
@@ -201,7 +202,7 @@ fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Held {
     let is_further =
         into == 0 && skipped == 0 || sizes.sizes().any(|size| u64::from(into) * u64::from(size) == skipped);
     let ends_alike = skipped.wrapping_add(seen_length.into()) == u64::from(request.bytes);
-    Held::must(is_further && ends_alike && reth.r_key().0 == r_key, || {
+    Outcome::must(is_further && ends_alike && reth.r_key().0 == r_key, || {
         let expected = format!(
             "a READ of what is left {into} responses into {} bytes at {va:#x}, R_Key {r_key:#x}",
             request.bytes
@@ -213,15 +214,15 @@ fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Held {
     })
 }
 
-fn opcode_order(asked: &Asked<'_>) -> Held {
-    let (Some(before), true) = (asked.before(), asked.heard.opcode.is_legal()) else {
-        return Held::NotAsked;
+fn opcode_order(asked: &Asked<'_>) -> Outcome {
+    let (Some(before), true) = (asked.before(), asked.parsed.opcode.is_legal()) else {
+        return Outcome::NotAsked;
     };
     let goes_on = |part| matches!(part, Part::Middle | Part::Last);
-    let now = Asks::of(asked.heard.opcode);
+    let now = RequestKind::of(asked.parsed.opcode);
     let is_so = match before.asks() {
-        Asks::Send(Part::First | Part::Middle) => matches!(now, Asks::Send(part) if goes_on(part)),
-        Asks::Write(Part::First | Part::Middle) => matches!(now, Asks::Write(part) if goes_on(part)),
+        RequestKind::Send(Part::First | Part::Middle) => matches!(now, RequestKind::Send(part) if goes_on(part)),
+        RequestKind::Write(Part::First | Part::Middle) => matches!(now, RequestKind::Write(part) if goes_on(part)),
         _ => !goes_on(now.part()),
     };
     let what = if before.asks().ends() {
@@ -229,8 +230,8 @@ fn opcode_order(asked: &Asked<'_>) -> Held {
     } else {
         "its Middle or Last"
     };
-    let held = Held::must(is_so, || {
-        (format!("after {} {what}", before.opcode), asked.heard.opcode)
+    let held = Outcome::must(is_so, || {
+        (format!("after {} {what}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
     // Of a READ whose size in PSNs this packet would tell, something between them may be missing.
@@ -240,21 +241,21 @@ fn opcode_order(asked: &Asked<'_>) -> Held {
     }
 }
 
-fn payload_length(asked: &Asked<'_>) -> Held {
-    let (asks, length) = (Asks::of(asked.heard.opcode), asked.heard.length);
-    if asks.has_response() || asks == Asks::Other {
-        return Held::NotAsked;
+fn payload_length(asked: &Asked<'_>) -> Outcome {
+    let (asks, length) = (RequestKind::of(asked.parsed.opcode), asked.parsed.length);
+    if asks.has_response() || asks == RequestKind::Other {
+        return Outcome::NotAsked;
     }
     let pmtu = asked.window.pmtu;
     let is_so = pmtu.kept(|size| fits(asks.part(), length, size)).is_some();
-    Held::must(is_so, || {
+    Outcome::must(is_so, || {
         let (least, what) = match asks.part() {
             Part::First | Part::Middle => ("", "the path MTU"),
             Part::Last => ("1 to ", "the path MTU"),
             Part::Only => ("0 to ", "the path MTU"),
         };
         (
-            format!("{least}{what} of {pmtu} bytes in {}", asked.heard.opcode),
+            format!("{least}{what} of {pmtu} bytes in {}", asked.parsed.opcode),
             length,
         )
     })
@@ -273,59 +274,59 @@ pub(crate) fn fits(part: Part, length: u32, pmtu: u32) -> bool {
     }
 }
 
-fn dma_length(asked: &Asked<'_>) -> Held {
+fn dma_length(asked: &Asked<'_>) -> Outcome {
     const MOST: u32 = 1 << 31;
-    let heard = asked.heard;
-    let (asks, reth) = (Asks::of(heard.opcode), heard.reth());
-    if let (Asks::Read, Some(reth)) = (asks, reth) {
-        return Held::must(reth.dma_len() <= MOST, || ("at most 2^31", reth.dma_len()));
+    let parsed = asked.parsed;
+    let (asks, reth) = (RequestKind::of(parsed.opcode), parsed.reth());
+    if let (RequestKind::Read, Some(reth)) = (asks, reth) {
+        return Outcome::must(reth.dma_len() <= MOST, || ("at most 2^31", reth.dma_len()));
     }
     let left = match (asks, reth) {
-        (Asks::Write(Part::First | Part::Only), Some(reth)) => Some((reth.dma_len(), heard.number)),
-        (Asks::Write(Part::Middle | Part::Last), _) => asked
+        (RequestKind::Write(Part::First | Part::Only), Some(reth)) => Some((reth.dma_len(), parsed.number)),
+        (RequestKind::Write(Part::Middle | Part::Last), _) => asked
             .before()
             .and_then(|before| before.left.map(|left| (left, before.began))),
         _ => None,
     };
     let Some((left, began)) = left else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     let is_so = match asks.ends() {
-        true => heard.length == left,
-        false => heard.length < left && left <= MOST,
+        true => parsed.length == left,
+        false => parsed.length < left && left <= MOST,
     };
-    Held::must(is_so, || {
+    Outcome::must(is_so, || {
         let more = if asks.ends() { "" } else { "fewer than " };
-        (format!("{more}the {left} bytes that are left of DMALen"), heard.length)
+        (format!("{more}the {left} bytes that are left of DMALen"), parsed.length)
     })
     .with(began)
 }
 
 /// Whether it is the First of a WRITE whose DMALen is as many bytes as it carries: a Last of no bytes may not follow, but by itself
 /// a responder may take it.
-pub(crate) fn leaves_nothing(heard: &Heard<'_>) -> bool {
-    Asks::of(heard.opcode) == Asks::Write(Part::First)
-        && heard.reth().is_some_and(|reth| reth.dma_len() == heard.length)
+pub(crate) fn leaves_nothing(parsed: &Parsed<'_>) -> bool {
+    RequestKind::of(parsed.opcode) == RequestKind::Write(Part::First)
+        && parsed.reth().is_some_and(|reth| reth.dma_len() == parsed.length)
 }
 
-fn rnr_interval(asked: &Asked<'_>) -> Held {
-    let (Some(rnr), Some(at)) = (&asked.responses.rnr, asked.heard.at) else {
-        return Held::NotAsked;
+fn rnr_interval(asked: &Asked<'_>) -> Outcome {
+    let (Some(rnr), Some(at)) = (&asked.responses.rnr, asked.parsed.at) else {
+        return Outcome::NotAsked;
     };
     let (SyndromeKind::RnrNak(timer), Some(since)) = (rnr.syndrome.kind(), rnr.at) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    if asked.heard.psn != rnr.psn || !matches!(asked.place, Place::Again(..)) {
-        return Held::NotAsked;
+    if asked.parsed.psn != rnr.psn || !matches!(asked.place, Place::Again(..)) {
+        return Outcome::NotAsked;
     }
     let waited = at.since(since);
     // It goes on where it was: the packet may have been in the port's queue when the NAK came.
     if asked.window.cursor == Some(rnr.psn) && waited < QUEUED {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     }
     // A second one, while the interval of the first lasts, may be obeyed or not.
     let is_over = rnr.ends.is_some_and(|ends| at >= ends);
-    Held::must(waited >= timer.duration() || is_over, || {
+    Outcome::must(waited >= timer.duration() || is_over, || {
         let words = verbatim_record::duration_words;
         (format!("at least {}", words(timer.duration())), words(waited))
     })

@@ -7,15 +7,15 @@ use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Opcode, SyndromeKind};
 
 use super::{data_response, msn};
-use crate::heard::{Asks, Heard, Part};
+use crate::parsed::{Parsed, Part, RequestKind};
 use crate::request::{Invalid, Request};
 use crate::responses::{Responses, is_up_to};
-use crate::rule::{Excuse, Held, Rule};
+use crate::rule::{Excuse, Outcome, Rule};
 use crate::window::Window;
 
 /// What a response says, by opcode and syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Says {
+pub(crate) enum ResponseKind {
     /// All up to its PSN was executed.
     Ack,
     /// The receive is missing.
@@ -32,9 +32,9 @@ pub(crate) enum Says {
     Nothing,
 }
 
-impl Says {
-    pub(crate) fn of(heard: &Heard<'_>) -> Self {
-        match heard.opcode {
+impl ResponseKind {
+    pub(crate) fn of(parsed: &Parsed<'_>) -> Self {
+        match parsed.opcode {
             Opcode::RC_READ_RESPONSE_FIRST => return Self::Read(Part::First),
             Opcode::RC_READ_RESPONSE_MIDDLE => return Self::Read(Part::Middle),
             Opcode::RC_READ_RESPONSE_LAST => return Self::Read(Part::Last),
@@ -42,7 +42,7 @@ impl Says {
             Opcode::RC_ATOMIC_ACKNOWLEDGE => return Self::Atomic,
             _ => {}
         }
-        match heard.syndrome().map(|syndrome| syndrome.kind()) {
+        match parsed.syndrome().map(|syndrome| syndrome.kind()) {
             Some(SyndromeKind::Ack(_)) => Self::Ack,
             Some(SyndromeKind::RnrNak(_)) => Self::Rnr,
             Some(SyndromeKind::Nak(NakCode::PSN_SEQUENCE_ERROR)) => Self::Sequence,
@@ -59,8 +59,8 @@ impl Says {
 /// What a rule of the responder looks at.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered<'a> {
-    pub(crate) heard: &'a Heard<'a>,
-    pub(crate) says: Says,
+    pub(crate) parsed: &'a Parsed<'a>,
+    pub(crate) says: ResponseKind,
     /// The request with its PSN: the index, and how far into it.
     pub(crate) found: Option<(usize, u32)>,
     /// The requests that were seen.
@@ -75,7 +75,7 @@ impl<'a> Answered<'a> {
     }
 }
 
-pub(crate) type ResponderRule = fn(&Answered<'_>) -> Held;
+pub(crate) type ResponderRule = fn(&Answered<'_>) -> Outcome;
 
 pub(crate) static RULES: &[(Rule, ResponderRule)] = &[
     (Rule::AnswersARequest, answers_a_request),
@@ -98,53 +98,55 @@ pub(crate) static RULES: &[(Rule, ResponderRule)] = &[
     (Rule::AfterRefusal, after_refusal),
 ];
 
-fn answers_a_request(answered: &Answered<'_>) -> Held {
+fn answers_a_request(answered: &Answered<'_>) -> Outcome {
     let Some(next) = answered.window.next else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let psn = answered.heard.psn;
+    let psn = answered.parsed.psn;
     // What came far ahead of all is out of sequence, too.
     let is_due = answered.window.stray == Some(psn);
-    let is_gap = answered.says == Says::Sequence && (is_due || !answered.window.is_beyond(psn));
-    Held::must(answered.found.is_some() || is_gap, || {
+    let is_gap = answered.says == ResponseKind::Sequence && (is_due || !answered.window.is_beyond(psn));
+    Outcome::must(answered.found.is_some() || is_gap, || {
         (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
     })
     // The NAK of a gap names what was not sent yet; one before all that was seen is that of an old duplicate.
     .unless(match answered.says {
-        Says::Sequence => Excuse::RequestsLost,
+        ResponseKind::Sequence => Excuse::RequestsLost,
         _ if answered.window.is_beyond(psn) => Excuse::NewestLost,
         _ => Excuse::RequestsLost,
     })
 }
 
-fn acknowledgement_order(answered: &Answered<'_>) -> Held {
+fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
     let Some((newest, number)) = answered.responses.acknowledged else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let psn = answered.heard.psn;
+    let psn = answered.parsed.psn;
     let is_so = match answered.says {
         // While a READ is answered again, what lies before it may be acknowledged again.
-        Says::Ack if answered.window.awaits_responses() => return Held::NotAsked,
-        Says::Ack => is_up_to(newest, psn),
+        ResponseKind::Ack if answered.window.awaits_responses() => return Outcome::NotAsked,
+        ResponseKind::Ack => is_up_to(newest, psn),
         // A READ may fail after some responses, at the next one; one that is answered again may fail anywhere.
-        Says::Fatal
+        ResponseKind::Fatal
             if answered
                 .request()
-                .is_some_and(|(request, _)| request.asks() == Asks::Read) =>
+                .is_some_and(|(request, _)| request.asks() == RequestKind::Read) =>
         {
-            return Held::NotAsked;
+            return Outcome::NotAsked;
         }
         says if says.is_refusal() => !is_up_to(psn, newest),
-        _ => return Held::NotAsked,
+        _ => return Outcome::NotAsked,
     };
-    Held::must(is_so, || (format!("nothing before PSN {newest}"), format!("PSN {psn}")))
+    Outcome::must(is_so, || (format!("nothing before PSN {newest}"), format!("PSN {psn}")))
         .with(number)
         .unless(Excuse::Reordered)
 }
 
 /// The requests that a response is the first to acknowledge, if it does.
 fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item = &'a Request>> {
-    let (Some((to, _)), Says::Ack | Says::Read(_) | Says::Atomic) = (answered.found, answered.says) else {
+    let (Some((to, _)), ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic) =
+        (answered.found, answered.says)
+    else {
         return None;
     };
     let newest = answered.responses.acknowledged;
@@ -156,16 +158,16 @@ fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item 
     Some((from..=to).map(|at| window.get(at)))
 }
 
-fn invalid_request(answered: &Answered<'_>) -> Held {
-    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
-        return request.invalid.map_or(Held::NotAsked, |_| Held::Holds);
+fn invalid_request(answered: &Answered<'_>) -> Outcome {
+    if let (ResponseKind::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.invalid.map_or(Outcome::NotAsked, |_| Outcome::Holds);
     }
     let must_be_refused = |request: &&Request| !matches!(request.invalid, None | Some(Invalid::Ends));
     let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(must_be_refused));
     let Some((request, invalid)) = taken.and_then(|request| Some((request, request.invalid?))) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let held = Held::must(false, || {
+    let held = Outcome::must(false, || {
         let why = match invalid {
             Invalid::Breaks(rule) => format!("which breaks {rule}"),
             Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
@@ -179,7 +181,7 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
                 request.opcode,
                 request.psn
             ),
-            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+            format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })
     .with(request.number);
@@ -189,32 +191,32 @@ fn invalid_request(answered: &Answered<'_>) -> Held {
     }
 }
 
-fn remote_access(answered: &Answered<'_>) -> Held {
-    if let (Says::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
-        return request.denied.map_or(Held::NotAsked, |_| Held::Holds);
+fn remote_access(answered: &Answered<'_>) -> Outcome {
+    if let (ResponseKind::Fatal, Some((request, 0))) = (answered.says, answered.request()) {
+        return request.denied.map_or(Outcome::NotAsked, |_| Outcome::Holds);
     }
     let taken = newly_acknowledged(answered).and_then(|mut taken| taken.find(|request| request.denied.is_some()));
     let Some((request, why)) = taken.and_then(|request| Some((request, request.denied?))) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    Held::must(false, || {
+    Outcome::must(false, || {
         let code = NakCode::REMOTE_ACCESS;
         (
             format!("NAK {code}, of {} PSN {}, {why}", request.opcode, request.psn),
-            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+            format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })
     .with(request.number)
 }
 
-fn nak_code(answered: &Answered<'_>) -> Held {
-    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
-        return Held::NotAsked;
+fn nak_code(answered: &Answered<'_>) -> Outcome {
+    let (ResponseKind::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Outcome::NotAsked;
     };
     let request = answered.window.get(at);
-    let seen = match answered.heard.syndrome().map(|syndrome| syndrome.kind()) {
+    let seen = match answered.parsed.syndrome().map(|syndrome| syndrome.kind()) {
         Some(SyndromeKind::Nak(code)) => code,
-        _ => return Held::NotAsked,
+        _ => return Outcome::NotAsked,
     };
     let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
     let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
@@ -222,10 +224,10 @@ fn nak_code(answered: &Answered<'_>) -> Held {
     let is_one_more = answered.window.may_be_one_more(at);
     let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
     let allowed: Vec<NakCode> = match (of_message, of_memory) {
-        (None, None) => return Held::NotAsked,
+        (None, None) => return Outcome::NotAsked,
         _ => [of_message, of_memory, of_resources].into_iter().flatten().collect(),
     };
-    let held = Held::must(allowed.contains(&seen), || {
+    let held = Outcome::must(allowed.contains(&seen), || {
         let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
         let of = format!("{} PSN {}", request.opcode, request.psn);
         (format!("NAK {}, of {of}", words.join(" or ")), format!("NAK {seen}"))
@@ -238,16 +240,16 @@ fn nak_code(answered: &Answered<'_>) -> Held {
 }
 
 /// Whether what is refused for good has earned it: that of remote access, or all others.
-fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Held {
-    let (Says::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
-        return Held::NotAsked;
+fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
+    let (ResponseKind::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
+        return Outcome::NotAsked;
     };
-    let code = answered.heard.syndrome().map(|syndrome| syndrome.kind());
+    let code = answered.parsed.syndrome().map(|syndrome| syndrome.kind());
     if is_of_access != (code == Some(SyndromeKind::Nak(NakCode::REMOTE_ACCESS))) {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     }
     let request = answered.window.get(at);
-    let is_of_memory = request.asks().has_response() || matches!(request.asks(), Asks::Write(_));
+    let is_of_memory = request.asks().has_response() || matches!(request.asks(), RequestKind::Write(_));
     // Something may be wrong with the receive of immediate data, and nobody knows for how many READs and atomics there is room.
     let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
     let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
@@ -258,53 +260,53 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Held {
         .message_until(at)
         .filter(|_| is_of_memory && !may_be_of_receive && !is_one_more)
     else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let is_sound = |of: &Request| !of.is_odd && (of.asks() != Asks::Atomic || of.target.0.is_multiple_of(8));
+    let is_sound = |of: &Request| !of.is_odd && (of.asks() != RequestKind::Atomic || of.target.0.is_multiple_of(8));
     let has_reason = |of: &Request| !is_sound(of) || of.invalid.is_some() || of.denied.is_some();
     let is_allowed = message.first().is_some_and(|first| first.is_allowed) && message.iter().all(|of| of.is_taken);
     match message.iter().any(|of| has_reason(of)) {
-        true => return Held::Holds,
-        false if !is_allowed => return Held::NotAsked,
+        true => return Outcome::Holds,
+        false if !is_allowed => return Outcome::NotAsked,
         false => {}
     }
-    Held::must(false, || {
+    Outcome::must(false, || {
         let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);
-        let code = answered.heard.syndrome().map(|syndrome| syndrome.to_string());
+        let code = answered.parsed.syndrome().map(|syndrome| syndrome.to_string());
         (expected, code.unwrap_or_default())
     })
     .with(request.number)
 }
 
-fn damaged_request(answered: &Answered<'_>) -> Held {
+fn damaged_request(answered: &Answered<'_>) -> Outcome {
     let Some(mut taken) = newly_acknowledged(answered) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
     let Some(damaged) = taken.find(|request| !request.is_taken) else {
-        return Held::Holds;
+        return Outcome::Holds;
     };
-    Held::must(false, || {
+    Outcome::must(false, || {
         let expected = format!("no acknowledgement of PSN {}, whose packet was damaged", damaged.psn);
-        (expected, format!("PSN {}", answered.heard.psn))
+        (expected, format!("PSN {}", answered.parsed.psn))
     })
     .with(damaged.number)
     .unless(Excuse::RequestsLost)
 }
 
-fn sequence_nak(answered: &Answered<'_>) -> Held {
-    let (Says::Sequence, Some(next)) = (answered.says, answered.window.next) else {
-        return Held::NotAsked;
+fn sequence_nak(answered: &Answered<'_>) -> Outcome {
+    let (ResponseKind::Sequence, Some(next)) = (answered.says, answered.window.next) else {
+        return Outcome::NotAsked;
     };
-    let psn = answered.heard.psn;
+    let psn = answered.parsed.psn;
     let is_due = answered.window.stray == Some(psn);
     if is_due && !answered.window.stray_is_answered {
         // It was missing when what came far ahead was there, and may have come since.
-        return Held::Holds;
+        return Outcome::Holds;
     }
     let put_off = answered.responses.rnr.as_ref();
     if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
         // It had come, since it was put off, and what comes behind it is ignored until it comes again.
-        return Held::must(false, || {
+        return Outcome::must(false, || {
             let expected = format!("nothing before PSN {psn}, which was put off, has come again");
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
@@ -313,7 +315,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         .unless(Excuse::NewestLost);
     }
     if !is_due && answered.window.is_beyond(psn.next()) {
-        return Held::must(false, || {
+        return Outcome::must(false, || {
             (
                 format!("a PSN before the newest, {}", next.minus(1)),
                 format!("PSN {psn}"),
@@ -331,7 +333,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
     };
     match answered.request() {
-        Some((request, _)) if request.is_taken && !was_dropped(request.last) => Held::must(false, || {
+        Some((request, _)) if request.is_taken && !was_dropped(request.last) => Outcome::must(false, || {
             (
                 "the PSN of a request that is missing",
                 format!("PSN {psn}, which was sent"),
@@ -339,32 +341,32 @@ fn sequence_nak(answered: &Answered<'_>) -> Held {
         })
         .with(request.number)
         .unless(Excuse::NotArrived),
-        _ => Held::Holds,
+        _ => Outcome::Holds,
     }
 }
 
-fn sequence_nak_once(answered: &Answered<'_>) -> Held {
-    if answered.says != Says::Sequence {
-        return Held::NotAsked;
+fn sequence_nak_once(answered: &Answered<'_>) -> Outcome {
+    if answered.says != ResponseKind::Sequence {
+        return Outcome::NotAsked;
     }
     let before = answered.responses.sequence.as_ref();
-    let Some(before) = before.filter(|before| before.psn == answered.heard.psn) else {
-        return Held::Holds;
+    let Some(before) = before.filter(|before| before.psn == answered.parsed.psn) else {
+        return Outcome::Holds;
     };
-    Held::must(false, || {
+    Outcome::must(false, || {
         ("one NAK for the gap", format!("another of PSN {}", before.psn))
     })
     .with(before.number)
     .unless(Excuse::Reordered)
 }
 
-fn retry_before_ack(answered: &Answered<'_>) -> Held {
-    let psn = answered.heard.psn;
+fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
+    let psn = answered.parsed.psn;
     let executed_to = match answered.says {
-        Says::Ack | Says::Read(_) | Says::Atomic => psn,
+        ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic => psn,
         // A NAK acknowledges what lies before it.
-        Says::Rnr | Says::Sequence | Says::Fatal => psn.minus(1),
-        Says::Nothing => return Held::NotAsked,
+        ResponseKind::Rnr | ResponseKind::Sequence | ResponseKind::Fatal => psn.minus(1),
+        ResponseKind::Nothing => return Outcome::NotAsked,
     };
     let refusals = || {
         let both = [&answered.responses.rnr, &answered.responses.sequence];
@@ -374,26 +376,26 @@ fn retry_before_ack(answered: &Answered<'_>) -> Held {
     // Of two the one that has not come again counts.
     let waits = refusals().find(|refused| !refused.is_asked_again);
     let Some(refused) = waits.or_else(|| refusals().next()) else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    Held::must(refused.is_asked_again, || {
+    Outcome::must(refused.is_asked_again, || {
         (
             format!("nothing before PSN {} has come again", refused.psn),
-            format!("PSN {}", answered.heard.psn),
+            format!("PSN {}", answered.parsed.psn),
         )
     })
     .with(refused.number)
     .unless(Excuse::RequestsLost)
 }
 
-fn after_refusal(answered: &Answered<'_>) -> Held {
+fn after_refusal(answered: &Answered<'_>) -> Outcome {
     let Some(fatal) = &answered.responses.fatal else {
-        return Held::NotAsked;
+        return Outcome::NotAsked;
     };
-    let held = Held::must(false, || {
+    let held = Outcome::must(false, || {
         (
             "nothing",
-            format!("{} PSN {}", answered.heard.opcode, answered.heard.psn),
+            format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })
     .with(fatal.number);
@@ -401,7 +403,7 @@ fn after_refusal(answered: &Answered<'_>) -> Held {
     let is_later = answered
         .request()
         .is_some_and(|(request, _)| request.number > fatal.number);
-    let is_behind = answered.heard.psn != fatal.psn && is_up_to(fatal.psn, answered.heard.psn);
+    let is_behind = answered.parsed.psn != fatal.psn && is_up_to(fatal.psn, answered.parsed.psn);
     if is_later && is_behind {
         held
     } else {

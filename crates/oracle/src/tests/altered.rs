@@ -9,7 +9,7 @@ use verbatim_wire::{Bth, Layout, Medium, Opcode, Packet, edit};
 
 use super::super::Loss;
 use super::broken;
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 
 /// Fields of which a capture alone cannot say that they are wrong, in which packets, and why.
 const UNOBSERVABLE: &[(&str, &str, &str)] = &[
@@ -104,17 +104,17 @@ pub(super) fn is_listed(packet: &Packet<'_>, bit: usize) -> bool {
 
 #[test]
 fn every_flipped_bit_is_found_or_is_listed_with_a_reason() {
-    let talk = Talk::of_everything();
+    let qp = QpTrace::of_everything();
     let mut unfound = BTreeSet::new();
     let mut found = BTreeSet::new();
-    for number in 0..talk.frames.len() {
-        let whole = Packet::parse(Medium::Ethernet, &talk.frames[number].1).unwrap();
+    for number in 0..qp.frames.len() {
+        let whole = Packet::parse(Medium::Ethernet, &qp.frames[number].1).unwrap();
         let offsets = whole.offsets();
         // Of the payload a few bits stand for all.
         let end = offsets.icrc.unwrap().min(offsets.payload + 2);
         for bit in 8 * offsets.bth..8 * end {
             let name = field(&whole, bit);
-            let mut altered = talk.clone();
+            let mut altered = qp.clone();
             let bytes = &mut altered.frames[number].1;
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
             mend_icrc(Medium::Ethernet, bytes).unwrap();
@@ -158,9 +158,9 @@ fn every_flipped_bit_is_found_or_is_listed_with_a_reason() {
 
 #[test]
 fn a_packet_that_is_not_in_the_capture_makes_no_violation() {
-    let talk = Talk::of_everything();
-    for missing in 0..talk.frames.len() {
-        let mut rest = talk.clone();
+    let qp = QpTrace::of_everything();
+    for missing in 0..qp.frames.len() {
+        let mut rest = qp.clone();
         rest.frames.remove(missing);
         for name in broken(Loss::Possible, &rest) {
             assert!(name.ends_with('?'), "without packet {}: {name}", missing + 1);
@@ -170,10 +170,10 @@ fn a_packet_that_is_not_in_the_capture_makes_no_violation() {
 
 #[test]
 fn where_nothing_can_be_lost_a_missing_packet_is_a_violation() {
-    let talk = Talk::of_everything();
-    let harmless: Vec<usize> = (0..talk.frames.len())
+    let qp = QpTrace::of_everything();
+    let harmless: Vec<usize> = (0..qp.frames.len())
         .filter(|missing| {
-            let mut rest = talk.clone();
+            let mut rest = qp.clone();
             rest.frames.remove(*missing);
             broken(Loss::Excluded, &rest).is_empty()
         })
@@ -186,10 +186,10 @@ fn where_nothing_can_be_lost_a_missing_packet_is_a_violation() {
 
 #[test]
 fn two_packets_that_changed_places_make_no_violation_and_are_found_where_nothing_can_be_lost() {
-    let talk = Talk::of_everything();
+    let qp = QpTrace::of_everything();
     let mut unfound = Vec::new();
-    for first in 1..talk.frames.len() {
-        let mut moved = talk.clone();
+    for first in 1..qp.frames.len() {
+        let mut moved = qp.clone();
         let (before, after) = (moved.frames[first - 1].clone(), moved.frames[first].clone());
         if before.1 == after.1 {
             continue;
@@ -210,15 +210,12 @@ fn two_packets_that_changed_places_make_no_violation_and_are_found_where_nothing
 
 #[test]
 fn a_length_of_udp_and_an_opcode_without_a_meaning_are_told_by_their_names() {
-    let talk = Talk::of_everything();
-    let bth = Packet::parse(Medium::Ethernet, &talk.frames[1].1)
-        .unwrap()
-        .offsets()
-        .bth;
+    let qp = QpTrace::of_everything();
+    let bth = Packet::parse(Medium::Ethernet, &qp.frames[1].1).unwrap().offsets().bth;
     let length = |frame: &mut [u8]| edit::<Udp>(frame, bth - Udp::SIZE, |udp| udp.with_length(udp.length() - 4));
     let opcode = |frame: &mut [u8]| edit::<Bth>(frame, bth, |bth| bth.with_opcode(Opcode(0x1F)));
     let is_told = |rule: &str, alter: &dyn Fn(&mut [u8])| {
-        let mut altered = talk.clone();
+        let mut altered = qp.clone();
         let frame = &mut altered.frames[1].1;
         alter(frame);
         mend_icrc(Medium::Ethernet, frame).unwrap();

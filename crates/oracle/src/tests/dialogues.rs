@@ -8,7 +8,7 @@ use verbatim_wire::{
 };
 
 use super::super::Loss;
-use super::talk::{PMTU, Sender, Talk, asking, atomic, bytes, read_of, result, reth};
+use super::qp_trace::{PMTU, QpTrace, Sender, asking, atomic, bytes, read_of, result, reth};
 use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
@@ -291,16 +291,16 @@ const SERVICES: [Service; 14] = [
 ];
 
 /// The dialogue as `asks` has it, its PSNs moved by `moved`, behind what was said before.
-fn render(talk: &mut Talk, steps: &[Step], asks: Sender, moved: u32) {
+fn render(qp: &mut QpTrace, steps: &[Step], asks: Sender, moved: u32) {
     let answers = match asks {
         Sender::A => Sender::B,
         Sender::B => Sender::A,
     };
     for step in steps {
-        talk.wait(step.wait);
+        qp.wait(step.wait);
         let from = if step.is_request { asks } else { answers };
-        talk.says(from, step.opcode, FIRST.plus(step.n + moved), step.rest.clone());
-        let Some((_, frame)) = talk.frames.last_mut() else {
+        qp.says(from, step.opcode, FIRST.plus(step.n + moved), step.rest.clone());
+        let Some((_, frame)) = qp.frames.last_mut() else {
             continue;
         };
         let at = Packet::parse(Medium::Ethernet, frame).unwrap().offsets().bth;
@@ -312,44 +312,44 @@ fn render(talk: &mut Talk, steps: &[Step], asks: Sender, moved: u32) {
     }
 }
 
-fn rendered(steps: &[Step], asks: Sender) -> Talk {
-    let mut talk = Talk::default();
-    render(&mut talk, steps, asks, 0);
-    talk
+fn rendered(steps: &[Step], asks: Sender) -> QpTrace {
+    let mut qp = QpTrace::default();
+    render(&mut qp, steps, asks, 0);
+    qp
 }
 
 /// Everything that a capture may make of a legal dialogue, with a name.
-fn ways(steps: &[Step], asks: Sender) -> Vec<(String, Talk)> {
+fn ways(steps: &[Step], asks: Sender) -> Vec<(String, QpTrace)> {
     let whole = rendered(steps, asks);
     let count = whole.frames.len();
     let mut all = vec![("whole".to_owned(), whole.clone())];
-    let mut add = |name: String, change: &dyn Fn(&mut Talk)| {
-        let mut talk = whole.clone();
-        change(&mut talk);
-        all.push((name, talk));
+    let mut add = |name: String, change: &dyn Fn(&mut QpTrace)| {
+        let mut qp = whole.clone();
+        change(&mut qp);
+        all.push((name, qp));
     };
     for at in 0..count {
-        add(format!("without #{}", at + 1), &|talk| drop(talk.frames.remove(at)));
+        add(format!("without #{}", at + 1), &|qp| drop(qp.frames.remove(at)));
     }
     for at in 1..count {
-        add(format!("#{at} and #{} in the other order", at + 1), &|talk| {
-            let (first, second) = talk.frames.split_at_mut(at);
+        add(format!("#{at} and #{} in the other order", at + 1), &|qp| {
+            let (first, second) = qp.frames.split_at_mut(at);
             core::mem::swap(&mut first[at - 1].1, &mut second[0].1);
         });
     }
-    add("mirrored".to_owned(), &|talk| {
-        talk.frames = talk
+    add("mirrored".to_owned(), &|qp| {
+        qp.frames = qp
             .frames
             .iter()
             .flat_map(|frame| [frame.clone(), frame.clone()])
             .collect();
     });
-    add("of a queue pair used again".to_owned(), &|talk| {
-        render(talk, steps, asks, 0x40_0000)
+    add("of a queue pair used again".to_owned(), &|qp| {
+        render(qp, steps, asks, 0x40_0000)
     });
-    add("of both ends in turn".to_owned(), &|talk| {
+    add("of both ends in turn".to_owned(), &|qp| {
         render(
-            talk,
+            qp,
             steps,
             if matches!(asks, Sender::A) {
                 Sender::B
@@ -367,15 +367,15 @@ fn legal_dialogues_break_no_rule() {
     let mut wrong = Vec::new();
     for (service, steps) in SERVICES {
         for asks in [Sender::A, Sender::B] {
-            for (way, talk) in ways(&steps(), asks) {
-                let mut found = broken(Loss::Possible, &talk);
+            for (way, qp) in ways(&steps(), asks) {
+                let mut found = broken(Loss::Possible, &qp);
                 found.retain(|name| !name.ends_with('?'));
                 if !found.is_empty() {
                     wrong.push(format!("{service}, asked by {asks:?}, {way}: {found:?}"));
                 }
                 if ["whole", "mirrored", "of both ends in turn"].contains(&way.as_str()) {
                     assert_eq!(
-                        judged(Loss::Possible, &talk.frames).len(),
+                        judged(Loss::Possible, &qp.frames).len(),
                         1,
                         "{service}, {asks:?}, {way}"
                     );
@@ -559,8 +559,8 @@ const ILLEGAL: &[Row] = &[
 ];
 
 /// The packets that are found to break rules, each with the rules.
-fn found(loss: Loss, talk: &Talk) -> Vec<(usize, String)> {
-    let named = broken(loss, talk);
+fn found(loss: Loss, qp: &QpTrace) -> Vec<(usize, String)> {
+    let named = broken(loss, qp);
     let mut found: Vec<(usize, String)> = named
         .iter()
         .filter_map(|name| {
@@ -579,11 +579,11 @@ fn names_the_packet_that_breaks_the_rule() {
         let mut steps = legal();
         alter(&mut steps);
         for asks in [Sender::A, Sender::B] {
-            let talk = rendered(&steps, asks);
+            let qp = rendered(&steps, asks);
             let before = found(Loss::Excluded, &rendered(&legal(), asks));
             let is_news = |found: &(usize, String)| !before.contains(found);
             for loss in [Loss::Excluded, Loss::Possible] {
-                let found = found(loss, &talk);
+                let found = found(loss, &qp);
                 let first = found
                     .iter()
                     .filter(|found| is_news(found))

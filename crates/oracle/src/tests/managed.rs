@@ -6,9 +6,9 @@ use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, Deth, MacAddress, Medium, Network, Opcode, Packet, Psn, Qpn, Station, Transport};
 
 use super::super::{Connections, Ended, Event, Loss, ServiceId};
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 
-/// The first PSNs of both ends in [`Talk`].
+/// The first PSNs of both ends in [`QpTrace`].
 const FIRST_PSNS: [u32; 2] = [0xFF_FFFC, 0x100];
 /// Their queue pairs.
 const QPNS: [u32; 2] = [0x11, 0x22];
@@ -97,8 +97,8 @@ fn broken(all: &[Ended]) -> Vec<&str> {
 
 #[test]
 fn a_connection_begins_as_the_manager_says() {
-    let talk = Talk::of_everything();
-    let all = judged(Loss::Excluded, &[&begun(1)[..], &talk.frames].concat());
+    let qp = QpTrace::of_everything();
+    let all = judged(Loss::Excluded, &[&begun(1)[..], &qp.frames].concat());
     assert_eq!((all.len(), broken(&all)), (1, vec![]));
     assert_eq!(all[0].ends.map(|end| end.qpn), QPNS.map(|qpn| Some(Qpn(qpn))));
     let managed = all[0].connection.managed.unwrap();
@@ -111,9 +111,9 @@ fn a_connection_begins_as_the_manager_says() {
 
 #[test]
 fn packets_lost_behind_the_manager_s_are_no_violation() {
-    let talk = Talk::of_everything();
-    for lost in 0..talk.frames.len() {
-        let all = judged(Loss::Possible, &[&begun(1)[..], &talk.frames[lost..]].concat());
+    let qp = QpTrace::of_everything();
+    for lost in 0..qp.frames.len() {
+        let all = judged(Loss::Possible, &[&begun(1)[..], &qp.frames[lost..]].concat());
         assert_eq!(broken(&all), [""; 0], "{lost} lost");
         assert_eq!(all[0].connection.path_mtu(), Some(256), "{lost} lost");
     }
@@ -121,21 +121,21 @@ fn packets_lost_behind_the_manager_s_are_no_violation() {
 
 #[test]
 fn a_first_psn_other_than_the_manager_s_is_a_violation() {
-    let mut talk = Talk::default();
-    talk.send(1);
-    let all = judged(Loss::Excluded, &[&begun(1)[..], &talk.frames].concat());
+    let mut qp = QpTrace::default();
+    qp.send(1);
+    let all = judged(Loss::Excluded, &[&begun(1)[..], &qp.frames].concat());
     assert_eq!(broken(&all), ["psn"]);
 }
 
 #[test]
 fn repeated_messages_of_the_manager_begin_nothing() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.ack(0, 1);
-    let middle = talk.frames.len();
-    talk.send(1);
-    talk.ack(1, 2);
-    let (before, behind) = talk.frames.split_at(middle);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.ack(0, 1);
+    let middle = qp.frames.len();
+    qp.send(1);
+    qp.ack(1, 2);
+    let (before, behind) = qp.frames.split_at(middle);
     let again = judged(Loss::Excluded, &[&begun(1)[..], before, &begun(1), behind].concat());
     assert_eq!((again.len(), broken(&again)), (1, vec![]));
     let anew = [&begun(1)[..], before, &begun(2), before].concat();

@@ -1,12 +1,12 @@
 //! Captures that hold packets twice, as those of a switch that mirrors both ports, or of both ends of a tunnel.
 
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use super::{Loss, judged};
 
 /// The frames, each again so many frames later.
-fn doubled(talk: &Talk, later: usize) -> Vec<(u64, Vec<u8>)> {
+fn doubled(qp: &QpTrace, later: usize) -> Vec<(u64, Vec<u8>)> {
     let mut at: Vec<(usize, &(u64, Vec<u8>))> = Vec::new();
-    for (number, frame) in talk.frames.iter().enumerate() {
+    for (number, frame) in qp.frames.iter().enumerate() {
         at.push((2 * number, frame));
         at.push((2 * (number + later) + 1, frame));
     }
@@ -21,7 +21,7 @@ fn doubled(talk: &Talk, later: usize) -> Vec<(u64, Vec<u8>)> {
 #[test]
 fn a_mirrored_capture_is_one_connection_without_violations() {
     for later in 0..4 {
-        let all = judged(Loss::Possible, &doubled(&Talk::of_everything(), later));
+        let all = judged(Loss::Possible, &doubled(&QpTrace::of_everything(), later));
         let findings = all.iter().flat_map(|ended| &ended.connection.findings);
         let wrong: Vec<String> = findings
             .filter(|finding| finding.unless.is_none())

@@ -7,18 +7,18 @@ mod dialogues;
 mod golden;
 mod managed;
 mod mirrored;
+mod qp_trace;
 mod real;
 mod refused;
 mod rules;
 mod several;
 mod states;
-mod talk;
 mod timers;
 mod unseen;
 pub(super) mod verbs;
 
 use super::{Connections, Ended, Event, Loss};
-use talk::Talk;
+use qp_trace::QpTrace;
 use verbatim_record::Time;
 use verbatim_wire::{Medium, Packet};
 
@@ -43,8 +43,8 @@ fn judged<'f>(loss: Loss, frames: impl IntoIterator<Item = &'f (u64, Vec<u8>)>) 
 }
 
 /// The names of the rules that are broken, and which packet shows it; with `?` where loss excuses it.
-fn broken(loss: Loss, talk: &Talk) -> Vec<String> {
-    let all = judged(loss, &talk.frames);
+fn broken(loss: Loss, qp: &QpTrace) -> Vec<String> {
+    let all = judged(loss, &qp.frames);
     let findings = all.iter().flat_map(|ended| &ended.connection.findings);
     findings
         .map(|finding| {
@@ -56,11 +56,11 @@ fn broken(loss: Loss, talk: &Talk) -> Vec<String> {
 
 #[test]
 fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
-    let talk = Talk::of_everything();
+    let qp = QpTrace::of_everything();
     for loss in [Loss::Possible, Loss::Excluded] {
-        assert_eq!(broken(loss, &talk), [""; 0]);
+        assert_eq!(broken(loss, &qp), [""; 0]);
     }
-    let all = judged(Loss::Excluded, &talk.frames);
+    let all = judged(Loss::Excluded, &qp.frames);
     assert_eq!(all.len(), 1, "both directions are one connection");
     let connection = &all[0].connection;
     assert_eq!(connection.path_mtu(), Some(256));
@@ -89,11 +89,11 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
 
 #[test]
 fn a_capture_that_begins_anywhere_breaks_no_rule() {
-    let talk = Talk::of_everything();
-    for from in 0..talk.frames.len() {
-        let part = Talk {
-            frames: talk.frames[from..].to_vec(),
-            ..Talk::default()
+    let qp = QpTrace::of_everything();
+    for from in 0..qp.frames.len() {
+        let part = QpTrace {
+            frames: qp.frames[from..].to_vec(),
+            ..QpTrace::default()
         };
         let violations: Vec<String> = broken(Loss::Possible, &part);
         let violations: Vec<&String> = violations.iter().filter(|name| !name.ends_with('?')).collect();

@@ -5,20 +5,20 @@ use verbatim_wire::values::Hex64;
 use verbatim_wire::{Medium, NakCode, Opcode, PKey, Packet, Psn, RnrTimer, Transport};
 
 use super::super::{Connections, Event, Loss};
-use super::talk::{PMTU, Sender, Talk, asking, atomic, bytes, read_of, result, reth};
+use super::qp_trace::{PMTU, QpTrace, Sender, asking, atomic, bytes, read_of, result, reth};
 use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
 
 /// Four SENDs, of which the second is lost behind the capture; A goes back as it is told.
-fn gone_back() -> Talk {
-    let mut talk = Talk::default();
-    (0..4).for_each(|n| talk.send(n));
-    talk.ack(0, 1);
-    talk.nak(1, SEQUENCE, 1);
-    (1..4).for_each(|n| talk.send(n));
-    talk.ack(3, 4);
-    talk
+fn gone_back() -> QpTrace {
+    let mut qp = QpTrace::default();
+    (0..4).for_each(|n| qp.send(n));
+    qp.ack(0, 1);
+    qp.nak(1, SEQUENCE, 1);
+    (1..4).for_each(|n| qp.send(n));
+    qp.ack(3, 4);
+    qp
 }
 
 #[test]
@@ -29,74 +29,74 @@ fn a_loss_behind_the_capture_excuses_the_nak_and_nothing_else_happens() {
 
 #[test]
 fn a_loss_before_the_capture_is_a_gap_and_its_nak_is_right() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.send(2);
-    talk.ack(0, 1);
-    talk.nak(1, SEQUENCE, 1);
-    (1..4).for_each(|n| talk.send(n));
-    talk.ack(3, 4);
-    assert_eq!(broken(Loss::Possible, &talk), ["#2 psn?", "#5 psn?"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.send(2);
+    qp.ack(0, 1);
+    qp.nak(1, SEQUENCE, 1);
+    (1..4).for_each(|n| qp.send(n));
+    qp.ack(3, 4);
+    assert_eq!(broken(Loss::Possible, &qp), ["#2 psn?", "#5 psn?"]);
 }
 
 #[test]
 fn a_gap_is_told_of_once() {
-    let mut talk = gone_back();
-    let nak = talk.frames[5].clone();
-    talk.frames.insert(6, nak);
+    let mut qp = gone_back();
+    let nak = qp.frames[5].clone();
+    qp.frames.insert(6, nak);
     assert_eq!(
-        broken(Loss::Excluded, &talk),
+        broken(Loss::Excluded, &qp),
         ["#6 sequence-nak", "#7 sequence-nak", "#7 sequence-nak-once"]
     );
 }
 
 #[test]
 fn who_goes_back_goes_on_from_there() {
-    let mut talk = gone_back();
-    talk.frames.remove(7);
-    assert_eq!(broken(Loss::Excluded, &talk)[1..], ["#8 go-back"]);
+    let mut qp = gone_back();
+    qp.frames.remove(7);
+    assert_eq!(broken(Loss::Excluded, &qp)[1..], ["#8 go-back"]);
 }
 
 #[test]
 fn a_sequence_nak_of_what_nothing_followed_is_none() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.nak(0, SEQUENCE, 0);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 sequence-nak"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.nak(0, SEQUENCE, 0);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 sequence-nak"]);
 }
 
 /// What the rule of sequence NAKs finds, where nothing is lost behind the capture.
-fn wrong_naks(talk: &Talk) -> Vec<String> {
-    let mut found = broken(Loss::Excluded, talk);
+fn wrong_naks(qp: &QpTrace) -> Vec<String> {
+    let mut found = broken(Loss::Excluded, qp);
     found.retain(|finding| finding.contains("sequence-nak"));
     found
 }
 
 #[test]
 fn what_was_missing_when_something_came_far_ahead_may_be_named_once_though_it_has_come_since() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.ack(0, 1);
-    talk.send(0x40_0000);
-    talk.send(1);
-    talk.nak(1, SEQUENCE, 1);
-    talk.send(1);
-    assert_eq!(wrong_naks(&talk), [""; 0]);
-    talk.nak(1, SEQUENCE, 1);
-    assert_eq!(wrong_naks(&talk), ["#7 sequence-nak", "#7 sequence-nak-once"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.ack(0, 1);
+    qp.send(0x40_0000);
+    qp.send(1);
+    qp.nak(1, SEQUENCE, 1);
+    qp.send(1);
+    assert_eq!(wrong_naks(&qp), [""; 0]);
+    qp.nak(1, SEQUENCE, 1);
+    assert_eq!(wrong_naks(&qp), ["#7 sequence-nak", "#7 sequence-nak-once"]);
 }
 
 #[test]
 fn what_came_behind_a_gap_was_dropped_and_may_be_named_until_it_has_come_again() {
     let after_the_first = |again: &[u32]| {
-        let mut talk = Talk::default();
-        talk.send(0);
-        talk.send(2);
-        talk.ack(0, 1);
-        talk.nak(1, SEQUENCE, 1);
-        again.iter().for_each(|n| talk.send(*n));
-        talk.nak(2, SEQUENCE, 2);
-        talk
+        let mut qp = QpTrace::default();
+        qp.send(0);
+        qp.send(2);
+        qp.ack(0, 1);
+        qp.nak(1, SEQUENCE, 1);
+        again.iter().for_each(|n| qp.send(*n));
+        qp.nak(2, SEQUENCE, 2);
+        qp
     };
     assert_eq!(wrong_naks(&after_the_first(&[1, 3])), [""; 0]);
     assert_eq!(wrong_naks(&after_the_first(&[1, 2, 3])), ["#8 sequence-nak"]);
@@ -106,14 +106,14 @@ fn what_came_behind_a_gap_was_dropped_and_may_be_named_until_it_has_come_again()
 fn what_was_put_off_has_come_and_is_not_missing() {
     // Whether a test's own record, on hardware, finds the NAK of it.
     let is_found = |before: &[u32], after: &[u32]| {
-        let mut talk = Talk::default();
-        talk.send(0);
-        talk.ack(0, 1);
-        before.iter().for_each(|n| talk.send(*n));
-        talk.nak(1, Syndrome::rnr_nak(RnrTimer(1)), 1);
-        after.iter().for_each(|n| talk.send(*n));
-        talk.nak(1, SEQUENCE, 1);
-        let ended = judged(Loss::Possible, &talk.frames);
+        let mut qp = QpTrace::default();
+        qp.send(0);
+        qp.ack(0, 1);
+        before.iter().for_each(|n| qp.send(*n));
+        qp.nak(1, Syndrome::rnr_nak(RnrTimer(1)), 1);
+        after.iter().for_each(|n| qp.send(*n));
+        qp.nak(1, SEQUENCE, 1);
+        let ended = judged(Loss::Possible, &qp.frames);
         let mut found = ended.iter().flat_map(|ended| &ended.connection.findings);
         found.any(|finding| {
             let is_excused = finding
@@ -131,50 +131,50 @@ fn what_was_put_off_has_come_and_is_not_missing() {
 
 #[test]
 fn what_was_put_off_comes_again_before_anything_acknowledges_it() {
-    let put_off = |talk: &mut Talk, n: u32| talk.nak(n, Syndrome::rnr_nak(RnrTimer(1)), n);
-    let found = |talk: &Talk| {
-        let mut found = broken(Loss::Excluded, talk);
+    let put_off = |qp: &mut QpTrace, n: u32| qp.nak(n, Syndrome::rnr_nak(RnrTimer(1)), n);
+    let found = |qp: &QpTrace| {
+        let mut found = broken(Loss::Excluded, qp);
         found.retain(|finding| finding.contains("retry-before-ack"));
         found
     };
     // Missing, then put off: that it came for the first NAK is not that it came for the second.
-    let mut talk = Talk::default();
-    talk.send(1);
-    talk.nak(0, SEQUENCE, 0);
-    talk.send(0);
-    put_off(&mut talk, 0);
-    talk.ack(0, 1);
-    assert_eq!(found(&talk), ["#5 retry-before-ack"]);
+    let mut qp = QpTrace::default();
+    qp.send(1);
+    qp.nak(0, SEQUENCE, 0);
+    qp.send(0);
+    put_off(&mut qp, 0);
+    qp.ack(0, 1);
+    assert_eq!(found(&qp), ["#5 retry-before-ack"]);
     // A NAK acknowledges what lies before it, too.
     for behind in [SEQUENCE, Syndrome::nak(NakCode::INVALID_REQUEST)] {
-        let mut talk = Talk::default();
-        talk.send(0);
-        put_off(&mut talk, 0);
-        talk.send(1);
-        talk.send(2);
-        talk.nak(1, behind, 1);
-        assert_eq!(found(&talk), ["#5 retry-before-ack"]);
+        let mut qp = QpTrace::default();
+        qp.send(0);
+        put_off(&mut qp, 0);
+        qp.send(1);
+        qp.send(2);
+        qp.nak(1, behind, 1);
+        assert_eq!(found(&qp), ["#5 retry-before-ack"]);
     }
-    let mut talk = Talk::default();
-    talk.send(0);
-    put_off(&mut talk, 0);
-    talk.wait(100_000);
-    talk.send(0);
-    talk.send(2);
-    talk.nak(1, SEQUENCE, 1);
-    assert_eq!(found(&talk), [""; 0]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    put_off(&mut qp, 0);
+    qp.wait(100_000);
+    qp.send(0);
+    qp.send(2);
+    qp.nak(1, SEQUENCE, 1);
+    assert_eq!(found(&qp), [""; 0]);
 }
 
 #[test]
 fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
-    let mut talk = Talk::default();
-    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 0));
-    talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
-    talk.nak(1, Syndrome::rnr_nak(RnrTimer(12)), 0);
-    talk.wait(600_000);
-    talk.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
-    assert_eq!(broken(Loss::Excluded, &talk), ["#4 rnr-interval"]);
-    let all = judged(Loss::Possible, &talk.frames);
+    let mut qp = QpTrace::default();
+    qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 0));
+    qp.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
+    qp.nak(1, Syndrome::rnr_nak(RnrTimer(12)), 0);
+    qp.wait(600_000);
+    qp.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
+    assert_eq!(broken(Loss::Excluded, &qp), ["#4 rnr-interval"]);
+    let all = judged(Loss::Possible, &qp.frames);
     let finding = &all[0].connection.findings[0];
     assert_eq!(
         finding.to_string(),
@@ -189,31 +189,31 @@ fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
 
 #[test]
 fn what_was_refused_for_good_ends_the_conversation() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
-    talk.ack(0, 1);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#3 after-refusal"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
+    qp.ack(0, 1);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#3 after-refusal"]);
 }
 
 #[test]
 fn what_was_sent_after_a_refusal_was_seen_is_not_acknowledged_whatever_was_lost() {
     let refused = |before: bool| {
-        let mut talk = Talk::default();
+        let mut qp = QpTrace::default();
         for n in 0..4 {
-            talk.send(n);
-            talk.ack(n, n + 1);
+            qp.send(n);
+            qp.ack(n, n + 1);
         }
-        talk.send(4);
+        qp.send(4);
         if before {
-            talk.send(5);
+            qp.send(5);
         }
-        talk.nak(4, Syndrome::nak(NakCode::REMOTE_ACCESS), 4);
+        qp.nak(4, Syndrome::nak(NakCode::REMOTE_ACCESS), 4);
         if !before {
-            talk.send(5);
+            qp.send(5);
         }
-        talk.ack(5, 6);
-        broken(Loss::Possible, &talk)
+        qp.ack(5, 6);
+        broken(Loss::Possible, &qp)
     };
     let names = |is_told: &str| format!("#12 after-refusal{is_told}");
     assert!(refused(false).contains(&names("")), "{:?}", refused(false));
@@ -231,94 +231,94 @@ fn fetch_add(behind: u64) -> Transport {
 #[test]
 fn an_atomic_that_is_not_aligned_is_refused_and_never_done() {
     for (behind, expected) in [(0, &[][..]), (1, &["#6 invalid-request"]), (4, &["#6 invalid-request"])] {
-        let mut talk = Talk::default();
+        let mut qp = QpTrace::default();
         for n in 0..2 {
-            talk.send(n);
-            talk.ack(n, n + 1);
+            qp.send(n);
+            qp.ack(n, n + 1);
         }
-        talk.asks(Opcode::RC_FETCH_ADD, 2, fetch_add(behind));
-        talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 2, Syndrome::ACK, 3, result(5));
-        assert_eq!(broken(Loss::Possible, &talk), expected, "{behind}");
+        qp.asks(Opcode::RC_FETCH_ADD, 2, fetch_add(behind));
+        qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 2, Syndrome::ACK, 3, result(5));
+        assert_eq!(broken(Loss::Possible, &qp), expected, "{behind}");
     }
-    let mut talk = Talk::default();
-    talk.asks(Opcode::RC_FETCH_ADD, 0, fetch_add(4));
-    talk.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
-    assert_eq!(broken(Loss::Excluded, &talk), [""; 0]);
-    talk.frames.pop();
-    talk.nak(0, Syndrome::nak(NakCode::REMOTE_ACCESS), 0);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 nak-code"]);
+    let mut qp = QpTrace::default();
+    qp.asks(Opcode::RC_FETCH_ADD, 0, fetch_add(4));
+    qp.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
+    assert_eq!(broken(Loss::Excluded, &qp), [""; 0]);
+    qp.frames.pop();
+    qp.nak(0, Syndrome::nak(NakCode::REMOTE_ACCESS), 0);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 nak-code"]);
 }
 
 #[test]
 fn what_breaks_into_a_message_is_not_acknowledged() {
-    let mut talk = Talk::default();
-    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
-    talk.send(1);
-    talk.ack(1, 1);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 opcode-order", "#3 invalid-request"]);
+    let mut qp = QpTrace::default();
+    qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+    qp.send(1);
+    qp.ack(1, 1);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 opcode-order", "#3 invalid-request"]);
     // Who altered the request in a capture is not the responder.
     assert_eq!(
-        broken(Loss::Possible, &talk)[..2],
+        broken(Loss::Possible, &qp)[..2],
         ["#2 opcode-order", "#3 invalid-request?"]
     );
 }
 
 #[test]
 fn what_comes_again_as_another_message_is_judged_by_that() {
-    let mut talk = Talk::default();
-    talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
-    talk.send(1);
-    talk.nak(0, Syndrome::rnr_nak(RnrTimer(1)), 0);
-    talk.wait(600_000);
-    talk.send(0);
-    talk.send(1);
-    talk.ack(1, 2);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 opcode-order", "#4 same-again"]);
+    let mut qp = QpTrace::default();
+    qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+    qp.send(1);
+    qp.nak(0, Syndrome::rnr_nak(RnrTimer(1)), 0);
+    qp.wait(600_000);
+    qp.send(0);
+    qp.send(1);
+    qp.ack(1, 2);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 opcode-order", "#4 same-again"]);
 }
 
 /// Of packet number `at`, from 0, a byte of the BTH or behind it is another, and the ICRC as it was.
-fn damage(talk: &mut Talk, at: usize, byte: usize) {
-    let bytes = &mut talk.frames[at].1;
+fn damage(qp: &mut QpTrace, at: usize, byte: usize) {
+    let bytes = &mut qp.frames[at].1;
     let bth = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets().bth;
     bytes[bth + byte] ^= 1;
 }
 
 #[test]
 fn a_damaged_packet_and_the_acknowledgement_of_its_copy_are_violations_only_where_nothing_is_lost() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.send(1);
-    damage(&mut talk, 1, 20);
-    talk.ack(1, 2);
-    assert_eq!(broken(Loss::Possible, &talk), ["#2 icrc?", "#3 damaged-request?"]);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 icrc", "#3 damaged-request"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.send(1);
+    damage(&mut qp, 1, 20);
+    qp.ack(1, 2);
+    assert_eq!(broken(Loss::Possible, &qp), ["#2 icrc?", "#3 damaged-request?"]);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 icrc", "#3 damaged-request"]);
 }
 
 /// Of packet number `at`, from 0, the ICRC is another.
-fn spoil_icrc(talk: &mut Talk, at: usize) {
-    *talk.frames[at].1.last_mut().unwrap() ^= 0x55;
+fn spoil_icrc(qp: &mut QpTrace, at: usize) {
+    *qp.frames[at].1.last_mut().unwrap() ^= 0x55;
 }
 
 /// SENDs, each with its acknowledgement.
-fn acknowledged_sends(count: u32) -> Talk {
-    let mut talk = Talk::default();
+fn acknowledged_sends(count: u32) -> QpTrace {
+    let mut qp = QpTrace::default();
     for n in 0..count {
-        talk.send(n);
-        talk.ack(n, n + 1);
+        qp.send(n);
+        qp.ack(n, n + 1);
     }
-    talk
+    qp
 }
 
 #[test]
 fn an_end_whose_icrcs_are_all_wrong_breaks_the_rule() {
     for count in [3, 4, 9] {
         for ends in [[true, false], [false, true], [true, true]] {
-            let mut talk = acknowledged_sends(count);
-            let spoilt: Vec<usize> = (0..talk.frames.len()).filter(|at| ends[at % 2]).collect();
+            let mut qp = acknowledged_sends(count);
+            let spoilt: Vec<usize> = (0..qp.frames.len()).filter(|at| ends[at % 2]).collect();
             for at in &spoilt {
-                spoil_icrc(&mut talk, *at);
+                spoil_icrc(&mut qp, *at);
             }
-            let all = judged(Loss::Possible, &talk.frames);
+            let all = judged(Loss::Possible, &qp.frames);
             assert_eq!(all.len(), 1, "{ends:?}");
             assert_eq!(all[0].connection.packets, [u64::from(count); 2], "{ends:?}");
             assert_eq!(all[0].connection.totals().0, spoilt.len() as u64, "{ends:?}");
@@ -332,48 +332,48 @@ fn an_end_whose_icrcs_are_all_wrong_breaks_the_rule() {
 #[test]
 fn a_single_sound_packet_makes_wrong_icrcs_damage() {
     for sound in 0..4 {
-        let mut talk = acknowledged_sends(4);
+        let mut qp = acknowledged_sends(4);
         for at in (0..8).filter(|at| at % 2 == 1 && at / 2 != sound) {
-            spoil_icrc(&mut talk, at);
+            spoil_icrc(&mut qp, at);
         }
-        let all = judged(Loss::Possible, &talk.frames);
+        let all = judged(Loss::Possible, &qp.frames);
         assert_eq!((all.len(), all[0].connection.totals()), (1, (0, 3)), "{sound}");
     }
 }
 
 #[test]
 fn shows_a_first_packet_with_a_wrong_icrc_and_its_ack() {
-    let mut talk = acknowledged_sends(3);
-    spoil_icrc(&mut talk, 0);
-    assert_eq!(broken(Loss::Possible, &talk), ["#1 icrc?", "#2 damaged-request?"]);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#1 icrc", "#2 damaged-request"]);
+    let mut qp = acknowledged_sends(3);
+    spoil_icrc(&mut qp, 0);
+    assert_eq!(broken(Loss::Possible, &qp), ["#1 icrc?", "#2 damaged-request?"]);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#1 icrc", "#2 damaged-request"]);
 }
 
 #[test]
 fn an_icrc_that_its_sender_made_wrong_is_no_damage() {
     let mistakes: [fn([u8; 4]) -> [u8; 4]; 2] = [|[a, b, c, d]| [d, c, b, a], |icrc| icrc.map(|byte| !byte)];
     for mistake in mistakes {
-        let mut talk = acknowledged_sends(3);
-        let icrc = talk.frames[2].1.last_chunk_mut::<4>().unwrap();
+        let mut qp = acknowledged_sends(3);
+        let icrc = qp.frames[2].1.last_chunk_mut::<4>().unwrap();
         *icrc = mistake(*icrc);
-        assert_eq!(broken(Loss::Possible, &talk), ["#3 icrc", "#4 damaged-request?"]);
+        assert_eq!(broken(Loss::Possible, &qp), ["#3 icrc", "#4 damaged-request?"]);
     }
 }
 
 #[test]
 fn an_only_response_with_a_wrong_icrc_is_told() {
-    let mut talk = acknowledged_sends(1);
-    spoil_icrc(&mut talk, 1);
-    assert_eq!(broken(Loss::Possible, &talk), ["#2 icrc?"]);
-    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+    let mut qp = acknowledged_sends(1);
+    spoil_icrc(&mut qp, 1);
+    assert_eq!(broken(Loss::Possible, &qp), ["#2 icrc?"]);
+    assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
 #[test]
 fn counts_a_lone_wrong_icrc_as_of_no_connection() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    spoil_icrc(&mut talk, 0);
-    let packet = Packet::parse(Medium::Ethernet, &talk.frames[0].1).unwrap();
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    spoil_icrc(&mut qp, 0);
+    let packet = Packet::parse(Medium::Ethernet, &qp.frames[0].1).unwrap();
     let mut connections = Connections::new(Loss::Possible);
     let event = Event {
         number: 7,
@@ -390,26 +390,26 @@ fn counts_a_lone_wrong_icrc_as_of_no_connection() {
 fn what_was_damaged_is_no_measure_of_what_comes_again() {
     // A byte of the opcode, the P_Key, the payload.
     for (first, byte) in [(0, 0), (0, 3), (0, 20), (1, 0), (1, 3), (1, 20)] {
-        let mut talk = Talk::default();
-        (0..4).for_each(|n| talk.send(n));
-        damage(&mut talk, first, byte);
+        let mut qp = QpTrace::default();
+        (0..4).for_each(|n| qp.send(n));
+        damage(&mut qp, first, byte);
         if first > 0 {
-            talk.ack(0, 1);
+            qp.ack(0, 1);
         }
-        talk.nak(u32::try_from(first).unwrap(), SEQUENCE, u32::try_from(first).unwrap());
-        (u32::try_from(first).unwrap()..4).for_each(|n| talk.send(n));
-        talk.ack(3, 4);
-        let violations: Vec<_> = broken(Loss::Possible, &talk);
+        qp.nak(u32::try_from(first).unwrap(), SEQUENCE, u32::try_from(first).unwrap());
+        (u32::try_from(first).unwrap()..4).for_each(|n| qp.send(n));
+        qp.ack(3, 4);
+        let violations: Vec<_> = broken(Loss::Possible, &qp);
         assert!(
             violations.iter().all(|name| name.ends_with('?')),
             "packet {first}, byte {byte}: {violations:?}"
         );
-        talk.send(4);
-        talk.ack(4, 5);
-        talk.ack(4, 6);
+        qp.send(4);
+        qp.ack(4, 5);
+        qp.ack(4, 6);
         assert_eq!(
-            broken(Loss::Possible, &talk).last().map(String::as_str),
-            Some(format!("#{} msn", talk.frames.len()).as_str()),
+            broken(Loss::Possible, &qp).last().map(String::as_str),
+            Some(format!("#{} msn", qp.frames.len()).as_str()),
             "packet {first}, byte {byte}"
         );
     }
@@ -419,10 +419,10 @@ fn what_was_damaged_is_no_measure_of_what_comes_again() {
 fn flush_and_atomic_write_are_answered_as_a_read_of_no_bytes() {
     for opcode in [0x1C, 0x1D] {
         for (length, expected) in [(0, vec![]), (8, vec!["#4 response-kind".to_owned()])] {
-            let mut talk = Talk::default();
-            talk.send(0);
-            talk.ack(0, 1);
-            talk.asks(
+            let mut qp = QpTrace::default();
+            qp.send(0);
+            qp.ack(0, 1);
+            qp.asks(
                 Opcode(opcode),
                 1,
                 asking(Transport {
@@ -431,8 +431,8 @@ fn flush_and_atomic_write_are_answered_as_a_read_of_no_bytes() {
                     ..Transport::default()
                 }),
             );
-            talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(length, 0));
-            let mut broken = broken(Loss::Excluded, &talk);
+            qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(length, 0));
+            let mut broken = broken(Loss::Excluded, &qp);
             broken.retain(|name| name.starts_with("#4"));
             assert_eq!(broken, expected, "{opcode:#x}");
         }
@@ -441,45 +441,45 @@ fn flush_and_atomic_write_are_answered_as_a_read_of_no_bytes() {
 
 #[test]
 fn a_count_is_open_above_while_another_has_begun_behind_a_gap() {
-    let mut talk = Talk::default();
+    let mut qp = QpTrace::default();
     let read = || {
         asking(Transport {
             reth: reth(0, 8),
             ..Transport::default()
         })
     };
-    talk.send(0);
-    talk.ack(0, 1);
-    talk.asks(Opcode::RC_READ_REQUEST, 1, read());
+    qp.send(0);
+    qp.ack(0, 1);
+    qp.asks(Opcode::RC_READ_REQUEST, 1, read());
     // A READ with PSN 2 is not in the capture; it may have been accepted before the first was answered.
-    talk.asks(Opcode::RC_READ_REQUEST, 3, read());
-    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 4, bytes(8, 0));
-    assert_eq!(broken(Loss::Possible, &talk), ["#4 psn?"]);
+    qp.asks(Opcode::RC_READ_REQUEST, 3, read());
+    qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 4, bytes(8, 0));
+    assert_eq!(broken(Loss::Possible, &qp), ["#4 psn?"]);
 }
 
 #[test]
 fn an_atomic_that_comes_again_has_the_result_that_it_had() {
-    let mut talk = Talk::of_everything();
-    let again = talk.frames.len();
-    let atomic = talk.frames[19].clone();
-    talk.frames.push(atomic);
-    talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 8, result(12));
+    let mut qp = QpTrace::of_everything();
+    let again = qp.frames.len();
+    let atomic = qp.frames[19].clone();
+    qp.frames.push(atomic);
+    qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 8, result(12));
     assert_eq!(
-        broken(Loss::Possible, &talk),
+        broken(Loss::Possible, &qp),
         [
             format!("#{} acknowledged-again?", again + 1),
             format!("#{} atomic-again", again + 2)
         ]
     );
     let told = format!("#{} acknowledged-again", again + 1);
-    assert!(broken(Loss::Excluded, &talk).contains(&told));
+    assert!(broken(Loss::Excluded, &qp).contains(&told));
 }
 
 #[test]
 fn a_write_carries_what_its_header_says() {
     for (length, expected) in [(9, vec!["#2 dma-length"]), (10, vec![]), (11, vec!["#2 dma-length"])] {
-        let mut talk = Talk::default();
-        talk.asks(
+        let mut qp = QpTrace::default();
+        qp.asks(
             Opcode::RC_WRITE_FIRST,
             0,
             Transport {
@@ -487,169 +487,169 @@ fn a_write_carries_what_its_header_says() {
                 ..bytes(PMTU, 4)
             },
         );
-        talk.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(length, 6)));
-        assert_eq!(broken(Loss::Possible, &talk), expected, "{length}");
+        qp.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(length, 6)));
+        assert_eq!(broken(Loss::Possible, &qp), expected, "{length}");
     }
 }
 
 #[test]
 fn one_altered_retry_in_a_connection_that_goes_on_is_a_violation() {
-    let mut talk = Talk::default();
-    (0..4).for_each(|n| talk.send(n));
-    talk.ack(0, 1);
-    talk.nak(1, SEQUENCE, 1);
-    talk.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(64, 77)));
-    (2..6).for_each(|n| talk.send(n));
-    talk.ack(5, 6);
-    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again?"]);
-    assert_eq!(broken(Loss::Excluded, &talk)[1..], ["#7 same-again"]);
-    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+    let mut qp = QpTrace::default();
+    (0..4).for_each(|n| qp.send(n));
+    qp.ack(0, 1);
+    qp.nak(1, SEQUENCE, 1);
+    qp.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(64, 77)));
+    (2..6).for_each(|n| qp.send(n));
+    qp.ack(5, 6);
+    assert_eq!(broken(Loss::Possible, &qp), ["#6 sequence-nak?", "#7 same-again?"]);
+    assert_eq!(broken(Loss::Excluded, &qp)[1..], ["#7 same-again"]);
+    assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
 #[test]
 fn only_the_payload_of_a_retry_may_be_another_when_the_host_changed_its_memory() {
-    let mut talk = Talk::default();
-    (0..4).for_each(|n| talk.send(n));
-    talk.ack(0, 1);
-    talk.nak(1, SEQUENCE, 1);
-    talk.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(60, 1)));
-    (2..6).for_each(|n| talk.send(n));
-    talk.ack(5, 6);
-    assert_eq!(broken(Loss::Possible, &talk), ["#6 sequence-nak?", "#7 same-again"]);
+    let mut qp = QpTrace::default();
+    (0..4).for_each(|n| qp.send(n));
+    qp.ack(0, 1);
+    qp.nak(1, SEQUENCE, 1);
+    qp.asks(Opcode::RC_SEND_ONLY, 1, asking(bytes(60, 1)));
+    (2..6).for_each(|n| qp.send(n));
+    qp.ack(5, 6);
+    assert_eq!(broken(Loss::Possible, &qp), ["#6 sequence-nak?", "#7 same-again"]);
 }
 
 #[test]
 fn a_partition_that_changes_under_a_connection_is_no_violation_of_a_capture() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.ack(0, 1);
-    talk.p_key = PKey(0x8001);
-    talk.send(1);
-    talk.ack(1, 2);
-    talk.send(2);
-    talk.ack(2, 3);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.ack(0, 1);
+    qp.p_key = PKey(0x8001);
+    qp.send(1);
+    qp.ack(1, 2);
+    qp.send(2);
+    qp.ack(2, 3);
     assert_eq!(
-        broken(Loss::Possible, &talk),
+        broken(Loss::Possible, &qp),
         ["#3 p-key?", "#4 p-key?", "#6 damaged-request?"]
     );
-    assert_eq!(broken(Loss::Excluded, &talk), ["#3 p-key", "#4 p-key"]);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#3 p-key", "#4 p-key"]);
 }
 
 #[test]
 fn one_stray_psn_is_found_and_ends_nothing() {
-    let mut talk = Talk::default();
-    (0..2).for_each(|n| talk.send(n));
-    talk.ack(1, 2);
-    talk.send(0x40_0000);
-    (2..4).for_each(|n| talk.send(n));
-    talk.ack(3, 4);
-    assert_eq!(broken(Loss::Possible, &talk), ["#4 psn?"]);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#4 psn"]);
-    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+    let mut qp = QpTrace::default();
+    (0..2).for_each(|n| qp.send(n));
+    qp.ack(1, 2);
+    qp.send(0x40_0000);
+    (2..4).for_each(|n| qp.send(n));
+    qp.ack(3, 4);
+    assert_eq!(broken(Loss::Possible, &qp), ["#4 psn?"]);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#4 psn"]);
+    assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
 /// Three SENDs, each acknowledged, and the last again so many times, acknowledged with a MSN of one too many; then two
 /// more.
-fn msn_of_duplicates(times: usize) -> Talk {
-    let mut talk = Talk::default();
+fn msn_of_duplicates(times: usize) -> QpTrace {
+    let mut qp = QpTrace::default();
     let mut send = |n, msn| {
-        talk.send(n);
-        talk.ack(n, msn);
+        qp.send(n);
+        qp.ack(n, msn);
     };
     (0..3).for_each(|n| send(n, n + 1));
     (0..times).for_each(|_| send(2, 4));
     (3..5).for_each(|n| send(n, n + 1));
-    talk
+    qp
 }
 
 #[test]
 fn a_wrong_msn_of_a_duplicate_accuses_no_later_response() {
     for (times, wrong) in [(1, &["#8 msn"][..]), (2, &["#8 msn", "#10 msn"])] {
-        let talk = msn_of_duplicates(times);
+        let qp = msn_of_duplicates(times);
         for loss in [Loss::Possible, Loss::Excluded] {
-            let mut found = broken(loss, &talk);
+            let mut found = broken(loss, &qp);
             // Where nothing is lost nothing need come again.
             found.retain(|found| !found.contains("acknowledged-again"));
             assert_eq!(found, wrong);
-            assert_eq!(judged(loss, &talk.frames).len(), 1);
+            assert_eq!(judged(loss, &qp.frames).len(), 1);
         }
     }
 }
 
 #[test]
 fn the_ack_of_a_duplicate_counts_what_came_since() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.ack(0, 1);
-    talk.asks(Opcode::RC_READ_REQUEST, 1, read_of(8));
-    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
-    talk.send(0);
-    talk.ack(0, 2);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.ack(0, 1);
+    qp.asks(Opcode::RC_READ_REQUEST, 1, read_of(8));
+    qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
+    qp.send(0);
+    qp.ack(0, 2);
     // An ACK of an older PSN is out of order; its count is right.
     let expected = ["#5 acknowledged-again", "#6 acknowledgement-order"];
-    assert_eq!(broken(Loss::Excluded, &talk), expected);
-    talk.send(0);
-    talk.ack(0, 3);
-    assert!(broken(Loss::Excluded, &talk).contains(&"#8 msn".into()));
+    assert_eq!(broken(Loss::Excluded, &qp), expected);
+    qp.send(0);
+    qp.ack(0, 3);
+    assert!(broken(Loss::Excluded, &qp).contains(&"#8 msn".into()));
 }
 
 #[test]
 fn both_ends_may_ask_before_either_answers() {
-    let mut talk = Talk::default();
-    let b = |talk: &mut Talk, n| talk.says(Sender::B, Opcode::RC_SEND_ONLY, Psn(0x100 + n), asking(bytes(8, n)));
-    (0..2).for_each(|n| talk.send(n));
-    (0..2).for_each(|n| b(&mut talk, n));
-    talk.ack(0, 1);
-    talk.ack(1, 2);
-    talk.send(2);
-    talk.ack(2, 4);
-    assert_eq!(broken(Loss::Possible, &talk), ["#8 msn"]);
-    assert_eq!(judged(Loss::Possible, &talk.frames).len(), 1);
+    let mut qp = QpTrace::default();
+    let b = |qp: &mut QpTrace, n| qp.says(Sender::B, Opcode::RC_SEND_ONLY, Psn(0x100 + n), asking(bytes(8, n)));
+    (0..2).for_each(|n| qp.send(n));
+    (0..2).for_each(|n| b(&mut qp, n));
+    qp.ack(0, 1);
+    qp.ack(1, 2);
+    qp.send(2);
+    qp.ack(2, 4);
+    assert_eq!(broken(Loss::Possible, &qp), ["#8 msn"]);
+    assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
 #[test]
 fn a_single_response_that_may_be_of_another_connection_accuses_nobody() {
-    let mut talk = Talk::default();
-    talk.send(0);
-    talk.answers(Opcode::RC_READ_RESPONSE_ONLY, 0, Syndrome::ACK, 1, bytes(8, 0));
-    talk.send(1);
-    assert_eq!(broken(Loss::Possible, &talk), ["#2 response-kind?"]);
-    assert_eq!(broken(Loss::Excluded, &talk), ["#2 response-kind"]);
+    let mut qp = QpTrace::default();
+    qp.send(0);
+    qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 0, Syndrome::ACK, 1, bytes(8, 0));
+    qp.send(1);
+    assert_eq!(broken(Loss::Possible, &qp), ["#2 response-kind?"]);
+    assert_eq!(broken(Loss::Excluded, &qp), ["#2 response-kind"]);
 }
 
 #[test]
 fn packets_of_other_services_and_damaged_ones_begin_no_connection() {
-    let mut talk = Talk::default();
-    talk.says(Sender::A, Opcode(0x81), Psn(0), Transport::default());
-    talk.says(Sender::A, Opcode(0x24), Psn(0), bytes(8, 0));
-    talk.send(0);
-    *talk.frames[2].1.last_mut().unwrap() ^= 1;
-    assert!(judged(Loss::Possible, &talk.frames).is_empty());
+    let mut qp = QpTrace::default();
+    qp.says(Sender::A, Opcode(0x81), Psn(0), Transport::default());
+    qp.says(Sender::A, Opcode(0x24), Psn(0), bytes(8, 0));
+    qp.send(0);
+    *qp.frames[2].1.last_mut().unwrap() ^= 1;
+    assert!(judged(Loss::Possible, &qp.frames).is_empty());
 }
 
 #[test]
 fn a_first_that_leaves_nothing_may_be_taken_and_what_follows_may_not() {
-    let talk = |last: usize, code: Option<Syndrome>| {
-        let mut talk = Talk::default();
+    let qp = |last: usize, code: Option<Syndrome>| {
+        let mut qp = QpTrace::default();
         let first = Transport {
             reth: reth(0, PMTU),
             ..bytes(PMTU, 1)
         };
-        talk.asks(Opcode::RC_WRITE_FIRST, 0, asking(first));
+        qp.asks(Opcode::RC_WRITE_FIRST, 0, asking(first));
         match code {
-            Some(code) => talk.nak(0, code, 0),
-            None => talk.ack(0, 0),
+            Some(code) => qp.nak(0, code, 0),
+            None => qp.ack(0, 0),
         }
-        talk.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(last, 2)));
+        qp.asks(Opcode::RC_WRITE_LAST, 1, asking(bytes(last, 2)));
         if code.is_none() {
-            talk.ack(1, 1);
+            qp.ack(1, 1);
         }
-        broken(Loss::Excluded, &talk)
+        broken(Loss::Excluded, &qp)
     };
     let taken = ["#1 dma-length", "#3 payload-length", "#4 invalid-request"];
-    assert_eq!(talk(0, None), taken);
-    assert_eq!(talk(4, None), ["#1 dma-length", "#3 dma-length", "#4 invalid-request"]);
-    let refused = talk(4, Some(Syndrome::nak(NakCode::INVALID_REQUEST)));
+    assert_eq!(qp(0, None), taken);
+    assert_eq!(qp(4, None), ["#1 dma-length", "#3 dma-length", "#4 invalid-request"]);
+    let refused = qp(4, Some(Syndrome::nak(NakCode::INVALID_REQUEST)));
     assert_eq!(refused, ["#1 dma-length", "#3 dma-length"]);
 }
 
@@ -658,7 +658,7 @@ proptest::proptest! {
     fn any_packets_in_any_order_are_judged_without_a_panic(
         packets in proptest::collection::vec((0..2_u8, 0..0x20_u8, 0..12_u32, 0..4_usize, proptest::prelude::any::<u8>()), 0..200)
     ) {
-        let mut talk = Talk::default();
+        let mut qp = QpTrace::default();
         for (by, opcode, psn, size, bits) in packets {
             let opcode = Opcode(opcode);
             let headers = opcode.headers();
@@ -669,19 +669,19 @@ proptest::proptest! {
                 ..bytes([0, 7, PMTU, 2 * PMTU][size], 0)
             };
             let sender = if by == 0 { Sender::A } else { Sender::B };
-            talk.says(sender, opcode, Psn(psn), rest);
+            qp.says(sender, opcode, Psn(psn), rest);
         }
         for loss in [Loss::Possible, Loss::Excluded] {
-            judged(loss, &talk.frames);
+            judged(loss, &qp.frames);
         }
     }
 }
 
 #[test]
 fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
-    let mut talk = Talk::default();
-    (0..10_000).for_each(|n| talk.send(n));
-    let all = judged(Loss::Possible, &talk.frames);
+    let mut qp = QpTrace::default();
+    (0..10_000).for_each(|n| qp.send(n));
+    let all = judged(Loss::Possible, &qp.frames);
     assert!(all[0].connection.has_requests(0));
     assert!(all[0].connection.remembered() <= 8192);
 }
@@ -690,7 +690,7 @@ fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
 fn more_connections_than_are_kept_are_all_told_of_in_linear_time() {
     const COUNT: u32 = (1 << 16) + 100;
     let mut connections = Connections::new(Loss::Possible);
-    let mut one = Talk::default();
+    let mut one = QpTrace::default();
     one.send(0);
     let (_, bytes) = &mut one.frames[0];
     let bth = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets().bth;

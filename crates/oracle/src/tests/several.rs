@@ -3,32 +3,32 @@
 use verbatim_wire::packet::{edit, mend_icrc};
 use verbatim_wire::{Bth, Medium, Opcode, Packet, Qpn, Transport};
 
-use super::talk::{PMTU, Talk, asking, bytes, reth};
+use super::qp_trace::{PMTU, QpTrace, asking, bytes, reth};
 use super::{Loss, judged};
 
 /// SENDs, several of which one ACK acknowledges.
-fn sends(burst: u32, count: u32) -> Talk {
-    let mut talk = Talk::default();
+fn sends(burst: u32, count: u32) -> QpTrace {
+    let mut qp = QpTrace::default();
     for n in 0..count {
-        talk.send(n);
+        qp.send(n);
         if n % burst == burst - 1 {
-            talk.ack(n, n + 1);
+            qp.ack(n, n + 1);
         }
     }
-    talk
+    qp
 }
 
 /// READs of a few responses, `ahead` of them outstanding at a time.
-fn reads(ahead: u32, count: u32) -> Talk {
-    let mut talk = Talk::default();
-    let ask = |talk: &mut Talk, n: u32| {
+fn reads(ahead: u32, count: u32) -> QpTrace {
+    let mut qp = QpTrace::default();
+    let ask = |qp: &mut QpTrace, n: u32| {
         let read = Transport {
             reth: reth(0, 2 * PMTU + 10),
             ..Transport::default()
         };
-        talk.asks(Opcode::RC_READ_REQUEST, 3 * n, asking(read));
+        qp.asks(Opcode::RC_READ_REQUEST, 3 * n, asking(read));
     };
-    (0..ahead).for_each(|n| ask(&mut talk, n));
+    (0..ahead).for_each(|n| ask(&mut qp, n));
     for n in 0..count {
         let parts = [
             (Opcode::RC_READ_RESPONSE_FIRST, PMTU),
@@ -37,18 +37,18 @@ fn reads(ahead: u32, count: u32) -> Talk {
         ];
         for (part, (opcode, length)) in (0..).zip(parts) {
             let syndrome = verbatim_wire::Syndrome::ACK;
-            talk.answers(opcode, 3 * n + part, syndrome, n + 1, bytes(length, n));
+            qp.answers(opcode, 3 * n + part, syndrome, n + 1, bytes(length, n));
         }
         if n + ahead < count {
-            ask(&mut talk, n + ahead);
+            ask(&mut qp, n + ahead);
         }
     }
-    talk
+    qp
 }
 
 /// The same conversation of other queue pairs.
-fn of_pair(talk: &Talk, pair: u32) -> Vec<(u64, Vec<u8>)> {
-    let mut frames = talk.frames.clone();
+fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
+    let mut frames = qp.frames.clone();
     for (_, frame) in &mut frames {
         let at = Packet::parse(Medium::Ethernet, frame).unwrap().offsets().bth;
         edit::<Bth>(frame, at, |bth| bth.with_dest_qp(Qpn(bth.dest_qp().0 + 0x100 * pair)));
@@ -79,7 +79,7 @@ fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
 #[test]
 fn connections_that_begin_with_one_psn_are_told_apart_or_nothing_is_said() {
     let kinds = [
-        Talk::of_everything(),
+        QpTrace::of_everything(),
         sends(1, 24),
         sends(4, 24),
         sends(8, 24),
@@ -91,8 +91,8 @@ fn connections_that_begin_with_one_psn_are_told_apart_or_nothing_is_said() {
         for (other, second) in kinds.iter().enumerate() {
             for (third, shift) in [(0, 300), (1, 300), (2, 1_700), (3, 5_100), (4, 14_300), (1, 40_000)] {
                 let mut frames = Vec::new();
-                for (pair, talk) in (0..).zip([first, second, &kinds[third]]) {
-                    let of_it = of_pair(talk, pair);
+                for (pair, qp) in (0..).zip([first, second, &kinds[third]]) {
+                    let of_it = of_pair(qp, pair);
                     frames.extend(
                         of_it
                             .into_iter()

@@ -131,10 +131,10 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
     told.at = later(told.at).with_source(TimeSource::OwnClock);
     let (on_time, place) = (told.clone(), at);
     told.host_at = later(told.host_at);
-    let mut heard_late = entries.clone();
-    heard_late[place] = Entry::VerbsTold(on_time);
-    let heard_late = Trace::new(heard_late).unwrap();
-    let said = verbs::rule(&heard_late).said;
+    let mut came_late = entries.clone();
+    came_late[place] = Entry::VerbsTold(on_time);
+    let came_late = Trace::new(came_late).unwrap();
+    let said = verbs::rule(&came_late).said;
     assert!(
         said.iter().all(|said| said.rule.name() != "retry-fails"),
         "the host saw it in time"

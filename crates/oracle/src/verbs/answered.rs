@@ -14,12 +14,12 @@ use verbatim_record::{Evidence, FrameSeen, TRIES, Trace, VerbsDone, duration_wor
 
 use super::asking::{Asking, VerbsRule};
 use super::credits::Receives;
-use super::due::{Due, Response, Why, dues, met, responses};
-use super::owed::after;
-use super::talk::{SOON, Talk, talks};
-use crate::heard::{Asks, Heard};
+use super::qp_trace::{EVENT_WAIT, QpTrace, qp_traces};
+use super::requester_deadlines::after;
+use super::responder_deadlines::{Due, DutResponse, Why, dues, met, responses};
+use crate::parsed::{Parsed, RequestKind};
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RequestAnswered, request_answered),
@@ -31,27 +31,24 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 
 /// Whether silence says nothing where packets can be lost: it may have been told of once, a gap, or that the connection ends. It
 /// has not ended when the device is heard of later, or its host says so.
-fn may_be_told_once(talk: &Talk<'_>, due: &Due<'_>, responses: &[Response]) -> bool {
+fn may_be_told_once(qp: &QpTrace<'_>, due: &Due<'_>, responses: &[DutResponse]) -> bool {
     let last = due.tries.last().map_or(0, |last| last.place);
     let is_up = |done: &VerbsDone| {
-        let is_it = matches!(&done.command, Command::QueryQp(of) if of.qp == talk.dialogue.handle);
+        let is_it = matches!(&done.command, Command::QueryQp(of) if of.qp == qp.dialogue.handle);
         let state = match &done.answer {
             Some((_, _, Reply::Status(status), _)) => Some(status.state()),
             _ => None,
         };
-        is_it
-            && done.place > last
-            && done.place < talk.deaf
-            && matches!(state, Some(pb::QpState::Rtr | pb::QpState::Rts))
+        is_it && done.place > last && done.place < qp.deaf && matches!(state, Some(pb::QpState::Rtr | pb::QpState::Rts))
     };
-    let mut later = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
-    let mut heard = responses.iter().filter(|response| response.place > last);
-    due.why == Why::Gap || !(heard.any(|response| response.says != Says::Fatal) || later.any(is_up))
+    let mut later = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
+    let mut parsed = responses.iter().filter(|response| response.place > last);
+    due.why == Why::Gap || !(parsed.any(|response| response.says != ResponseKind::Fatal) || later.any(is_up))
 }
 
 /// Whether answers of that kind are missing on three connections, so that it is no lost packet.
 fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
-    let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.heard.opcode == like.heard.opcode;
+    let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
     let (without, _) = with_and_without(trace, is_like);
     without >= TRIES as usize
 }
@@ -62,7 +59,7 @@ fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
     let label = |due: &Due<'_>| due.tries.first().map(|frame| frame.label.clone());
     let of = label(like);
     let is_like = |due: &&Due<'_>| {
-        let alike = due.psns == like.psns && due.heard.opcode == like.heard.opcode;
+        let alike = due.psns == like.psns && due.parsed.opcode == like.parsed.opcode;
         due.is_next && alike && label(due) == of
     };
     let (without, with) = with_and_without(trace, is_like);
@@ -72,12 +69,12 @@ fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
 /// On how many connections answers that are owed are all missing, and on how many there are some.
 fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usize, usize) {
     let mut counts = (0, 0);
-    for talk in talks(trace) {
-        let Some(first) = talk.first() else {
+    for qp in qp_traces(trace) {
+        let Some(first) = qp.first() else {
             continue;
         };
-        let responses = responses(&talk, first);
-        let dues = dues(&talk, &responses);
+        let responses = responses(&qp, first);
+        let dues = dues(&qp, &responses);
         let of_kind: Vec<&Due<'_>> = dues.iter().filter(&is_like).collect();
         match of_kind.iter().any(|due| met(due, &responses).is_some()) {
             true => counts.1 += 1,
@@ -89,93 +86,93 @@ fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usiz
 }
 
 /// Whether a request came so often before what answered it at last that not all of its answers were lost.
-fn is_asked_often(talk: &Talk<'_>, due: &Due<'_>, came: &Response) -> bool {
+fn is_asked_often(qp: &QpTrace<'_>, due: &Due<'_>, came: &DutResponse) -> bool {
     let since = due.tries.last().map_or(0, |last| last.place);
     let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
-    talk.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
+    qp.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
 }
 
 /// What is owed for one reason must come.
-fn owes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
+fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
     // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
-    let (Some(first), None) = (talk.first(), talk.failed()) else {
+    let (Some(first), None) = (qp.first(), qp.failed()) else {
         return;
     };
-    let receives = Receives::of(talk);
-    let responses = responses(talk, first);
-    for due in dues(talk, &responses)
+    let receives = Receives::of(qp);
+    let responses = responses(qp, first);
+    for due in dues(qp, &responses)
         .iter()
         .filter(|due| due.why == why && is_of_rule(due))
     {
         let Some(last) = due.tries.last() else { continue };
-        let longest = SOON.max(talk.waited());
+        let longest = EVENT_WAIT.max(qp.waited());
         // A gap or a missing receive gets its NAK at once. If that was lost, a much later response belongs to another request.
         let is_told = why == Why::Gap || lacks(&receives, due);
-        let is_of_it = |came: &&Response| {
+        let is_of_it = |came: &&DutResponse| {
             let is_soon = || came.at.since(last.at.latest) <= longest;
-            !is_told || talk.is_lossless() || is_soon() || why == Why::Asked && is_asked_often(talk, due, came)
+            !is_told || qp.is_lossless() || is_soon() || why == Why::Asked && is_asked_often(qp, due, came)
         };
         let came = met(due, &responses).filter(is_of_it);
         let is_shown = || {
-            let is_heard = || !may_be_told_once(talk, due, &responses) || is_missing_always(talk.trace, due);
-            due.is_proof && (talk.is_lossless() || is_heard()) || due.is_next && is_never_answered(talk.trace, due)
+            let is_heard = || !may_be_told_once(qp, due, &responses) || is_missing_always(qp.trace, due);
+            due.is_proof && (qp.is_lossless() || is_heard()) || due.is_next && is_never_answered(qp.trace, due)
         };
         if came.is_none() && !is_shown() {
             continue;
         }
         // What is lost is sent again, and the answer is to that.
-        let again = came.filter(|_| !talk.is_lossless()).and_then(|came| {
-            let before = |(of, _, frame): &(u32, Heard<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
-            talk.asked().filter(before).last()
+        let again = came.filter(|_| !qp.is_lossless()).and_then(|came| {
+            let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
+            qp.asked().filter(before).last()
         });
         let since = again.map_or(*last, |(_, _, frame)| frame).at.latest;
         let came = came.map(|came| came.at);
         // Of a duplicate the first transmission, too.
-        let mut asked = talk.asked();
+        let mut asked = qp.asked();
         let first = asked
             .find(|(of, _, _)| why == Why::Again && *of == due.psns.0)
             .map(|(_, _, frame)| frame);
         let evidence = first.into_iter().chain(due.tries.iter().copied()).map(Evidence::from);
-        let within = if talk.is_lossless() { talk.waited() } else { longest };
-        let owed = talk.owed_before(talk.deaf, (since, within), came);
+        let within = if qp.is_lossless() { qp.waited() } else { longest };
+        let owed = qp.owed_before(qp.deaf, (since, within), came);
         asking.owes(owed, true, evidence, || {
             let expected = match why {
                 Why::Gap => "a sequence NAK",
                 Why::Asked | Why::Again => "an answer",
             };
-            let about = due.heard.opcode.to_string();
-            let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.heard.psn);
+            let about = due.parsed.opcode.to_string();
+            let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.parsed.psn);
             let seen = if came.is_some() { "one" } else { "none" };
             (about, expected, format!("{seen}{}", after(since, came)))
         });
     }
 }
 
-fn request_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let receives = Receives::of(talk);
-    owes(talk, asking, Why::Asked, |due| !lacks(&receives, due));
+fn request_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let receives = Receives::of(qp);
+    owes(qp, asking, Why::Asked, |due| !lacks(&receives, due));
 }
 
 /// Whether none was posted for the message of a request when it came last.
 fn lacks(receives: &Receives, due: &Due<'_>) -> bool {
-    let is_send = matches!(Asks::of(due.heard.opcode), Asks::Send(_));
+    let is_send = matches!(RequestKind::of(due.parsed.opcode), RequestKind::Send(_));
     let sent = due.tries.last();
     sent.is_some_and(|sent| receives.lack(due.psns, is_send, sent.place))
 }
 
-fn rnr_nak_owed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let receives = Receives::of(talk);
-    owes(talk, asking, Why::Asked, |due| lacks(&receives, due));
+fn rnr_nak_owed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let receives = Receives::of(qp);
+    owes(qp, asking, Why::Asked, |due| lacks(&receives, due));
 }
 
 /// A device may be late, and packets may be lost: not all of a test, three or more.
-fn answered_at_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (at_once, late) = first_answers(talk);
+fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (at_once, late) = first_answers(qp);
     if at_once > 0 {
         return asking.held(format!("{at_once} answered at once"), []);
     }
     let is_enough = late.len() >= TRIES as usize;
-    if is_enough && talks(talk.trace).iter().all(|talk| first_answers(talk).0 == 0) {
+    if is_enough && qp_traces(qp.trace).iter().all(|qp| first_answers(qp).0 == 0) {
         let evidence = late.iter().map(|frame| Evidence::from(*frame));
         asking.must(false, evidence, || {
             let expected = "one is acknowledged when it comes first".into();
@@ -186,15 +183,16 @@ fn answered_at_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// How many SENDs and WRITEs were answered before they came again, and those that were answered later, though they waited.
-fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
-    let (Some(first), None) = (talk.first(), talk.failed()) else {
+fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
+    let (Some(first), None) = (qp.first(), qp.failed()) else {
         return (0, Vec::new());
     };
-    let responses = responses(talk, first);
-    let dues = dues(talk, &responses);
-    let is_first = |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !Asks::of(due.heard.opcode).has_response();
+    let responses = responses(qp, first);
+    let dues = dues(qp, &responses);
+    let is_first =
+        |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response();
     let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
-    for (at, _, frame) in talk.asked() {
+    for (at, _, frame) in qp.asked() {
         came.entry(at).or_default().push(frame);
     }
     let came_again = |due: &Due<'t>| {
@@ -205,7 +203,7 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
     // What lies behind a READ or atomic that is put off is not done, and comes again.
     let is_put_off = |due: &&Due<'t>| {
         let from = due.tries.first().map_or(usize::MAX, |first| first.place);
-        let mut put_off = responses.iter().filter(|response| response.says == Says::Rnr);
+        let mut put_off = responses.iter().filter(|response| response.says == ResponseKind::Rnr);
         put_off.any(|response| response.place > from && response.offset <= due.psns.0)
     };
     let (mut at_once, mut late, mut answered) = (0, Vec::new(), 0);
@@ -216,7 +214,7 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
             (Some(came), _) if came.place < until => at_once += 1,
             // Of those that waited together one alone may be to blame: its answer was lost, or it lacked a receive.
             (Some(came), Some(again))
-                if again.at.since(due.tries[0].at).0 >= talk.waited() && due.tries[0].place >= answered =>
+                if again.at.since(due.tries[0].at).0 >= qp.waited() && due.tries[0].place >= answered =>
             {
                 late.push(due.tries[0]);
                 answered = came.place;
@@ -227,10 +225,10 @@ fn first_answers<'t>(talk: &Talk<'t>) -> (usize, Vec<&'t FrameSeen>) {
     (at_once, late)
 }
 
-fn duplicate_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Again, |_| true);
+fn duplicate_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    owes(qp, asking, Why::Again, |_| true);
 }
 
-fn gap_answered<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    owes(talk, asking, Why::Gap, |_| true);
+fn gap_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    owes(qp, asking, Why::Gap, |_| true);
 }

@@ -1,18 +1,18 @@
-//! Asks one rule, and collects the answers of all.
+//! RequestKind one rule, and collects the answers of all.
 
 use core::time::Duration;
 
 use verbatim_record::{Evidence, Passed, duration_words};
 
 use super::habit::Habit;
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use crate::rule::Rule;
 
 /// The slack of a case without a bound whose value is in words: it is shown before one that has only its evidence.
 const SPOKEN: f64 = 1e9;
 
 /// A rule as a function of a connection.
-pub(super) type VerbsRule = for<'t> fn(&Talk<'t>, &mut Asking<'_, 't>);
+pub(super) type VerbsRule = for<'t> fn(&QpTrace<'t>, &mut Asking<'_, 't>);
 
 /// The answer of a rule about one event.
 #[derive(Clone, Debug)]

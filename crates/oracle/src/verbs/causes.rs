@@ -1,8 +1,8 @@
 //! Causes of a retry.
 
 use super::next::fits;
-use super::talk::{Post, Talk};
-use crate::rules::responder::Says;
+use super::qp_trace::{QpTrace, WorkRequest};
+use crate::rules::responder::ResponseKind;
 
 /// Possible causes of a retry, up to a place in the record.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,38 +23,38 @@ impl Causes {
 }
 
 /// Possible causes of its retry, up to a place in the record.
-pub(super) fn causes(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Causes {
+pub(super) fn causes(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> Causes {
     let mut causes = Causes::default();
     let (mut acknowledged, mut responses) = (0, Vec::new());
     // On a link that delays them, answers to what came before may load the counters late.
-    let since = if talk.is_lossless() { post.place() } else { 0 };
+    let since = if qp.is_lossless() { post.place() } else { 0 };
     // A request that completed before this one was posted causes no retry.
-    let done = talk.done_before(post.place());
-    for answer in talk.answers.iter().filter(|answer| answer.place() < until) {
+    let done = qp.done_before(post.place());
+    for answer in qp.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };
-        // Told to go back, a requester may go back further than it was told; what is old says nothing.
-        let is_old = of < done.max(talk.done_before(answer.place()));
+        // Completion to go back, a requester may go back further than it was told; what is old says nothing.
+        let is_old = of < done.max(qp.done_before(answer.place()));
         match answer.says {
-            Says::Rnr if !is_old => causes.rnr += 1,
-            Says::Sequence if !is_old => causes.errors += 1,
+            ResponseKind::Rnr if !is_old => causes.rnr += 1,
+            ResponseKind::Sequence if !is_old => causes.errors += 1,
             // A port may take a code that it does not know for an error of its own, or ask again.
-            Says::Nothing => causes.errors += 1,
+            ResponseKind::Nothing => causes.errors += 1,
             _ => {}
         }
         // An ACK within a READ or atomic skips its responses up to that PSN and with it; anything else those before.
-        let skips = |read: &Post<'_>| {
+        let skips = |read: &WorkRequest<'_>| {
             let skipped_to = match answer.says {
-                Says::Ack if read.has(of) => of + 1,
+                ResponseKind::Ack if read.has(of) => of + 1,
                 _ => of,
             };
             let is_open_read = read.end > done && read.posted.has_response_data();
-            is_open_read && read.first < skipped_to && !talk.has_had(read, skipped_to, answer)
+            is_open_read && read.first < skipped_to && !qp.has_had(read, skipped_to, answer)
         };
-        if !answer.is_odd() && talk.posts.iter().any(skips) {
+        if !answer.is_odd() && qp.posts.iter().any(skips) {
             causes.errors += 1;
         }
         let end = answer.end().unwrap_or(0);
-        let is_response = fits(talk, answer) && !responses.contains(&of);
+        let is_response = fits(qp, answer) && !responses.contains(&of);
         let is_progress = end > acknowledged || is_response;
         acknowledged = acknowledged.max(end);
         responses.extend(is_response.then_some(of));

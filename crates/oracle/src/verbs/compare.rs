@@ -8,13 +8,13 @@ use verbatim_record::{Evidence, FrameSeen, Time, VerbsDone};
 
 use super::replay::{Change, Effect, Reading, Replay, Thing};
 use super::target::has_payload;
-use crate::heard::{Asks, Heard, Part};
-use crate::rules::responder::Says;
+use crate::parsed::{Parsed, Part, RequestKind};
+use crate::rules::responder::ResponseKind;
 
 impl<'t> Replay<'t, '_> {
-    pub(super) fn read_answered(&mut self, offset: u32, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+    pub(super) fn read_answered(&mut self, offset: u32, place: usize, parsed: &Parsed<'t>, frame: &'t FrameSeen) {
         let has = |read: &&Reading<'t>| (read.first..read.first + read.psns).contains(&offset);
-        let mtu = self.talk.mtu as usize;
+        let mtu = self.qp.mtu as usize;
         let at = |read: &Reading<'t>| {
             let into = (offset - read.first) as usize * mtu;
             (read.begin + into, (read.length - into.min(read.length)).min(mtu))
@@ -32,20 +32,20 @@ impl<'t> Replay<'t, '_> {
         };
         self.execute(first, place);
         let is_one = all.iter().all(|(.., at, _)| *at == (begin, length));
-        let payload = heard.packet.payload();
+        let payload = parsed.packet.payload();
         if is_one && payload.len() == length {
             let wrong = self.wrong(begin, payload, (asked.place, Some(first)), None);
             self.say(Thing::Read, vec![asked.into(), frame.into()], (begin, payload, wrong));
         }
-        if matches!(Says::of(heard), Says::Read(Part::Last | Part::Only)) {
+        if matches!(ResponseKind::of(parsed), ResponseKind::Read(Part::Last | Part::Only)) {
             self.execute(end, place);
         }
     }
 
-    pub(super) fn atomic_answered(&mut self, offset: u32, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
+    pub(super) fn atomic_answered(&mut self, offset: u32, place: usize, parsed: &Parsed<'t>, frame: &'t FrameSeen) {
         let is_again = offset < self.executed;
         self.execute(offset, place);
-        let Some(atomic) = heard.packet.atomic_ack() else {
+        let Some(atomic) = parsed.packet.atomic_ack() else {
             return;
         };
         let original = atomic.original().0;
@@ -53,7 +53,7 @@ impl<'t> Replay<'t, '_> {
         let Some(request) = self
             .requests
             .get_mut(&offset)
-            .filter(|request| request.heard.atomic().is_some())
+            .filter(|request| request.parsed.atomic().is_some())
         else {
             return;
         };
@@ -83,19 +83,19 @@ impl<'t> Replay<'t, '_> {
         let begin = read.from.map_or(0, |from| from.offset as usize);
         let wrong = self.wrong(begin, &found.bytes, (done.place, Some(0)), Some(done.asked.earliest));
         let of = wrong.and_then(|wrong| self.last_there(begin + wrong));
-        let thing = |of: &Heard<'_>| match Asks::of(of.opcode) {
-            Asks::Send(_) => Thing::Sent,
-            Asks::Atomic => Thing::Swapped,
+        let thing = |of: &Parsed<'_>| match RequestKind::of(of.opcode) {
+            RequestKind::Send(_) => Thing::Sent,
+            RequestKind::Atomic => Thing::Swapped,
             _ => Thing::Written,
         };
         let broken = match (of, wrong) {
-            (Some((heard, _)), _) => thing(&heard),
+            (Some((parsed, _)), _) => thing(&parsed),
             (None, Some(wrong)) if self.refused.iter().any(|range| range.contains(&(begin + wrong))) => Thing::Refused,
             (None, _) => Thing::Memory,
         };
-        let executed = self.requests.range(..self.executed).map(|(_, request)| &request.heard);
+        let executed = self.requests.range(..self.executed).map(|(_, request)| &request.parsed);
         let mut asked: Vec<Thing> = executed
-            .filter(|heard| has_payload(heard) || heard.atomic().is_some())
+            .filter(|parsed| has_payload(parsed) || parsed.atomic().is_some())
             .map(thing)
             .collect();
         asked.extend([Thing::Memory, broken]);
@@ -111,10 +111,10 @@ impl<'t> Replay<'t, '_> {
     }
 
     /// The request that wrote last where a byte lies.
-    fn last_there(&self, at: usize) -> Option<(Heard<'t>, &'t FrameSeen)> {
+    fn last_there(&self, at: usize) -> Option<(Parsed<'t>, &'t FrameSeen)> {
         let done = self.requests.range(..self.executed).rev();
         let mut there = done.filter(|(offset, _)| self.target(**offset).is_some_and(|range| range.contains(&at)));
-        there.next().map(|(_, request)| (request.heard, request.frame))
+        there.next().map(|(_, request)| (request.parsed, request.frame))
     }
 
     /// The first byte that memory can not have held since a place. With a PSN: requests behind it count, whenever they were
@@ -143,7 +143,7 @@ impl<'t> Replay<'t, '_> {
         let open = self.requests.range(self.executed..).filter(|_| behind.is_some());
         let open: Vec<(Range<usize>, Option<&[u8]>)> = open
             .flat_map(|(offset, request)| {
-                let bytes = has_payload(&request.heard).then(|| request.heard.packet.payload());
+                let bytes = has_payload(&request.parsed).then(|| request.parsed.packet.payload());
                 let own = self.target(*offset).map(|range| (range, bytes));
                 // It may have been refused, and a receive that completes in error holds anything (11.6.2).
                 let receive = self.receive(*offset).map(|range| (range, None));

@@ -9,10 +9,10 @@ use verbatim_wire::verbs::WcOpcode;
 
 use super::asking::{Asking, VerbsRule};
 use super::next::{expected, fits, is_read};
+use super::qp_trace::{Completion, EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest};
 use super::retry::causes;
-use super::talk::{Answer, Post, Request, SOON, Talk, Told};
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::CompletedBy, completed_by),
@@ -24,88 +24,102 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::Unsignalled, unsignalled),
 ];
 
-pub(super) fn words(told: &Told<'_>, post: &Post<'_>, expected: impl Into<String>) -> (String, String, String) {
-    (post.in_words(), expected.into(), told.done.in_words())
+pub(super) fn words(
+    completion: &Completion<'_>,
+    post: &WorkRequest<'_>,
+    expected: impl Into<String>,
+) -> (String, String, String) {
+    (post.in_words(), expected.into(), completion.done.in_words())
 }
 
 /// The completions of requests that are known, with those.
-pub(super) fn known<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (&'a Told<'t>, &'a Post<'t>)> {
-    let told = talk.told.iter();
-    told.filter_map(|told| Some((told, &talk.posts[told.post?])))
+pub(super) fn known<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (&'a Completion<'t>, &'a WorkRequest<'t>)> {
+    let completion = qp.completions.iter();
+    completion.filter_map(|completion| Some((completion, &qp.posts[completion.post?])))
 }
 
 /// Whether an answer may complete a SEND or WRITE, or the packets of one before `end`.
-pub(super) fn may_acknowledge(answer: &Answer<'_>, end: u32) -> bool {
+pub(super) fn may_acknowledge(answer: &PeerResponse<'_>, end: u32) -> bool {
     !answer.is_odd() && answer.end().is_some_and(|until| until >= end)
 }
 
 /// The first PSN of a READ or atomic whose response had not been sent before a place.
-fn missing(talk: &Talk<'_>, post: &Post<'_>, until: usize) -> Option<u32> {
-    let within = talk
+fn missing(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> Option<u32> {
+    let within = qp
         .answers
         .iter()
         .filter(|answer| (post.place()..until).contains(&answer.place()));
     let answered: Vec<u32> = within
-        .filter(|answer| fits(talk, answer))
+        .filter(|answer| fits(qp, answer))
         .filter_map(|answer| answer.offset)
         .collect();
     (post.first..post.end).find(|offset| !answered.contains(offset))
 }
 
-fn completed_by<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (told, post) in known(talk).filter(|(told, _)| told.is_success()) {
-        let psn = |offset| talk.dialogue.dut_psn.plus(offset);
-        let before = |answer: &&Answer<'_>| answer.place() > post.place() && answer.place() < told.place();
-        let mut answers = talk.answers.iter().filter(before);
+fn completed_by<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (completion, post) in known(qp).filter(|(completion, _)| completion.is_success()) {
+        let psn = |offset| qp.dialogue.dut_psn.plus(offset);
+        let before = |answer: &&PeerResponse<'_>| answer.place() > post.place() && answer.place() < completion.place();
+        let mut answers = qp.answers.iter().filter(before);
         let (answer, wanted) = if post.posted.has_response_data() {
             let wanted =
-                missing(talk, post, told.place()).map(|missing| format!("its response with PSN {}", psn(missing)));
+                missing(qp, post, completion.place()).map(|missing| format!("its response with PSN {}", psn(missing)));
             (answers.find(|answer| answer.offset == Some(post.end - 1)), wanted)
         } else {
             let answer = answers.find(|answer| may_acknowledge(answer, post.end));
             let wanted = answer.is_none().then(|| format!("an ACK of PSN {}", psn(post.end - 1)));
             (answer, wanted)
         };
-        let last = || talk.answers.iter().rfind(before);
+        let last = || qp.answers.iter().rfind(before);
         let by = answer.or_else(last).map(|answer| Evidence::from(answer.frame));
-        asking.must(wanted.is_none(), by.into_iter().chain([told.done.told.into()]), || {
-            words(told, post, format!("no success before {}", wanted.unwrap_or_default()))
-        });
+        asking.must(
+            wanted.is_none(),
+            by.into_iter().chain([completion.done.event.into()]),
+            || {
+                words(
+                    completion,
+                    post,
+                    format!("no success before {}", wanted.unwrap_or_default()),
+                )
+            },
+        );
     }
-    stays_outstanding(talk, asking);
+    stays_outstanding(qp, asking);
 }
 
 /// Successes of READs and atomics, with the answers before them that `concern` them, of which one must be there; broken when a
 /// response is missing.
 fn without_response<'t>(
-    talk: &Talk<'t>,
+    qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
-    concern: impl Fn(&Answer<'t>, &Post<'t>) -> bool,
+    concern: impl Fn(&PeerResponse<'t>, &WorkRequest<'t>) -> bool,
 ) {
-    for (at, post) in talk
+    for (at, post) in qp
         .posts
         .iter()
         .enumerate()
         .filter(|(_, post)| post.posted.has_response_data())
     {
-        let told = talk.told_of(at).next();
-        let until = told.map_or(usize::MAX, Told::place);
-        let before = talk
+        let completion = qp.completions_of(at).next();
+        let until = completion.map_or(usize::MAX, Completion::place);
+        let before = qp
             .answers
             .iter()
             .filter(|answer| (post.place()..until).contains(&answer.place()));
         let Some(answer) = before.into_iter().find(|answer| concern(answer, post)) else {
             continue;
         };
-        let succeeded = told.filter(|told| told.is_success());
-        let missing = succeeded.and_then(|told| missing(talk, post, told.place()));
+        let succeeded = completion.filter(|completion| completion.is_success());
+        let missing = succeeded.and_then(|completion| missing(qp, post, completion.place()));
         let evidence = [Evidence::from(answer.frame)].into_iter();
         asking.must(
             missing.is_none(),
-            evidence.chain(told.map(|told| told.done.told.into())),
+            evidence.chain(completion.map(|completion| completion.done.event.into())),
             || {
-                let psn = talk.dialogue.dut_psn.plus(missing.unwrap_or_default());
-                let seen = told.map(|told| told.done.in_words()).unwrap_or_default();
+                let psn = qp.dialogue.dut_psn.plus(missing.unwrap_or_default());
+                let seen = completion
+                    .map(|completion| completion.done.in_words())
+                    .unwrap_or_default();
                 (
                     post.in_words(),
                     format!("no success without its response with PSN {psn}"),
@@ -116,74 +130,80 @@ fn without_response<'t>(
     }
 }
 
-fn responses_missing<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    without_response(talk, asking, |answer, post| {
+fn responses_missing<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    without_response(qp, asking, |answer, post| {
         let of_it = answer
             .offset
-            .filter(|offset| post.has(*offset) && matches!(answer.says, Says::Read(_)));
+            .filter(|offset| post.has(*offset) && matches!(answer.says, ResponseKind::Read(_)));
         let is_gap =
-            of_it.is_some_and(|offset| missing(talk, post, answer.place()).is_some_and(|missing| missing < offset));
-        is_gap || of_it.is_some() && !fits(talk, answer)
+            of_it.is_some_and(|offset| missing(qp, post, answer.place()).is_some_and(|missing| missing < offset));
+        is_gap || of_it.is_some() && !fits(qp, answer)
     });
 }
 
-fn responses_odd<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (told, post) in known(talk).filter(|(told, post)| told.is_success() && is_read(post)) {
+fn responses_odd<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (completion, post) in known(qp).filter(|(completion, post)| completion.is_success() && is_read(post)) {
         // One that has come again may have begun again anywhere.
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
-        let times = talk.requests.iter().filter(of_it).count();
-        let has_one = talk.is_lossless() || talk.timeout().is_none() && causes(talk, post, told.place()).all() == 0;
+        let times = qp.requests.iter().filter(of_it).count();
+        let has_one = qp.is_lossless() || qp.timeout().is_none() && causes(qp, post, completion.place()).all() == 0;
         // Of one that is missing another rule speaks.
-        if times != 1 || !has_one || missing(talk, post, told.place()).is_some() {
+        if times != 1 || !has_one || missing(qp, post, completion.place()).is_some() {
             continue;
         }
         let in_place = |offset: u32| {
-            let mut before = talk.answers.iter().filter(|answer| answer.place() < told.place());
+            let mut before = qp.answers.iter().filter(|answer| answer.place() < completion.place());
             before.any(|answer| {
-                answer.offset == Some(offset) && fits(talk, answer) && answer.says == Says::Read(expected(post, offset))
+                answer.offset == Some(offset)
+                    && fits(qp, answer)
+                    && answer.says == ResponseKind::Read(expected(post, offset))
             })
         };
         let odd = (post.first..post.end).find(|offset| !in_place(*offset));
-        asking.must(odd.is_none(), [Evidence::from(told.done.told)], || {
-            let psn = talk.dialogue.dut_psn.plus(odd.unwrap_or_default());
+        asking.must(odd.is_none(), [Evidence::from(completion.done.event)], || {
+            let psn = qp.dialogue.dut_psn.plus(odd.unwrap_or_default());
             let part = expected(post, odd.unwrap_or_default());
-            words(told, post, format!("no success without {part:?} with PSN {psn}"))
+            words(completion, post, format!("no success without {part:?} with PSN {psn}"))
         });
     }
 }
 
-fn skipped<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    without_response(talk, asking, |answer, post| {
+fn skipped<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    without_response(qp, asking, |answer, post| {
         let is_behind = answer.offset.is_some_and(|offset| offset >= post.end);
-        is_behind && missing(talk, post, answer.place()).is_some()
+        is_behind && missing(qp, post, answer.place()).is_some()
     });
 }
 
 /// Whether an answer may be one to a request, or to one behind it.
-fn speaks_of(answer: &Answer<'_>, post: &Post<'_>) -> bool {
+fn speaks_of(answer: &PeerResponse<'_>, post: &WorkRequest<'_>) -> bool {
     let is_direct = answer.offset.is_some_and(|offset| post.has(offset));
-    is_direct && (answer.says != Says::Ack || !post.posted.has_response_data()) || may_acknowledge(answer, post.end)
+    is_direct && (answer.says != ResponseKind::Ack || !post.posted.has_response_data())
+        || may_acknowledge(answer, post.end)
 }
 
 /// Notes each request that an answer could have completed and did not, for as long as that may take.
-fn stays_outstanding<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for answer in &talk.answers {
-        for (at, post) in talk.posts.iter().enumerate() {
-            let was_sent = talk
+fn stays_outstanding<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for answer in &qp.answers {
+        for (at, post) in qp.posts.iter().enumerate() {
+            let was_sent = qp
                 .requests
                 .iter()
                 .any(|sent| sent.offset.is_some_and(|offset| post.has(offset)) && sent.seen.place < answer.place());
-            let mut later = talk.answers.iter().filter(|other| other.place() > answer.place());
+            let mut later = qp.answers.iter().filter(|other| other.place() > answer.place());
             let next = later
                 .find(|other| speaks_of(other, post))
                 .map(|other| other.frame.at.earliest);
-            let told = talk.told_of(at).next().map(|told| told.done.told.at.earliest);
-            let lasted = next.into_iter().chain(told).min();
+            let completion = qp
+                .completions_of(at)
+                .next()
+                .map(|completion| completion.done.event.at.earliest);
+            let lasted = next.into_iter().chain(completion).min();
             let lasts = lasted
-                .or_else(|| talk.ends_at())
+                .or_else(|| qp.ends_at())
                 .map(|end| end.since(answer.frame.at.latest));
             let partly = answer.end().is_some_and(|end| end > post.first);
-            if let Some(lasts) = lasts.filter(|lasts| *lasts >= SOON && was_sent)
+            if let Some(lasts) = lasts.filter(|lasts| *lasts >= EVENT_WAIT && was_sent)
                 && (partly || !speaks_of(answer, post))
             {
                 let words = format!("{} stayed outstanding for {}", post.in_words(), duration_words(lasts));
@@ -193,42 +213,44 @@ fn stays_outstanding<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn completion_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn completion_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut next = 0;
-    for told in &talk.told {
+    for completion in &qp.completions {
         // What is not signalled completes only when it fails.
-        let silent = |post: &Post<'_>| {
-            !post.posted.post.signaled && told.post.is_some_and(|at| talk.posts[at].wr_id() != post.wr_id())
+        let silent = |post: &WorkRequest<'_>| {
+            !post.posted.post.signaled && completion.post.is_some_and(|at| qp.posts[at].wr_id() != post.wr_id())
         };
-        while talk.posts.get(next).is_some_and(silent) {
+        while qp.posts.get(next).is_some_and(silent) {
             next += 1;
         }
-        let is_so = told.post == Some(next);
-        asking.must(is_so, [Evidence::from(told.done.told)], || {
-            let expected = talk.posts.get(next).map_or_else(
+        let is_so = completion.post == Some(next);
+        asking.must(is_so, [Evidence::from(completion.done.event)], || {
+            let expected = qp.posts.get(next).map_or_else(
                 || "no further completion".into(),
                 |post| format!("the completion of {}", post.in_words()),
             );
-            ("completion".into(), expected, told.done.in_words())
+            ("completion".into(), expected, completion.done.in_words())
         });
-        if let Some(at) = told.post {
+        if let Some(at) = completion.post {
             next = next.max(at + 1);
         }
     }
 }
 
 /// That what fails, or is flushed, completes, rules of failures demand of each request; here, that nothing else does.
-fn unsignalled<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (told, post) in known(talk).filter(|(_, post)| !post.posted.post.signaled) {
-        asking.must(!told.is_success(), [Evidence::from(told.done.told)], || {
-            words(told, post, "no completion with success: it is not signalled")
-        });
+fn unsignalled<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (completion, post) in known(qp).filter(|(_, post)| !post.posted.post.signaled) {
+        asking.must(
+            !completion.is_success(),
+            [Evidence::from(completion.done.event)],
+            || words(completion, post, "no completion with success: it is not signalled"),
+        );
     }
 }
 
-fn completion_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn completion_fields<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     use pb::Operation as O;
-    for (told, post) in known(talk).filter(|(told, _)| told.is_success()) {
+    for (completion, post) in known(qp).filter(|(completion, _)| completion.is_success()) {
         let operation = post.posted.post.operation();
         let opcode = match operation {
             O::Unspecified => continue,
@@ -240,16 +262,16 @@ fn completion_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         };
         let length = post.posted.post.local.map_or(0, |local| local.length);
         let bytes = post.posted.has_response_data().then_some(length);
-        let completion = told.done.completion;
-        let is_so = completion.opcode == opcode.0 && bytes.is_none_or(|bytes| completion.byte_len == bytes);
-        asking.must(is_so, [Evidence::from(told.done.told)], || {
+        let of = completion.done.completion;
+        let is_so = of.opcode == opcode.0 && bytes.is_none_or(|bytes| of.byte_len == bytes);
+        asking.must(is_so, [Evidence::from(completion.done.event)], || {
             let of_bytes = |bytes: u32| format!(", {bytes} bytes");
             let expected = format!("{opcode}{}", bytes.map(of_bytes).unwrap_or_default());
-            let seen_bytes = bytes.map(|_| of_bytes(completion.byte_len)).unwrap_or_default();
+            let seen_bytes = bytes.map(|_| of_bytes(of.byte_len)).unwrap_or_default();
             (
                 post.in_words(),
                 expected,
-                format!("{}{seen_bytes}", WcOpcode(completion.opcode)),
+                format!("{}{seen_bytes}", WcOpcode(of.opcode)),
             )
         });
     }

@@ -7,7 +7,7 @@ use verbatim_wire::Opcode;
 use verbatim_wire::packet::{Packet, Psn};
 
 use super::asking::{Asking, VerbsRule};
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use crate::rc::Seen;
 use crate::rule::Rule;
 
@@ -18,10 +18,8 @@ const MARKED: u8 = 3;
 /// What stands behind the BTH of a CNP.
 const RESERVED: [u8; 16] = [0; 16];
 
-fn cnps<'t>(talk: &Talk<'t>) -> impl Iterator<Item = Seen<'t>> {
-    talk.dialogue
-        .of_dut()
-        .filter(|seen| seen.packet.opcode() == Opcode::CNP)
+fn cnps<'t>(qp: &QpTrace<'t>) -> impl Iterator<Item = Seen<'t>> {
+    qp.dialogue.of_dut().filter(|seen| seen.packet.opcode() == Opcode::CNP)
 }
 
 fn ecn(packet: &Packet<'_>) -> Option<u8> {
@@ -29,12 +27,12 @@ fn ecn(packet: &Packet<'_>) -> Option<u8> {
     of_v4.or_else(|| packet.ipv6().map(|ip| ip.ecn()))
 }
 
-fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let partition = |packet: &Packet<'_>| packet.bth().p_key().0 & 0x7FFF;
     // One of its packets may be of no partition of the connection's: a test sends such, too.
-    let of_peer = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+    let of_peer = qp.dialogue.packets.iter().filter(|seen| !seen.frame.received);
     let partitions: Vec<u16> = of_peer.map(|seen| partition(&seen.packet)).collect();
-    for seen in cnps(talk) {
+    for seen in cnps(qp) {
         let (packet, bth) = (&seen.packet, seen.packet.bth());
         let of_partition = partitions.is_empty() || partitions.contains(&partition(packet));
         let has_bits = bth.becn() && !bth.solicited_event() && !bth.ack_request() && bth.tver() == 0;
@@ -61,12 +59,12 @@ fn cnp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn cause<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn cause<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     // A switch on the way may mark what is open to it, and nothing else (RFC 3168, 5).
-    let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !talk.is_lossless());
+    let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !qp.is_lossless());
     let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_open(&seen.packet);
-    let first = talk.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);
-    for seen in cnps(talk) {
+    let first = qp.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);
+    for seen in cnps(qp) {
         let is_so = first.is_some_and(|first| first < seen.frame.place);
         asking.must(is_so, [seen.frame.into()], || {
             let expected = "none: the network has marked nothing that came in, nor can have";

@@ -8,9 +8,9 @@ use verbatim_record::Evidence;
 use verbatim_wire::packet::SyndromeKind;
 
 use super::asking::{Asking, VerbsRule};
+use super::qp_trace::QpTrace;
 use super::ready::takers;
 use super::received::{commands, posted};
-use super::talk::Talk;
 use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::CreditsThere, credits_there)];
@@ -26,12 +26,12 @@ pub(super) struct Receives {
 }
 
 impl Receives {
-    pub(super) fn of(talk: &Talk<'_>) -> Self {
-        let Some(commands) = commands(talk) else {
+    pub(super) fn of(qp: &QpTrace<'_>) -> Self {
+        let Some(commands) = commands(qp) else {
             return Self::default();
         };
-        let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
-        let posted = posted(talk, &commands).iter().map(|(done, _)| done.place).collect();
+        let (takers, until) = takers(qp, &qp.asked().collect::<Vec<_>>());
+        let posted = posted(qp, &commands).iter().map(|(done, _)| done.place).collect();
         Self { takers, until, posted }
     }
 
@@ -44,25 +44,25 @@ impl Receives {
 }
 
 /// What an ACK speaks for took its receives; what was posted by then is the most that there can be.
-fn credits_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(first) = talk.first() else { return };
-    let receives = Receives::of(talk);
-    for (heard, frame) in talk.responses() {
-        let Some(SyndromeKind::Ack(code)) = heard.packet.aeth().map(|aeth| aeth.syndrome().kind()) else {
+fn credits_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(first) = qp.first() else { return };
+    let receives = Receives::of(qp);
+    for (parsed, frame) in qp.responses() {
+        let Some(SyndromeKind::Ack(code)) = parsed.packet.aeth().map(|aeth| aeth.syndrome().kind()) else {
             continue;
         };
-        let offset = heard.psn.since(first);
-        let Some(told) = code.credits().filter(|_| offset < receives.until) else {
+        let offset = parsed.psn.since(first);
+        let Some(completion) = code.credits().filter(|_| offset < receives.until) else {
             continue;
         };
         let posted = receives.posted.iter().filter(|posted| **posted < frame.place).count();
         let taken = receives.takers.range(..=offset).count();
         let most = posted.saturating_sub(taken);
-        asking.must(told as usize <= most, [Evidence::from(frame)], || {
+        asking.must(completion as usize <= most, [Evidence::from(frame)], || {
             (
-                format!("ACK of PSN {}", heard.psn),
+                format!("ACK of PSN {}", parsed.psn),
                 format!("at most {most} credits: {posted} receives were posted, {taken} taken"),
-                told.to_string(),
+                completion.to_string(),
             )
         });
     }

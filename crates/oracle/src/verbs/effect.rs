@@ -12,24 +12,24 @@
 use verbatim_record::Passed;
 
 use super::asking::{Asking, VerbsRule};
+use super::qp_trace::QpTrace;
 use super::replay::{Replay, Thing};
-use super::talk::Talk;
 use crate::freedom::MOST;
 use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
-    (Rule::MemoryContent, |talk, asking| ask(talk, asking, Thing::Memory)),
-    (Rule::SendContent, |talk, asking| ask(talk, asking, Thing::Sent)),
-    (Rule::WriteContent, |talk, asking| ask(talk, asking, Thing::Written)),
-    (Rule::AtomicContent, |talk, asking| ask(talk, asking, Thing::Swapped)),
-    (Rule::RefusedContent, |talk, asking| ask(talk, asking, Thing::Refused)),
-    (Rule::ReadContent, |talk, asking| ask(talk, asking, Thing::Read)),
-    (Rule::AtomicOriginal, |talk, asking| ask(talk, asking, Thing::Atomic)),
+    (Rule::MemoryContent, |qp, asking| ask(qp, asking, Thing::Memory)),
+    (Rule::SendContent, |qp, asking| ask(qp, asking, Thing::Sent)),
+    (Rule::WriteContent, |qp, asking| ask(qp, asking, Thing::Written)),
+    (Rule::AtomicContent, |qp, asking| ask(qp, asking, Thing::Swapped)),
+    (Rule::RefusedContent, |qp, asking| ask(qp, asking, Thing::Refused)),
+    (Rule::ReadContent, |qp, asking| ask(qp, asking, Thing::Read)),
+    (Rule::AtomicOriginal, |qp, asking| ask(qp, asking, Thing::Atomic)),
 ];
 
-fn ask<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, of: Thing) {
-    let (effects, excess) = talk.effects.get_or_init(|| {
-        let (effects, excess) = Replay::of(talk);
+fn ask<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of: Thing) {
+    let (effects, excess) = qp.effects.get_or_init(|| {
+        let (effects, excess) = Replay::of(qp);
         (effects.into(), excess)
     });
     if let Some(at) = excess.filter(|_| of == Thing::Memory) {

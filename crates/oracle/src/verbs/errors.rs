@@ -9,11 +9,11 @@ use verbatim_wire::packet::SyndromeKind;
 
 use super::asking::{Asking, VerbsRule};
 use super::completion::{known, words};
+use super::qp_trace::{Completion, PeerResponse, QpTrace, WorkRequest, qp_traces};
 use super::retry::causes;
-use super::talk::{Answer, Post, Talk, Told, talks};
 use crate::rc::Seen;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RefusalStatus, refusal_status),
@@ -34,98 +34,104 @@ fn status_of(code: NakCode) -> Option<WcStatus> {
 }
 
 /// The status that an answer ends its request with.
-pub(super) fn refuses(answer: &Answer<'_>) -> Option<WcStatus> {
+pub(super) fn refuses(answer: &PeerResponse<'_>) -> Option<WcStatus> {
     match answer.syndrome?.kind() {
-        SyndromeKind::Nak(code) if answer.says == Says::Fatal => status_of(code),
+        SyndromeKind::Nak(code) if answer.says == ResponseKind::Fatal => status_of(code),
         _ => None,
     }
 }
 
-fn refusal_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn refusal_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     const OF_NAKS: [WcStatus; 3] = [
         WcStatus::REM_INV_REQ_ERR,
         WcStatus::REM_ACCESS_ERR,
         WcStatus::REM_OP_ERR,
     ];
-    for (told, post) in known(talk).filter(|(told, _)| OF_NAKS.contains(&told.done.status())) {
-        let status = told.done.status();
-        let naks: Vec<&Answer<'_>> = talk
+    for (completion, post) in known(qp).filter(|(completion, _)| OF_NAKS.contains(&completion.done.status())) {
+        let status = completion.done.status();
+        let naks: Vec<&PeerResponse<'_>> = qp
             .answers
             .iter()
-            .filter(|answer| answer.place() < told.place() && answer.offset.is_some_and(|offset| post.has(offset)))
-            .filter(|answer| refuses(answer).is_some() && !talk.is_stale(answer))
+            .filter(|answer| {
+                answer.place() < completion.place() && answer.offset.is_some_and(|offset| post.has(offset))
+            })
+            .filter(|answer| refuses(answer).is_some() && !qp.is_stale(answer))
             .collect();
         let is_so = naks.iter().any(|answer| refuses(answer) == Some(status));
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
-        asking.must(is_so, evidence.chain([told.done.told.into()]), || {
+        asking.must(is_so, evidence.chain([completion.done.event.into()]), || {
             let expected = naks.first().and_then(|nak| refuses(nak));
             let expected = expected.map_or_else(
                 || "no refusal without a NAK".into(),
                 |status| format!("{status}, as the NAK says"),
             );
-            words(told, post, expected)
+            words(completion, post, expected)
         });
     }
 }
 
 /// The RNR NAKs for the first packet or a later one of a request, between two places.
-pub(super) fn rnr_naks<'a, 't>(talk: &'a Talk<'t>, post: &Post<'_>, until: usize) -> Vec<&'a Answer<'t>> {
-    let of_it = |answer: &&Answer<'t>| {
-        answer.says == Says::Rnr && answer.place() < until && answer.offset.is_some_and(|offset| post.has(offset))
+pub(super) fn rnr_naks<'a, 't>(qp: &'a QpTrace<'t>, post: &WorkRequest<'_>, until: usize) -> Vec<&'a PeerResponse<'t>> {
+    let of_it = |answer: &&PeerResponse<'t>| {
+        answer.says == ResponseKind::Rnr
+            && answer.place() < until
+            && answer.offset.is_some_and(|offset| post.has(offset))
     };
-    talk.answers.iter().filter(of_it).collect()
+    qp.answers.iter().filter(of_it).collect()
 }
 
-fn rnr_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (told, post) in known(talk).filter(|(told, _)| told.done.status() == WcStatus::RNR_RETRY_EXC_ERR) {
-        let naks = rnr_naks(talk, post, told.place());
-        let rnr_retry = talk.rnr_retry();
+fn rnr_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (completion, post) in
+        known(qp).filter(|(completion, _)| completion.done.status() == WcStatus::RNR_RETRY_EXC_ERR)
+    {
+        let naks = rnr_naks(qp, post, completion.place());
+        let rnr_retry = qp.rnr_retry();
         let is_so = rnr_retry < 7 && naks.len() > rnr_retry as usize;
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
-        asking.must(is_so, evidence.chain([told.done.told.into()]), || {
+        asking.must(is_so, evidence.chain([completion.done.event.into()]), || {
             let expected = if rnr_retry < 7 {
                 format!("no such error before {} RNR NAKs", rnr_retry + 1)
             } else {
                 "no such error: rnr_retry 7 is without end".into()
             };
-            let (about, expected, seen) = words(told, post, expected);
+            let (about, expected, seen) = words(completion, post, expected);
             (about, expected, format!("{seen} after {}", naks.len()))
         });
     }
 }
 
-fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let needed = 1 + talk.retry_cnt();
-    for (told, post) in known(talk).filter(|(told, _)| told.done.status() == WcStatus::RETRY_EXC_ERR) {
-        let causes = causes(talk, post, told.place());
-        let can_spend = causes.errors > 0 || talk.timeout().is_some();
+fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let needed = 1 + qp.retry_cnt();
+    for (completion, post) in known(qp).filter(|(completion, _)| completion.done.status() == WcStatus::RETRY_EXC_ERR) {
+        let causes = causes(qp, post, completion.place());
+        let can_spend = causes.errors > 0 || qp.timeout().is_some();
         // A NAK may spend a retry while an RNR interval lasts, so that no packet shows it.
         if causes.rnr > 0 && can_spend {
             continue;
         }
-        let times = transmissions(talk, post, told);
-        let sent = talk.transmissions(post.first, told.place());
-        let took = talk
+        let times = transmissions(qp, post, completion);
+        let sent = qp.transmissions(post.first, completion.place());
+        let took = qp
             .trace
             .begin
-            .at_most(told.done.told.at.since(post.posted.command.asked).1);
+            .at_most(completion.done.event.at.since(post.posted.command.asked).1);
         // Each time-out takes T at least, so that retries which were lost on the way show in the time.
-        let too_soon = causes.errors == 0 && talk.timeout().is_none_or(|once| took < once * needed);
+        let too_soon = causes.errors == 0 && qp.timeout().is_none_or(|once| took < once * needed);
         let result = match times >= needed && can_spend {
             true => Passed::Pass,
-            false if talk.is_lossless() || too_soon || is_never_retried(talk) => Passed::Fail,
+            false if qp.is_lossless() || too_soon || is_never_retried(qp) => Passed::Fail,
             false => Passed::Inconclusive,
         };
-        let evidence: Vec<Evidence<'t>> = super::talk::shown(&sent);
-        asking.due_to(talk.habits.of_retry(false)).say(
+        let evidence: Vec<Evidence<'t>> = super::qp_trace::shown(&sent);
+        asking.due_to(qp.habits.of_retry(false)).say(
             result,
-            evidence.into_iter().chain([told.done.told.into()]),
+            evidence.into_iter().chain([completion.done.event.into()]),
             || {
                 let expected = match can_spend {
                     true => format!("no such error before {needed} transmissions"),
                     false => "no such error: nothing has spent retry_cnt".into(),
                 };
-                let (about, expected, seen) = words(told, post, expected);
+                let (about, expected, seen) = words(completion, post, expected);
                 (
                     about,
                     expected,
@@ -137,71 +143,73 @@ fn retry_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Whether the only retry that a request has did not come on so many connections like this one that losing it is no chance.
-fn is_never_retried(talk: &Talk<'_>) -> bool {
-    let is_alike = |other: &Talk<'_>| other.retry_cnt() == talk.retry_cnt() && other.timeout() == talk.timeout();
-    let is_spent_at_once = |other: &Talk<'_>| {
-        known(other)
-            .any(|(told, post)| told.done.status() == WcStatus::RETRY_EXC_ERR && transmissions(other, post, told) == 1)
+fn is_never_retried(qp: &QpTrace<'_>) -> bool {
+    let is_alike = |other: &QpTrace<'_>| other.retry_cnt() == qp.retry_cnt() && other.timeout() == qp.timeout();
+    let is_spent_at_once = |other: &QpTrace<'_>| {
+        known(other).any(|(completion, post)| {
+            completion.done.status() == WcStatus::RETRY_EXC_ERR && transmissions(other, post, completion) == 1
+        })
     };
-    let alike = talks(talk.trace)
+    let alike = qp_traces(qp.trace)
         .into_iter()
         .filter(|other| is_alike(other) && is_spent_at_once(other));
-    talk.retry_cnt() == 1 && alike.count() >= TRIES as usize
+    qp.retry_cnt() == 1 && alike.count() >= TRIES as usize
 }
 
 /// How often a request was sent before its host was told of its end.
-fn transmissions(talk: &Talk<'_>, post: &Post<'_>, told: &Told<'_>) -> u32 {
-    let most = (post.first..post.end).map(|offset| talk.transmissions(offset, told.place()).len());
+fn transmissions(qp: &QpTrace<'_>, post: &WorkRequest<'_>, completion: &Completion<'_>) -> u32 {
+    let most = (post.first..post.end).map(|offset| qp.transmissions(offset, completion.place()).len());
     u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
 /// Whether the device has refused a request of the peer, which takes its queue pair to the error state. Where a NAK may be lost,
 /// and the peer has asked for something, nobody knows: `None`.
-fn has_refused(talk: &Talk<'_>) -> Option<bool> {
+fn has_refused(qp: &QpTrace<'_>) -> Option<bool> {
     let is_fatal = |seen: &Seen<'_>| {
         let syndrome = seen.packet.aeth().map(|aeth| aeth.syndrome().kind());
         let is_nak = matches!(syndrome, Some(SyndromeKind::Nak(code)) if code != NakCode::PSN_SEQUENCE_ERROR);
         seen.frame.received && is_nak
     };
     let has_asked = |seen: &Seen<'_>| !seen.frame.received && seen.packet.opcode().is_request();
-    let packets = &talk.dialogue.packets;
-    match packets.iter().any(is_fatal) || talk.receive_failed {
-        false if !talk.is_lossless() && packets.iter().any(has_asked) => None,
+    let packets = &qp.dialogue.packets;
+    match packets.iter().any(is_fatal) || qp.receive_failed {
+        false if !qp.is_lossless() && packets.iter().any(has_asked) => None,
         has_refused => Some(has_refused),
     }
 }
 
-fn flush_status<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn flush_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut failed = false;
-    for told in &talk.told {
-        if told.done.status() == WcStatus::WR_FLUSH_ERR {
+    for completion in &qp.completions {
+        if completion.done.status() == WcStatus::WR_FLUSH_ERR {
             // A host that destroys a queue pair, or resets it, may take it to the error state on the way.
-            let is_going = talk.gone < told.place();
-            let by_tester = is_going || talk.to_error.is_some_and(|done| done.place < told.place());
+            let is_going = qp.gone < completion.place();
+            let by_tester = is_going || qp.to_error.is_some_and(|done| done.place < completion.place());
             // Whatever the request that was refused came to, the queue pair is in error then.
-            let mut answers = talk.answers.iter().filter(|answer| answer.place() < told.place());
-            let by_nak = answers.any(|answer| refuses(answer).is_some() && !talk.is_stale(answer));
-            let result = match has_refused(talk) {
+            let mut answers = qp.answers.iter().filter(|answer| answer.place() < completion.place());
+            let by_nak = answers.any(|answer| refuses(answer).is_some() && !qp.is_stale(answer));
+            let result = match has_refused(qp) {
                 _ if failed || by_tester || by_nak => Passed::Pass,
                 Some(true) => Passed::Pass,
                 Some(false) => Passed::Fail,
                 None => Passed::Inconclusive,
             };
-            asking.say(result, [Evidence::from(told.done.told)], || {
+            asking.say(result, [Evidence::from(completion.done.event)], || {
                 let expected = "no flush while the queue pair is up".to_string();
-                ("completion".into(), expected, told.done.in_words())
+                ("completion".into(), expected, completion.done.in_words())
             });
         } else {
-            failed |= !told.is_success();
+            failed |= !completion.is_success();
         }
     }
 }
 
-fn flush_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let is_flush = |told: &&Told<'t>| told.post.is_some() && told.done.status() == WcStatus::WR_FLUSH_ERR;
-    let flushed: Vec<&Told<'t>> = talk.told.iter().filter(is_flush).collect();
+fn flush_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let is_flush =
+        |completion: &&Completion<'t>| completion.post.is_some() && completion.done.status() == WcStatus::WR_FLUSH_ERR;
+    let flushed: Vec<&Completion<'t>> = qp.completions.iter().filter(is_flush).collect();
     for pair in flushed.windows(2) {
-        let evidence = pair.iter().map(|told| Evidence::from(told.done.told));
+        let evidence = pair.iter().map(|completion| Evidence::from(completion.done.event));
         asking.must(pair[0].post < pair[1].post, evidence, || {
             let expected = format!("after {}", pair[0].done.in_words());
             (

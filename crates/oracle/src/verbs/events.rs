@@ -11,22 +11,22 @@ use verbatim_wire::packet::Syndrome;
 use verbatim_wire::verbs::EventKind;
 
 use super::asking::{Asking, VerbsRule};
-use super::life::{Life, is_done};
-use super::owed::is_disturbed;
+use super::qp_history::{QpHistory, is_done};
+use super::qp_trace::{Completion, PeerResponse, QpTrace, WorkRequest};
+use super::requester_deadlines::is_disturbed;
 use super::steps::state_in_words;
-use super::talk::{Answer, Post, Talk, Told};
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::EventAsNak, event_as_nak),
     (Rule::DrainedWhenDone, drained_when_done),
 ];
 
-fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     let of_it = |done: &&VerbsDone| match &done.command {
-        Command::ModifyQp(modify) => done.side == Side::Dut && modify.qp == talk.dialogue.handle && is_done(done),
+        Command::ModifyQp(modify) => done.side == Side::Dut && modify.qp == qp.dialogue.handle && is_done(done),
         _ => false,
     };
     let mut last = None;
@@ -34,36 +34,38 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let is_sqd = is_step_to(done, pb::QpState::Sqd);
         last.replace(is_sqd) != Some(true) && is_sqd
     });
-    let events = talk.trace.timeline.told_between(talk.dialogue.places).iter();
-    let drained = events.filter(|told| match &told.event {
+    let events = qp.trace.timeline.told_between(qp.dialogue.places).iter();
+    let drained = events.filter(|happened| match &happened.event {
         Event::AsyncEvent(event) => {
             let is_it = event.name == EventKind::SQ_DRAINED.to_string();
-            told.side == Side::Dut && event.qp == talk.dialogue.handle && is_it
+            happened.side == Side::Dut && event.qp == qp.dialogue.handle && is_it
         }
         Event::Completion(_) => false,
     });
-    for told in drained {
+    for happened in drained {
         // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
         let Some(stay) = stays.next() else { return };
         // What fails is flushed with all behind it, and nothing is left to drain; a host may tell of it later.
-        let has_failed = |failed: &Told<'_>| !talk.is_lossless() || failed.done.told.at.earliest <= told.at.latest;
-        let is_over = talk.failed().is_some_and(has_failed) || is_ended(talk, (stay.place, told.place));
-        if is_over || is_disturbed(talk, told.place) {
+        let has_failed =
+            |failed: &Completion<'_>| !qp.is_lossless() || failed.done.event.at.earliest <= happened.at.latest;
+        let is_over = qp.failed().is_some_and(has_failed) || is_ended(qp, (stay.place, happened.place));
+        if is_over || is_disturbed(qp, happened.place) {
             continue;
         }
-        let sent = |post: &Post<'_>| {
-            let mut before = talk.requests.iter().filter(|sent| sent.seen.place < stay.place);
+        let sent = |post: &WorkRequest<'_>| {
+            let mut before = qp.requests.iter().filter(|sent| sent.seen.place < stay.place);
             before.find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))
         };
         let is_open = |at: &usize| {
-            let may_end = |answer: &Answer<'_>| may_end(&talk.posts[*at], answer) && answer.place() < told.place;
-            !talk.answers.iter().any(may_end) && !talk.told_of(*at).any(|of_it| of_it.place() < told.place)
+            let may_end =
+                |answer: &PeerResponse<'_>| may_end(&qp.posts[*at], answer) && answer.place() < happened.place;
+            !qp.answers.iter().any(may_end) && !qp.completions_of(*at).any(|of_it| of_it.place() < happened.place)
         };
-        let mut posts = 0..talk.posts.len();
-        let open = posts.find_map(|at| sent(&talk.posts[at]).filter(|_| is_open(&at)).map(|sent| (at, sent)));
+        let mut posts = 0..qp.posts.len();
+        let open = posts.find_map(|at| sent(&qp.posts[at]).filter(|_| is_open(&at)).map(|sent| (at, sent)));
         let shown = open.map(|(_, sent)| Evidence::from(sent.seen.frame));
-        asking.must(open.is_none(), shown.into_iter().chain([told.into()]), || {
-            let about = open.map_or_else(String::new, |(at, _)| talk.posts[at].in_words());
+        asking.must(open.is_none(), shown.into_iter().chain([happened.into()]), || {
+            let about = open.map_or_else(String::new, |(at, _)| qp.posts[at].in_words());
             (
                 about,
                 "IBV_EVENT_SQ_DRAINED when it was answered".into(),
@@ -74,11 +76,11 @@ fn drained_when_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Whether the queue pair was asked to go to a state in which nothing is outstanding, between two places.
-fn is_ended(talk: &Talk<'_>, places: (usize, usize)) -> bool {
-    let mut within = talk.trace.timeline.commands_between(places).iter();
+fn is_ended(qp: &QpTrace<'_>, places: (usize, usize)) -> bool {
+    let mut within = qp.trace.timeline.commands_between(places).iter();
     within.any(|done| match &done.command {
         Command::ModifyQp(modify) => {
-            let is_its = done.side == Side::Dut && modify.qp == talk.dialogue.handle;
+            let is_its = done.side == Side::Dut && modify.qp == qp.dialogue.handle;
             is_its && matches!(modify.state(), pb::QpState::Err | pb::QpState::Reset)
         }
         _ => false,
@@ -86,25 +88,27 @@ fn is_ended(talk: &Talk<'_>, places: (usize, usize)) -> bool {
 }
 
 /// Whether a request may be done with an answer, be it the last of several.
-fn may_end(post: &Post<'_>, answer: &Answer<'_>) -> bool {
+fn may_end(post: &WorkRequest<'_>, answer: &PeerResponse<'_>) -> bool {
     if post.posted.has_response_data() {
-        answer.says != Says::Ack && answer.offset.is_some_and(|offset| offset + 1 == post.end)
+        answer.says != ResponseKind::Ack && answer.offset.is_some_and(|offset| offset + 1 == post.end)
     } else {
         answer.end().is_some_and(|end| end >= post.end)
     }
 }
 
-fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let fatal = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Fatal);
-    let naks: Vec<(Option<Syndrome>, &FrameSeen)> = fatal.map(|(heard, frame)| (heard.syndrome(), frame)).collect();
+fn event_as_nak<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let fatal = qp
+        .responses()
+        .filter(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Fatal);
+    let naks: Vec<(Option<Syndrome>, &FrameSeen)> = fatal.map(|(parsed, frame)| (parsed.syndrome(), frame)).collect();
     let [(Some(syndrome), nak)] = naks.as_slice() else {
         return;
     };
-    for told in talk.trace.timeline.told_between(talk.dialogue.places) {
-        let Event::AsyncEvent(event) = &told.event else {
+    for happened in qp.trace.timeline.told_between(qp.dialogue.places) {
+        let Event::AsyncEvent(event) = &happened.event else {
             continue;
         };
-        if told.side != Side::Dut || event.qp != talk.dialogue.handle {
+        if happened.side != Side::Dut || event.qp != qp.dialogue.handle {
             continue;
         }
         let code = match event.name.as_str() {
@@ -114,7 +118,7 @@ fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         };
         asking.must(
             *syndrome == Syndrome::nak(code),
-            [Evidence::from(*nak), told.into()],
+            [Evidence::from(*nak), happened.into()],
             || {
                 let expected = format!("an event of the error that {syndrome} names");
                 (String::new(), expected, event.name.clone())
@@ -125,38 +129,38 @@ fn event_as_nak<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 
 /// What a queue pair tells of itself has happened, and as often. A host may tell late of it, in whatever state the queue pair is
 /// then: no order is given between events and anything else.
-pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let (mut drained, mut spoken_to) = (0, 0);
     let mut failed = BTreeMap::new();
-    for told in &life.told {
-        let Event::AsyncEvent(event) = &told.event else {
+    for happened in &history.events {
+        let Event::AsyncEvent(event) = &happened.event else {
             continue;
         };
         let is = |kind: EventKind| event.name == kind.to_string();
         let (is_so, expected) = if is(EventKind::SQ_DRAINED) {
             drained += 1;
             (
-                drained <= stays(life, told.place, pb::QpState::Sqd),
+                drained <= stays(history, happened.place, pb::QpState::Sqd),
                 "once for each stay in SQD",
             )
         } else if is(EventKind::COMM_EST) {
             spoken_to += 1;
             (
-                spoken_to <= with_traffic(life, told.place, |_| true),
+                spoken_to <= with_traffic(history, happened.place, |_| true),
                 "once, when something has come in RTR",
             )
         } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
             let of_it = failed.entry(event.name.as_str()).or_insert(0);
             *of_it += 1;
             // It ends the connection: each has one at most.
-            let connections = with_traffic(life, told.place, |to| to == pb::QpState::Rtr);
+            let connections = with_traffic(history, happened.place, |to| to == pb::QpState::Rtr);
             (*of_it <= connections, "once in a connection, after something has come")
         } else {
             continue;
         };
-        asking.must(is_so, [Evidence::from(*told)], || {
+        asking.must(is_so, [Evidence::from(*happened)], || {
             let about = format!("{}: when it is reported", event.name);
-            let (state, _) = steps(life, told.place).last().unzip();
+            let (state, _) = steps(history, happened.place).last().unzip();
             let state = state_in_words(state.unwrap_or(pb::QpState::Reset));
             (about, expected.into(), format!("another in {state}"))
         });
@@ -164,8 +168,11 @@ pub(super) fn event_reason<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The steps that were asked of the queue pair before a place: what comes of one may be told before its answer.
-fn steps<'l, 't>(life: &'l Life<'t>, until: usize) -> impl Iterator<Item = (pb::QpState, &'t VerbsDone)> + use<'l, 't> {
-    let before = life
+fn steps<'l, 't>(
+    history: &'l QpHistory<'t>,
+    until: usize,
+) -> impl Iterator<Item = (pb::QpState, &'t VerbsDone)> + use<'l, 't> {
+    let before = history
         .commands
         .iter()
         .filter(move |done| done.place < until && is_done(done));
@@ -176,16 +183,16 @@ fn steps<'l, 't>(life: &'l Life<'t>, until: usize) -> impl Iterator<Item = (pb::
 }
 
 /// How often it has come to a state before a place. From a state to the same is one stay.
-fn stays(life: &Life<'_>, until: usize, state: pb::QpState) -> usize {
+fn stays(history: &QpHistory<'_>, until: usize, state: pb::QpState) -> usize {
     let mut last = pb::QpState::Reset;
     let comes = |(to, _)| core::mem::replace(&mut last, to) != state && to == state;
-    steps(life, until).map(comes).filter(|comes| *comes).count()
+    steps(history, until).map(comes).filter(|comes| *comes).count()
 }
 
 /// In how many of the connections that were begun before a place something has come between the step to RTR and the next that ends
 /// it.
-fn with_traffic(life: &Life<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
-    let steps: Vec<_> = steps(life, until).collect();
+fn with_traffic(history: &QpHistory<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
+    let steps: Vec<_> = steps(history, until).collect();
     let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
     let came = ups.filter(|at| {
         // It is as it was until that step was done.
@@ -193,7 +200,7 @@ fn with_traffic(life: &Life<'_>, until: usize, ends: impl Fn(pb::QpState) -> boo
         let left = next
             .and_then(|(_, done)| done.answer.as_ref())
             .map_or(until, |(.., place)| *place);
-        life.has_traffic(steps[*at].1.place, left)
+        history.has_traffic(steps[*at].1.place, left)
     });
     came.count()
 }

@@ -7,17 +7,17 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Side, TRIES, Time, VerbsDone, WcStatus, duration_words};
 
-use super::again::{interval, is_flushed, unanswered, waits_since};
 use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
-use super::owed::{after, in_words, is_disturbed, patience};
 use super::pace::QUEUED;
+use super::qp_trace::{Completion, EVENT_WAIT, Owed, PeerResponse, QpTrace, Request, WorkRequest, shown};
 use super::received::{commands, posted};
-use super::talk::{Answer, Owed, Post, Request, SOON, Talk, Told, shown};
+use super::requester_deadlines::{after, in_words, is_disturbed, patience};
+use super::retransmission::{interval, is_flushed, unanswered, waits_since};
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RnrFails, rnr_fails),
@@ -34,28 +34,30 @@ const FLUSH: Duration = Duration::from_millis(400);
 
 /// A request must fail with a status, within a time of what is said to bring it about.
 fn fails<'t>(
-    talk: &Talk<'t>,
+    qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
     (at, allowed): (usize, &[WcStatus]),
     (since, cause): (Time, &str),
     (within, proven): (Duration, bool),
     evidence: Vec<Evidence<'t>>,
 ) {
-    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
-    let met = told.iter().find(|told| allowed.contains(&told.done.status()));
+    let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
+    let met = completion
+        .iter()
+        .find(|completion| allowed.contains(&completion.done.status()));
     // Another end decides at once; a flush has its own reason.
-    let other = told.first().map(|told| told.done.status());
+    let other = completion.first().map(|completion| completion.done.status());
     let other = other.filter(|status| !allowed.contains(status) && *status != WcStatus::WR_FLUSH_ERR);
     let is_local = other.is_some_and(|status| matches!(status, WcStatus::LOC_PROT_ERR | WcStatus::LOC_QP_OP_ERR));
-    let owed = match (other, told.first()) {
-        (Some(_), Some(_)) => talk.after(since).map_or(Owed::NotDue, Owed::Unmet),
-        _ => talk.owed(since, within, met.map(|told| told.done.told.at.earliest)),
+    let owed = match (other, completion.first()) {
+        (Some(_), Some(_)) => qp.after(since).map_or(Owed::NotDue, Owed::Unmet),
+        _ => qp.owed(since, within, met.map(|completion| completion.done.event.at.earliest)),
     };
     // No lost packet makes a host tell of an error of its own.
     let proven = proven || is_local;
     let evidence = evidence
         .into_iter()
-        .chain(told.iter().map(|told| told.done.told.into()));
+        .chain(completion.iter().map(|completion| completion.done.event.into()));
     asking.owes(owed, proven, evidence, || {
         let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
         let within = duration_words(within);
@@ -63,159 +65,159 @@ fn fails<'t>(
             "one completion, with {}, within {within} of {cause}",
             statuses.join(" or ")
         );
-        let came = met.map(|told| told.done.told.at.earliest);
+        let came = met.map(|completion| completion.done.event.at.earliest);
         (
-            talk.posts[at].in_words(),
+            qp.posts[at].in_words(),
             expected,
-            in_words(&told) + &after(since, came),
+            in_words(&completion) + &after(since, came),
         )
     });
 }
 
 /// From when on NAKs must have spent so many retries of a request, and whether they have for certain. Where they may be lost:
 /// all retries were seen, and three NAKs sent after the last.
-fn spent(talk: &Talk<'_>, post: &Post<'_>, naks: &[&Answer<'_>], budget: u32) -> Option<(Time, bool)> {
+fn spent(qp: &QpTrace<'_>, post: &WorkRequest<'_>, naks: &[&PeerResponse<'_>], budget: u32) -> Option<(Time, bool)> {
     let last = naks.get(budget as usize)?;
-    if talk.is_lossless() {
+    if qp.is_lossless() {
         return Some((last.frame.at.latest, true));
     }
-    let sent = talk.transmissions(post.first, usize::MAX);
+    let sent = qp.transmissions(post.first, usize::MAX);
     let place = sent.last()?.seen.place;
     let third = naks.iter().filter(|nak| nak.place() > place).nth(TRIES as usize - 1);
     let since = third.unwrap_or(last).frame.at.latest;
     Some((since, sent.len() > budget as usize && third.is_some()))
 }
 
-fn rnr_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if talk.rnr_retry() == 7 {
+fn rnr_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if qp.rnr_retry() == 7 {
         return;
     }
-    for (at, post) in talk.posts.iter().enumerate() {
-        let naks = rnr_naks(talk, post, usize::MAX);
-        let Some((since, proven)) = spent(talk, post, &naks, talk.rnr_retry()) else {
+    for (at, post) in qp.posts.iter().enumerate() {
+        let naks = rnr_naks(qp, post, usize::MAX);
+        let Some((since, proven)) = spent(qp, post, &naks, qp.rnr_retry()) else {
             continue;
         };
-        let is_front = (0..at).all(|at| talk.told_of(at).any(Told::is_success));
-        let is_acknowledged = talk.answers.iter().any(|answer| may_acknowledge(answer, post.end));
-        if !is_front || is_acknowledged || is_disturbed(talk, usize::MAX) || post.end - post.first > 1 {
+        let is_front = (0..at).all(|at| qp.completions_of(at).any(Completion::is_success));
+        let is_acknowledged = qp.answers.iter().any(|answer| may_acknowledge(answer, post.end));
+        if !is_front || is_acknowledged || is_disturbed(qp, usize::MAX) || post.end - post.first > 1 {
             continue;
         }
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
-        let within = patience(talk, naks.iter().map(|nak| interval(nak)).max().unwrap_or_default());
+        let within = patience(qp, naks.iter().map(|nak| interval(nak)).max().unwrap_or_default());
         let status = &[WcStatus::RNR_RETRY_EXC_ERR];
         let from = (since, "the RNR NAK that spent them");
-        fails(talk, asking, (at, status), from, (within, proven), evidence);
+        fails(qp, asking, (at, status), from, (within, proven), evidence);
     }
 }
 
-fn nak_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let naks: Vec<&Answer<'t>> = talk
+fn nak_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let naks: Vec<&PeerResponse<'t>> = qp
         .answers
         .iter()
-        .filter(|answer| answer.says == Says::Sequence && answer.is_of_seen)
+        .filter(|answer| answer.says == ResponseKind::Sequence && answer.is_of_seen)
         .collect();
-    let is_alone = talk
+    let is_alone = qp
         .answers
         .iter()
-        .all(|answer| answer.says == Says::Sequence && answer.offset == Some(0));
-    let (true, None, Some(post)) = (is_alone, talk.timeout(), talk.posts.first()) else {
+        .all(|answer| answer.says == ResponseKind::Sequence && answer.offset == Some(0));
+    let (true, None, Some(post)) = (is_alone, qp.timeout(), qp.posts.first()) else {
         return;
     };
-    let Some((since, proven)) = spent(talk, post, &naks, talk.retry_cnt()) else {
+    let Some((since, proven)) = spent(qp, post, &naks, qp.retry_cnt()) else {
         return;
     };
     let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
     let status = &[WcStatus::RETRY_EXC_ERR];
     let from = (since, "the NAK that spent them");
-    fails(talk, asking, (0, status), from, (SOON, proven), evidence);
+    fails(qp, asking, (0, status), from, (EVENT_WAIT, proven), evidence);
 }
 
-fn retry_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(_), Some((at, post))) = (talk.timeout(), unanswered(talk)) else {
+fn retry_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some((at, post))) = (qp.timeout(), unanswered(qp)) else {
         return;
     };
-    let sent = talk.transmissions(post.first, usize::MAX);
-    if is_flushed(talk, at) {
+    let sent = qp.transmissions(post.first, usize::MAX);
+    if is_flushed(qp, at) {
         return;
     }
     // No answer was ever sent, and the host was asked: nothing of this can be lost.
-    let from = waits_since(talk, at);
+    let from = waits_since(qp, at);
     // Each transmission may wait in the port before the timer begins anew.
-    let queued = QUEUED * (talk.retry_cnt() + 1);
-    let within = patience(talk, Duration::ZERO) + queued;
+    let queued = QUEUED * (qp.retry_cnt() + 1);
+    let within = patience(qp, Duration::ZERO) + queued;
     let status = &[WcStatus::RETRY_EXC_ERR];
-    fails(talk, asking, (at, status), from, (within, true), shown(&sent));
+    fails(qp, asking, (at, status), from, (within, true), shown(&sent));
 }
 
-fn refusal_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let naks = talk
+fn refusal_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let naks = qp
         .answers
         .iter()
-        .filter(|answer| answer.is_of_seen && !talk.is_stale(answer));
+        .filter(|answer| answer.is_of_seen && !qp.is_stale(answer));
     let Some((nak, status)) = naks.filter_map(|nak| Some((nak, refuses(nak)?))).next() else {
         return;
     };
-    let Some(at) = nak.offset.and_then(|offset| talk.post_of(offset)) else {
+    let Some(at) = nak.offset.and_then(|offset| qp.post_of(offset)) else {
         return;
     };
-    let with_data = |post: &Post<'_>| post.posted.has_response_data();
-    let is_odd = talk
+    let with_data = |post: &WorkRequest<'_>| post.posted.has_response_data();
+    let is_odd = qp
         .answers
         .iter()
         .any(|answer| answer.is_odd() && answer.place() < nak.place());
-    if is_odd || talk.posts[..at].iter().any(with_data) {
+    if is_odd || qp.posts[..at].iter().any(with_data) {
         return;
     }
     // It skips responses of the READ that it is within, so that the READ may come again instead.
-    let post = &talk.posts[at];
+    let post = &qp.posts[at];
     let skips = nak
         .offset
-        .is_some_and(|offset| with_data(post) && offset > post.first && !talk.has_had(post, offset, nak));
+        .is_some_and(|offset| with_data(post) && offset > post.first && !qp.has_had(post, offset, nak));
     let comes_again =
         |sent: &Request<'_>| sent.seen.place > nak.place() && sent.offset.is_some_and(|offset| post.has(offset));
-    if skips && talk.requests.iter().any(comes_again) {
+    if skips && qp.requests.iter().any(comes_again) {
         return;
     }
-    let arrived = talk.has_arrived(nak);
+    let arrived = qp.has_arrived(nak);
     let since = arrived.unwrap_or(nak.frame.at.latest);
     fails(
-        talk,
+        qp,
         asking,
         (at, &[status]),
         (since, "the NAK"),
-        (SOON, arrived.is_some()),
+        (EVENT_WAIT, arrived.is_some()),
         vec![nak.frame.into()],
     );
 }
 
-fn bad_response_fails<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn bad_response_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     const ALLOWED: [WcStatus; 2] = [WcStatus::LOC_LEN_ERR, WcStatus::BAD_RESP_ERR];
-    for (next, answer) in (0u32..).zip(&talk.answers) {
+    for (next, answer) in (0u32..).zip(&qp.answers) {
         let Some(at) = answer
             .offset
             .filter(|offset| *offset == next)
-            .and_then(|offset| talk.post_of(offset))
+            .and_then(|offset| qp.post_of(offset))
         else {
             return;
         };
-        let is_read = talk.posts[at].posted.post.operation() == pb::Operation::Read;
-        if !is_read || !matches!(answer.says, Says::Read(_)) || !answer.is_of_seen {
+        let is_read = qp.posts[at].posted.post.operation() == pb::Operation::Read;
+        if !is_read || !matches!(answer.says, ResponseKind::Read(_)) || !answer.is_of_seen {
             return;
         }
-        if !fits(talk, answer) {
+        if !fits(qp, answer) {
             let from = (answer.frame.at.latest, "the response");
-            let times = (SOON, talk.is_lossless());
-            return fails(talk, asking, (at, &ALLOWED), from, times, vec![answer.frame.into()]);
+            let times = (EVENT_WAIT, qp.is_lossless());
+            return fails(qp, asking, (at, &ALLOWED), from, times, vec![answer.frame.into()]);
         }
     }
 }
 
 /// What ended the queue pair: from when on all must be flushed, where, and by what. A command has ended it when it is answered. Of a NAK that
 /// it sent a host's kernel may hear later than the wire.
-fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
-    match (talk.failed(), talk.to_error) {
-        (Some(failed), _) if failed.place() < talk.until => {
-            Some((failed.done.told.at.latest, failed.place(), failed.done.told.into()))
+fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
+    match (qp.failed(), qp.to_error) {
+        (Some(failed), _) if failed.place() < qp.until => {
+            Some((failed.done.event.at.latest, failed.place(), failed.done.event.into()))
         }
         (_, Some(to_error)) => {
             let (answered, ..) = to_error.answer.as_ref()?;
@@ -223,27 +225,27 @@ fn ended<'t>(talk: &Talk<'t>) -> Option<(Time, usize, Evidence<'t>)> {
         }
         // What it has refused for good ends it, too.
         _ => {
-            let mut responses = talk.responses();
-            let nak = responses.find(|(heard, _)| Says::of(heard) == Says::Fatal);
-            let grace = if talk.is_lossless() { Duration::ZERO } else { SOON };
+            let mut responses = qp.responses();
+            let nak = responses.find(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Fatal);
+            let grace = if qp.is_lossless() { Duration::ZERO } else { EVENT_WAIT };
             nak.map(|(_, frame)| (frame.at.latest.after(grace), frame.place, frame.into()))
         }
     }
 }
 
-fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some((since, place, by)) = ended(talk) else { return };
-    receives_flushed(talk, asking, (since, place, by));
-    let has_failed = talk.failed().is_some_and(|failed| failed.place() == place);
-    for (at, post) in talk.posts.iter().enumerate() {
-        let told: Vec<&Told<'t>> = talk.told_of(at).collect();
-        let is_answered = talk
+fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some((since, place, by)) = ended(qp) else { return };
+    receives_flushed(qp, asking, (since, place, by));
+    let has_failed = qp.failed().is_some_and(|failed| failed.place() == place);
+    for (at, post) in qp.posts.iter().enumerate() {
+        let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
+        let is_answered = qp
             .answers
             .iter()
             .any(|answer| may_acknowledge(answer, post.end) || answer.offset.is_some_and(|offset| post.has(offset)));
         // What is not signalled and was answered may be done, and nobody is told.
         let is_silent = !post.posted.post.signaled && is_answered;
-        if told.iter().any(|told| told.place() <= place) || is_silent && told.is_empty() {
+        if completion.iter().any(|completion| completion.place() <= place) || is_silent && completion.is_empty() {
             continue;
         }
         // What was posted when the queue pair had failed is flushed, too.
@@ -252,16 +254,20 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             None => continue,
         };
         let due = since.max(posted).after(FLUSH);
-        let mut within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+        let mut within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
         let after = within.find(|done| {
             let is_due = done.side == Side::Dut && done.asked.earliest >= due;
-            is_due && done.place <= talk.gone && done.answer.is_some()
+            is_due && done.place <= qp.gone && done.answer.is_some()
         });
-        let is_flush = |told: &&Told<'t>| matches!(told.done.status(), WcStatus::WR_FLUSH_ERR | WcStatus::SUCCESS);
-        let owed = match (told.first(), after) {
+        let is_flush = |completion: &&Completion<'t>| {
+            matches!(completion.done.status(), WcStatus::WR_FLUSH_ERR | WcStatus::SUCCESS)
+        };
+        let owed = match (completion.first(), after) {
             // Moved to the error state, it may have failed by itself just before.
-            (Some(told), _) if is_flush(told) || !has_failed => Owed::Met,
-            (Some(told), _) => talk.after(told.done.told.at.latest).map_or(Owed::NotDue, Owed::Unmet),
+            (Some(completion), _) if is_flush(completion) || !has_failed => Owed::Met,
+            (Some(completion), _) => qp
+                .after(completion.done.event.at.latest)
+                .map_or(Owed::NotDue, Owed::Unmet),
             (None, Some(after)) => Owed::Unmet(after),
             (None, None) => Owed::NotDue,
         };
@@ -270,7 +276,7 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             (
                 post.in_words(),
                 format!("its completion with {}", WcStatus::WR_FLUSH_ERR),
-                in_words(&told),
+                in_words(&completion),
             )
         });
     }
@@ -278,15 +284,19 @@ fn flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 
 /// Receives that nothing has taken when the queue pair ended are flushed with the rest: those that were posted before. What is posted in ERR
 /// is the business of `flushed-late`.
-fn receives_flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (since, place, by): (Time, usize, Evidence<'t>)) {
-    let Some(commands) = commands(talk) else { return };
+fn receives_flushed<'t>(
+    qp: &QpTrace<'t>,
+    asking: &mut Asking<'_, 't>,
+    (since, place, by): (Time, usize, Evidence<'t>),
+) {
+    let Some(commands) = commands(qp) else { return };
     let due = since.after(FLUSH);
-    let is_alive = |done: &&&VerbsDone| done.asked.earliest >= due && done.place <= talk.gone && done.answer.is_some();
+    let is_alive = |done: &&&VerbsDone| done.asked.earliest >= due && done.place <= qp.gone && done.answer.is_some();
     let after = commands.iter().find(is_alive);
-    let all = posted(talk, &commands);
+    let all = posted(qp, &commands);
     let before = all.iter().take_while(|(done, _)| done.place < place);
     for (at, (done, post)) in before.enumerate() {
-        let owed = match (talk.received.get(at), after) {
+        let owed = match (qp.received.get(at), after) {
             (Some(_), _) => Owed::Met,
             (None, Some(after)) => Owed::Unmet(after),
             (None, None) => Owed::NotDue,
@@ -301,14 +311,14 @@ fn receives_flushed<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (since, pl
     }
 }
 
-fn error_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(failed) = talk.failed() else { return };
-    let commands = talk
+fn error_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(failed) = qp.failed() else { return };
+    let commands = qp
         .trace
         .timeline
         .commands
         .iter()
-        .filter(|done| talk.is_within(done.place));
+        .filter(|done| qp.is_within(done.place));
     for query in commands.filter(|done| done.side == Side::Dut && done.place > failed.place()) {
         let (Command::QueryQp(of), Some((_, _, Reply::Status(status), _))) = (&query.command, &query.answer) else {
             continue;
@@ -317,7 +327,7 @@ fn error_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         let words = |state: pb::QpState| state.as_str_name().replace("QP_STATE_", "");
-        let evidence = [Evidence::from(failed.done.told), query.into()];
+        let evidence = [Evidence::from(failed.done.event), query.into()];
         asking.must(status.state() == pb::QpState::Err, evidence, || {
             let about = format!("after {}: state of the queue pair", failed.done.in_words());
             (about, words(pb::QpState::Err), words(status.state()))

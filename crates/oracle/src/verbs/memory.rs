@@ -13,7 +13,7 @@ use verbatim_wire::packet::Packet;
 
 use super::asking::{Asking, VerbsRule};
 use super::next::fits;
-use super::talk::{Answer, Post, Talk};
+use super::qp_trace::{PeerResponse, QpTrace, WorkRequest};
 use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::ResponseData, response_data)];
@@ -29,14 +29,14 @@ fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8
     }
 }
 
-fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let is_of_peer = talk.dialogue.packets.iter().any(|seen| !seen.frame.received);
+fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let is_of_peer = qp.dialogue.packets.iter().any(|seen| !seen.frame.received);
     // What the peer alone may have changed is the matter of another rule.
-    if talk.posts.is_empty() && is_of_peer {
+    if qp.posts.is_empty() && is_of_peer {
         return;
     }
     let mut images: BTreeMap<u32, Image> = BTreeMap::new();
-    let commands = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let commands = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     for done in commands.filter(|done| done.side == Side::Dut) {
         match &done.command {
             Command::WriteMemory(write) => {
@@ -48,7 +48,7 @@ fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             Command::ReadMemory(read) => {
                 let from = read.from.unwrap_or_default();
                 let image = images.get(&from.memory).cloned().unwrap_or_default();
-                compare(talk, asking, (done, from), image);
+                compare(qp, asking, (done, from), image);
             }
             _ => {}
         }
@@ -57,8 +57,8 @@ fn response_data<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 
 /// Where the peer may write in a memory that begins at that address, by requests of its own, be they sound or not: that is not
 /// looked at here.
-fn of_peer<'k>(talk: &'k Talk<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
-    let sent = talk.dialogue.packets.iter().filter(|seen| !seen.frame.received);
+fn of_peer<'k>(qp: &'k QpTrace<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
+    let sent = qp.dialogue.packets.iter().filter(|seen| !seen.frame.received);
     let by_address = sent.filter_map(move |seen| {
         let (va, length) = match (seen.packet.reth(), seen.packet.atomic()) {
             (Some(reth), _) => (reth.va().0, reth.dma_len().max(seen.packet.payload().len() as u32)),
@@ -68,7 +68,7 @@ fn of_peer<'k>(talk: &'k Talk<'_>, (memory, base): (u32, u64)) -> impl Iterator<
         let begin = u32::try_from(va.checked_sub(base)?).ok()?;
         Some(begin..begin.saturating_add(length))
     });
-    let before = talk.trace.timeline.commands_between((0, talk.dialogue.places.1)).iter();
+    let before = qp.trace.timeline.commands_between((0, qp.dialogue.places.1)).iter();
     let receives = before.filter_map(move |done| match &done.command {
         Command::PostReceive(post) => {
             let local = post.local.filter(|local| local.memory == memory)?;
@@ -80,30 +80,35 @@ fn of_peer<'k>(talk: &'k Talk<'_>, (memory, base): (u32, u64)) -> impl Iterator<
 }
 
 /// A memory that was read is as it was written, but for what responses brought.
-fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t VerbsDone, pb::Slice), mut image: Image) {
-    let made = talk.memory.iter().find_map(|done| match &done.answer {
+fn compare<'t>(
+    qp: &QpTrace<'t>,
+    asking: &mut Asking<'_, 't>,
+    (read, of): (&'t VerbsDone, pb::Slice),
+    mut image: Image,
+) {
+    let made = qp.memory.iter().find_map(|done| match &done.answer {
         Some((_, _, Reply::Memory(made), _)) if made.memory == of.memory => Some(made.address),
         _ => None,
     });
     let (Some((_, _, Reply::Bytes(found), _)), Some(base)) = (&read.answer, made) else {
         return;
     };
-    for (at, post) in talk.posts.iter().enumerate() {
+    for (at, post) in qp.posts.iter().enumerate() {
         let local = post.posted.post.local.filter(|local| local.memory == of.memory);
         let Some(local) = local.filter(|_| post.posted.has_response_data()) else {
             continue;
         };
-        let mut told = talk
-            .told_of(at)
-            .filter(|told| told.is_success() && told.place() < read.place);
-        let brought = match told.next() {
+        let mut completion = qp
+            .completions_of(at)
+            .filter(|completion| completion.is_success() && completion.place() < read.place);
+        let brought = match completion.next() {
             // What comes once it is done is no answer to it.
-            Some(done) => brought(talk, post, (local.length, done.place())),
+            Some(done) => brought(qp, post, (local.length, done.place())),
             None => vec![None; local.length as usize],
         };
         put(&mut image, local.offset, brought);
     }
-    for range in of_peer(talk, (of.memory, base)) {
+    for range in of_peer(qp, (of.memory, base)) {
         // A request may say any length.
         let end = (range.end as usize).min(image.len());
         if let Some(unknown) = image.get_mut(range.start as usize..end) {
@@ -131,11 +136,11 @@ fn compare<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (read, of): (&'t Ve
 }
 
 /// What the responses to a READ or atomic carried before it was done; where one came twice with other content, either.
-fn brought(talk: &Talk<'_>, post: &Post<'_>, (length, until): (u32, usize)) -> Image {
+fn brought(qp: &QpTrace<'_>, post: &WorkRequest<'_>, (length, until): (u32, usize)) -> Image {
     let mut image = vec![None; length as usize];
-    let of_it = |answer: &&Answer<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(talk, answer);
+    let of_it = |answer: &&PeerResponse<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(qp, answer);
     for offset in post.first..post.end {
-        let mut carried = talk
+        let mut carried = qp
             .answers
             .iter()
             .filter(of_it)
@@ -151,11 +156,7 @@ fn brought(talk: &Talk<'_>, post: &Post<'_>, (length, until): (u32, usize)) -> I
             });
         let Some(first) = carried.next() else { continue };
         if carried.all(|other| other == first) {
-            put(
-                &mut image,
-                (offset - post.first) * talk.mtu,
-                first.into_iter().map(Some),
-            );
+            put(&mut image, (offset - post.first) * qp.mtu, first.into_iter().map(Some));
         }
     }
     image

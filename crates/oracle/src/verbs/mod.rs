@@ -1,6 +1,6 @@
 //! What the host of the device was told, judged by what it posted and by the packets: completions, retries, memory.
 //!
-//! A [`Talk`] is a connection with the packet peer as the record has it, events in the order in which the tester knew of
+//! A [`QpTrace`] is a connection with the packet peer as the record has it, events in the order in which the tester knew of
 //! them. A rule is a function of it that states, event by event, what must be and what was: it holds, or it is broken, or
 //! the record cannot decide it. Each counts how often it was asked.
 //!
@@ -9,7 +9,6 @@
 //! "what allowed this?" holds on every link. A rule that asks "why did this not happen?" ([`owed`]) takes a proof that the
 //! cause has arrived.
 
-mod again;
 mod answered;
 pub(crate) mod asking;
 mod causes;
@@ -17,33 +16,34 @@ mod compare;
 mod completion;
 mod congestion;
 mod credits;
-mod due;
 mod effect;
 mod errors;
 mod events;
 mod fails;
 mod given;
 pub(crate) mod habit;
-mod life;
 mod local;
 mod memory;
 mod network;
 mod next;
 mod once;
 mod order;
-mod owed;
 pub(crate) mod pace;
 mod pairing;
 mod picture;
+mod qp_history;
+mod qp_trace;
 mod ready;
 mod received;
 mod refused;
 mod replay;
 mod request;
+mod requester_deadlines;
+mod responder_deadlines;
+mod retransmission;
 mod retry;
 mod states;
 mod steps;
-mod talk;
 mod target;
 mod wait;
 mod wrong_receive;
@@ -54,9 +54,9 @@ use verbatim_record::Trace;
 
 use super::rule::Rule;
 use asking::{Asking, Ruling, VerbsRule};
-use talk::talks;
+use qp_trace::qp_traces;
 
-pub use life::OWN_VERBS;
+pub use qp_history::OWN_VERBS;
 
 /// All rules, by what they look at.
 static RULES: &[&[(Rule, VerbsRule)]] = &[
@@ -64,8 +64,8 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     errors::RULES,
     request::RULES,
     retry::RULES,
-    owed::RULES,
-    again::RULES,
+    requester_deadlines::RULES,
+    retransmission::RULES,
     fails::RULES,
     local::RULES,
     memory::RULES,
@@ -93,14 +93,14 @@ pub(crate) fn all() -> impl Iterator<Item = Rule> {
 /// The numbers of the commands that a device must refuse, and that were refused.
 pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
-    for life in &life::lives(trace) {
-        life.each_step(|_, verdict, done, _| {
-            if matches!(verdict, steps::Verdict::Refused(_)) && life::is_refused(done) {
+    for qp in &qp_history::qp_histories(trace) {
+        qp.each_step(|_, verdict, done, _| {
+            if matches!(verdict, steps::Verdict::Refused(_)) && qp_history::is_refused(done) {
                 numbers.insert(done.number);
             }
         });
-        life.each(|is, done| {
-            if states::refuses(is, done) && life::is_refused(done) {
+        qp.each(|is, done| {
+            if states::refuses(is, done) && qp_history::is_refused(done) {
                 numbers.insert(done.number);
             }
         });
@@ -108,13 +108,13 @@ pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
     numbers
 }
 
-/// Asks all rules of all connections with the packet peer, and of all queue pairs.
+/// RequestKind all rules of all connections with the packet peer, and of all queue pairs.
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
-    for life in &life::lives(trace) {
+    for qp in &qp_history::qp_histories(trace) {
         for (rule, asks) in states::RULES {
             asks(
-                life,
+                qp,
                 &mut Asking {
                     rule: *rule,
                     ruling: &mut ruling,
@@ -123,13 +123,13 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             );
         }
     }
-    let mut talks = talks(trace);
-    pace::look(&mut talks);
-    for talk in &talks {
+    let mut qp_traces = qp_traces(trace);
+    pace::look(&mut qp_traces);
+    for qp in &qp_traces {
         let before = ruling.said.len();
         for (rule, asks) in RULES.iter().copied().flatten() {
             asks(
-                talk,
+                qp,
                 &mut Asking {
                     rule: *rule,
                     ruling: &mut ruling,
@@ -138,7 +138,7 @@ pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
             );
         }
         for said in &mut ruling.said[before..] {
-            said.given = given::in_words(said.rule, &talk.dialogue.attributes);
+            said.given = given::in_words(said.rule, &qp.dialogue.attributes);
         }
     }
     ruling

@@ -14,7 +14,7 @@ use verbatim_wire::MacAddress;
 use verbatim_wire::packet::{Medium, Packet, Service};
 
 use super::asking::{Asking, VerbsRule};
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use crate::rc::Seen;
 use crate::rule::Rule;
 
@@ -30,14 +30,14 @@ const LEAST_FRAME: usize = 60;
 /// Congestion experienced: no end of a connection says so of its own packets.
 const CE: u8 = 3;
 
-fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
+fn address_vector<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(asked) = qp.dialogue.attributes.address.as_ref() else {
         return;
     };
     // A notification of congestion may have a class of its own, so that it comes through where all else waits.
     // Datagrams have the address vectors of their requests.
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
-    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
+    for seen in qp.dialogue.of_dut().filter(is_of_queue_pair) {
         let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
             (Some(ip), _) => (ip.ttl(), ip.dscp(), ip.ecn(), None),
             (_, Some(ip)) => (ip.hop_limit(), ip.dscp(), ip.ecn(), Some(ip.flow_label().0)),
@@ -45,12 +45,12 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         };
         let flow = flow.filter(|_| asked.flow_label != 0);
         // A kernel sets the hop limit of its route instead, what lies between may rewrite DSCP and ECN.
-        let has_hops = !talk.is_lossless() || asked.hop_limit == 0 || u32::from(hops) == asked.hop_limit;
+        let has_hops = !qp.is_lossless() || asked.hop_limit == 0 || u32::from(hops) == asked.hop_limit;
         let has_class = u32::from(dscp) == asked.traffic_class >> 2 && ecn != CE;
         let has_label = flow.is_none_or(|flow| flow == asked.flow_label);
         let result = match (has_label && has_hops, has_class) {
             (true, true) => Passed::Pass,
-            (true, false) if !talk.is_lossless() => Passed::Inconclusive,
+            (true, false) if !qp.is_lossless() => Passed::Inconclusive,
             _ => Passed::Fail,
         };
         asking.say(result, [seen.frame.into()], || {
@@ -70,21 +70,16 @@ fn address_vector<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let dialogue = &talk.dialogue;
-    let commands = talk
-        .trace
-        .timeline
-        .commands
-        .iter()
-        .filter(|done| done.side == Side::Dut);
+fn dest_qp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let dialogue = &qp.dialogue;
+    let commands = qp.trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
     let peers: BTreeSet<u32> = commands
         .filter_map(|done| match &done.command {
             Command::ModifyQp(modify) => modify.attributes.as_ref()?.dest_qpn,
             _ => None,
         })
         .collect();
-    for frame in talk.trace.timeline.frames_between(dialogue.places) {
+    for frame in qp.trace.timeline.frames_between(dialogue.places) {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok();
         let is_response =
             |packet: &Packet<'_>| packet.opcode().is_response() && packet.opcode().service() == Service::Rc;
@@ -93,7 +88,7 @@ fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         };
         let to = packet.bth().dest_qp();
         // On hardware the tester's host may have connections of its own.
-        let is_another_s = peers.contains(&to.0) || !talk.is_lossless() && to != dialogue.dut_qpn;
+        let is_another_s = peers.contains(&to.0) || !qp.is_lossless() && to != dialogue.dut_qpn;
         if to != dialogue.own_qpn && is_another_s {
             continue;
         }
@@ -109,10 +104,10 @@ fn dest_qp<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 
 /// Which of both it is says the state that the queue pair was brought up in, and drivers differ in that (17.2.8). CNPs are none of
 /// its packets.
-fn migration_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn migration_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     let (mut request, mut response) = (None, None);
-    for seen in talk.dialogue.of_dut().filter(is_of_queue_pair) {
+    for seen in qp.dialogue.of_dut().filter(is_of_queue_pair) {
         let (packet, migrated) = (&seen.packet, seen.packet.bth().migrated());
         let first = match packet.opcode().is_response() {
             true => &mut response,
@@ -143,35 +138,30 @@ fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
     as_gid(of_v4.or_else(of_v6))
 }
 
-fn frame<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(asked) = talk.dialogue.attributes.address.as_ref() else {
+fn frame<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(asked) = qp.dialogue.attributes.address.as_ref() else {
         return;
     };
     let gid = |bytes: &[u8]| <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from);
-    let mut opened = talk
-        .trace
-        .timeline
-        .commands
-        .iter()
-        .filter_map(|done| match &done.answer {
-            Some((_, _, Reply::Opened(facts), _)) if done.side == Side::Dut => Some(facts),
-            _ => None,
-        });
+    let mut opened = qp.trace.timeline.commands.iter().filter_map(|done| match &done.answer {
+        Some((_, _, Reply::Opened(facts), _)) if done.side == Side::Dut => Some(facts),
+        _ => None,
+    });
     let own = opened.find_map(|facts| facts.gids.iter().find(|gid| gid.index == asked.sgid_index));
     let Some((own, peer)) = own.and_then(|own| gid(&own.gid)).zip(gid(&asked.dgid)) else {
         return;
     };
     let is_of_peer = |seen: &&Seen<'_>| !seen.frame.received && ends(&seen.packet) == Some([peer, own]);
-    let of_peer = talk.dialogue.packets.iter().find(is_of_peer);
+    let of_peer = qp.dialogue.packets.iter().find(is_of_peer);
     let macs_of_peer = of_peer
         .and_then(|seen| seen.packet.ethernet())
         .map(|of| (of.dst(), of.src()));
-    for seen in talk.dialogue.of_dut() {
+    for seen in qp.dialogue.of_dut() {
         let packet = &seen.packet;
         let Some(ends) = ends(packet) else { continue };
         let own_macs = packet.ethernet().map(|of| (of.src(), of.dst()));
         // A route may lead elsewhere, a switch may tag, an adapter may show what it pads a frame with, or its check sequence.
-        let is_so = !talk.is_lossless()
+        let is_so = !qp.is_lossless()
             || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
                 && packet.vlan().is_none()
                 && (packet.trailer().is_empty() || seen.frame.bytes.len() <= LEAST_FRAME);

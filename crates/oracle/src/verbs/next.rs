@@ -5,30 +5,30 @@
 use verbatim_record::verbs::pb;
 use verbatim_wire::packet::SyndromeKind;
 
-use super::talk::{Answer, Post, Talk};
-use crate::heard::Part;
-use crate::rules::responder::Says;
+use super::qp_trace::{PeerResponse, QpTrace, WorkRequest};
+use crate::parsed::Part;
+use crate::rules::responder::ResponseKind;
 
-impl Talk<'_> {
+impl QpTrace<'_> {
     /// The end of the requests that were told done before a place: what an answer that left after it says of them is old.
     pub(super) fn done_before(&self, place: usize) -> u32 {
         let done = self
-            .told
+            .completions
             .iter()
-            .filter(|told| told.is_success() && told.place() < place);
-        done.filter_map(|told| Some(self.posts[told.post?].end))
+            .filter(|completion| completion.is_success() && completion.place() < place);
+        done.filter_map(|completion| Some(self.posts[completion.post?].end))
             .max()
             .unwrap_or(0)
     }
 
     /// Whether an answer is of a request that its host was told done before: it says nothing any more.
-    pub(super) fn is_stale(&self, answer: &Answer<'_>) -> bool {
+    pub(super) fn is_stale(&self, answer: &PeerResponse<'_>) -> bool {
         answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
     }
 
     /// Whether a READ or atomic had each of its responses before a PSN, once and in order, when an answer was sent, so that the
     /// answer skips none. Where they may have been lost only what was told tells.
-    pub(super) fn has_had(&self, post: &Post<'_>, until: u32, answer: &Answer<'_>) -> bool {
+    pub(super) fn has_had(&self, post: &WorkRequest<'_>, until: u32, answer: &PeerResponse<'_>) -> bool {
         if post.end <= self.done_before(answer.place()) || until <= post.first {
             return true;
         }
@@ -38,7 +38,9 @@ impl Talk<'_> {
             .filter(|sent| sent.seen.place < answer.place() && sent.offset.is_some_and(|offset| post.has(offset)));
         let before = self.answers.iter().filter(|other| {
             let is_of_it = other.offset.is_some_and(|offset| post.has(offset));
-            is_of_it && other.place() < answer.place() && matches!(other.says, Says::Read(_) | Says::Atomic)
+            is_of_it
+                && other.place() < answer.place()
+                && matches!(other.says, ResponseKind::Read(_) | ResponseKind::Atomic)
         });
         let had: Vec<u32> = before
             .filter(|other| fits(self, other))
@@ -48,7 +50,7 @@ impl Talk<'_> {
     }
 
     /// Whether a response to a READ or atomic is the next one that it waits for, sound in itself.
-    pub(super) fn is_next_response(&self, answer: &Answer<'_>) -> bool {
+    pub(super) fn is_next_response(&self, answer: &PeerResponse<'_>) -> bool {
         let post = answer
             .offset
             .and_then(|offset| Some((offset, &self.posts[self.post_of(offset)?])));
@@ -56,19 +58,20 @@ impl Talk<'_> {
             .syndrome
             .is_none_or(|syndrome| matches!(syndrome.kind(), SyndromeKind::Ack(_)));
         post.is_some_and(|(offset, post)| {
-            let is_part = matches!(answer.says, Says::Atomic) || answer.says == Says::Read(expected(post, offset));
+            let is_part = matches!(answer.says, ResponseKind::Atomic)
+                || answer.says == ResponseKind::Read(expected(post, offset));
             is_ack && is_part && fits(self, answer) && self.has_had(post, offset, answer)
         })
     }
 }
 
 /// Whether a request is a READ.
-pub(super) fn is_read(post: &Post<'_>) -> bool {
+pub(super) fn is_read(post: &WorkRequest<'_>) -> bool {
     post.posted.post.operation() == pb::Operation::Read
 }
 
 /// Which response to a READ that was sent once has that PSN.
-pub(super) fn expected(post: &Post<'_>, offset: u32) -> Part {
+pub(super) fn expected(post: &WorkRequest<'_>, offset: u32) -> Part {
     match (offset == post.first, offset + 1 == post.end) {
         (true, true) => Part::Only,
         (true, false) => Part::First,
@@ -78,19 +81,19 @@ pub(super) fn expected(post: &Post<'_>, offset: u32) -> Part {
 }
 
 /// Whether a response is the one that a READ expects with that PSN, or an atomic.
-pub(super) fn fits(talk: &Talk<'_>, answer: &Answer<'_>) -> bool {
+pub(super) fn fits(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> bool {
     let Some((offset, post)) = answer
         .offset
-        .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])))
+        .and_then(|offset| Some((offset, &qp.posts[qp.post_of(offset)?])))
     else {
         return false;
     };
     match answer.says {
-        Says::Atomic => post.posted.post.operation() != pb::Operation::Read && post.posted.has_response_data(),
-        Says::Read(_) if post.posted.post.operation() == pb::Operation::Read => {
-            let had = (offset - post.first) * talk.mtu;
+        ResponseKind::Atomic => post.posted.post.operation() != pb::Operation::Read && post.posted.has_response_data(),
+        ResponseKind::Read(_) if post.posted.post.operation() == pb::Operation::Read => {
+            let had = (offset - post.first) * qp.mtu;
             let length = post.posted.post.local.map_or(0, |local| local.length);
-            answer.packet.payload().len() == length.saturating_sub(had).min(talk.mtu) as usize
+            answer.packet.payload().len() == length.saturating_sub(had).min(qp.mtu) as usize
         }
         _ => false,
     }

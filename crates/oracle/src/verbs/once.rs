@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use verbatim_record::{Evidence, FrameSeen};
 
 use super::asking::{Asking, VerbsRule};
-use super::talk::Talk;
-use crate::heard::{Asks, Heard};
+use super::qp_trace::QpTrace;
+use crate::parsed::{Parsed, RequestKind};
 use crate::rc::HALF;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::AnsweredOnce, answered_once),
@@ -31,30 +31,30 @@ enum Kind {
 /// Answers to the same request: of which kind, and those that came more often than they were asked for.
 type Came<'t> = BTreeMap<(Kind, u32), Vec<&'t FrameSeen>>;
 
-fn too_many<'t>(talk: &Talk<'t>) -> Came<'t> {
-    let Some(first) = talk.first() else {
+fn too_many<'t>(qp: &QpTrace<'t>) -> Came<'t> {
+    let Some(first) = qp.first() else {
         return Came::new();
     };
-    let asked: Vec<(u32, u32, Asks, usize)> = talk
+    let asked: Vec<(u32, u32, RequestKind, usize)> = qp
         .asked_anywhere()
-        .map(|(offset, heard, frame)| (offset, talk.psns(&heard), Asks::of(heard.opcode), frame.place))
+        .map(|(offset, parsed, frame)| (offset, qp.psns(&parsed), RequestKind::of(parsed.opcode), frame.place))
         .collect();
     let (mut times, mut came) = (BTreeMap::new(), Came::new());
-    for (heard, frame) in talk.responses() {
-        let kind = match Says::of(&heard) {
-            Says::Read(_) => Kind::Read,
-            Says::Atomic => Kind::Atomic,
-            Says::Rnr => Kind::Rnr,
+    for (parsed, frame) in qp.responses() {
+        let kind = match ResponseKind::of(&parsed) {
+            ResponseKind::Read(_) => Kind::Read,
+            ResponseKind::Atomic => Kind::Atomic,
+            ResponseKind::Rnr => Kind::Rnr,
             _ => continue,
         };
-        let offset = heard.psn.since(first);
-        let asks_for_it = |(of, psns, asks, place): &&(u32, u32, Asks, usize)| {
+        let offset = parsed.psn.since(first);
+        let asks_for_it = |(of, psns, asks, place): &&(u32, u32, RequestKind, usize)| {
             // How far its PSN lies behind that of the request, be it before the first.
             let into = offset.wrapping_sub(*of) & 0xFF_FFFF;
             *place < frame.place
                 && match kind {
-                    Kind::Read => *asks == Asks::Read && into < *psns,
-                    Kind::Atomic => *asks == Asks::Atomic && into == 0,
+                    Kind::Read => *asks == RequestKind::Read && into < *psns,
+                    Kind::Atomic => *asks == RequestKind::Atomic && into == 0,
                     // What comes behind it may bring it about, too.
                     Kind::Rnr => into == 0 || into > HALF,
                 }
@@ -69,11 +69,11 @@ fn too_many<'t>(talk: &Talk<'t>) -> Came<'t> {
     came
 }
 
-fn answered_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if !talk.is_lossless() {
+fn answered_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if !qp.is_lossless() {
         return;
     }
-    for ((kind, _), more) in too_many(talk) {
+    for ((kind, _), more) in too_many(qp) {
         asking.must(more.is_empty(), more.iter().map(|frame| Evidence::from(*frame)), || {
             let seen = more
                 .first()
@@ -83,19 +83,19 @@ fn answered_once<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn atomic_unknown<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(first) = talk.first() else { return };
-    for (offset, heard, frame) in talk.asked_anywhere() {
-        if Asks::of(heard.opcode) != Asks::Atomic || offset < HALF {
+fn atomic_unknown<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(first) = qp.first() else { return };
+    for (offset, parsed, frame) in qp.asked_anywhere() {
+        if RequestKind::of(parsed.opcode) != RequestKind::Atomic || offset < HALF {
             continue;
         }
-        let is_it = |(of, answer): &(Heard<'_>, &FrameSeen)| {
-            Says::of(of) == Says::Atomic && of.psn.since(first) == offset && answer.place > frame.place
+        let is_it = |(of, answer): &(Parsed<'_>, &FrameSeen)| {
+            ResponseKind::of(of) == ResponseKind::Atomic && of.psn.since(first) == offset && answer.place > frame.place
         };
-        let answer = talk.responses().find(is_it).map(|(_, answer)| answer);
+        let answer = qp.responses().find(is_it).map(|(_, answer)| answer);
         let evidence = [Some(frame), answer].into_iter().flatten().map(Evidence::from);
         asking.must(answer.is_none(), evidence, || {
-            let about = format!("PSN {}, and the first is {first}", heard.psn);
+            let about = format!("PSN {}, and the first is {first}", parsed.psn);
             let seen = answer.map_or(String::new(), |one| format!("frame {}", one.number));
             (about, "no ATOMIC ACKNOWLEDGE".into(), seen)
         });

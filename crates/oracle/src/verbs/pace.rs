@@ -9,50 +9,50 @@ use verbatim_record::{Time, Trace};
 
 use super::causes::causes;
 use super::habit::{Habit, Habits, grows_until, steady_beyond};
-use super::talk::{Answer, Post, Request, Talk, talks};
+use super::qp_trace::{PeerResponse, QpTrace, Request, WorkRequest, qp_traces};
 use crate::rc;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 /// How long a packet may wait on its way out of a port, behind those of other queue pairs.
 pub(super) const QUEUED: Duration = Duration::from_millis(1);
 
 /// The most that the path adds to the time between two arrivals, or takes from it; none if it was not measured.
-pub(super) fn spread(talk: &Talk<'_>) -> Option<Duration> {
-    let trips = &talk.trace.timeline.round_trips;
+pub(super) fn spread(qp: &QpTrace<'_>) -> Option<Duration> {
+    let trips = &qp.trace.timeline.round_trips;
     let shortest = trips.iter().map(|trips| trips.shortest).min();
-    Some(rc::path(talk.trace)?.saturating_sub(shortest.unwrap_or_default()))
+    Some(rc::path(qp.trace)?.saturating_sub(shortest.unwrap_or_default()))
 }
 
 /// Tells each connection of a record what all of them show.
-pub(super) fn look(talks: &mut [Talk<'_>]) {
-    let habits = Rc::new(of(talks));
-    for talk in talks {
-        talk.habits = Rc::clone(&habits);
+pub(super) fn look(qp_traces: &mut [QpTrace<'_>]) {
+    let habits = Rc::new(of(qp_traces));
+    for qp in qp_traces {
+        qp.habits = Rc::clone(&habits);
     }
 }
 
 /// Of a record, where nothing else is asked about its connections.
 pub fn in_record(trace: &Trace) -> Habits {
-    of(&talks(trace))
+    of(&qp_traces(trace))
 }
 
-fn of(talks: &[Talk<'_>]) -> Habits {
+fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     let mut habits = Habits::default();
     let mut keeps_time = false;
-    for talk in talks {
-        let Some(once) = talk.timeout() else { continue };
-        habits.early = habits.early || has_early(talk, once);
-        for (at, post) in talk.posts.iter().enumerate() {
-            if at > 0 && !talk.posts[..at].iter().all(|before| is_done_before(talk, before, post)) {
+    for qp in qp_traces {
+        let Some(once) = qp.timeout() else { continue };
+        habits.early = habits.early || has_early(qp, once);
+        for (at, post) in qp.posts.iter().enumerate() {
+            if at > 0 && !qp.posts[..at].iter().all(|before| is_done_before(qp, before, post)) {
                 continue;
             }
-            let intervals = unanswered_intervals(talk, post.first);
+            let intervals = unanswered_intervals(qp, post.first);
             let early = grows_until(&intervals, once);
             if early.len() > habits.growing.len() {
                 habits.growing = early.to_vec();
             }
             keeps_time = keeps_time || is_kept_twice(&intervals, once);
-            let none_lost = talk.is_lossless() || intervals.len() >= talk.retry_cnt() as usize;
+            let none_lost = qp.is_lossless() || intervals.len() >= qp.retry_cnt() as usize;
             let late = steady_beyond(&intervals, 4 * once + QUEUED).filter(|_| none_lost);
             habits.longest = habits.longest.max(late);
         }
@@ -74,47 +74,47 @@ const LONG_BEFORE: u32 = 9;
 /// Whether a packet came again long before a timeout could be over, though the peer had said nothing since it came
 /// last: the timeout of its own first transmission where nothing was ever asked for again, or else of the connection's
 /// first.
-fn has_early(talk: &Talk<'_>, once: Duration) -> bool {
-    let asks = |answer: &&Answer<'_>| matches!(answer.says, Says::Rnr | Says::Sequence | Says::Nothing);
-    let until = talk.answers.iter().find(asks).map_or(usize::MAX, Answer::place);
-    let path = spread(talk).unwrap_or_default();
-    let Some(begin) = talk.requests.first() else {
+fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
+    let asks = |answer: &&PeerResponse<'_>| {
+        matches!(
+            answer.says,
+            ResponseKind::Rnr | ResponseKind::Sequence | ResponseKind::Nothing
+        )
+    };
+    let until = qp.answers.iter().find(asks).map_or(usize::MAX, PeerResponse::place);
+    let path = spread(qp).unwrap_or_default();
+    let Some(begin) = qp.requests.first() else {
         return false;
     };
-    (0..talk.requests.len()).any(|at| {
-        let Some((post, earlier, later)) = oldest_again(talk, at) else {
+    (0..qp.requests.len()).any(|at| {
+        let Some((post, earlier, later)) = oldest_again(qp, at) else {
             return false;
         };
         let is_soon = |since: &Request<'_>| {
-            let most = talk
-                .trace
-                .begin
-                .at_most(later.seen.frame.at.since(since.seen.frame.at).1)
-                + path
-                + QUEUED;
+            let most = qp.trace.begin.at_most(later.seen.frame.at.since(since.seen.frame.at).1) + path + QUEUED;
             most * 10 < once * LONG_BEFORE
         };
         let place = later.seen.place;
-        let between = |answer: &Answer<'_>| (earlier.seen.place..place).contains(&answer.place());
-        let times = |sent: &Request<'_>| {
-            sent.offset
-                .map_or(0, |of| talk.transmissions(of, sent.seen.place).len())
-        };
+        let between = |answer: &PeerResponse<'_>| (earlier.seen.place..place).contains(&answer.place());
+        let times = |sent: &Request<'_>| sent.offset.map_or(0, |of| qp.transmissions(of, sent.seen.place).len());
         let is_second = place < until && earlier.offset == later.offset && times(earlier) == 0;
-        let is_excess = || times(later) > causes(talk, post, place).all() as usize;
+        let is_excess = || times(later) > causes(qp, post, place).all() as usize;
         let is_early = is_second && is_soon(earlier) || is_soon(begin) && is_excess();
-        is_early && !talk.answers.iter().any(between)
+        is_early && !qp.answers.iter().any(between)
     })
 }
 
 /// A request packet that is the oldest without an answer, and the one before it that was the same.
-fn oldest_again<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<(&'a Post<'t>, &'a Request<'t>, &'a Request<'t>)> {
-    let later = talk.requests.get(at)?;
-    let post = talk.posts.get(talk.post_of(later.offset?)?)?;
-    let before = talk.answers.iter().filter(|answer| answer.place() < later.seen.place);
+fn oldest_again<'a, 't>(
+    qp: &'a QpTrace<'t>,
+    at: usize,
+) -> Option<(&'a WorkRequest<'t>, &'a Request<'t>, &'a Request<'t>)> {
+    let later = qp.requests.get(at)?;
+    let post = qp.posts.get(qp.post_of(later.offset?)?)?;
+    let before = qp.answers.iter().filter(|answer| answer.place() < later.seen.place);
     // The last response to a READ ends it.
-    let ends = |answer: &Answer<'_>| {
-        let of = answer.offset.and_then(|of| talk.posts.get(talk.post_of(of)?));
+    let ends = |answer: &PeerResponse<'_>| {
+        let of = answer.offset.and_then(|of| qp.posts.get(qp.post_of(of)?));
         let last = of.filter(|of| of.posted.has_response_data() && answer.offset == Some(of.end - 1));
         answer.end().max(last.map(|of| of.end))
     };
@@ -125,53 +125,53 @@ fn oldest_again<'a, 't>(talk: &'a Talk<'t>, at: usize) -> Option<(&'a Post<'t>, 
         true => sent.offset.is_some_and(|of| post.has(of)),
         false => sent.offset == later.offset,
     };
-    let before = talk.requests[..at]
+    let before = qp.requests[..at]
         .iter()
         .rposition(|sent| is_same(&sent))
         .filter(|_| is_oldest)?;
     // An answer that the device did not get leaves an older request open: it comes again with this one.
-    let since = talk.requests[before + 1..].iter();
+    let since = qp.requests[before + 1..].iter();
     let mut with_it = since.take_while(|sent| sent.seen.place <= later.seen.place);
     let is_older = with_it.any(|sent| sent.offset.is_some_and(|of| of < post.first));
-    (!is_older).then_some((post, &talk.requests[before], later))
+    (!is_older).then_some((post, &qp.requests[before], later))
 }
 
 /// How often between two places the timer alone has sent the oldest request again before the timeout was over.
-pub(super) fn early_rounds(talk: &Talk<'_>, (since, until): (usize, usize)) -> u32 {
-    let Some(once) = talk.timeout().filter(|_| talk.habits.of_retry(false).is_some()) else {
+pub(super) fn early_rounds(qp: &QpTrace<'_>, (since, until): (usize, usize)) -> u32 {
+    let Some(once) = qp.timeout().filter(|_| qp.habits.of_retry(false).is_some()) else {
         return 0;
     };
     let is_early = |at: &usize| {
-        let pair = oldest_again(talk, *at);
+        let pair = oldest_again(qp, *at);
         pair.is_some_and(|(_, earlier, later)| {
             let is_within = (since + 1..=until).contains(&later.seen.place);
             is_within && later.seen.frame.at.since(earlier.seen.frame.at).0 < once
         })
     };
-    u32::try_from((0..talk.requests.len()).filter(is_early).count()).unwrap_or(u32::MAX)
+    u32::try_from((0..qp.requests.len()).filter(is_early).count()).unwrap_or(u32::MAX)
 }
 
 /// The habit that may have brought one of these transmissions about: then their count tells nothing.
-pub(super) fn of_excess(talk: &Talk<'_>, sent: &[&Request<'_>]) -> Option<Habit> {
+pub(super) fn of_excess(qp: &QpTrace<'_>, sent: &[&Request<'_>]) -> Option<Habit> {
     let places = (sent.first()?.seen.place, sent.last()?.seen.place);
-    let habit = talk.habits.of_retry(false).filter(|_| talk.timeout().is_some());
-    habit.filter(|habit| *habit == Habit::Adaptive || early_rounds(talk, places) > 0)
+    let habit = qp.habits.of_retry(false).filter(|_| qp.timeout().is_some());
+    habit.filter(|habit| *habit == Habit::Adaptive || early_rounds(qp, places) > 0)
 }
 
 /// Whether one request was done when another was posted.
-fn is_done_before(talk: &Talk<'_>, before: &Post<'_>, post: &Post<'_>) -> bool {
-    let at = talk.post_of(before.first);
+fn is_done_before(qp: &QpTrace<'_>, before: &WorkRequest<'_>, post: &WorkRequest<'_>) -> bool {
+    let at = qp.post_of(before.first);
     at.is_some_and(|at| {
-        talk.told_of(at)
-            .any(|told| told.is_success() && told.place() < post.place())
+        qp.completions_of(at)
+            .any(|completion| completion.is_success() && completion.place() < post.place())
     })
 }
 
 /// The intervals between transmissions of a packet up to the first word of the peer.
-fn unanswered_intervals(talk: &Talk<'_>, offset: u32) -> Vec<Duration> {
-    let sent = talk.transmissions(offset, usize::MAX);
+fn unanswered_intervals(qp: &QpTrace<'_>, offset: u32) -> Vec<Duration> {
+    let sent = qp.transmissions(offset, usize::MAX);
     let first = sent.first().map_or(0, |sent| sent.seen.place);
-    let until = talk
+    let until = qp
         .answers
         .iter()
         .map(|answer| answer.place())

@@ -10,14 +10,14 @@ use verbatim_record::{Evidence, FrameSeen, TRIES, VerbsDone, duration_words};
 use verbatim_wire::packet::{Opcode, Psn, RnrTimer, SyndromeKind};
 
 use super::asking::{Asking, VerbsRule};
-use super::owed::after;
+use super::qp_trace::{Asked, EVENT_WAIT, QpTrace, qp_traces};
 use super::received::{commands, posted};
-use super::talk::{Asked, SOON, Talk, talks};
+use super::requester_deadlines::after;
 use super::target::takes_receive;
-use crate::heard::{Asks, Heard};
+use crate::parsed::{Parsed, RequestKind};
 use crate::rc::HALF;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveThere, receive_there),
@@ -28,16 +28,16 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 
 /// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
 /// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
-pub(super) fn takers(talk: &Talk<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
+pub(super) fn takers(qp: &QpTrace<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());
-    for (offset, heard, _) in asked {
-        let (offset, is_taker) = (*offset, takes_receive(heard));
+    for (offset, parsed, _) in asked {
+        let (offset, is_taker) = (*offset, takes_receive(parsed));
         if *takes.entry(offset).or_insert(is_taker) != is_taker {
             until = until.min(offset);
         }
-        if Asks::of(heard.opcode) == Asks::Read {
-            of_reads.push(offset..offset.saturating_add(talk.psns(heard)));
+        if RequestKind::of(parsed.opcode) == RequestKind::Read {
+            of_reads.push(offset..offset.saturating_add(qp.psns(parsed)));
         }
     }
     let takers: BTreeSet<u32> = takes
@@ -50,18 +50,22 @@ pub(super) fn takers(talk: &Talk<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u3
     (takers, until)
 }
 
-fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
+fn receive_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first)) = (commands(qp), qp.first()) else {
         return;
     };
-    let posted = posted(talk, &commands);
-    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
-    for (heard, frame) in talk.responses() {
-        let offset = heard.psn.since(first);
-        let is_done = match Says::of(&heard) {
-            Says::Ack => 0..offset.saturating_add(1),
+    let posted = posted(qp, &commands);
+    let (takers, until) = takers(qp, &qp.asked().collect::<Vec<_>>());
+    for (parsed, frame) in qp.responses() {
+        let offset = parsed.psn.since(first);
+        let is_done = match ResponseKind::of(&parsed) {
+            ResponseKind::Ack => 0..offset.saturating_add(1),
             // A NAK acknowledges what lies before it.
-            Says::Read(_) | Says::Atomic | Says::Rnr | Says::Sequence | Says::Fatal => 0..offset,
+            ResponseKind::Read(_)
+            | ResponseKind::Atomic
+            | ResponseKind::Rnr
+            | ResponseKind::Sequence
+            | ResponseKind::Fatal => 0..offset,
             _ => continue,
         };
         if offset >= until {
@@ -74,7 +78,7 @@ fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         let there = posted.partition_point(|(done, _)| done.place < frame.place);
         asking.must(taken <= there, [Evidence::from(frame)], || {
             (
-                format!("{} PSN {}", heard.opcode, heard.psn),
+                format!("{} PSN {}", parsed.opcode, parsed.psn),
                 format!("at most {there} messages that take a receive: so many were posted"),
                 format!("it acknowledges {taken}"),
             )
@@ -82,13 +86,13 @@ fn receive_there<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let handle = talk.dialogue.handle;
+fn rnr_timer<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let handle = qp.dialogue.handle;
     let given = |of: &pb::ModifyQp| {
         let code = of.attributes.as_ref()?.min_rnr_timer?;
         Some(RnrTimer(u8::try_from(code).ok()?))
     };
-    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     // From where on it holds; one that was refused never does.
     let answered = |done: &VerbsDone| match &done.answer {
         Some((.., Reply::Refused(_), _)) | None => usize::MAX,
@@ -100,14 +104,14 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             _ => None,
         })
         .collect();
-    for seen in talk.dialogue.of_dut() {
+    for seen in qp.dialogue.of_dut() {
         let timer = match seen.packet.aeth().map(|aeth| aeth.syndrome().kind()) {
             Some(SyndromeKind::RnrNak(timer)) => timer,
             _ => continue,
         };
         // The last that held when the request came; while it is altered, either may.
         let of_it = |asked: &Asked<'_>| asked.1.psn == seen.psn() && asked.2.place < seen.place;
-        let came = talk.asked().filter(of_it).map(|asked| asked.2.place).min();
+        let came = qp.asked().filter(of_it).map(|asked| asked.2.place).min();
         let holds = set
             .iter()
             .rposition(|(_, answered, _)| came.is_some_and(|came| *answered < came));
@@ -131,36 +135,41 @@ fn rnr_timer<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(commands), Some(first)) = (commands(talk), talk.first()) else {
+fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(commands), Some(first)) = (commands(qp), qp.first()) else {
         return;
     };
-    if !talk.is_lossless() {
-        return always_put_off(talk, first, asking);
+    if !qp.is_lossless() {
+        return always_put_off(qp, first, asking);
     }
-    let posted = posted(talk, &commands);
-    let asked: Vec<Asked<'_>> = talk.asked().collect();
-    let (takers, until) = takers(talk, &asked);
-    for (heard, frame) in talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr) {
-        let offset = heard.psn.since(first);
+    let posted = posted(qp, &commands);
+    let asked: Vec<Asked<'_>> = qp.asked().collect();
+    let (takers, until) = takers(qp, &asked);
+    for (parsed, frame) in qp
+        .responses()
+        .filter(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Rnr)
+    {
+        let offset = parsed.psn.since(first);
         let is_it = |asked: &&Asked<'_>| asked.0 == offset && asked.2.place < frame.place;
         let of_it: Vec<&Asked<'_>> = asked.iter().filter(is_it).collect();
         let Some((_, request, sent)) = of_it.first() else {
             continue;
         };
-        let is_taker = of_it
-            .iter()
-            .any(|(_, heard, _)| takes_receive(heard) || matches!(Asks::of(heard.opcode), Asks::Send(_)));
+        let is_taker = of_it.iter().any(|(_, parsed, _)| {
+            takes_receive(parsed) || matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
+        });
         // What answers READs and atomics may be busy with those before it.
-        let has_response = |heard: &Heard<'_>| Asks::of(heard.opcode).has_response();
-        if has_response(request) && is_answering(talk, &asked, (offset, frame.place)) {
+        let has_response = |parsed: &Parsed<'_>| RequestKind::of(parsed.opcode).has_response();
+        if has_response(request) && is_answering(qp, &asked, (offset, frame.place)) {
             continue;
         }
         // Or lack something for a moment: it is served later.
-        let is_served = |(heard, later): (Heard<'_>, &FrameSeen)| {
-            later.place > frame.place && heard.psn.since(first) == offset && Says::of(&heard) != Says::Rnr
+        let is_served = |(parsed, later): (Parsed<'_>, &FrameSeen)| {
+            later.place > frame.place
+                && parsed.psn.since(first) == offset
+                && ResponseKind::of(&parsed) != ResponseKind::Rnr
         };
-        if has_response(request) && talk.responses().any(is_served) {
+        if has_response(request) && qp.responses().any(is_served) {
             continue;
         }
         // Those that were there when it was sent first are there still.
@@ -176,36 +185,38 @@ fn rnr_reason<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 "it takes no receive"
             };
             let expected = format!("no RNR NAK: {why}");
-            (request.opcode.to_string(), expected, heard.packet.to_string())
+            (request.opcode.to_string(), expected, parsed.packet.to_string())
         });
     }
 }
 
 /// Whether a READ or atomic before that PSN had been asked for, and its last response had not come, by that place.
-fn is_answering(talk: &Talk<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
-    let Some(first) = talk.first() else { return false };
-    let answered: BTreeSet<u32> = talk
+fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
+    let Some(first) = qp.first() else { return false };
+    let answered: BTreeSet<u32> = qp
         .responses()
-        .filter(|(heard, frame)| frame.place < place && matches!(Says::of(heard), Says::Read(_) | Says::Atomic))
-        .map(|(heard, _)| heard.psn.since(first))
+        .filter(|(parsed, frame)| {
+            frame.place < place && matches!(ResponseKind::of(parsed), ResponseKind::Read(_) | ResponseKind::Atomic)
+        })
+        .map(|(parsed, _)| parsed.psn.since(first))
         .collect();
-    let mut before = asked
-        .iter()
-        .filter(|(at, heard, frame)| *at < offset && frame.place < place && Asks::of(heard.opcode).has_response());
-    before.any(|(at, heard, _)| !answered.contains(&(at + talk.psns(heard) - 1)))
+    let mut before = asked.iter().filter(|(at, parsed, frame)| {
+        *at < offset && frame.place < place && RequestKind::of(parsed.opcode).has_response()
+    });
+    before.any(|(at, parsed, _)| !answered.contains(&(at + qp.psns(parsed) - 1)))
 }
 
 /// What takes no receive, and was put off each time it came, three times and more, on three connections.
-fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
-    let put_off = |talk: &Talk<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {
-        let Some(first) = talk.first() else {
+fn always_put_off<'t>(qp: &QpTrace<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
+    let put_off = |qp: &QpTrace<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {
+        let Some(first) = qp.first() else {
             return Vec::new();
         };
-        let is_it = |(of, heard, frame): &Asked<'_>| *of == at && frame.label == label && !takes_receive(heard);
-        let times = talk.asked().filter(is_it).count();
-        let naks: Vec<_> = talk
+        let is_it = |(of, parsed, frame): &Asked<'_>| *of == at && frame.label == label && !takes_receive(parsed);
+        let times = qp.asked().filter(is_it).count();
+        let naks: Vec<_> = qp
             .responses()
-            .filter(|(heard, _)| Says::of(heard) == Says::Rnr && heard.psn.since(first) == at)
+            .filter(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Rnr && parsed.psn.since(first) == at)
             .map(|(_, frame)| frame)
             .collect();
         if times >= TRIES as usize && naks.len() >= times {
@@ -214,23 +225,27 @@ fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) 
             Vec::new()
         }
     };
-    let naks = talk.responses().filter(|(heard, _)| Says::of(heard) == Says::Rnr);
-    let put_off_here: BTreeSet<u32> = naks.map(|(heard, _)| heard.psn.since(first)).collect();
-    let mut asked_here: Vec<(u32, &str, Opcode)> = talk
+    let naks = qp
+        .responses()
+        .filter(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Rnr);
+    let put_off_here: BTreeSet<u32> = naks.map(|(parsed, _)| parsed.psn.since(first)).collect();
+    let mut asked_here: Vec<(u32, &str, Opcode)> = qp
         .asked()
         .filter(|(at, ..)| put_off_here.contains(at))
-        .filter(|(_, heard, _)| matches!(Asks::of(heard.opcode), Asks::Write(_)) && !takes_receive(heard))
-        .map(|(at, heard, frame)| (at, frame.label.as_str(), heard.opcode))
+        .filter(|(_, parsed, _)| {
+            matches!(RequestKind::of(parsed.opcode), RequestKind::Write(_)) && !takes_receive(parsed)
+        })
+        .map(|(at, parsed, frame)| (at, frame.label.as_str(), parsed.opcode))
         .collect();
     asked_here.dedup();
     for (at, label, opcode) in asked_here {
-        let naks = put_off(talk, at, label);
+        let naks = put_off(qp, at, label);
         if naks.is_empty() {
             continue;
         }
-        let on = talks(talk.trace)
+        let on = qp_traces(qp.trace)
             .iter()
-            .filter(|talk| !put_off(talk, at, label).is_empty())
+            .filter(|qp| !put_off(qp, at, label).is_empty())
             .count();
         if on < TRIES as usize {
             continue;
@@ -244,33 +259,37 @@ fn always_put_off<'t>(talk: &Talk<'t>, first: Psn, asking: &mut Asking<'_, 't>) 
     }
 }
 
-fn receive_completes<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(_), Some(first)) = (commands(talk), talk.first()) else {
+fn receive_completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some(first)) = (commands(qp), qp.first()) else {
         return;
     };
-    let (takers, until) = takers(talk, &talk.asked().collect::<Vec<_>>());
+    let (takers, until) = takers(qp, &qp.asked().collect::<Vec<_>>());
     for (nth, taker) in takers.range(..until).enumerate() {
-        let acknowledged = talk.responses().find(|(heard, _)| {
-            let of = heard.psn.since(first);
-            let end = match Says::of(heard) {
-                Says::Ack => of + 1,
-                Says::Read(_) | Says::Atomic => of,
+        let acknowledged = qp.responses().find(|(parsed, _)| {
+            let of = parsed.psn.since(first);
+            let end = match ResponseKind::of(parsed) {
+                ResponseKind::Ack => of + 1,
+                ResponseKind::Read(_) | ResponseKind::Atomic => of,
                 _ => 0,
             };
             of < HALF && *taker < end
         });
-        let Some((heard, frame)) = acknowledged else {
+        let Some((parsed, frame)) = acknowledged else {
             return;
         };
         let since = frame.at.latest;
-        let came = talk.received.get(nth).map(|done| done.told.at.earliest);
-        asking.owes(talk.owed(since, SOON, came), true, [Evidence::from(frame)], || {
-            let of = format!("{} PSN {}", heard.opcode, heard.psn);
-            let expected = format!("{} receives completed within {} of {of}", nth + 1, duration_words(SOON));
+        let came = qp.received.get(nth).map(|done| done.event.at.earliest);
+        asking.owes(qp.owed(since, EVENT_WAIT, came), true, [Evidence::from(frame)], || {
+            let of = format!("{} PSN {}", parsed.opcode, parsed.psn);
+            let expected = format!(
+                "{} receives completed within {} of {of}",
+                nth + 1,
+                duration_words(EVENT_WAIT)
+            );
             (
                 String::new(),
                 expected,
-                format!("{}{}", talk.received.len(), after(since, came)),
+                format!("{}{}", qp.received.len(), after(since, came)),
             )
         });
     }

@@ -11,8 +11,8 @@ use verbatim_record::{Evidence, Side, VerbsDone, WcStatus};
 use verbatim_wire::verbs::WcOpcode;
 
 use super::asking::{Asking, VerbsRule};
-use super::talk::{Asked, Talk};
-use crate::heard::{Asks, Part};
+use super::qp_trace::{Asked, QpTrace};
+use crate::parsed::{Part, RequestKind};
 use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
@@ -22,8 +22,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 ];
 
 /// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.
-pub(super) fn commands<'t>(talk: &Talk<'t>) -> Option<Vec<&'t VerbsDone>> {
-    let all = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+pub(super) fn commands<'t>(qp: &QpTrace<'t>) -> Option<Vec<&'t VerbsDone>> {
+    let all = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();
     let is_reset =
         |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.state() == pb::QpState::Reset);
@@ -35,8 +35,8 @@ fn is_refused(done: &VerbsDone) -> bool {
 }
 
 /// The receives of the connection's queue pair, in order.
-pub(super) fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
-    let handle = talk.dialogue.handle;
+pub(super) fn posted<'t>(qp: &QpTrace<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
+    let handle = qp.dialogue.handle;
     let of_it = commands.iter().filter(|done| !is_refused(done));
     of_it
         .filter_map(|done| match &done.command {
@@ -46,14 +46,14 @@ pub(super) fn posted<'t>(talk: &Talk<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'
         .collect()
 }
 
-fn receive_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(commands) = commands(talk) else { return };
-    let posted = posted(talk, &commands);
-    for (at, done) in talk.received.iter().enumerate() {
+fn receive_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(commands) = commands(qp) else { return };
+    let posted = posted(qp, &commands);
+    for (at, done) in qp.received.iter().enumerate() {
         let wr_id = posted.get(at).map(|(_, post)| post.wr_id);
         asking.must(
             wr_id == Some(done.completion.wr_id),
-            [Evidence::from(done.told)],
+            [Evidence::from(done.event)],
             || {
                 let expected = wr_id.map_or("no further one".into(), |wr_id| format!("wr_id {wr_id}"));
                 ("receive".into(), expected, done.in_words())
@@ -84,34 +84,34 @@ fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
 }
 
 /// Messages that may fill a receive, in the order of their PSNs.
-fn messages(talk: &Talk<'_>) -> Vec<Message> {
-    let asked: Vec<Asked<'_>> = talk.asked().collect();
+fn messages(qp: &QpTrace<'_>) -> Vec<Message> {
+    let asked: Vec<Asked<'_>> = qp.asked().collect();
     let mut messages: Vec<Message> = asked
         .iter()
-        .filter_map(|(last, heard, frame)| {
-            let imm = heard.packet.imm().map(|imm| imm.data().0);
-            let opcode = match (Asks::of(heard.opcode), imm) {
-                (Asks::Send(Part::Last | Part::Only), _) => WcOpcode::RECV,
-                (Asks::Write(Part::Last | Part::Only), Some(_)) => WcOpcode::RECV_RDMA_WITH_IMM,
+        .filter_map(|(last, parsed, frame)| {
+            let imm = parsed.packet.imm().map(|imm| imm.data().0);
+            let opcode = match (RequestKind::of(parsed.opcode), imm) {
+                (RequestKind::Send(Part::Last | Part::Only), _) => WcOpcode::RECV,
+                (RequestKind::Write(Part::Last | Part::Only), Some(_)) => WcOpcode::RECV_RDMA_WITH_IMM,
                 _ => return None,
             };
             let is_send = opcode == WcOpcode::RECV;
-            let mut length = heard.length;
-            let mut part = Asks::of(heard.opcode).part();
+            let mut length = parsed.length;
+            let mut part = RequestKind::of(parsed.opcode).part();
             let mut at = *last;
             while matches!(part, Part::Last | Part::Middle) {
                 at = at.checked_sub(1)?;
-                let before = asked.iter().rev().find(|(offset, heard, _)| {
-                    let is_of_kind = match Asks::of(heard.opcode) {
-                        Asks::Send(Part::First | Part::Middle) => is_send,
-                        Asks::Write(Part::First | Part::Middle) => !is_send,
+                let before = asked.iter().rev().find(|(offset, parsed, _)| {
+                    let is_of_kind = match RequestKind::of(parsed.opcode) {
+                        RequestKind::Send(Part::First | Part::Middle) => is_send,
+                        RequestKind::Write(Part::First | Part::Middle) => !is_send,
                         _ => false,
                     };
                     *offset == at && is_of_kind
                 });
                 let (_, before, _) = before?;
                 length += before.length;
-                part = Asks::of(before.opcode).part();
+                part = RequestKind::of(before.opcode).part();
             }
             Some(Message {
                 last: *last,
@@ -126,23 +126,23 @@ fn messages(talk: &Talk<'_>) -> Vec<Message> {
     messages
 }
 
-fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if commands(talk).is_none() || talk.received.is_empty() {
+fn receive_fields<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(qp).is_none() || qp.received.is_empty() {
         return;
     }
-    let messages = messages(talk);
+    let messages = messages(qp);
     let mut next = 0;
-    for done in &talk.received {
+    for done in &qp.received {
         if done.status() != WcStatus::SUCCESS {
             continue;
         }
         let of = done.completion;
         let is_it = |message: &&Message| {
             let is_same = message.opcode.0 == of.opcode && message.length == of.byte_len && message.imm == of.imm;
-            message.last >= next && message.place < done.told.place && is_same
+            message.last >= next && message.place < done.event.place && is_same
         };
         let found = messages.iter().find(is_it);
-        asking.must(found.is_some(), [Evidence::from(done.told)], || {
+        asking.must(found.is_some(), [Evidence::from(done.event)], || {
             let mut later = messages.iter().filter(|message| message.last >= next);
             let expected = later.next().map_or("no message".into(), Message::in_words);
             let seen = words(WcOpcode(of.opcode), of.byte_len, of.imm);
@@ -152,19 +152,19 @@ fn receive_fields<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn receive_last<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if commands(talk).is_none() || talk.received.is_empty() {
+fn receive_last<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if commands(qp).is_none() || qp.received.is_empty() {
         return;
     }
-    let messages = messages(talk);
-    let successes = talk.received.iter().filter(|done| done.status() == WcStatus::SUCCESS);
+    let messages = messages(qp);
+    let successes = qp.received.iter().filter(|done| done.status() == WcStatus::SUCCESS);
     for (before, done) in successes.enumerate() {
         let ended: BTreeSet<u32> = messages
             .iter()
-            .filter(|message| message.place < done.told.place)
+            .filter(|message| message.place < done.event.place)
             .map(|message| message.last)
             .collect();
-        asking.must(ended.len() > before, [Evidence::from(done.told)], || {
+        asking.must(ended.len() > before, [Evidence::from(done.event)], || {
             let expected = format!("the last packets of {} messages before it", before + 1);
             (
                 format!("receive wr_id {}", done.completion.wr_id),

@@ -9,9 +9,9 @@ use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, FrameSeen, VerbsDone};
 
 use super::asking::{Asking, VerbsRule};
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RefusedSilent, refused_silent),
@@ -22,21 +22,21 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 const MOMENT: Duration = Duration::from_millis(150);
 
 /// The first NAK that ends the connection.
-fn fatal<'t>(talk: &Talk<'t>) -> Option<&'t FrameSeen> {
-    let mut responses = talk.responses();
+fn fatal<'t>(qp: &QpTrace<'t>) -> Option<&'t FrameSeen> {
+    let mut responses = qp.responses();
     responses
-        .find(|(heard, _)| Says::of(heard) == Says::Fatal)
+        .find(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Fatal)
         .map(|(_, frame)| frame)
 }
 
-fn refused_silent<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(nak) = fatal(talk) else { return };
+fn refused_silent<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(nak) = fatal(qp) else { return };
     // A link may bring a frame twice, and swap two of which nobody knows which came first.
     let is_later = |frame: &FrameSeen| {
-        let is_behind = talk.is_lossless() || nak.at.is_before(frame.at);
-        frame.place > nak.place && is_behind && (talk.is_lossless() || frame.bytes != nak.bytes)
+        let is_behind = qp.is_lossless() || nak.at.is_before(frame.at);
+        frame.place > nak.place && is_behind && (qp.is_lossless() || frame.bytes != nak.bytes)
     };
-    let more = talk.responses().map(|(_, frame)| frame).find(|frame| is_later(frame));
+    let more = qp.responses().map(|(_, frame)| frame).find(|frame| is_later(frame));
     let evidence = [Some(nak), more].into_iter().flatten().map(Evidence::from);
     asking.must(more.is_none(), evidence, || {
         let seen = more.map(|more| format!("frame {}", more.number));
@@ -44,17 +44,17 @@ fn refused_silent<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn refused_state<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(nak) = fatal(talk) else { return };
+fn refused_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(nak) = fatal(qp) else { return };
     let state = |done: &'t VerbsDone| match (&done.command, &done.answer) {
-        (Command::QueryQp(of), Some((_, _, Reply::Status(status), _))) if of.qp == talk.dialogue.handle => {
+        (Command::QueryQp(of), Some((_, _, Reply::Status(status), _))) if of.qp == qp.dialogue.handle => {
             Some((done, status.state()))
         }
         _ => None,
     };
-    let of_it = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+    let of_it = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     // Who takes it elsewhere ends what the NAK has said.
-    let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == talk.dialogue.handle);
+    let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == qp.dialogue.handle);
     let after = of_it
         .skip_while(|done| done.place < nak.place)
         .take_while(|done| !is_moved(done));

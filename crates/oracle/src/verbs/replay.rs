@@ -5,15 +5,15 @@ use std::ops::Range;
 
 use verbatim_record::OUT_OF_ORDER;
 use verbatim_record::verbs::{Command, Reply, pb};
-use verbatim_record::{Evidence, FrameSeen, Side, Time, Told, VerbsDone, WcStatus};
+use verbatim_record::{Evidence, FrameSeen, HostEvent, Side, Time, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Opcode, Psn, RKey};
 
 use super::picture::{Part as Was, Picture};
-use super::talk::Talk;
+use super::qp_trace::QpTrace;
 use super::target::{has_payload, has_place, takes_receive};
-use crate::heard::{Asks, Heard};
+use crate::parsed::{Parsed, RequestKind};
 use crate::rc::{HALF, ON_ITS_WAY};
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 /// What a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,7 +45,7 @@ pub(super) struct Effect<'t> {
 
 /// A request packet of the peer.
 pub(super) struct Request<'t> {
-    pub(super) heard: Heard<'t>,
+    pub(super) parsed: Parsed<'t>,
     pub(super) frame: &'t FrameSeen,
     /// Whether another one was sent with its PSN before it was known to be executed, or the host wrote where it writes: then it
     /// is not known what its memory holds afterwards.
@@ -93,15 +93,15 @@ enum Happens<'t> {
     Wrote(&'t VerbsDone, &'t pb::WriteMemory),
     /// It has read.
     Read(&'t VerbsDone),
-    Sent(u32, Heard<'t>, &'t FrameSeen),
-    Answered(Heard<'t>, &'t FrameSeen),
+    Sent(u32, Parsed<'t>, &'t FrameSeen),
+    Answered(Parsed<'t>, &'t FrameSeen),
     /// A receive completed with success.
-    Received(&'t Told),
+    Received(&'t HostEvent),
 }
 
 /// A connection, gone through as far as some place.
 pub(super) struct Replay<'t, 'k> {
-    pub(super) talk: &'k Talk<'t>,
+    pub(super) qp: &'k QpTrace<'t>,
     /// The memory: handle, address, R_Key.
     pub(super) handle: u32,
     pub(super) base: u64,
@@ -136,8 +136,8 @@ pub(super) fn range_of(slice: pb::Slice) -> Range<usize> {
 impl<'t, 'k> Replay<'t, 'k> {
     /// What the memory was found to hold on a connection, and whether it may; nothing where that is not known. And the first
     /// byte of which that is not judged, as it may hold too many values.
-    pub(super) fn of(talk: &'k Talk<'t>) -> (Vec<Effect<'t>>, Option<usize>) {
-        let Some((mut replay, registered)) = Self::new(talk) else {
+    pub(super) fn of(qp: &'k QpTrace<'t>) -> (Vec<Effect<'t>>, Option<usize>) {
+        let Some((mut replay, registered)) = Self::new(qp) else {
             return (Vec::new(), None);
         };
         for (place, happens) in replay.events(registered) {
@@ -147,11 +147,11 @@ impl<'t, 'k> Replay<'t, 'k> {
     }
 
     /// The connection's memory before all that happened, and where it was registered.
-    fn new(talk: &'k Talk<'t>) -> Option<(Self, usize)> {
-        talk.dialogue.attributes.rq_psn?;
-        let (base, r_key) = talk.dialogue.memory;
-        let begins = talk.dialogue.places.0;
-        let (made, handle, length) = talk.memory.iter().rev().find_map(|done| {
+    fn new(qp: &'k QpTrace<'t>) -> Option<(Self, usize)> {
+        qp.dialogue.attributes.rq_psn?;
+        let (base, r_key) = qp.dialogue.memory;
+        let begins = qp.dialogue.places.0;
+        let (made, handle, length) = qp.memory.iter().rev().find_map(|done| {
             let (Command::RegisterMemory(asked), Some((_, _, Reply::Memory(made), _))) = (&done.command, &done.answer)
             else {
                 return None;
@@ -160,11 +160,11 @@ impl<'t, 'k> Replay<'t, 'k> {
             is_it.then_some((done.place, made.memory, asked.length as usize))
         })?;
         // Another connection may have left something in it.
-        let is_new = talk.trace.timeline.frames_between((made, begins)).is_empty();
-        let posts = talk.posts.iter().filter(|post| post.posted.has_response_data());
+        let is_new = qp.trace.timeline.frames_between((made, begins)).is_empty();
+        let posts = qp.posts.iter().filter(|post| post.posted.has_response_data());
         let of_it = |slice: &pb::Slice| slice.memory == handle;
         let replay = Self {
-            talk,
+            qp,
             handle,
             base,
             r_key,
@@ -189,12 +189,9 @@ impl<'t, 'k> Replay<'t, 'k> {
 
     /// All that happens, in order.
     fn events(&mut self, registered: usize) -> Vec<(usize, Happens<'t>)> {
-        let talk = self.talk;
+        let qp = self.qp;
         let mut events = Vec::new();
-        let commands = talk
-            .trace
-            .timeline
-            .commands_between((registered, talk.dialogue.places.1));
+        let commands = qp.trace.timeline.commands_between((registered, qp.dialogue.places.1));
         for done in commands.iter().filter(|done| done.side == Side::Dut) {
             let answered = done.answer.as_ref().map(|(.., place)| *place);
             if matches!(done.answer, Some((_, _, Reply::Refused(_), _))) {
@@ -208,7 +205,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                 Command::ReadMemory(read) if read.from.is_some_and(|from| from.memory == self.handle) => {
                     events.extend(answered.map(|place| (place, Happens::Read(done))));
                 }
-                Command::PostReceive(post) if post.qp == talk.dialogue.handle => self.receives.push(post.local),
+                Command::PostReceive(post) if post.qp == qp.dialogue.handle => self.receives.push(post.local),
                 // Who fills that of another queue pair is not seen here.
                 Command::PostReceive(post) => {
                     let local = post.local.filter(|local| local.memory == self.handle);
@@ -218,18 +215,15 @@ impl<'t, 'k> Replay<'t, 'k> {
             }
         }
         let places_ahead = self.places_ahead();
-        let asked = talk.asked_anywhere();
-        for (offset, heard, frame) in asked.filter(|(offset, ..)| *offset < HALF || places_ahead) {
-            events.push((frame.place, Happens::Sent(offset, heard, frame)));
+        let asked = qp.asked_anywhere();
+        for (offset, parsed, frame) in asked.filter(|(offset, ..)| *offset < HALF || places_ahead) {
+            events.push((frame.place, Happens::Sent(offset, parsed, frame)));
         }
-        for (heard, frame) in talk.responses() {
-            events.push((frame.place, Happens::Answered(heard, frame)));
+        for (parsed, frame) in qp.responses() {
+            events.push((frame.place, Happens::Answered(parsed, frame)));
         }
-        let succeeded = talk
-            .received
-            .iter()
-            .take_while(|done| done.status() == WcStatus::SUCCESS);
-        events.extend(succeeded.map(|done| (done.told.place, Happens::Received(done.told))));
+        let succeeded = qp.received.iter().take_while(|done| done.status() == WcStatus::SUCCESS);
+        events.extend(succeeded.map(|done| (done.event.place, Happens::Received(done.event))));
         events.sort_by_key(|(place, _)| *place);
         events
     }
@@ -239,24 +233,24 @@ impl<'t, 'k> Replay<'t, 'k> {
             Happens::Writes(write) => self.writes.push(write),
             Happens::Wrote(done, write) => self.wrote(place, done, write),
             Happens::Read(done) => self.read(done),
-            Happens::Sent(offset, heard, frame) => self.sent(offset, heard, frame),
-            Happens::Answered(heard, frame) => {
+            Happens::Sent(offset, parsed, frame) => self.sent(offset, parsed, frame),
+            Happens::Answered(parsed, frame) => {
                 self.now = frame.at.latest;
-                self.answered(place, &heard, frame);
+                self.answered(place, &parsed, frame);
             }
-            Happens::Received(told) => {
-                self.now = told.at.latest;
+            Happens::Received(happened) => {
+                self.now = happened.at.latest;
                 self.received += 1;
                 let takes = self
                     .requests
                     .iter()
-                    .filter(|(_, request)| takes_receive(&request.heard));
+                    .filter(|(_, request)| takes_receive(&request.parsed));
                 if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
                     self.execute(offset + 1, place);
                     // A receive tells the host of all that was written before it.
                     for change in &mut self.changes {
                         if change.offset.is_some_and(|of| of <= offset) {
-                            change.shows = change.shows.min(told.at.latest);
+                            change.shows = change.shows.min(happened.at.latest);
                         }
                     }
                 }
@@ -301,25 +295,27 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
+    fn sent(&mut self, offset: u32, parsed: Parsed<'t>, frame: &'t FrameSeen) {
         if self.is_over {
             return;
         }
         // Beyond half of all PSNs from the first on nothing is followed; it may be ahead of its turn all the same.
         if offset >= HALF {
-            let reth = heard.reth().filter(|_| offset - self.executed < HALF);
+            let reth = parsed.reth().filter(|_| offset - self.executed < HALF);
             let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
-            if let Some(begin) = begin.filter(|_| matches!(Asks::of(heard.opcode), Asks::Write(_))) {
-                self.picture.may_put(begin, heard.packet.payload());
+            if let Some(begin) = begin.filter(|_| matches!(RequestKind::of(parsed.opcode), RequestKind::Write(_))) {
+                self.picture.may_put(begin, parsed.packet.payload());
             }
             return;
         }
-        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+        let reth = parsed
+            .reth()
+            .filter(|_| RequestKind::of(parsed.opcode) == RequestKind::Read);
         if let Some(begin) = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key())) {
             let length = reth.map_or(0, |reth| reth.dma_len() as usize);
             self.reads.push(Reading {
                 first: offset,
-                psns: self.talk.psns(&heard),
+                psns: self.qp.psns(&parsed),
                 begin,
                 length,
                 frame,
@@ -330,19 +326,19 @@ impl<'t, 'k> Replay<'t, 'k> {
             return;
         }
         let request = Request {
-            heard,
+            parsed,
             frame,
             is_unsure: false,
             others: Vec::new(),
             original: None,
-            psns: self.talk.psns(&heard),
+            psns: self.qp.psns(&parsed),
         };
         let Some(first) = self.requests.get(&offset) else {
             self.requests.insert(offset, request);
             self.may_be_ahead(offset);
             return;
         };
-        if first.heard.opcode == heard.opcode && first.heard.digests() == heard.digests() {
+        if first.parsed.opcode == parsed.opcode && first.parsed.digests() == parsed.digests() {
             return;
         }
         // Where this one would write is known when it stands in the place of the first.
@@ -357,32 +353,32 @@ impl<'t, 'k> Replay<'t, 'k> {
 
     /// Whether the device may put data into memory ahead of its turn.
     fn places_ahead(&self) -> bool {
-        self.talk.trace.parameter(OUT_OF_ORDER) == Some(1)
+        self.qp.trace.parameter(OUT_OF_ORDER) == Some(1)
     }
 
     /// Where it may, a WRITE's data may be there as soon as it was sent.
     fn may_be_ahead(&mut self, offset: u32) {
         let request = self.requests.get(&offset).filter(|_| self.places_ahead());
-        let payload = request.filter(|request| matches!(Asks::of(request.heard.opcode), Asks::Write(_)));
-        let payload = payload.map(|request| request.heard.packet.payload());
+        let payload = request.filter(|request| matches!(RequestKind::of(request.parsed.opcode), RequestKind::Write(_)));
+        let payload = payload.map(|request| request.parsed.packet.payload());
         if let (Some(payload), Some(range)) = (payload, self.target(offset)) {
             self.picture.may_put(range.start, payload);
         }
     }
 
-    fn answered(&mut self, place: usize, heard: &Heard<'t>, frame: &'t FrameSeen) {
-        let first = self.talk.dialogue.attributes.rq_psn.map(Psn::new);
-        let offset = heard.psn.since(first.unwrap_or(Psn(0)));
+    fn answered(&mut self, place: usize, parsed: &Parsed<'t>, frame: &'t FrameSeen) {
+        let first = self.qp.dialogue.attributes.rq_psn.map(Psn::new);
+        let offset = parsed.psn.since(first.unwrap_or(Psn(0)));
         if offset >= HALF {
             return;
         }
-        match Says::of(heard) {
-            Says::Ack => self.execute(offset + 1, place),
-            Says::Rnr | Says::Sequence => self.execute(offset, place),
-            Says::Fatal => self.refused(offset, place),
-            Says::Read(_) => self.read_answered(offset, place, heard, frame),
-            Says::Atomic => self.atomic_answered(offset, place, heard, frame),
-            Says::Nothing => {}
+        match ResponseKind::of(parsed) {
+            ResponseKind::Ack => self.execute(offset + 1, place),
+            ResponseKind::Rnr | ResponseKind::Sequence => self.execute(offset, place),
+            ResponseKind::Fatal => self.refused(offset, place),
+            ResponseKind::Read(_) => self.read_answered(offset, place, parsed, frame),
+            ResponseKind::Atomic => self.atomic_answered(offset, place, parsed, frame),
+            ResponseKind::Nothing => {}
         }
     }
 
@@ -396,7 +392,9 @@ impl<'t, 'k> Replay<'t, 'k> {
         for of in begun {
             // What says by itself where it writes is refused before it has.
             let is_whole = self.requests.get(&of).is_some_and(|request| {
-                of == offset && !matches!(Asks::of(request.heard.opcode), Asks::Send(_)) && has_place(&request.heard)
+                of == offset
+                    && !matches!(RequestKind::of(request.parsed.opcode), RequestKind::Send(_))
+                    && has_place(&request.parsed)
             });
             if let Some(range) = self.target(of).filter(|_| !is_whole) {
                 self.picture.free(range);
@@ -429,7 +427,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             came && follows
         });
         let sent: Vec<(u32, u32, bool)> = sent
-            .map(|(offset, request)| (*offset, request.psns, Asks::of(request.heard.opcode).ends()))
+            .map(|(offset, request)| (*offset, request.psns, RequestKind::of(request.parsed.opcode).ends()))
             .collect();
         let until = sent.iter().rposition(|(.., ends)| *ends).map_or(0, |last| last + 1);
         let is_lie = next < end;
@@ -461,22 +459,22 @@ impl<'t, 'k> Replay<'t, 'k> {
             shows: self.now.after(ON_ITS_WAY),
             was,
         });
-        let results: Vec<Vec<u8>> = match request.heard.atomic() {
-            None => has_payload(&request.heard)
-                .then(|| request.heard.packet.payload().to_vec())
+        let results: Vec<Vec<u8>> = match request.parsed.atomic() {
+            None => has_payload(&request.parsed)
+                .then(|| request.parsed.packet.payload().to_vec())
                 .into_iter()
                 .collect(),
             Some(asked) => {
                 let known = self.picture.known(range.clone());
                 let known = known.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
                 // An original value that is wrong may have been the right one of what memory wrongly held.
-                let told = request.original.filter(|told| Some(*told) != known);
-                let after = |original: u64| match request.heard.opcode {
+                let happened = request.original.filter(|happened| Some(*happened) != known);
+                let after = |original: u64| match request.parsed.opcode {
                     Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),
                     _ if original == asked.compare().0 => asked.swap_add().0,
                     _ => original,
                 };
-                let originals = known.into_iter().chain(told);
+                let originals = known.into_iter().chain(happened);
                 originals
                     .map(|original| after(original).to_le_bytes().to_vec())
                     .collect()

@@ -10,11 +10,11 @@ use verbatim_wire::packet::Psn;
 
 use super::asking::{Asking, VerbsRule};
 use super::next::fits;
-use super::talk::{Asked, Post, Request, SOON, Talk, shown};
-use crate::heard::{Heard, QUEUED};
+use super::qp_trace::{Asked, EVENT_WAIT, QpTrace, Request, WorkRequest, shown};
+use crate::parsed::{Parsed, QUEUED};
 use crate::rc::seen_in_words;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 /// How long nothing must come after an error, at least, before that says anything.
 const LISTENED: Duration = Duration::from_secs(1);
@@ -28,12 +28,12 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::AfterError, after_error),
 ];
 
-fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for request in &talk.requests {
+fn posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &qp.requests {
         let (seen, payload) = (&request.seen, request.seen.packet.payload());
         let found = request
             .offset
-            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+            .and_then(|offset| Some((offset, &qp.posts[qp.post_of(offset)?])));
         let Some((offset, post)) = found else {
             asking.must(false, [seen.frame.into()], || {
                 let expected = "a PSN of what was posted".into();
@@ -41,7 +41,7 @@ fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             });
             continue;
         };
-        let (words, length, data) = post.posted.packet(offset - post.first, talk.mtu);
+        let (words, length, data) = post.posted.packet(offset - post.first, qp.mtu);
         let bytes = match data {
             Some(data) if data != payload => "of other content",
             _ => "as posted",
@@ -54,12 +54,12 @@ fn posted<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn in_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn in_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut next = 0;
-    for request in &talk.requests {
+    for request in &qp.requests {
         let found = request
             .offset
-            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
+            .and_then(|offset| Some((offset, &qp.posts[qp.post_of(offset)?])));
         let Some((offset, post)) = found else { continue };
         let end = if post.posted.has_response_data() {
             post.end
@@ -71,21 +71,22 @@ fn in_order<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         }
         let result = match offset <= next {
             true => Passed::Pass,
-            false if talk.is_lossless() => Passed::Fail,
+            false if qp.is_lossless() => Passed::Fail,
             false => Passed::Inconclusive,
         };
         asking.say(result, [request.seen.frame.into()], || {
-            let expected = format!("PSN {}", talk.dialogue.dut_psn.plus(next));
+            let expected = format!("PSN {}", qp.dialogue.dut_psn.plus(next));
             (post.in_words(), expected, request.seen.packet.to_string())
         });
         next = end;
     }
 }
 
-fn ack_requested<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for request in &talk.requests {
-        let posted_by_then = talk.posts.iter().rfind(|post| post.place() < request.seen.place);
-        let is_last = |post: &&Post<'_>| request.offset == Some(post.end - 1) && !post.posted.has_response_data();
+fn ack_requested<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for request in &qp.requests {
+        let posted_by_then = qp.posts.iter().rfind(|post| post.place() < request.seen.place);
+        let is_last =
+            |post: &&WorkRequest<'_>| request.offset == Some(post.end - 1) && !post.posted.has_response_data();
         let Some(post) = posted_by_then.filter(is_last) else {
             continue;
         };
@@ -98,36 +99,36 @@ fn ack_requested<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             )
         });
     }
-    stops(talk, asking);
+    stops(qp, asking);
 }
 
 /// Who stops in the midst of a message has asked for the acknowledgement that it waits for. Asked on a link that loses nothing, with
 /// the timeout off, while nothing was refused.
-fn stops<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if !talk.is_lossless() || talk.timeout().is_some() || talk.failed().is_some() {
+fn stops<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if !qp.is_lossless() || qp.timeout().is_some() || qp.failed().is_some() {
         return;
     }
-    for (at, request) in talk.requests.iter().enumerate() {
-        let next = talk.requests.get(at + 1).map(|next| next.seen.frame.at.earliest);
-        let until = next.into_iter().chain(talk.ends_at()).min();
-        let stops = until.is_some_and(|until| until.since(request.seen.frame.at.latest) >= SOON);
+    for (at, request) in qp.requests.iter().enumerate() {
+        let next = qp.requests.get(at + 1).map(|next| next.seen.frame.at.earliest);
+        let until = next.into_iter().chain(qp.ends_at()).min();
+        let stops = until.is_some_and(|until| until.since(request.seen.frame.at.latest) >= EVENT_WAIT);
         let found = request
             .offset
-            .and_then(|offset| Some((offset, &talk.posts[talk.post_of(offset)?])));
-        let Some((offset, post)) = found.filter(|_| stops && request.seen.place < talk.until) else {
+            .and_then(|offset| Some((offset, &qp.posts[qp.post_of(offset)?])));
+        let Some((offset, post)) = found.filter(|_| stops && request.seen.place < qp.until) else {
             continue;
         };
-        let before: Vec<_> = talk
+        let before: Vec<_> = qp
             .answers
             .iter()
             .filter(|answer| answer.place() < request.seen.place)
             .collect();
-        let is_plain = before.iter().all(|answer| answer.says == Says::Ack);
+        let is_plain = before.iter().all(|answer| answer.says == ResponseKind::Ack);
         if post.posted.has_response_data() || offset + 1 == post.end || !is_plain {
             continue;
         }
         let acknowledged = before.iter().filter_map(|answer| answer.end()).max().unwrap_or(0);
-        let asks = talk.requests[..=at].iter().any(|sent| {
+        let asks = qp.requests[..=at].iter().any(|sent| {
             sent.seen.packet.bth().ack_request() && sent.offset.is_some_and(|offset| offset >= acknowledged)
         });
         asking.must(asks, [request.seen.frame.into()], || {
@@ -138,17 +139,17 @@ fn stops<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// READs and atomics that were sent before a place, and whose responses the peer had not all sent by then.
-fn unanswered<'a, 't>(talk: &'a Talk<'t>, until: usize) -> Vec<(&'a Post<'t>, &'a Request<'t>)> {
-    let before = talk
+fn unanswered<'a, 't>(qp: &'a QpTrace<'t>, until: usize) -> Vec<(&'a WorkRequest<'t>, &'a Request<'t>)> {
+    let before = qp
         .answers
         .iter()
-        .filter(|answer| answer.place() < until && fits(talk, answer));
+        .filter(|answer| answer.place() < until && fits(qp, answer));
     let answered: Vec<u32> = before.filter_map(|answer| answer.offset).collect();
-    let with_data = talk.posts.iter().filter(|post| post.posted.has_response_data());
+    let with_data = qp.posts.iter().filter(|post| post.posted.has_response_data());
     with_data
         .filter(|post| (post.first..post.end).any(|offset| !answered.contains(&offset)))
         .filter_map(|post| {
-            let first = talk
+            let first = qp
                 .requests
                 .iter()
                 .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)))?;
@@ -158,10 +159,10 @@ fn unanswered<'a, 't>(talk: &'a Talk<'t>, until: usize) -> Vec<(&'a Post<'t>, &'
 }
 
 /// The first transmissions of requests, each with its request.
-fn firsts<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (&'a Post<'t>, &'a Request<'t>)> {
-    talk.posts.iter().filter_map(|post| {
+fn firsts<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (&'a WorkRequest<'t>, &'a Request<'t>)> {
+    qp.posts.iter().filter_map(|post| {
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
-        talk.requests.iter().find(of_it).map(|first| (post, first))
+        qp.requests.iter().find(of_it).map(|first| (post, first))
     })
 }
 
@@ -169,15 +170,15 @@ fn psns<'a>(of: impl Iterator<Item = impl Display + 'a>) -> String {
     of.map(|psn| psn.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-fn in_flight<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(limit) = talk.dialogue.attributes.max_rd_atomic else {
+fn in_flight<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(limit) = qp.dialogue.attributes.max_rd_atomic else {
         return;
     };
-    for (_, first) in firsts(talk).filter(|(post, _)| post.posted.has_response_data()) {
-        let open = unanswered(talk, first.seen.place + 1);
+    for (_, first) in firsts(qp).filter(|(post, _)| post.posted.has_response_data()) {
+        let open = unanswered(qp, first.seen.place + 1);
         let sent: Vec<&Request<'t>> = open.iter().map(|(_, sent)| *sent).collect();
         // A rule that nothing comes near was not exercised.
-        let held_back = || talk.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
+        let held_back = || qp.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
         if open.len() < limit as usize || !held_back() {
             continue;
         }
@@ -189,17 +190,17 @@ fn in_flight<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (post, first) in firsts(talk).filter(|(post, _)| post.posted.post.fence) {
-        let is_in_front = |other: &Post<'_>| other.end <= post.first;
-        if !talk
+fn fence<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (post, first) in firsts(qp).filter(|(post, _)| post.posted.post.fence) {
+        let is_in_front = |other: &WorkRequest<'_>| other.end <= post.first;
+        if !qp
             .posts
             .iter()
             .any(|other| is_in_front(other) && other.posted.has_response_data())
         {
             continue;
         }
-        let mut open = unanswered(talk, first.seen.place);
+        let mut open = unanswered(qp, first.seen.place);
         open.retain(|(other, _)| is_in_front(other));
         let evidence = open.iter().map(|(_, sent)| Evidence::from(sent.seen.frame));
         asking.must(open.is_empty(), evidence.chain([first.seen.frame.into()]), || {
@@ -215,8 +216,8 @@ fn fence<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The first packet behind an error that was not in the port's queue: a queue leaves without a pause.
-fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], told: Span, pause: Duration) -> Option<&'a Request<'t>> {
-    let mut before = told;
+fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], completion: Span, pause: Duration) -> Option<&'a Request<'t>> {
+    let mut before = completion;
     for sent in behind {
         if sent.seen.frame.at.since(before).0 > pause {
             return Some(sent);
@@ -227,31 +228,31 @@ fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], told: Span, pause: Durat
 }
 
 /// What ended the queue pair: a request that failed, or the step to ERR. When, where in the record, what shows it, in words.
-fn end_of<'t>(talk: &Talk<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
-    if let Some(failed) = talk.failed() {
-        let (told, words) = (failed.done.told, failed.done.in_words());
-        return Some((told.at, failed.place(), told.into(), words));
+fn end_of<'t>(qp: &QpTrace<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
+    if let Some(failed) = qp.failed() {
+        let (completion, words) = (failed.done.event, failed.done.in_words());
+        return Some((completion.at, failed.place(), completion.into(), words));
     }
-    let to_error = talk.to_error?;
+    let to_error = qp.to_error?;
     let (answered, ..) = to_error.answer.as_ref()?;
     Some((*answered, to_error.place, to_error.into(), "the step to ERR".into()))
 }
 
 /// What comes to a queue pair in ERR has no answer: one to a request that was sent when the error was told.
-fn unanswered_behind<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some((_, place, by, words)) = end_of(talk) else {
+fn unanswered_behind<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some((_, place, by, words)) = end_of(qp) else {
         return;
     };
-    let asked: Vec<Asked<'_>> = talk.asked().collect();
+    let asked: Vec<Asked<'_>> = qp.asked().collect();
     let (before, behind): (Vec<_>, Vec<_>) = asked.iter().partition(|(_, _, sent)| sent.place < place);
     if behind.is_empty() {
         return;
     }
     let has = |all: &[&Asked<'_>], psn: Psn| all.iter().any(|(_, request, _)| request.psn == psn);
-    let is_late = |(heard, frame): &(Heard<'t>, &'t FrameSeen)| {
-        frame.place > place && has(&behind, heard.psn) && !has(&before, heard.psn)
+    let is_late = |(parsed, frame): &(Parsed<'t>, &'t FrameSeen)| {
+        frame.place > place && has(&behind, parsed.psn) && !has(&before, parsed.psn)
     };
-    let late = talk.responses().find(is_late).map(|(_, frame)| frame);
+    let late = qp.responses().find(is_late).map(|(_, frame)| frame);
     let evidence = [by].into_iter().chain(late.map(Evidence::from));
     asking.must(late.is_none(), evidence, || {
         let seen = late.map(FrameSeen::in_words).unwrap_or_default();
@@ -263,21 +264,21 @@ fn unanswered_behind<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn after_error<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    unanswered_behind(talk, asking);
-    let Some((told, place, by, words)) = end_of(talk) else {
+fn after_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    unanswered_behind(qp, asking);
+    let Some((completion, place, by, words)) = end_of(qp) else {
         return;
     };
     // What had left when the request failed may still be on its way: a fence may have been lifted just before.
-    let path = talk.path().map(|path| path + talk.pipeline());
-    let is_behind = |sent: &&Request<'t>| sent.seen.place > place && told.is_before(sent.seen.frame.at);
-    let behind: Vec<&Request<'t>> = talk.requests.iter().filter(is_behind).collect();
-    let later = behind_the_queue(&behind, told, path.unwrap_or_default().max(QUEUED));
+    let path = qp.path().map(|path| path + qp.pipeline());
+    let is_behind = |sent: &&Request<'t>| sent.seen.place > place && completion.is_before(sent.seen.frame.at);
+    let behind: Vec<&Request<'t>> = qp.requests.iter().filter(is_behind).collect();
+    let later = behind_the_queue(&behind, completion, path.unwrap_or_default().max(QUEUED));
     // The queue pair that was moved to ERR is there until it is destroyed.
-    let alive = talk.after(told.latest.after(LISTENED));
-    let listened = match talk.to_error {
-        Some(_) => alive.is_some_and(|done| done.place <= talk.gone),
-        None => talk.ends_at().is_some_and(|end| end.since(told.latest) >= LISTENED),
+    let alive = qp.after(completion.latest.after(LISTENED));
+    let listened = match qp.to_error {
+        Some(_) => alive.is_some_and(|done| done.place <= qp.gone),
+        None => qp.ends_at().is_some_and(|end| end.since(completion.latest) >= LISTENED),
     };
     let result = match later {
         Some(_) if path.is_some() => Passed::Fail,

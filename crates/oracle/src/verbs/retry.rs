@@ -9,11 +9,11 @@ use verbatim_record::{Evidence, FrameSeen, Passed, duration_words};
 
 use super::asking::{Asking, VerbsRule};
 pub(super) use super::causes::{Causes, causes};
-use super::owed::answered_by;
 use super::pace::{QUEUED, of_excess, spread};
-use super::talk::{Answer, Post, Request, SOON, Talk, shown};
+use super::qp_trace::{EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest, shown};
+use super::requester_deadlines::answered_by;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::UnaskedRetry, unasked_retry),
@@ -29,25 +29,25 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 const ENDLESS: u32 = 7;
 
 /// Each request packet that came before, with how often up to it.
-fn repeats<'a, 't>(talk: &'a Talk<'t>) -> impl Iterator<Item = (u32, &'a Post<'t>, Vec<&'a Request<'t>>)> {
-    talk.requests.iter().filter_map(|request| {
+fn repeats<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (u32, &'a WorkRequest<'t>, Vec<&'a Request<'t>>)> {
+    qp.requests.iter().filter_map(|request| {
         let offset = request.offset?;
-        let post = &talk.posts[talk.post_of(offset)?];
-        let times = talk.transmissions(offset, request.seen.place + 1);
+        let post = &qp.posts[qp.post_of(offset)?];
+        let times = qp.transmissions(offset, request.seen.place + 1);
         (times.len() > 1).then_some((offset, post, times))
     })
 }
 
-fn timeout_off<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if talk.timeout().is_some() || !talk.answers.is_empty() {
+fn timeout_off<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if qp.timeout().is_some() || !qp.answers.is_empty() {
         return;
     }
-    let Some(first) = talk.requests.first() else { return };
-    let again = repeats(talk).next().and_then(|(_, _, sent)| sent.last().copied());
-    let long_enough = talk
+    let Some(first) = qp.requests.first() else { return };
+    let again = repeats(qp).next().and_then(|(_, _, sent)| sent.last().copied());
+    let long_enough = qp
         .ends_at()
-        .zip(talk.posts.first())
-        .is_some_and(|(end, post)| end.since(post.posted.command.asked.latest) >= SOON);
+        .zip(qp.posts.first())
+        .is_some_and(|(end, post)| end.since(post.posted.command.asked.latest) >= EVENT_WAIT);
     if again.is_none() && !long_enough {
         return;
     }
@@ -69,26 +69,26 @@ fn times(of: &[&Request<'_>]) -> u32 {
     u32::try_from(of.len()).unwrap_or(u32::MAX)
 }
 
-fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for (of, post, sent) in repeats(talk) {
+fn unasked_retry<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for (of, post, sent) in repeats(qp) {
         let last = sent[sent.len() - 1];
-        let found = causes(talk, post, last.seen.place);
+        let found = causes(qp, post, last.seen.place);
         let Causes { rnr, errors, .. } = found;
-        let begun = oldest_open(talk, post).posted.command.asked;
+        let begun = oldest_open(qp, post).posted.command.asked;
         let until = last.seen.frame.at.since(begun).1;
         // What was answered has no time-out any more.
-        let at = talk.post_of(of).filter(|_| talk.is_lossless());
-        let answered = at.and_then(|at| answered_by(talk, at));
+        let at = qp.post_of(of).filter(|_| qp.is_lossless());
+        let answered = at.and_then(|at| answered_by(qp, at));
         let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
-        let lasted = talk.trace.begin.at_most(until.min(answered));
-        let time_outs = talk.timeout().map_or(0, |once| {
+        let lasted = qp.trace.begin.at_most(until.min(answered));
+        let time_outs = qp.timeout().map_or(0, |once| {
             u32::try_from(lasted.as_nanos() / once.as_nanos().max(1)).unwrap_or(u32::MAX)
         });
         let allowed = 1u32.saturating_add(found.all()).saturating_add(time_outs);
-        let habit = of_excess(talk, &sent);
+        let habit = of_excess(qp, &sent);
         asking.due_to(habit).must(times(&sent) <= allowed, shown(&sent), || {
             let about = format!("{}, sent again", post.in_words());
-            let expected = match talk.timeout() {
+            let expected = match qp.timeout() {
                 None => {
                     format!("{allowed} transmissions at most: {rnr} RNR NAKs, {errors} other reasons, no ACK timeout")
                 }
@@ -104,39 +104,45 @@ fn unasked_retry<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// The oldest request that may have been without an answer when one was posted: the timer may be its own, and run since then.
-pub(super) fn oldest_open<'k, 't>(talk: &'k Talk<'t>, post: &'k Post<'t>) -> &'k Post<'t> {
-    let told = talk.told.iter().filter(|told| told.place() < post.place());
-    let open = told.filter_map(|told| told.post).max().map_or(0, |done| done + 1);
-    talk.posts
+pub(super) fn oldest_open<'k, 't>(qp: &'k QpTrace<'t>, post: &'k WorkRequest<'t>) -> &'k WorkRequest<'t> {
+    let completion = qp
+        .completions
+        .iter()
+        .filter(|completion| completion.place() < post.place());
+    let open = completion
+        .filter_map(|completion| completion.post)
+        .max()
+        .map_or(0, |done| done + 1);
+    qp.posts
         .get(open)
         .filter(|oldest| oldest.first <= post.first)
         .unwrap_or(post)
 }
 
-fn retry_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if talk.timeout().is_some() {
-        at_most_retry_cnt(talk, asking);
+fn retry_count<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if qp.timeout().is_some() {
+        at_most_retry_cnt(qp, asking);
     }
 }
 
-fn nak_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    if talk.timeout().is_none() {
-        at_most_retry_cnt(talk, asking);
+fn nak_count<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    if qp.timeout().is_none() {
+        at_most_retry_cnt(qp, asking);
     }
 }
 
-fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let retry_cnt = talk.retry_cnt();
-    for (_, post, sent) in repeats(talk) {
-        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
+fn at_most_retry_cnt<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let retry_cnt = qp.retry_cnt();
+    for (_, post, sent) in repeats(qp) {
+        let Causes { rnr, errors, progress } = causes(qp, post, sent[sent.len() - 1].seen.place);
         // What comes again without a reason is the matter of another rule.
-        if errors == 0 && talk.timeout().is_none() {
+        if errors == 0 && qp.timeout().is_none() {
             continue;
         }
         // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
         asking
-            .due_to(of_excess(talk, &sent))
+            .due_to(of_excess(qp, &sent))
             .must(times(&sent) <= allowed, shown(&sent), || {
                 let about = format!("{}, retry_cnt {retry_cnt}: transmissions", post.in_words());
                 (about, format!("{allowed} at most"), sent.len().to_string())
@@ -144,11 +150,11 @@ fn at_most_retry_cnt<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn rnr_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let rnr_retry = talk.rnr_retry();
-    for (_, post, sent) in repeats(talk) {
-        let Causes { rnr, errors, progress } = causes(talk, post, sent[sent.len() - 1].seen.place);
-        if rnr == 0 || rnr_retry == ENDLESS || errors > 0 || talk.timeout().is_some() {
+fn rnr_count<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let rnr_retry = qp.rnr_retry();
+    for (_, post, sent) in repeats(qp) {
+        let Causes { rnr, errors, progress } = causes(qp, post, sent[sent.len() - 1].seen.place);
+        if rnr == 0 || rnr_retry == ENDLESS || errors > 0 || qp.timeout().is_some() {
             continue;
         }
         let allowed = 1 + rnr_retry * (1 + progress);
@@ -159,42 +165,45 @@ fn rnr_count<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let Some(once) = talk.timeout() else { return };
+fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let Some(once) = qp.timeout() else { return };
     // What was done before the last that is done is no word of it. Of the last one an ACK may come again at any time, with credits:
     // whether that begins the timer anew is left open.
     let answered = |offset: u32, since: usize, until: usize| {
         let is_before = |end: u32, place: usize| end < offset || end == offset && place < since;
-        let is_stale = |answer: &Answer<'_>| {
-            answer.says == Says::Ack && answer.end().is_some_and(|end| is_before(end, answer.place()))
+        let is_stale = |answer: &PeerResponse<'_>| {
+            answer.says == ResponseKind::Ack && answer.end().is_some_and(|end| is_before(end, answer.place()))
         };
-        talk.answers
+        qp.answers
             .iter()
-            .any(|answer: &Answer<'_>| answer.place() < until && !is_stale(answer))
+            .any(|answer: &PeerResponse<'_>| answer.place() < until && !is_stale(answer))
     };
     let is_done_before = |offset: u32, place: usize| {
-        let is_told = |at: usize| talk.told_of(at).any(|told| told.is_success() && told.place() < place);
-        let mut before = (0..talk.posts.len()).filter(|at| talk.posts[*at].end <= offset);
+        let is_told = |at: usize| {
+            qp.completions_of(at)
+                .any(|completion| completion.is_success() && completion.place() < place)
+        };
+        let mut before = (0..qp.posts.len()).filter(|at| qp.posts[*at].end <= offset);
         before.all(is_told)
     };
-    let spread = spread(talk);
+    let spread = spread(qp);
     // The first of two may have waited behind what else leaves the port, the second not.
-    let queued = if talk.is_lossless() { Duration::ZERO } else { QUEUED };
-    for (offset, post, sent) in repeats(talk) {
+    let queued = if qp.is_lossless() { Duration::ZERO } else { QUEUED };
+    for (offset, post, sent) in repeats(qp) {
         let [.., earlier, later] = sent.as_slice() else {
             continue;
         };
         // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
         let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
         let is_answered = answered(offset, earlier.seen.place, later.seen.place);
-        if !is_oldest || is_answered || talk.trace.timeline.round_trips.is_empty() {
+        if !is_oldest || is_answered || qp.trace.timeline.round_trips.is_empty() {
             continue;
         }
         let (least, most) = later.seen.frame.at.since(earlier.seen.frame.at);
         let shift = spread.unwrap_or_default();
-        let (least, most) = (least.saturating_sub(shift), talk.trace.begin.at_most(most + shift));
-        let all = talk.transmissions(offset, usize::MAX).len();
-        let none_lost = talk.is_lossless() || all > talk.retry_cnt() as usize;
+        let (least, most) = (least.saturating_sub(shift), qp.trace.begin.at_most(most + shift));
+        let all = qp.transmissions(offset, usize::MAX).len();
+        let none_lost = qp.is_lossless() || all > qp.retry_cnt() as usize;
         let result = if spread.is_none() {
             Passed::Inconclusive
         } else if most + queued < once || (least > 4 * once && none_lost) {
@@ -210,12 +219,12 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         let is_late = least > 4 * once;
-        let habit = talk.habits.of_retry(is_late);
+        let habit = qp.habits.of_retry(is_late);
         asking.due_to(habit).say(result, evidence, || {
             let words = |(least, most)| format!("{}..{}", duration_words(least), duration_words(most));
             let expected = format!("{} after the transmission before", words((once, 4 * once)));
             let what = if is_late { "late retry" } else { "retry" };
-            let signature = habit.map_or_else(String::new, |habit| talk.habits.signature(habit));
+            let signature = habit.map_or_else(String::new, |habit| qp.habits.signature(habit));
             let seen = words((least, most)) + &signature;
             (format!("{}: {what}", post.in_words()), expected, seen)
         });
@@ -223,18 +232,18 @@ fn ack_timeout<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// On a link that loses nothing: of the only request of a connection.
-fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(once), Some(path), true) = (talk.timeout(), talk.path(), talk.is_lossless()) else {
+fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(once), Some(path), true) = (qp.timeout(), qp.path(), qp.is_lossless()) else {
         return;
     };
     // One in front of it that comes again brings it with it.
-    for post in talk.posts.iter().filter(|_| talk.posts.len() == 1) {
+    for post in qp.posts.iter().filter(|_| qp.posts.len() == 1) {
         let is_read = post.posted.has_response_data();
         // Each packet of a message by itself; of a READ all that ask for a part of it.
         let parts = if is_read { 1 } else { post.end - post.first };
         for part in (post.first..).take(parts as usize) {
             let is_of_it = |offset| offset == part || is_read && post.has(offset);
-            let of_it = talk.requests.iter().filter(|sent| sent.offset.is_some_and(is_of_it));
+            let of_it = qp.requests.iter().filter(|sent| sent.offset.is_some_and(is_of_it));
             let sent: Vec<&Request<'t>> = of_it.collect();
             for pair in sent.windows(2) {
                 let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
@@ -243,15 +252,15 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                     let is_before = sent.offset.is_some_and(|offset| post.has(offset) && offset < part);
                     is_before && (earlier.place..later.place).contains(&sent.seen.place)
                 };
-                if !is_read && talk.requests.iter().any(follows) {
+                if !is_read && qp.requests.iter().any(follows) {
                     continue;
                 }
-                let Some(began) = timer_started_by(talk, (post, part), (earlier, later)) else {
+                let Some(began) = timer_started_by(qp, (post, part), (earlier, later)) else {
                     continue;
                 };
                 let most = later.at.since(began.at).1 + path;
                 let is_early = later.at.since(earlier.at).0 < once;
-                asking.due_to(talk.habits.of_retry(false).filter(|_| is_early)).must(
+                asking.due_to(qp.habits.of_retry(false).filter(|_| is_early)).must(
                     most >= once,
                     [began, later].map(Evidence::from),
                     || {
@@ -268,11 +277,11 @@ fn timer_restarts<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 /// What last started the timer that brought `later`: `earlier` itself, or a response behind it that is progress. `None` where `later` may
 /// have another cause than the timer, and where the peer said nothing at all, which `ack-timeout` judges.
 fn timer_started_by<'t>(
-    talk: &Talk<'t>,
-    (post, part): (&Post<'_>, u32),
+    qp: &QpTrace<'t>,
+    (post, part): (&WorkRequest<'_>, u32),
     (earlier, later): (&'t FrameSeen, &'t FrameSeen),
 ) -> Option<&'t FrameSeen> {
-    let before: Vec<&Answer<'t>> = talk
+    let before: Vec<&PeerResponse<'t>> = qp
         .answers
         .iter()
         .filter(|answer| answer.place() < later.place)
@@ -281,9 +290,9 @@ fn timer_started_by<'t>(
         return None;
     }
     // Each that asks for a retry may have brought one, `later` too; a single one that came when a time-out was over, as well.
-    let asks = |answer: &&&Answer<'_>| {
-        let skips = matches!(answer.says, Says::Read(_)) && !talk.is_next_response(answer);
-        answer.says == Says::Sequence || skips
+    let asks = |answer: &&&PeerResponse<'_>| {
+        let skips = matches!(answer.says, ResponseKind::Read(_)) && !qp.is_next_response(answer);
+        answer.says == ResponseKind::Sequence || skips
     };
     if before.iter().filter(asks).count() > 1 {
         return None;
@@ -296,9 +305,9 @@ fn timer_started_by<'t>(
         acknowledged = acknowledged.max(end);
         // After anything else the peer said more than one cause may be open.
         let is_plain = match answer.says {
-            Says::Ack => answer.offset.is_some(),
-            Says::Read(_) => answer.offset.is_some_and(|of| post.has(of)),
-            Says::Sequence => answer.offset == Some(post.first),
+            ResponseKind::Ack => answer.offset.is_some(),
+            ResponseKind::Read(_) => answer.offset.is_some_and(|of| post.has(of)),
+            ResponseKind::Sequence => answer.offset == Some(post.first),
             _ => false,
         };
         if !is_plain {
@@ -308,12 +317,12 @@ fn timer_started_by<'t>(
             continue;
         }
         match answer.says {
-            Says::Ack if end > 0 && end <= part => {
+            ResponseKind::Ack if end > 0 && end <= part => {
                 if is_new {
                     began = answer.frame;
                 }
             }
-            Says::Read(_) if answer.offset.is_some_and(|of| post.has(of)) && talk.is_next_response(answer) => {
+            ResponseKind::Read(_) if answer.offset.is_some_and(|of| post.has(of)) && qp.is_next_response(answer) => {
                 began = answer.frame;
             }
             _ => return None,

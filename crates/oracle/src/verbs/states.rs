@@ -11,19 +11,19 @@
 use core::time::Duration;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb, reply_words};
-use verbatim_record::{Evidence, Passed, Side, Time, Told, VerbsDone, WcStatus};
+use verbatim_record::{Evidence, HostEvent, Passed, Side, Time, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
 
 use super::asking::Asking;
 use super::events::event_reason;
-use super::life::{Is, Life, is_done, is_refused, posts};
+use super::qp_history::{Is, QpHistory, is_done, is_refused, posts};
+use super::qp_trace::{EVENT_WAIT, SIMULATED_PATH};
 use super::steps::{self, Verdict, state_in_words};
-use super::talk::{SIMULATED_PATH, SOON};
-use crate::heard::QUEUED;
+use crate::parsed::QUEUED;
 use crate::rc;
 use crate::rule::Rule;
 
-pub(super) type StatesRule = for<'t> fn(&Life<'t>, &mut Asking<'_, 't>);
+pub(super) type StatesRule = for<'t> fn(&QpHistory<'t>, &mut Asking<'_, 't>);
 
 pub(super) static RULES: &[(Rule, StatesRule)] = &[
     (Rule::StepRefused, step_refused),
@@ -58,13 +58,13 @@ fn reply_in_words(done: &VerbsDone) -> String {
     }
 }
 
-fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    life.each_step(|is, verdict, done, modify| {
+fn step_refused<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    history.each_step(|is, verdict, done, modify| {
         let Verdict::Refused(why) = verdict else { return };
         let result = if is_refused(done) {
             Passed::Pass
         } else {
-            life.when_taken()
+            history.when_taken()
         };
         asking.say(result, [done.into()], || {
             (about(is, modify), format!("refused: {why}"), reply_in_words(done))
@@ -72,15 +72,15 @@ fn step_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn step_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    life.each_step(|is, verdict, done, modify| {
+fn step_taken<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    history.each_step(|is, verdict, done, modify| {
         if !matches!(verdict, Verdict::Taken) {
             return;
         }
         let result = if is_done(done) {
             Passed::Pass
         } else {
-            life.when_refused(done)
+            history.when_refused(done)
         };
         asking.say(result, [done.into()], || {
             (about(is, modify), "done".into(), reply_in_words(done))
@@ -88,10 +88,10 @@ fn step_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+fn state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let (mut sq_psn, mut rq_psn) = (None, None);
-    let mut psn_since = life.begin;
-    life.each(|is, done| {
+    let mut psn_since = history.begin;
+    history.each(|is, done| {
         match (&done.command, &done.answer) {
             (Command::ModifyQp(modify), _) if is_done(done) => {
                 let given = modify.attributes.clone().unwrap_or_default();
@@ -103,7 +103,7 @@ fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
                 rq_psn = given.rq_psn.or(rq_psn);
             }
             (Command::QueryQp(_), Some((_, _, Reply::Status(status), _))) => {
-                let states = is.states(life.service);
+                let states = is.states(history.service);
                 let wanted = states.iter().map(|state| state_in_words(*state)).collect::<Vec<_>>();
                 let is_so = states.contains(&status.state());
                 asking.must(is_so, [done.into()], || {
@@ -112,7 +112,7 @@ fn state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
                 });
                 // What has come or gone has moved them on; a driver may tell of them as it likes, and in ERR they mean nothing.
                 let is_over = status.state() == pb::QpState::Err;
-                if !life.is_simulated() || is_over || life.has_traffic(psn_since, done.place) {
+                if !history.is_simulated() || is_over || history.has_traffic(psn_since, done.place) {
                     return;
                 }
                 for (name, given, seen) in [("sq_psn", sq_psn, status.sq_psn), ("rq_psn", rq_psn, status.rq_psn)] {
@@ -137,11 +137,11 @@ pub(super) fn refuses(is: Is, done: &VerbsDone) -> bool {
     })
 }
 
-fn work_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    if !life.has_own_verbs() {
+fn work_refused<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    if !history.has_own_verbs() {
         return;
     }
-    life.each(|is, done| {
+    history.each(|is, done| {
         let Some((is_receive, ..)) = posts(&done.command) else {
             return;
         };
@@ -155,9 +155,9 @@ fn work_refused<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+fn work_taken<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let mut taken: [Vec<(u64, usize)>; 2] = [Vec::new(), Vec::new()];
-    life.each(|is, done| {
+    history.each(|is, done| {
         if matches!(&done.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Reset && is_done(done)) {
             taken = [Vec::new(), Vec::new()];
         }
@@ -166,13 +166,13 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         };
         let of_kind = &mut taken[usize::from(is_receive)];
         let completed = |wr_id: u64, place: usize| {
-            life.told.iter().any(|told| {
-                let is_it = matches!(&told.event, Event::Completion(completion) if completion.wr_id == wr_id);
-                is_it && (place..done.place).contains(&told.place)
+            history.events.iter().any(|happened| {
+                let is_it = matches!(&happened.event, Event::Completion(completion) if completion.wr_id == wr_id);
+                is_it && (place..done.place).contains(&happened.place)
             })
         };
         of_kind.retain(|(wr_id, place)| !completed(*wr_id, *place));
-        let depth = if is_receive { life.depths.1 } else { life.depths.0 };
+        let depth = if is_receive { history.depths.1 } else { history.depths.0 };
         let has_room = of_kind.len() < depth as usize;
         if !is_refused(done) {
             of_kind.push((wr_id, done.place));
@@ -183,17 +183,17 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
             _ => false,
         };
         let is_usual = match &done.command {
-            Command::PostSend(post) => life.facts.takes(life.service, post),
+            Command::PostSend(post) => history.facts.takes(history.service, post),
             _ => true,
         };
         if !takes || is.may_have_failed && is.state != pb::QpState::Rts || !has_room || !is_usual {
             return;
         }
-        if !is_in_memory(&life.memory, local, done.place) || done.answer.is_none() {
+        if !is_in_memory(&history.memory, local, done.place) || done.answer.is_none() {
             return;
         }
         let result = if is_refused(done) {
-            life.when_refused(done)
+            history.when_refused(done)
         } else {
             Passed::Pass
         };
@@ -205,8 +205,8 @@ fn work_taken<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-fn flushed_late<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    life.each(|is, done| {
+fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    history.each(|is, done| {
         let Some((is_receive, wr_id, _)) = posts(&done.command) else {
             return;
         };
@@ -217,29 +217,36 @@ fn flushed_late<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         };
         let known = done.answer.as_ref().filter(|_| flushes && is_done(done));
         let Some((answered, ..)) = known else { return };
-        let status = |told: &&Told| match &told.event {
-            Event::Completion(completion) if completion.wr_id == wr_id && told.place > done.place => {
+        let status = |happened: &&HostEvent| match &happened.event {
+            Event::Completion(completion) if completion.wr_id == wr_id && happened.place > done.place => {
                 Some(WcStatus(completion.status))
             }
             _ => None,
         };
-        let told = life.told.iter().copied().find(|told| status(told).is_some());
-        let due = answered.latest.after(SOON);
+        let happened = history
+            .events
+            .iter()
+            .copied()
+            .find(|happened| status(happened).is_some());
+        let due = answered.latest.after(EVENT_WAIT);
         // Until it is reset or gone, and the host was asked for something when it was due.
-        let mut later = life.commands.iter().filter(|later| later.place > done.place);
+        let mut later = history.commands.iter().filter(|later| later.place > done.place);
         let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
-        if told.is_none() && !is_alive {
+        if happened.is_none() && !is_alive {
             return;
         }
-        let by_step = told.and_then(|told| stirred_by(life, (done.place, due), told));
-        let is_so = told.as_ref().and_then(status) == Some(WcStatus::WR_FLUSH_ERR);
+        let by_step = happened.and_then(|happened| stirred_by(history, (done.place, due), happened));
+        let is_so = happened.as_ref().and_then(status) == Some(WcStatus::WR_FLUSH_ERR);
         let evidence = [Evidence::from(done)].into_iter();
         let evidence = evidence
             .chain(by_step.map(Evidence::from))
-            .chain(told.map(Evidence::from));
+            .chain(happened.map(Evidence::from));
         asking.must(is_so && by_step.is_none(), evidence, || {
             let what = if is_receive { "a receive" } else { "a send request" };
-            let seen = told.map_or_else(|| "no completion".into(), |told| Evidence::from(told).in_words());
+            let seen = happened.map_or_else(
+                || "no completion".into(),
+                |happened| Evidence::from(happened).in_words(),
+            );
             let seen = match by_step {
                 Some(_) => format!("{seen}, when the next command came"),
                 None => seen,
@@ -252,27 +259,31 @@ fn flushed_late<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
 
 /// What was done to a queue pair when something was due, and came before that: it flushes all that lies there. When a host fetched
 /// what it tells of nobody knows.
-fn stirred_by<'t>(life: &Life<'t>, (place, due): (usize, Time), told: &Told) -> Option<&'t VerbsDone> {
-    let mut later = life.commands.iter().copied().filter(|later| later.place > place);
+fn stirred_by<'t>(history: &QpHistory<'t>, (place, due): (usize, Time), happened: &HostEvent) -> Option<&'t VerbsDone> {
+    let mut later = history.commands.iter().copied().filter(|later| later.place > place);
     let stirs = |later: &&VerbsDone| {
         let is_it = matches!(later.command, Command::ModifyQp(_)) || posts(&later.command).is_some();
         is_it && later.asked.earliest >= due
     };
-    let by = later.find(stirs).filter(|by| told.at.earliest >= by.asked.latest);
-    by.filter(|_| life.is_simulated())
+    let by = later.find(stirs).filter(|by| happened.at.earliest >= by.asked.latest);
+    by.filter(|_| history.is_simulated())
 }
 
-fn datagram_completes<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
+fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let step = |done: &&VerbsDone| matches!(&done.command, Command::ModifyQp(_)) && is_done(done);
-    life.each(|is, done| {
+    history.each(|is, done| {
         let Command::PostSend(post) = &done.command else {
             return;
         };
         let is_up = matches!(is.state, pb::QpState::Rts | pb::QpState::Sqd);
-        if life.service != pb::Service::Ud || !is_up || !post.signaled || !is_done(done) {
+        if history.service != pb::Service::Ud || !is_up || !post.signaled || !is_done(done) {
             return;
         }
-        let mut later = life.commands.iter().copied().filter(|later| later.place > done.place);
+        let mut later = history
+            .commands
+            .iter()
+            .copied()
+            .filter(|later| later.place > done.place);
         let mut steps = later.clone().filter(step);
         // From when on it is to be sent, and until when.
         let begins = match is.state {
@@ -284,22 +295,22 @@ fn datagram_completes<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         let Some((known, ..)) = begins.and_then(|begins| begins.answer.as_ref()) else {
             return;
         };
-        let due = known.latest.after(SOON);
+        let due = known.latest.after(EVENT_WAIT);
         let is_left = steps.next().is_none_or(|step| step.asked.earliest >= due);
         let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
-        let is_it = |told: &&&Told| {
-            matches!(&told.event, Event::Completion(completion) if completion.wr_id == post.wr_id)
-                && told.place > done.place
+        let is_it = |happened: &&&HostEvent| {
+            matches!(&happened.event, Event::Completion(completion) if completion.wr_id == post.wr_id)
+                && happened.place > done.place
         };
-        let told = life.told.iter().find(is_it).copied();
-        if told.is_some() || is_left && is_alive {
-            let evidence = [Evidence::from(done)].into_iter().chain(told.map(Evidence::from));
+        let happened = history.events.iter().find(is_it).copied();
+        if happened.is_some() || is_left && is_alive {
+            let evidence = [Evidence::from(done)].into_iter().chain(happened.map(Evidence::from));
             let since = begins.map_or(done.place, |begins| begins.place);
-            let by_step = told.and_then(|told| stirred_by(life, (since, due), told));
-            let is_so = told.is_some_and(|told| told.place > since) && by_step.is_none();
+            let by_step = happened.and_then(|happened| stirred_by(history, (since, due), happened));
+            let is_so = happened.is_some_and(|happened| happened.place > since) && by_step.is_none();
             asking.must(is_so, evidence, || {
                 let about = format!("a datagram posted in {}", state_in_words(is.state));
-                let seen = match (told, by_step) {
+                let seen = match (happened, by_step) {
                     (Some(_), Some(_)) => "it, when the next command came",
                     (Some(_), None) => "it, in SQD",
                     (None, _) => "none",
@@ -332,15 +343,15 @@ fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -
     last.unwrap_or(false)
 }
 
-fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
-    let measured = rc::path(life.trace).map(|path| path + MARGIN);
-    let path = measured.or_else(|| life.is_simulated().then_some(SIMULATED_PATH));
+fn silent_state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
+    let measured = rc::path(history.trace).map(|path| path + MARGIN);
+    let path = measured.or_else(|| history.is_simulated().then_some(SIMULATED_PATH));
     let path = path.unwrap_or(ANY_PATH);
     let modify = |done: &&'t VerbsDone| match &done.command {
         Command::ModifyQp(modify) if is_done(done) => Some((*done, modify)),
         _ => None,
     };
-    let steps: Vec<(&VerbsDone, &pb::ModifyQp)> = life.commands.iter().filter_map(modify).collect();
+    let steps: Vec<(&VerbsDone, &pb::ModifyQp)> = history.commands.iter().filter_map(modify).collect();
     let mut peer = None;
     for (at, (done, modify)) in steps.iter().enumerate() {
         peer = modify.attributes.as_ref().and_then(|given| given.dest_qpn).or(peer);
@@ -351,14 +362,14 @@ fn silent_state<'t>(life: &Life<'t>, asking: &mut Asking<'_, 't>) {
         let (Some((known, ..)), Some(peer)) = (&done.answer, peer.filter(|_| is_silent)) else {
             continue;
         };
-        let until = steps.get(at + 1).map_or(life.end, |(next, _)| next.place);
+        let until = steps.get(at + 1).map_or(history.end, |(next, _)| next.place);
         // What is in the port's queue leaves all the same.
         let path = match modify.state() {
             pb::QpState::Err => path.max(QUEUED),
             _ => path,
         };
         listen(
-            life,
+            history,
             asking,
             (done, modify.state()),
             (known.latest.after(path), until),
@@ -373,28 +384,28 @@ const MARGIN: Duration = Duration::from_millis(1);
 const ANY_PATH: Duration = Duration::from_secs(1);
 
 fn listen<'t>(
-    life: &Life<'t>,
+    history: &QpHistory<'t>,
     asking: &mut Asking<'_, 't>,
     (step, state): (&'t VerbsDone, pb::QpState),
     (since, until): (verbatim_record::Time, usize),
     peer: u32,
 ) {
-    let others: Vec<u32> = life
+    let others: Vec<u32> = history
         .trace
         .timeline
         .commands
         .iter()
         .filter(|done| done.side == Side::Dut && is_done(done))
         .filter_map(|done| match &done.command {
-            Command::ModifyQp(modify) if modify.qp != life.handle => modify.attributes.as_ref()?.dest_qpn,
+            Command::ModifyQp(modify) if modify.qp != history.handle => modify.attributes.as_ref()?.dest_qpn,
             _ => None,
         })
         .collect();
-    // Another queue pair may talk to the same one.
+    // Another queue pair may be connected to the same one.
     if others.contains(&peer) {
         return;
     }
-    let frames = life.trace.timeline.frames_between((step.place, until)).iter();
+    let frames = history.trace.timeline.frames_between((step.place, until)).iter();
     let late = frames
         .filter(|frame| frame.received && frame.at.earliest > since)
         .find(|frame| {
@@ -413,21 +424,23 @@ fn listen<'t>(
     if state == pb::QpState::Err {
         return;
     }
-    let is_completion = |told: &&&Told| matches!(told.event, Event::Completion(_)) && told.at.earliest > since;
-    let mut within = life
-        .told
+    let is_completion =
+        |happened: &&&HostEvent| matches!(happened.event, Event::Completion(_)) && happened.at.earliest > since;
+    let mut within = history
+        .events
         .iter()
-        .filter(|told| told.place > step.place && told.place < until);
+        .filter(|happened| happened.place > step.place && happened.place < until);
     let done = within.find(is_completion);
     let evidence = [Evidence::from(step)]
         .into_iter()
-        .chain(done.map(|told| Evidence::from(*told)));
+        .chain(done.map(|happened| Evidence::from(*happened)));
     asking.must(done.is_none(), evidence, || {
         let about = format!("completions in {}", state_in_words(state));
         (
             about,
             "none".into(),
-            done.map(|told| Evidence::from(*told).in_words()).unwrap_or_default(),
+            done.map(|happened| Evidence::from(*happened).in_words())
+                .unwrap_or_default(),
         )
     });
 }

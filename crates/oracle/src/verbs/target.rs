@@ -6,26 +6,26 @@ use std::ops::Range;
 use verbatim_wire::packet::RKey;
 
 use super::replay::{Replay, range_of};
-use crate::heard::{Asks, Heard, Part};
+use crate::parsed::{Parsed, Part, RequestKind};
 
 impl Replay<'_, '_> {
     /// Where a request's packet changes the memory, if it is this memory.
     pub(super) fn target(&self, offset: u32) -> Option<Range<usize>> {
         let request = self.requests.get(&offset)?;
-        let of = &request.heard;
-        let length = match Asks::of(of.opcode) {
-            Asks::Read => return None,
-            Asks::Atomic => 8,
+        let of = &request.parsed;
+        let length = match RequestKind::of(of.opcode) {
+            RequestKind::Read => return None,
+            RequestKind::Atomic => 8,
             // ATOMIC WRITE; what else a code without a meaning does is not known.
-            Asks::Other => of.reth()?.dma_len().max(8) as usize,
-            Asks::Send(_) | Asks::Write(_) => of.length as usize,
+            RequestKind::Other => of.reth()?.dma_len().max(8) as usize,
+            RequestKind::Send(_) | RequestKind::Write(_) => of.length as usize,
         };
         if let Some(atomic) = of.atomic() {
             let begin = self.place_of(atomic.va().0, atomic.r_key())?;
             return Some(begin..begin + length);
         }
         let (first, into) = self.begins(offset)?;
-        let opens = &self.requests.get(&first)?.heard;
+        let opens = &self.requests.get(&first)?.parsed;
         if let Some(reth) = opens.reth() {
             let begin = self.place_of(reth.va().0, reth.r_key())? + into;
             return Some(begin..begin + length);
@@ -38,32 +38,35 @@ impl Replay<'_, '_> {
     /// All of the receive that the message takes to which a SEND's packet belongs, if it is of this memory.
     pub(super) fn receive(&self, offset: u32) -> Option<Range<usize>> {
         let (first, _) = self.begins(offset)?;
-        let opens = &self.requests.get(&first)?.heard;
-        matches!(Asks::of(opens.opcode), Asks::Send(_)).then(|| self.receive_of(first))?
+        let opens = &self.requests.get(&first)?.parsed;
+        matches!(RequestKind::of(opens.opcode), RequestKind::Send(_)).then(|| self.receive_of(first))?
     }
 
     /// The receive that a message takes which begins with this PSN.
     fn receive_of(&self, first: u32) -> Option<Range<usize>> {
         let before = self.requests.range(..first);
-        let taken = before.filter(|(_, request)| takes_receive(&request.heard)).count();
+        let taken = before.filter(|(_, request)| takes_receive(&request.parsed)).count();
         let receive = self.receives.get(taken).copied().flatten()?;
         (receive.memory == self.handle).then(|| range_of(receive))
     }
 
     /// The first packet of the message that a packet belongs to, and how many bytes of it lie in front of the packet.
     fn begins(&self, offset: u32) -> Option<(u32, usize)> {
-        let is_send = matches!(Asks::of(self.requests.get(&offset)?.heard.opcode), Asks::Send(_));
+        let is_send = matches!(
+            RequestKind::of(self.requests.get(&offset)?.parsed.opcode),
+            RequestKind::Send(_)
+        );
         let (mut first, mut into) = (offset, 0);
         loop {
-            let asks = Asks::of(self.requests.get(&first)?.heard.opcode);
-            if matches!(asks, Asks::Send(_)) != is_send {
+            let asks = RequestKind::of(self.requests.get(&first)?.parsed.opcode);
+            if matches!(asks, RequestKind::Send(_)) != is_send {
                 return None;
             }
             if matches!(asks.part(), Part::First | Part::Only) {
                 return Some((first, into));
             }
             first = first.checked_sub(1)?;
-            into += self.requests.get(&first)?.heard.length as usize;
+            into += self.requests.get(&first)?.parsed.length as usize;
         }
     }
 
@@ -75,20 +78,23 @@ impl Replay<'_, '_> {
 }
 
 /// Whether its payload goes into memory.
-pub(super) fn has_payload(heard: &Heard<'_>) -> bool {
-    matches!(Asks::of(heard.opcode), Asks::Send(_) | Asks::Write(_))
+pub(super) fn has_payload(parsed: &Parsed<'_>) -> bool {
+    matches!(
+        RequestKind::of(parsed.opcode),
+        RequestKind::Send(_) | RequestKind::Write(_)
+    )
 }
 
 /// Whether it says by itself which memory it is about.
-pub(super) fn has_place(heard: &Heard<'_>) -> bool {
-    heard.reth().is_some() || heard.atomic().is_some()
+pub(super) fn has_place(parsed: &Parsed<'_>) -> bool {
+    parsed.reth().is_some() || parsed.atomic().is_some()
 }
 
 /// Whether a receive completes with it.
-pub(super) fn takes_receive(heard: &Heard<'_>) -> bool {
-    match Asks::of(heard.opcode) {
-        Asks::Send(part) => matches!(part, Part::Last | Part::Only),
-        Asks::Write(_) => heard.packet.imm().is_some(),
+pub(super) fn takes_receive(parsed: &Parsed<'_>) -> bool {
+    match RequestKind::of(parsed.opcode) {
+        RequestKind::Send(part) => matches!(part, Part::Last | Part::Only),
+        RequestKind::Write(_) => parsed.packet.imm().is_some(),
         _ => false,
     }
 }

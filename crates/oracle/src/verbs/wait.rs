@@ -7,54 +7,50 @@ use core::time::Duration;
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Evidence, Side, duration_words};
 
-use super::again::interval;
 use super::asking::{Asking, VerbsRule};
+use super::qp_trace::{PeerResponse, QpTrace};
+use super::retransmission::interval;
 use super::retry::{causes, oldest_open};
-use super::talk::{Answer, Talk};
 use crate::rc::is_taken;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::RnrWait, rnr_wait), (Rule::Drained, drained)];
 
 /// Longer than what left before the NAK came takes to cross it on a short path.
 const CROSSING: Duration = Duration::from_micros(100);
 
-fn rnr_wait<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let sent: Vec<_> = talk
-        .requests
-        .iter()
-        .map(|sent| (sent.offset, sent.seen.place))
-        .collect();
-    for (at, request) in talk.requests.iter().enumerate() {
-        let Some((offset, post)) = request.offset.and_then(|of| Some((of, &talk.posts[talk.post_of(of)?]))) else {
+fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let sent: Vec<_> = qp.requests.iter().map(|sent| (sent.offset, sent.seen.place)).collect();
+    for (at, request) in qp.requests.iter().enumerate() {
+        let Some((offset, post)) = request.offset.and_then(|of| Some((of, &qp.posts[qp.post_of(of)?]))) else {
             continue;
         };
         let place = request.seen.place;
-        let times = talk.transmissions(offset, place + 1).len();
+        let times = qp.transmissions(offset, place + 1).len();
         let naks = || {
-            let before = talk.answers.iter().filter(move |answer| answer.place() < place);
-            before.filter(move |answer| answer.says == Says::Rnr && answer.offset == Some(offset))
+            let before = qp.answers.iter().filter(move |answer| answer.place() < place);
+            before.filter(move |answer| answer.says == ResponseKind::Rnr && answer.offset == Some(offset))
         };
         // With the timer on it may have left before the NAK arrived, which `rnr-interval` judges: here only what the RNR NAK alone can have
         // brought about.
-        let began = oldest_open(talk, post).posted.command.asked;
-        let lasted = talk.trace.begin.at_most(request.seen.frame.at.since(began).1);
-        let is_early = talk.habits.of_retry(false).is_some();
-        if talk.timeout().is_some_and(|once| lasted >= once || is_early) {
+        let began = oldest_open(qp, post).posted.command.asked;
+        let lasted = qp.trace.begin.at_most(request.seen.frame.at.since(began).1);
+        let is_early = qp.habits.of_retry(false).is_some();
+        if qp.timeout().is_some_and(|once| lasted >= once || is_early) {
             continue;
         }
         // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
         let is_each_used =
-            times > 1 && naks().count() == times - 1 && causes(talk, post, place).all() as usize == times - 1;
+            times > 1 && naks().count() == times - 1 && causes(qp, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
         // What was being sent when the NAK came goes on, as long as a host takes to look at the NAK.
-        if !talk.is_lossless() && is_begun_before(&sent[..=at], last.place()) {
+        if !qp.is_lossless() && is_begun_before(&sent[..=at], last.place()) {
             continue;
         }
-        must_wait(talk, asking, (last, request.seen.frame), post.in_words());
+        must_wait(qp, asking, (last, request.seen.frame), post.in_words());
     }
 }
 
@@ -77,21 +73,21 @@ fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
 
 /// The time between the RNR NAK, when it left here, and what comes again, when it came in here, is the interval or more.
 fn must_wait<'t>(
-    talk: &Talk<'t>,
+    qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
-    (nak, again): (&Answer<'t>, &'t verbatim_record::FrameSeen),
+    (nak, again): (&PeerResponse<'t>, &'t verbatim_record::FrameSeen),
     about: String,
 ) {
     let least = interval(nak);
     let (shortest, longest) = again.at.since(nak.frame.at);
-    let waited = talk.trace.begin.at_most(longest);
+    let waited = qp.trace.begin.at_most(longest);
     // It may have been on its way, and others of it swapped, so that it was counted as the next.
-    if !talk.is_lossless() && waited < CROSSING {
+    if !qp.is_lossless() && waited < CROSSING {
         return;
     }
     // What the way alone may have taken is no proof that anybody waited.
     let is_open = |path| waited >= least && shortest.saturating_sub(path) < least;
-    if talk.path().is_some_and(is_open) {
+    if qp.path().is_some_and(is_open) {
         return;
     }
     let evidence = [nak.frame, again].map(Evidence::from);
@@ -104,10 +100,10 @@ fn must_wait<'t>(
     });
 }
 
-fn drained<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let within = talk.trace.timeline.commands_between(talk.dialogue.places).iter();
+fn drained<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     let steps = within.filter(|done| {
-        let is_its = matches!(&done.command, Command::ModifyQp(modify) if modify.qp == talk.dialogue.handle);
+        let is_its = matches!(&done.command, Command::ModifyQp(modify) if modify.qp == qp.dialogue.handle);
         done.side == Side::Dut && is_its && is_taken(done)
     });
     let mut drains = None;
@@ -116,24 +112,24 @@ fn drained<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         if let Some(begins) = drains.filter(|_| modify.state() != pb::QpState::Sqd) {
-            waits(talk, asking, (begins, step.place));
+            waits(qp, asking, (begins, step.place));
         }
         let is_done = step.answer.as_ref().map(|(.., place)| *place);
         drains = drains.or(is_done).filter(|_| modify.state() == pb::QpState::Sqd);
     }
     if let Some(begins) = drains {
-        waits(talk, asking, (begins, talk.dialogue.places.1));
+        waits(qp, asking, (begins, qp.dialogue.places.1));
     }
 }
 
 /// What was posted between these places came after them.
-fn waits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usize, usize)) {
-    for post in talk
+fn waits<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usize, usize)) {
+    for post in qp
         .posts
         .iter()
         .filter(|post| post.place() > begins && post.place() < ends)
     {
-        let early = talk
+        let early = qp
             .requests
             .iter()
             .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)) && sent.seen.frame.place < ends);

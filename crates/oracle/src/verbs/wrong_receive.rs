@@ -11,13 +11,13 @@ use verbatim_record::{Evidence, VerbsDone};
 use verbatim_wire::packet::{NakCode, Opcode, Syndrome};
 
 use super::asking::{Asking, VerbsRule};
+use super::qp_trace::{Asked, QpTrace};
 use super::ready::takers;
 use super::received::{commands, posted};
-use super::talk::{Asked, Talk};
-use crate::heard::{Asks, Heard, Part};
+use crate::parsed::{Parsed, Part, RequestKind};
 use crate::rc::HALF;
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveFits, receive_fits),
@@ -37,14 +37,14 @@ enum Wrong {
 
 /// What is wrong with the receive of the SEND that ends with that PSN, as far as all that takes one before it is known; in words,
 /// what it is. A receive that is too short and closed is nobody's matter.
-fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
-    let (takers, until) = takers(talk, asked);
+fn wrong_receive(qp: &QpTrace<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
+    let (takers, until) = takers(qp, asked);
     let nth = takers.range(..offset).count();
     let is_known = offset < until && takers.contains(&offset);
-    let slice = posted(talk, &commands(talk)?).get(nth).filter(|_| is_known)?.1.local?;
+    let slice = posted(qp, &commands(qp)?).get(nth).filter(|_| is_known)?.1.local?;
     let (last, packets) = (only(asked, offset)?, send_until(asked, offset)?);
     let length: u32 = packets.iter().map(|packet| packet.length).sum();
-    let wrong = match (length > slice.length, length > 0 && is_closed(talk, slice.memory)) {
+    let wrong = match (length > slice.length, length > 0 && is_closed(qp, slice.memory)) {
         (true, false) => Wrong::Short,
         (false, true) => Wrong::Closed,
         _ => return None,
@@ -56,34 +56,34 @@ fn wrong_receive(talk: &Talk<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(W
     Some((wrong, words))
 }
 
-fn is_send(heard: &Heard<'_>) -> bool {
-    matches!(Asks::of(heard.opcode), Asks::Send(_))
+fn is_send(parsed: &Parsed<'_>) -> bool {
+    matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
 }
 
 /// PSNs, counted from the first that the device expects, with which a part of a SEND came.
-fn sends(talk: &Talk<'_>) -> BTreeSet<u32> {
-    let sends = talk.asked().filter(|(at, heard, _)| *at < HALF && is_send(heard));
+fn sends(qp: &QpTrace<'_>) -> BTreeSet<u32> {
+    let sends = qp.asked().filter(|(at, parsed, _)| *at < HALF && is_send(parsed));
     sends.map(|(at, ..)| at).collect()
 }
 
 /// The packet with that PSN, if nothing else was sent with it.
-fn only<'a, 't>(asked: &'a [Asked<'t>], of: u32) -> Option<&'a Heard<'t>> {
+fn only<'a, 't>(asked: &'a [Asked<'t>], of: u32) -> Option<&'a Parsed<'t>> {
     let mut kinds = asked
         .iter()
         .filter(|(other, ..)| *other == of)
-        .map(|(_, heard, _)| heard);
+        .map(|(_, parsed, _)| parsed);
     let first = kinds.next()?;
     let is_alone = kinds.all(|other| (other.opcode, other.digests()) == (first.opcode, first.digests()));
     is_alone.then_some(first)
 }
 
 /// The packets of a SEND up to that PSN, from there back to its First or Only.
-fn send_until<'a, 't>(asked: &'a [Asked<'t>], offset: u32) -> Option<Vec<&'a Heard<'t>>> {
+fn send_until<'a, 't>(asked: &'a [Asked<'t>], offset: u32) -> Option<Vec<&'a Parsed<'t>>> {
     let mut packets = Vec::new();
     for at in (0..=offset).rev() {
         let packet = only(asked, at)?;
         let is_within = |part| packets.is_empty() || matches!(part, Part::First | Part::Middle);
-        let Asks::Send(part) = Asks::of(packet.opcode) else {
+        let RequestKind::Send(part) = RequestKind::of(packet.opcode) else {
             return None;
         };
         if !is_within(part) {
@@ -98,8 +98,8 @@ fn send_until<'a, 't>(asked: &'a [Asked<'t>], offset: u32) -> Option<Vec<&'a Hea
 }
 
 /// Whether the device may not write to that memory.
-fn is_closed(talk: &Talk<'_>, memory: u32) -> bool {
-    let made = talk.memory.iter().find_map(|done| match (&done.command, &done.answer) {
+fn is_closed(qp: &QpTrace<'_>, memory: u32) -> bool {
+    let made = qp.memory.iter().find_map(|done| match (&done.command, &done.answer) {
         (Command::RegisterMemory(of), Some((_, _, Reply::Memory(made), _))) if made.memory == memory => Some(of),
         _ => None,
     });
@@ -108,23 +108,23 @@ fn is_closed(talk: &Talk<'_>, memory: u32) -> bool {
 
 /// The receive of the sound SEND to which the packet with that PSN belongs, or that there is none; nothing where the SEND is not
 /// sound, too long for it, or may not be written there.
-fn receive_of<'t>(talk: &Talk<'t>, asked: &[Asked<'t>], offset: u32, place: usize) -> Option<Option<&'t VerbsDone>> {
-    let (takers, until) = takers(talk, asked);
+fn receive_of<'t>(qp: &QpTrace<'t>, asked: &[Asked<'t>], offset: u32, place: usize) -> Option<Option<&'t VerbsDone>> {
+    let (takers, until) = takers(qp, asked);
     let packets = send_until(asked, offset).filter(|_| offset < until)?;
     let first = offset + 1 - u32::try_from(packets.len()).ok()?;
-    let mut before = asked.iter().filter(|(at, heard, _)| at + talk.psns(heard) == first);
-    let ends = |heard: &Heard<'_>| match Asks::of(heard.opcode) {
-        Asks::Send(part) | Asks::Write(part) => matches!(part, Part::Last | Part::Only),
+    let mut before = asked.iter().filter(|(at, parsed, _)| at + qp.psns(parsed) == first);
+    let ends = |parsed: &Parsed<'_>| match RequestKind::of(parsed.opcode) {
+        RequestKind::Send(part) | RequestKind::Write(part) => matches!(part, Part::Last | Part::Only),
         asks => asks.has_response(),
     };
-    let is_begun = first == 0 || before.clone().next().is_some() && before.all(|(_, heard, _)| ends(heard));
-    let has_its_length = |packet: &&Heard<'_>| match Asks::of(packet.opcode) {
-        Asks::Send(Part::First | Part::Middle) => packet.length == talk.mtu,
-        Asks::Send(Part::Last) => (1..=talk.mtu).contains(&packet.length),
-        _ => packet.length <= talk.mtu,
+    let is_begun = first == 0 || before.clone().next().is_some() && before.all(|(_, parsed, _)| ends(parsed));
+    let has_its_length = |packet: &&Parsed<'_>| match RequestKind::of(packet.opcode) {
+        RequestKind::Send(Part::First | Part::Middle) => packet.length == qp.mtu,
+        RequestKind::Send(Part::Last) => (1..=qp.mtu).contains(&packet.length),
+        _ => packet.length <= qp.mtu,
     };
     // Rights to what it names are another matter.
-    let is_plain = |packet: &&Heard<'_>| {
+    let is_plain = |packet: &&Parsed<'_>| {
         !matches!(
             packet.opcode,
             Opcode::RC_SEND_ONLY_INVALIDATE | Opcode::RC_SEND_LAST_INVALIDATE
@@ -133,7 +133,7 @@ fn receive_of<'t>(talk: &Talk<'t>, asked: &[Asked<'t>], offset: u32, place: usiz
     if !is_begun || !packets.iter().all(|packet| has_its_length(packet) && is_plain(packet)) {
         return None;
     }
-    let posted = posted(talk, &commands(talk)?);
+    let posted = posted(qp, &commands(qp)?);
     let there = posted
         .get(takers.range(..first).count())
         .filter(|(done, _)| done.place < place);
@@ -142,82 +142,89 @@ fn receive_of<'t>(talk: &Talk<'t>, asked: &[Asked<'t>], offset: u32, place: usiz
     };
     let slice = receive.local?;
     let length: u32 = packets.iter().map(|packet| packet.length).sum();
-    (length <= slice.length && !is_closed(talk, slice.memory)).then_some(Some(*done))
+    (length <= slice.length && !is_closed(qp, slice.memory)).then_some(Some(*done))
 }
 
-fn put_off<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    refused(talk, asking, false);
+fn put_off<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    refused(qp, asking, false);
 }
 
-fn send_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    refused(talk, asking, true);
+fn send_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    refused(qp, asking, true);
 }
 
 /// The NAK that ends a connection is not that of a sound SEND, with a receive or without; nor is it put off with one, as other
 /// rules have it.
-fn refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
-    let Some(first) = talk.first() else { return };
-    let (mut has_held, sends) = (false, sends(talk));
-    for (heard, frame) in talk.responses() {
-        let of = heard.psn.since(first);
+fn refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
+    let Some(first) = qp.first() else { return };
+    let (mut has_held, sends) = (false, sends(qp));
+    for (parsed, frame) in qp.responses() {
+        let of = parsed.psn.since(first);
         // What a sound device says of it.
-        let usual = if has_receive { Says::Ack } else { Says::Rnr };
-        if !sends.contains(&of) || ![usual, Says::Fatal].contains(&Says::of(&heard)) {
+        let usual = if has_receive {
+            ResponseKind::Ack
+        } else {
+            ResponseKind::Rnr
+        };
+        if !sends.contains(&of) || ![usual, ResponseKind::Fatal].contains(&ResponseKind::of(&parsed)) {
             continue;
         }
         // One shows that the rule was asked.
-        if has_held && Says::of(&heard) == usual {
+        if has_held && ResponseKind::of(&parsed) == usual {
             continue;
         }
-        let asked: Vec<Asked<'t>> = talk.asked().filter(|(.., sent)| sent.place < frame.place).collect();
-        let Some(receive) = receive_of(talk, &asked, of, frame.place).filter(|of| of.is_some() == has_receive) else {
+        let asked: Vec<Asked<'t>> = qp.asked().filter(|(.., sent)| sent.place < frame.place).collect();
+        let Some(receive) = receive_of(qp, &asked, of, frame.place).filter(|of| of.is_some() == has_receive) else {
             continue;
         };
-        has_held |= Says::of(&heard) == usual;
+        has_held |= ResponseKind::of(&parsed) == usual;
         let is_wrong = [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS].map(|code| Some(Syndrome::nak(code)));
         let evidence = [Some(Evidence::from(frame)), receive.map(Evidence::from)];
         asking.must(
-            !is_wrong.contains(&heard.syndrome()),
+            !is_wrong.contains(&parsed.syndrome()),
             evidence.into_iter().flatten(),
             || {
                 let expected = match has_receive {
-                    true => format!("PSN {} is executed: its receive is there, and long enough", heard.psn),
-                    false => format!("an RNR NAK of PSN {}: no receive is there", heard.psn),
+                    true => format!("PSN {} is executed: its receive is there, and long enough", parsed.psn),
+                    false => format!("an RNR NAK of PSN {}: no receive is there", parsed.psn),
                 };
-                let seen = heard.syndrome().map(|syndrome| syndrome.to_string());
+                let seen = parsed.syndrome().map(|syndrome| syndrome.to_string());
                 (String::new(), expected, seen.unwrap_or_default())
             },
         );
     }
 }
 
-fn receive_fits<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    is_refused(talk, asking, Wrong::Short, NakCode::INVALID_REQUEST);
+fn receive_fits<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    is_refused(qp, asking, Wrong::Short, NakCode::INVALID_REQUEST);
 }
 
-fn receive_fault<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    is_refused(talk, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
+fn receive_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    is_refused(qp, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
 }
 
 /// What is said of such SENDs is that code, and they are never acknowledged.
-fn is_refused<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
-    let Some(first) = talk.first() else { return };
-    let sends = sends(talk);
-    for (heard, frame) in talk.responses() {
-        let of = heard.psn.since(first);
-        if !matches!(Says::of(&heard), Says::Fatal | Says::Ack) || !sends.contains(&of) {
+fn is_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
+    let Some(first) = qp.first() else { return };
+    let sends = sends(qp);
+    for (parsed, frame) in qp.responses() {
+        let of = parsed.psn.since(first);
+        if !matches!(ResponseKind::of(&parsed), ResponseKind::Fatal | ResponseKind::Ack) || !sends.contains(&of) {
             continue;
         }
-        let before: Vec<Asked<'_>> = talk.asked().filter(|(.., sent)| sent.place < frame.place).collect();
-        if !before.iter().any(|(offset, heard, _)| *offset == of && is_send(heard)) {
+        let before: Vec<Asked<'_>> = qp.asked().filter(|(.., sent)| sent.place < frame.place).collect();
+        if !before
+            .iter()
+            .any(|(offset, parsed, _)| *offset == of && is_send(parsed))
+        {
             continue;
         }
-        let Some((_, of_send)) = wrong_receive(talk, &before, of).filter(|(is, _)| *is == wrong) else {
+        let Some((_, of_send)) = wrong_receive(qp, &before, of).filter(|(is, _)| *is == wrong) else {
             continue;
         };
         let nak = Syndrome::nak(code);
-        asking.must(heard.syndrome() == Some(nak), [Evidence::from(frame)], || {
-            let seen = heard.syndrome().map(|syndrome| syndrome.to_string());
+        asking.must(parsed.syndrome() == Some(nak), [Evidence::from(frame)], || {
+            let seen = parsed.syndrome().map(|syndrome| syndrome.to_string());
             (String::new(), format!("{nak}, of {of_send}"), seen.unwrap_or_default())
         });
     }

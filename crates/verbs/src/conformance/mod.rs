@@ -30,7 +30,7 @@ use talk::Talk;
 /// How long an agent may take to let us in, and for one answer: a tester gives it no more.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long events are waited for that may come at any time: those of a device are done in less.
-const SOON: Duration = Duration::from_secs(5);
+const EVENT_WAIT: Duration = Duration::from_secs(5);
 /// How long it is waited for events that must not come.
 const QUIET: Duration = Duration::from_millis(50);
 

@@ -4,7 +4,7 @@ use verbatim_proto::agent::{self as proto, Completion, Operation, QpState, Servi
 
 use super::queue_pairs::{DEPTH, end, go_on, take_to};
 use super::talk::{Talk, in_words};
-use super::{Check, Checked, Not, SOON, wrong};
+use super::{Check, Checked, EVENT_WAIT, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
     ("flush", flush),
@@ -81,7 +81,7 @@ fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) ->
             "{count} requests were posted, and {} completions came within {} s; each request completes once, with \
              WR_FLUSH_ERR: the device or its agent flushes, the tester never asks for it",
             seen.len(),
-            SOON.as_secs()
+            EVENT_WAIT.as_secs()
         ));
     }
     if let Some(other) = seen.iter().find(|one| one.status != FLUSHED) {
@@ -107,7 +107,7 @@ fn flush(talk: &mut Talk) -> Checked {
     for state in [QpState::Init, QpState::Rts] {
         let (qp, _) = with_receives(talk, state)?;
         end(talk, qp.qp, QpState::Err)?;
-        let seen = talk.completions(RECEIVES as usize, SOON)?;
+        let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
         are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
         end(talk, qp.qp, QpState::Reset)?;
     }
@@ -120,16 +120,16 @@ fn flush(talk: &mut Talk) -> Checked {
 fn posts_in_error(talk: &mut Talk) -> Checked {
     let (qp, memory) = with_receives(talk, QpState::Rts)?;
     end(talk, qp.qp, QpState::Err)?;
-    talk.completions(RECEIVES as usize, SOON)?;
+    talk.completions(RECEIVES as usize, EVENT_WAIT)?;
     for wr_id in FIRST..FIRST + SENDS {
         talk.done("PostSend in ERR", send(qp.qp, wr_id, memory, wr_id % 2 == 0))?;
     }
-    let seen = talk.completions(SENDS as usize, SOON)?;
+    let seen = talk.completions(SENDS as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + SENDS)?;
     for wr_id in FIRST..FIRST + RECEIVES {
         talk.done("PostReceive in ERR", receive(qp.qp, wr_id, memory))?;
     }
-    let seen = talk.completions(RECEIVES as usize, SOON)?;
+    let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
     Ok(format!(
         "{SENDS} sends, signalled or not, and {RECEIVES} receives: WR_FLUSH_ERR, in order, once"
@@ -149,11 +149,11 @@ fn none(seen: &[Completion], what: &str) -> Result<(), Not> {
 fn reset_forgets(talk: &mut Talk) -> Checked {
     let (qp, _) = with_receives(talk, QpState::Rts)?;
     end(talk, qp.qp, QpState::Reset)?;
-    none(&talk.completions(0, SOON)?, "RESET")?;
+    none(&talk.completions(0, EVENT_WAIT)?, "RESET")?;
     // What was forgotten does not come back either.
     take_to(talk, &qp, QpState::Init)?;
     end(talk, qp.qp, QpState::Err)?;
-    none(&talk.completions(0, SOON)?, "ERR after RESET")?;
+    none(&talk.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
     Ok("what was posted completes neither then nor later".into())
 }
 
@@ -164,7 +164,7 @@ fn destroy_forgets(talk: &mut Talk) -> Checked {
         false => Some(talk.queue_pair(Service::Rc, DEPTH)?),
     };
     talk.destroy(qp.qp)?;
-    none(&talk.completions(0, SOON)?, "DestroyQp")?;
+    none(&talk.completions(0, EVENT_WAIT)?, "DestroyQp")?;
     talk.refused(
         "PostReceive to a queue pair that was destroyed",
         true,
@@ -217,7 +217,7 @@ fn wrong_requests(talk: &mut Talk) -> Checked {
         talk.refused(what, true, command)?;
     }
     end(talk, qp.qp, QpState::Err)?;
-    let seen = talk.completions(RECEIVES as usize, SOON)?;
+    let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
     Ok("they are refused, and complete nothing".into())
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 use verbatim_tests::product::run;
 
-use crate::ibsim::lab::{AFTER, LONG, PLAIN, SOON, Sim, came_to};
+use crate::ibsim::lab::{AFTER, LONG, PLAIN, RUN_LIMIT, Sim, came_to};
 
 /// A run after a bad end: restores what was left, says so, and passes.
 fn next_run_restores_first(sim: &Sim, area: &str) {
@@ -32,7 +32,7 @@ fn a_simulator_that_is_killed_in_mid_run_is_an_error_of_the_rig_and_the_record_s
     let running = sim.long_run(AFTER);
     sim.lab.kill();
     let start = Instant::now();
-    let output = running.end(SOON);
+    let output = running.end(RUN_LIMIT);
     eprintln!("ended {:?} after the simulator", start.elapsed());
     assert_eq!(
         (output.code(), came_to(&output)),
@@ -60,7 +60,7 @@ fn an_interrupt_in_mid_run_restores_the_device_and_is_an_error_of_the_operator()
         let before = sim.tables();
         let running = sim.long_run(AFTER);
         running.signal(signal);
-        let output = running.end(SOON);
+        let output = running.end(RUN_LIMIT);
         assert_eq!(
             (output.code(), came_to(&output)),
             (3, ("ERROR".into(), "OPERATOR".into())),

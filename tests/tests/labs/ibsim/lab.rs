@@ -12,7 +12,7 @@ use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, Running, run};
 
 /// Far less than a run that hangs, on the busiest host.
-pub(crate) const SOON: Duration = Duration::from_secs(120);
+pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(120);
 /// A test that changes something at once and then is busy for seconds.
 pub(crate) const LONG: &str = "c14-024-vl-arbitration-ca";
 /// A test that comes after it.
@@ -71,7 +71,7 @@ impl Sim {
         // The legal parts come first; the sweep, of tens of megabytes, begins well below this size.
         while fs::metadata(&record).map_or(0, |file| file.len()) < 1 << 20 {
             if !running.is_running() || Instant::now() > deadline {
-                panic!("no record of 1 MiB at {}: {}", record.display(), running.end(SOON));
+                panic!("no record of 1 MiB at {}: {}", record.display(), running.end(RUN_LIMIT));
             }
             sleep(Duration::from_millis(1));
         }

@@ -5,7 +5,7 @@ use std::fs;
 use verbatim_lab::{build_examples, host::program};
 use verbatim_tests::product::{Running, run};
 
-use crate::ibsim::lab::{LONG, PLAIN, SOON, Sim};
+use crate::ibsim::lab::{LONG, PLAIN, RUN_LIMIT, Sim};
 
 /// Runs on a rig file that differs from the lab's in these places; what stderr says.
 fn unavailable(sim: &Sim, changes: &[(&str, &str)]) -> String {
@@ -16,7 +16,7 @@ fn unavailable(sim: &Sim, changes: &[(&str, &str)]) -> String {
     }
     sim.place.write("rigs.toml", text);
     let mut command = sim.verbatim(&format!("run --rig ibsim {PLAIN} --json --rig-file rigs.toml"));
-    let output = Running::start(&mut command).end(SOON);
+    let output = Running::start(&mut command).end(RUN_LIMIT);
     assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
     assert!(output.stderr.contains("rig \"ibsim\" is unavailable: "), "{output}");
     assert!(!output.stderr.contains("panicked"), "{output}");

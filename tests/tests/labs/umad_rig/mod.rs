@@ -17,7 +17,7 @@ use verbatim_tests::oracle::skipped;
 /// The environment variable that says what a process of this program is to do.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
 /// Well below the pause of ten minutes that is cut short, with room for a busy host.
-const SOON: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(120);
 
 fn lab() -> Option<IbsimLab> {
     match IbsimLab::start() {
@@ -137,7 +137,7 @@ fn killed(role: &str) {
         stopped.contains("RigGone") && stopped.contains("went away"),
         "{stopped}"
     );
-    assert!(took < SOON, "it took {took:?}");
+    assert!(took < RUN_LIMIT, "it took {took:?}");
     actor.ends_well();
     assert!(is_empty(place.path()));
 }

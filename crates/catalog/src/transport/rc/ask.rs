@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-pub(crate) use verbatim_oracle::rc::{HALF, ON_ITS_WAY, SOON, is_sequence_nak, nak_of};
+pub(crate) use verbatim_oracle::rc::{HALF, ON_ITS_WAY, RESPONSE_WAIT, is_sequence_nak, nak_of};
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Frames, Label, Side, TRIES, Verbs};
 use verbatim_tester::peer::Channel;
@@ -12,7 +12,7 @@ use verbatim_wire::values::{Hex32, Hex64};
 
 /// How long an answer may take before the request is sent again: longer where the DUT says that it takes longer.
 pub(crate) fn soon(t: &Tester<'_>) -> Duration {
-    SOON.max(t.answer_time())
+    RESPONSE_WAIT.max(t.answer_time())
 }
 
 /// How long late answers to a request that was sent again are waited for.

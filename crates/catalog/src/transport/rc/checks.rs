@@ -153,7 +153,7 @@ pub(crate) fn no_completion(
     (after, before): (usize, usize),
 ) -> bool {
     let done = dialogue.completions_between(after, before);
-    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.told.into()).collect();
+    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.event.into()).collect();
     let seen = done.first().map_or_else(
         || "none".into(),
         |done| format!("wr_id {} with {}", done.completion.wr_id, done.status()),
@@ -172,7 +172,7 @@ pub(crate) fn completion<'t>(
     (wr_id, allowed): (u64, &[WcStatus]),
 ) -> Option<Done<'t>> {
     let done = dialogue.completions_between(after, before);
-    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.told.into()).collect();
+    let evidence: Vec<Evidence<'_>> = done.iter().map(|done| done.event.into()).collect();
     let statuses: Vec<String> = allowed.iter().map(ToString::to_string).collect();
     let expected = format!("one completion, of wr_id {wr_id} with {}", statuses.join(" or "));
     let seen = match done.as_slice() {
@@ -205,7 +205,10 @@ pub(crate) fn completions_of(trace: &Trace, side: Side, places: (usize, usize)) 
     let told = trace.timeline.told_between(places).iter();
     told.filter(|told| told.side == side)
         .filter_map(|told| match &told.event {
-            Event::Completion(completion) => Some(Done { told, completion }),
+            Event::Completion(completion) => Some(Done {
+                event: told,
+                completion,
+            }),
             Event::AsyncEvent(_) => None,
         })
         .collect()
@@ -213,7 +216,7 @@ pub(crate) fn completions_of(trace: &Trace, side: Side, places: (usize, usize)) 
 
 /// Completions as evidence.
 pub(crate) fn evidence<'t>(done: &[Done<'t>]) -> Vec<Evidence<'t>> {
-    done.iter().map(|done| done.told.into()).collect()
+    done.iter().map(|done| done.event.into()).collect()
 }
 
 /// Completions in words, for "seen".

@@ -14,7 +14,7 @@ use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Psn, RnrTimer, 
 use verbatim_wire::values::Hex64;
 
 /// How long a packet or completion may take that nothing holds back.
-const SOON: Duration = Duration::from_secs(2);
+const PACKET_WAIT: Duration = Duration::from_secs(2);
 /// How long the next packet of a message may take until it is asked for.
 const BRIEF: Duration = Duration::from_millis(20);
 /// Where the tester's memory would be; the tester has none, and needs none.
@@ -244,7 +244,7 @@ impl Requester {
 
     /// Waits for the DUT's next packet on this connection. Its PSN, if it came in time.
     pub(crate) fn next_psn(&self, t: &mut Tester<'_>) -> Step<Option<Psn>> {
-        let until = t.now().after(SOON);
+        let until = t.now().after(PACKET_WAIT);
         while let Some(received) = t.next_packet(until)? {
             let bth = received.packet().bth();
             if bth.dest_qp() == self.channel.own_qpn && bth.opcode() != Opcode::CNP {
@@ -257,7 +257,7 @@ impl Requester {
     /// Waits for the last packet of a request. Whether it came in time.
     pub(crate) fn see_all(&self, t: &mut Tester<'_>, sent: &Sent) -> Step<bool> {
         let is_read = sent.ask.operation == pb::Operation::Read;
-        self.see(t, if is_read { sent.first } else { sent.last }, SOON)
+        self.see(t, if is_read { sent.first } else { sent.last }, PACKET_WAIT)
     }
 
     /// Has the DUT post requests that every device has, and waits for the last packet of each. Whether all came in time.
@@ -288,7 +288,7 @@ impl Requester {
             sent.last
         };
         loop {
-            let until = t.now().after(SOON);
+            let until = t.now().after(PACKET_WAIT);
             let Some(received) = t.next_packet(until)? else {
                 return Ok(false);
             };
@@ -313,10 +313,10 @@ impl Requester {
     ) -> Step<bool> {
         let psn = sent.first.plus(at);
         if at == 0 {
-            return self.see(t, psn, SOON);
+            return self.see(t, psn, PACKET_WAIT);
         }
         let ack = self.ack(psn.minus(1), sent.msn - 1);
-        Ok(self.see(t, psn, BRIEF)? || self.provoke(t, labels, &ack, (psn, SOON))?)
+        Ok(self.see(t, psn, BRIEF)? || self.provoke(t, labels, &ack, (psn, PACKET_WAIT))?)
     }
 
     /// What a responder answers: an ACK, READ responses, an ATOMIC ACKNOWLEDGE.
@@ -375,7 +375,7 @@ impl Requester {
 
     /// Waits for that many completions. How many came in time.
     pub(crate) fn completions(&self, t: &mut Tester<'_>, count: u32) -> Step<u32> {
-        let until = t.now().after(SOON);
+        let until = t.now().after(PACKET_WAIT);
         for came in 0..count {
             if t.next_completion(Side::Dut, self.channel.qp, until)?.is_none() {
                 return Ok(came);

@@ -16,21 +16,21 @@ use verbatim_wire::packet::{AckTimeout, Packet, Psn, Service, Syndrome};
 use super::habit::Habits;
 use super::pairing::{Of, Queue, assign};
 use super::replay::Effect;
-use crate::heard::{Asks, Event, Heard};
+use crate::parsed::{Event, Parsed, RequestKind};
 use crate::partition::reaches;
 use crate::rc::HALF;
 use crate::rc::{self, Dialogue, Done, Posted, Seen, whole_dialogues};
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 /// How long an event may take that nothing holds back.
-pub(super) const SOON: Duration = Duration::from_secs(2);
+pub(super) const EVENT_WAIT: Duration = Duration::from_secs(2);
 
 /// No packet is longer on a simulated path: some 4 KB at 10 Gbit/s, and a few switches.
 pub(super) const SIMULATED_PATH: Duration = Duration::from_micros(20);
 
 /// A request that was posted.
 #[derive(Clone, Debug)]
-pub(super) struct Post<'t> {
+pub(super) struct WorkRequest<'t> {
     pub(super) posted: Posted<'t>,
     /// Its first PSN, counted from the connection's first.
     pub(super) first: u32,
@@ -38,7 +38,7 @@ pub(super) struct Post<'t> {
     pub(super) end: u32,
 }
 
-impl Post<'_> {
+impl WorkRequest<'_> {
     pub(super) fn wr_id(&self) -> u64 {
         self.posted.post.wr_id
     }
@@ -57,22 +57,22 @@ impl Post<'_> {
 }
 
 /// A request packet of the peer: its PSN, counted from the first that the device expects, and its frame.
-pub(super) type Asked<'t> = (u32, Heard<'t>, &'t FrameSeen);
+pub(super) type Asked<'t> = (u32, Parsed<'t>, &'t FrameSeen);
 
 /// A sound response of the peer to the device's requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer<'t> {
+pub(super) struct PeerResponse<'t> {
     pub(super) frame: &'t FrameSeen,
     pub(super) packet: Packet<'t>,
     /// Its PSN, counted from the connection's first; `None` when nothing with it was posted when it left.
     pub(super) offset: Option<u32>,
     /// Whether a request with this PSN, or a later one, had come in when it left.
     pub(super) is_of_seen: bool,
-    pub(super) says: Says,
+    pub(super) says: ResponseKind,
     pub(super) syndrome: Option<Syndrome>,
 }
 
-impl Answer<'_> {
+impl PeerResponse<'_> {
     pub(super) fn place(&self) -> usize {
         self.frame.place
     }
@@ -81,14 +81,14 @@ impl Answer<'_> {
     pub(super) fn end(&self) -> Option<u32> {
         let offset = self.offset?;
         Some(match self.says {
-            Says::Ack => offset + 1,
+            ResponseKind::Ack => offset + 1,
             _ => offset,
         })
     }
 
     /// Whether it is of no use to anyone: something without a meaning.
     pub(super) fn is_odd(&self) -> bool {
-        self.says == Says::Nothing
+        self.says == ResponseKind::Nothing
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -106,15 +106,15 @@ pub(super) struct Request<'t> {
 
 /// A completion of the send queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'t> {
+pub(super) struct Completion<'t> {
     pub(super) done: Done<'t>,
     /// The request, by its place among those posted.
     pub(super) post: Option<usize>,
 }
 
-impl Told<'_> {
+impl Completion<'_> {
     pub(super) fn place(&self) -> usize {
-        self.done.told.place
+        self.done.event.place
     }
 
     pub(super) fn is_success(&self) -> bool {
@@ -135,7 +135,7 @@ pub(super) enum Owed<'t> {
 
 /// A connection with the packet peer.
 #[derive(Clone, Debug)]
-pub(super) struct Talk<'t> {
+pub(super) struct QpTrace<'t> {
     pub(super) trace: &'t Trace,
     pub(super) dialogue: Dialogue<'t>,
     /// What the DUT's host registered and deregistered, of all connections, in order.
@@ -143,10 +143,10 @@ pub(super) struct Talk<'t> {
     pub(super) mtu: u32,
     /// How long the device may take to answer, by its own word.
     pub(super) answer_time: Duration,
-    pub(super) posts: Vec<Post<'t>>,
-    pub(super) answers: Vec<Answer<'t>>,
+    pub(super) posts: Vec<WorkRequest<'t>>,
+    pub(super) answers: Vec<PeerResponse<'t>>,
     pub(super) requests: Vec<Request<'t>>,
-    pub(super) told: Vec<Told<'t>>,
+    pub(super) completions: Vec<Completion<'t>>,
     /// The completions of receives.
     pub(super) received: Vec<Done<'t>>,
     /// Whether a receive ended with an error of its own.
@@ -166,7 +166,7 @@ pub(super) struct Talk<'t> {
     /// The peer's sound requests.
     asked: OnceCell<Vec<Asked<'t>>>,
     /// The device's sound responses.
-    responses: OnceCell<Vec<(Heard<'t>, &'t FrameSeen)>>,
+    responses: OnceCell<Vec<(Parsed<'t>, &'t FrameSeen)>>,
 }
 
 /// Whether the DUT's host registered or deregistered memory.
@@ -179,15 +179,15 @@ fn is_of_memory(done: &VerbsDone) -> bool {
 /// How long the device may take to answer, as its host said.
 fn answer_time(trace: &Trace) -> Duration {
     let mut all = trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
-    let told = all.find_map(|done| match &done.answer {
+    let completion = all.find_map(|done| match &done.answer {
         Some((_, _, Reply::Opened(facts), _)) => Some(facts.local_ca_ack_delay),
         _ => None,
     });
-    told.map_or(Duration::ZERO, verbatim_record::silence::answer_time)
+    completion.map_or(Duration::ZERO, verbatim_record::silence::answer_time)
 }
 
 /// All connections of a record with the packet peer.
-pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
+pub(super) fn qp_traces(trace: &Trace) -> Vec<QpTrace<'_>> {
     let made = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
     let of_tester: BTreeSet<u32> = made
         .filter_map(|done| match &done.answer {
@@ -204,15 +204,15 @@ pub(super) fn talks(trace: &Trace) -> Vec<Talk<'_>> {
     whole_dialogues(trace)
         .into_iter()
         .filter(|dialogue| !of_tester.contains(&dialogue.own_qpn.0))
-        .filter_map(|dialogue| Talk::new(trace, dialogue, Rc::clone(&memory)))
+        .filter_map(|dialogue| QpTrace::new(trace, dialogue, Rc::clone(&memory)))
         .collect()
 }
 
-impl<'t> Talk<'t> {
+impl<'t> QpTrace<'t> {
     fn new(trace: &'t Trace, dialogue: Dialogue<'t>, memory: Rc<[&'t VerbsDone]>) -> Option<Self> {
         let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
         let mtu = code.and_then(|code| verbatim_wire::Mtu(code).bytes())?;
-        let mut talk = Self {
+        let mut qp = Self {
             trace,
             dialogue,
             memory,
@@ -221,7 +221,7 @@ impl<'t> Talk<'t> {
             posts: Vec::new(),
             answers: Vec::new(),
             requests: Vec::new(),
-            told: Vec::new(),
+            completions: Vec::new(),
             received: Vec::new(),
             receive_failed: false,
             until: 0,
@@ -233,24 +233,24 @@ impl<'t> Talk<'t> {
             asked: OnceCell::new(),
             responses: OnceCell::new(),
         };
-        (talk.until, talk.deaf) = (talk.dialogue.places.1, talk.dialogue.places.1);
-        talk.commands();
-        talk.packets();
+        (qp.until, qp.deaf) = (qp.dialogue.places.1, qp.dialogue.places.1);
+        qp.commands();
+        qp.packets();
         let (mut sends, mut receives) = (
-            Queue::new(talk.posts.iter().map(|post| (post.wr_id(), post.place()))),
-            Queue::new(talk.receives()),
+            Queue::new(qp.posts.iter().map(|post| (post.wr_id(), post.place()))),
+            Queue::new(qp.receives()),
         );
         let mut received: Vec<Done<'t>> = Vec::new();
-        for done in &talk.dialogue.completions {
-            match assign(&mut sends, &mut receives, done.completion, done.told.place) {
+        for done in &qp.dialogue.completions {
+            match assign(&mut sends, &mut receives, done.completion, done.event.place) {
                 Of::Receive => received.push(*done),
-                Of::Send(post) => talk.told.push(Told { done: *done, post }),
+                Of::Send(post) => qp.completions.push(Completion { done: *done, post }),
             }
         }
         let is_error = |done: &Done<'_>| !matches!(done.status(), WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
-        talk.receive_failed = received.iter().any(is_error);
-        talk.received = received;
-        Some(talk)
+        qp.receive_failed = received.iter().any(is_error);
+        qp.received = received;
+        Some(qp)
     }
 
     /// The receives that were posted, each with its place.
@@ -283,7 +283,7 @@ impl<'t> Talk<'t> {
                     let posted = Posted::new((done, post), first, (self.memory_of(done, post), self.mtu));
                     let (first, end) = (next, next + posted.psns);
                     next = end;
-                    self.posts.push(Post { posted, first, end });
+                    self.posts.push(WorkRequest { posted, first, end });
                 }
                 Command::ModifyQp(modify) if Some(modify.qp) == handle => {
                     let is_on_the_way =
@@ -333,13 +333,13 @@ impl<'t> Talk<'t> {
         let of_dut = self.dialogue.of_dut().next();
         let mut seen_until = 0;
         for seen in &self.dialogue.packets {
-            let heard = heard(seen);
-            let is_of_rc = heard.opcode.service() == Service::Rc;
+            let parsed = parsed(seen);
+            let is_of_rc = parsed.opcode.service() == Service::Rc;
             let posted = self.posted_until(seen.frame.place);
-            let offset = heard.psn.since(self.dialogue.dut_psn);
+            let offset = parsed.psn.since(self.dialogue.dut_psn);
             let offset = (offset < posted).then_some(offset);
             if seen.frame.received {
-                if is_of_rc && !heard.opcode.is_response() && !self.is_repeated(seen) {
+                if is_of_rc && !parsed.opcode.is_response() && !self.is_repeated(seen) {
                     self.requests.push(Request { seen: *seen, offset });
                     let post = offset.and_then(|offset| self.post_of(offset));
                     let end = match post.map(|at| &self.posts[at]) {
@@ -350,29 +350,29 @@ impl<'t> Talk<'t> {
                 }
                 continue;
             }
-            let is_to_it = heard.bth.dest_qp() == self.dialogue.dut_qpn;
+            let is_to_it = parsed.bth.dest_qp() == self.dialogue.dut_qpn;
             let arrives = of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
-            if is_of_rc && is_to_it && arrives && heard.is_taken && heard.opcode.is_response() {
-                self.answers.push(Answer {
+            if is_of_rc && is_to_it && arrives && parsed.is_taken && parsed.opcode.is_response() {
+                self.answers.push(PeerResponse {
                     frame: seen.frame,
                     packet: seen.packet,
                     offset,
                     is_of_seen: offset.is_some_and(|offset| offset < seen_until),
-                    says: Says::of(&heard),
-                    syndrome: heard.syndrome(),
+                    says: ResponseKind::of(&parsed),
+                    syndrome: parsed.syndrome(),
                 });
             }
         }
     }
 
     /// The sound responses of the device, each with its frame, in order.
-    pub(super) fn responses(&self) -> impl Iterator<Item = (Heard<'t>, &'t FrameSeen)> + '_ {
+    pub(super) fn responses(&self) -> impl Iterator<Item = (Parsed<'t>, &'t FrameSeen)> + '_ {
         let all = self.responses.get_or_init(|| {
-            let heard = self.dialogue.of_dut().map(|seen| (heard(&seen), seen.frame));
-            let is_one = |heard: &Heard<'_>| {
-                heard.is_taken && heard.opcode.service() == Service::Rc && heard.opcode.is_response()
+            let parsed = self.dialogue.of_dut().map(|seen| (parsed(&seen), seen.frame));
+            let is_one = |parsed: &Parsed<'_>| {
+                parsed.is_taken && parsed.opcode.service() == Service::Rc && parsed.opcode.is_response()
             };
-            heard.filter(|(heard, _)| is_one(heard)).collect()
+            parsed.filter(|(parsed, _)| is_one(parsed)).collect()
         });
         all.iter().copied()
     }
@@ -391,14 +391,14 @@ impl<'t> Talk<'t> {
             let of_dut = self.dialogue.of_dut().next();
             let sent = self.dialogue.packets.iter().filter(|seen| !seen.frame.received);
             let arrives = |seen: &&Seen<'t>| of_dut.is_none_or(|of_dut| reaches(&seen.packet, &of_dut.packet));
-            let is_request = |heard: &Heard<'_>| {
-                let is_to_it = heard.bth.dest_qp() == self.dialogue.dut_qpn && heard.opcode.service() == Service::Rc;
-                is_to_it && heard.is_taken && !heard.opcode.is_response()
+            let is_request = |parsed: &Parsed<'_>| {
+                let is_to_it = parsed.bth.dest_qp() == self.dialogue.dut_qpn && parsed.opcode.service() == Service::Rc;
+                is_to_it && parsed.is_taken && !parsed.opcode.is_response()
             };
             sent.filter(arrives)
-                .map(|seen| (heard(seen), seen.frame))
-                .filter(|(heard, _)| is_request(heard))
-                .map(|(heard, frame)| (heard.psn.since(first), heard, frame))
+                .map(|seen| (parsed(seen), seen.frame))
+                .filter(|(parsed, _)| is_request(parsed))
+                .map(|(parsed, frame)| (parsed.psn.since(first), parsed, frame))
                 .collect()
         });
         all.iter().copied()
@@ -410,8 +410,10 @@ impl<'t> Talk<'t> {
     }
 
     /// How many PSNs a request packet takes: a READ those of its responses.
-    pub(super) fn psns(&self, heard: &Heard<'_>) -> u32 {
-        let reth = heard.reth().filter(|_| Asks::of(heard.opcode) == Asks::Read);
+    pub(super) fn psns(&self, parsed: &Parsed<'_>) -> u32 {
+        let reth = parsed
+            .reth()
+            .filter(|_| RequestKind::of(parsed.opcode) == RequestKind::Read);
         reth.map_or(1, |reth| reth.dma_len().div_ceil(self.mtu).max(1))
     }
 
@@ -478,34 +480,34 @@ impl<'t> Talk<'t> {
     }
 
     /// The first completion with an error.
-    pub(super) fn failed(&self) -> Option<&Told<'t>> {
-        self.told.iter().find(|told| !told.is_success())
+    pub(super) fn failed(&self) -> Option<&Completion<'t>> {
+        self.completions.iter().find(|completion| !completion.is_success())
     }
 
     /// Whether what an answer says must have reached the device, so that what it does not do then is its own. By the rules
     /// of hardware: it was sent three times, or a request completed that nothing else speaks for; from when on.
-    pub(super) fn has_arrived(&self, answer: &Answer<'t>) -> Option<Time> {
+    pub(super) fn has_arrived(&self, answer: &PeerResponse<'t>) -> Option<Time> {
         if self.is_lossless() {
             return Some(answer.frame.at.latest);
         }
         let copies = self.answers.iter().filter(|other| other.is_same(answer));
         let third = copies.clone().nth(TRIES as usize - 1);
         let first = copies.clone().next()?;
-        let shows = self.told.iter().find(|told| {
-            let Some(post) = told.post.map(|at| &self.posts[at]) else {
+        let shows = self.completions.iter().find(|completion| {
+            let Some(post) = completion.post.map(|at| &self.posts[at]) else {
                 return false;
             };
-            let speaks = |answer: &Answer<'t>| {
+            let speaks = |answer: &PeerResponse<'t>| {
                 let is_direct = answer.offset.is_some_and(|offset| post.has(offset));
                 is_direct || answer.end().is_some_and(|end| end >= post.end)
             };
-            let before = self.answers.iter().filter(|other| other.place() < told.place());
-            told.place() > first.place()
+            let before = self.answers.iter().filter(|other| other.place() < completion.place());
+            completion.place() > first.place()
                 && speaks(first)
                 && !before.clone().any(|other| !other.is_same(first) && speaks(other))
         });
         // Where no timer runs, what comes again shows that what asked for it was heard.
-        let is_cause = |other: &&Answer<'t>| matches!(other.says, Says::Sequence | Says::Rnr);
+        let is_cause = |other: &&PeerResponse<'t>| matches!(other.says, ResponseKind::Sequence | ResponseKind::Rnr);
         let asked_for = |sent: &&Request<'t>| {
             let before = |place: usize| self.answers.iter().filter(move |other| other.place() < place);
             let came_before = !self.transmissions(sent.offset.unwrap_or(0), sent.seen.place).is_empty();
@@ -521,7 +523,7 @@ impl<'t> Talk<'t> {
             .iter()
             .find(|sent| self.timeout().is_none() && asked_for(sent));
         let by_retry = again.map(|sent| sent.seen.frame.at.latest);
-        let by_completion = shows.map(|told| told.done.told.at.latest);
+        let by_completion = shows.map(|completion| completion.done.event.at.latest);
         let by_copies = third.map(|third| third.frame.at.latest);
         by_completion.into_iter().chain(by_copies).chain(by_retry).min()
     }
@@ -569,14 +571,16 @@ impl<'t> Talk<'t> {
     }
 
     /// The completions of a request.
-    pub(super) fn told_of(&self, at: usize) -> impl Iterator<Item = &Told<'t>> {
-        self.told.iter().filter(move |told| told.post == Some(at))
+    pub(super) fn completions_of(&self, at: usize) -> impl Iterator<Item = &Completion<'t>> {
+        self.completions
+            .iter()
+            .filter(move |completion| completion.post == Some(at))
     }
 }
 
 /// A packet of the dialogue, taken apart.
-fn heard<'t>(seen: &Seen<'t>) -> Heard<'t> {
-    Heard::of(&Event {
+fn parsed<'t>(seen: &Seen<'t>) -> Parsed<'t> {
+    Parsed::of(&Event {
         number: seen.frame.number.into(),
         at: None,
         packet: seen.packet,

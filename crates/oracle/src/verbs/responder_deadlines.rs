@@ -11,15 +11,15 @@ use verbatim_record::verbs::Command;
 use verbatim_record::{FrameSeen, TRIES, Time};
 use verbatim_wire::packet::Psn;
 
-use super::talk::Talk;
-use crate::heard::{Asks, Heard, Part};
+use super::qp_trace::QpTrace;
+use crate::parsed::{Parsed, Part, RequestKind};
 use crate::rc::HALF;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
-impl Talk<'_> {
+impl QpTrace<'_> {
     /// How long an answer may take before the request is sent again.
     pub(super) fn waited(&self) -> Duration {
-        crate::rc::SOON.max(self.answer_time)
+        crate::rc::RESPONSE_WAIT.max(self.answer_time)
     }
 }
 
@@ -38,7 +38,7 @@ pub(super) enum Why {
 #[derive(Debug)]
 pub(super) struct Due<'t> {
     pub(super) why: Why,
-    pub(super) heard: Heard<'t>,
+    pub(super) parsed: Parsed<'t>,
     /// The PSNs that it takes, counted from the first that the device expects.
     pub(super) psns: (u32, u32),
     /// When it was sent, as often as it takes.
@@ -53,28 +53,31 @@ pub(super) struct Due<'t> {
 
 impl Due<'_> {
     /// Whether a response answers it, or says why it has no answer.
-    fn is_met_by(&self, response: &Response) -> bool {
+    fn is_met_by(&self, response: &DutResponse) -> bool {
         let (first, last) = self.psns;
         if response.place > self.until || self.tries.first().is_none_or(|first| response.place < first.place) {
             return false;
         }
-        match (response.says, Asks::of(self.heard.opcode)) {
-            (Says::Fatal | Says::Rnr | Says::Sequence, asks) => {
+        match (response.says, RequestKind::of(self.parsed.opcode)) {
+            (ResponseKind::Fatal | ResponseKind::Rnr | ResponseKind::Sequence, asks) => {
                 // A NAK acknowledges what lies before it, too.
                 response.offset <= last || self.why == Why::Asked && !asks.has_response()
             }
             (_, _) if self.why == Why::Gap => false,
-            (Says::Read(_), Asks::Read) => response.offset == last,
-            (Says::Atomic, Asks::Atomic) => response.offset == first,
-            (Says::Ack | Says::Read(_) | Says::Atomic, Asks::Send(_) | Asks::Write(_)) => response.offset >= first,
+            (ResponseKind::Read(_), RequestKind::Read) => response.offset == last,
+            (ResponseKind::Atomic, RequestKind::Atomic) => response.offset == first,
+            (
+                ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic,
+                RequestKind::Send(_) | RequestKind::Write(_),
+            ) => response.offset >= first,
             _ => false,
         }
     }
 }
 
 /// A response of the device.
-pub(super) struct Response {
-    pub(super) says: Says,
+pub(super) struct DutResponse {
+    pub(super) says: ResponseKind,
     /// Its PSN, counted from the first that the device expects.
     pub(super) offset: u32,
     pub(super) place: usize,
@@ -82,27 +85,27 @@ pub(super) struct Response {
 }
 
 /// In the order of the record.
-pub(super) fn responses(talk: &Talk<'_>, first: Psn) -> Vec<Response> {
-    let all = talk.responses().map(|(heard, frame)| Response {
-        says: Says::of(&heard),
-        offset: heard.psn.since(first),
+pub(super) fn responses(qp: &QpTrace<'_>, first: Psn) -> Vec<DutResponse> {
+    let all = qp.responses().map(|(parsed, frame)| DutResponse {
+        says: ResponseKind::of(&parsed),
+        offset: parsed.psn.since(first),
         place: frame.place,
         at: frame.at.earliest,
     });
-    let mut all: Vec<Response> = all.filter(|response| response.offset < HALF).collect();
+    let mut all: Vec<DutResponse> = all.filter(|response| response.offset < HALF).collect();
     all.sort_by_key(|response| response.place);
     all
 }
 
 /// What happens on the wire, in order.
 enum Happens<'r, 't> {
-    Sent(u32, Heard<'t>, &'t FrameSeen),
-    Answered(&'r Response),
+    Sent(u32, Parsed<'t>, &'t FrameSeen),
+    Answered(&'r DutResponse),
 }
 
 /// The responder as the wire shows it.
 struct Responder<'k, 't> {
-    talk: &'k Talk<'t>,
+    qp: &'k QpTrace<'t>,
     /// The PSN that it expects; where packets can be lost, one that it has come to for certain.
     expects: u32,
     /// The same if no packet was lost.
@@ -120,7 +123,7 @@ struct Responder<'k, 't> {
     sent: BTreeMap<u32, Vec<Sent<'t>>>,
     /// Up to here nothing is missing, from the PSN that it expects on.
     whole: u32,
-    heard: Vec<&'k Response>,
+    parsed: Vec<&'k DutResponse>,
     due: Vec<Due<'t>>,
     /// Which of these are answered by whatever comes, by their first PSN.
     open: BTreeMap<u32, Vec<usize>>,
@@ -128,21 +131,21 @@ struct Responder<'k, 't> {
 
 /// What was sent with a PSN, once or again.
 struct Sent<'t> {
-    heard: Heard<'t>,
+    parsed: Parsed<'t>,
     frames: Vec<&'t FrameSeen>,
 }
 
 impl Sent<'_> {
-    fn is_as(&self, heard: &Heard<'_>) -> bool {
-        let asks = |of: &Heard<'_>| (of.opcode, of.digests(), of.bth.ack_request());
-        asks(&self.heard) == asks(heard)
+    fn is_as(&self, parsed: &Parsed<'_>) -> bool {
+        let asks = |of: &Parsed<'_>| (of.opcode, of.digests(), of.bth.ack_request());
+        asks(&self.parsed) == asks(parsed)
     }
 }
 
 impl<'k, 't> Responder<'k, 't> {
-    fn new(talk: &'k Talk<'t>) -> Self {
+    fn new(qp: &'k QpTrace<'t>) -> Self {
         Self {
-            talk,
+            qp,
             expects: 0,
             next: 0,
             waits_for: None,
@@ -151,7 +154,7 @@ impl<'k, 't> Responder<'k, 't> {
             with_data: BTreeSet::new(),
             sent: BTreeMap::new(),
             whole: 0,
-            heard: Vec::new(),
+            parsed: Vec::new(),
             due: Vec::new(),
             open: BTreeMap::new(),
         }
@@ -159,20 +162,20 @@ impl<'k, 't> Responder<'k, 't> {
 
     /// Whether a READ or atomic with that PSN must be kept still: as many are as it answers at a time.
     fn must_keep(&self, offset: u32) -> bool {
-        let most = self.talk.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
+        let most = self.qp.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
         self.with_data.range(offset..).count() <= most as usize
     }
 
     /// Whether the host took memory away, which a READ that comes again would need.
     fn has_lost_memory(&self, place: usize) -> bool {
-        let mut before = self.talk.memory.iter().filter(|done| done.place < place);
+        let mut before = self.qp.memory.iter().filter(|done| done.place < place);
         before.any(|done| matches!(done.command, Command::DeregisterMemory(_)))
     }
 
     /// The PSN that it expects, or has come to by what was sent three times since it refused something: that one, if it may.
     fn comes_to(&self, offset: u32) -> u32 {
         let mut next = self.expects;
-        while next < offset && !self.talk.is_lossless() {
+        while next < offset && !self.qp.is_lossless() {
             let Some([only]) = self.sent.get(&next).map(Vec::as_slice) else {
                 break;
             };
@@ -180,7 +183,7 @@ impl<'k, 't> Responder<'k, 't> {
             if came < TRIES as usize {
                 break;
             }
-            next += self.talk.psns(&only.heard);
+            next += self.qp.psns(&only.parsed);
         }
         next
     }
@@ -194,22 +197,22 @@ impl<'k, 't> Responder<'k, 't> {
                 missing = Some(next);
                 break;
             };
-            next += kinds.iter().map(|sent| self.talk.psns(&sent.heard)).max().unwrap_or(1);
+            next += kinds.iter().map(|sent| self.qp.psns(&sent.parsed)).max().unwrap_or(1);
         }
         self.whole = next;
         missing
     }
 
     /// Notes a packet: all frames of the first kind that was sent with its PSN, and whether there is no other.
-    fn note(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) -> (Vec<&'t FrameSeen>, bool) {
+    fn note(&mut self, offset: u32, parsed: Parsed<'t>, frame: &'t FrameSeen) -> (Vec<&'t FrameSeen>, bool) {
         let kinds = self.sent.entry(offset).or_default();
-        match kinds.iter_mut().find(|sent| sent.is_as(&heard)) {
+        match kinds.iter_mut().find(|sent| sent.is_as(&parsed)) {
             Some(sent) => sent.frames.push(frame),
             None => {
                 // It may take more PSNs than what was sent with this one before.
                 self.whole = self.whole.min(offset);
                 kinds.push(Sent {
-                    heard,
+                    parsed,
                     frames: vec![frame],
                 });
             }
@@ -217,15 +220,15 @@ impl<'k, 't> Responder<'k, 't> {
         (kinds[0].frames.clone(), kinds.len() == 1)
     }
 
-    fn sent(&mut self, offset: u32, heard: Heard<'t>, frame: &'t FrameSeen) {
-        let asks = Asks::of(heard.opcode);
-        if self.is_over || asks == Asks::Other {
+    fn sent(&mut self, offset: u32, parsed: Parsed<'t>, frame: &'t FrameSeen) {
+        let asks = RequestKind::of(parsed.opcode);
+        if self.is_over || asks == RequestKind::Other {
             return;
         }
-        let is_lossless = self.talk.is_lossless();
+        let is_lossless = self.qp.is_lossless();
         // What lies up to 2^23 PSNs back was executed, be it before the first that is known.
         if offset >= HALF && self.expects + (Psn::COUNT - offset) <= HALF {
-            return self.sent_before_all(heard, frame);
+            return self.sent_before_all(parsed, frame);
         }
         let why = match offset.cmp(&self.comes_to(offset)) {
             Ordering::Equal => Why::Asked,
@@ -237,21 +240,21 @@ impl<'k, 't> Responder<'k, 't> {
             true => Some(self.expects),
             false => self.missing_before(offset),
         };
-        let (frames, is_alone) = self.note(offset, heard, frame);
+        let (frames, is_alone) = self.note(offset, parsed, frame);
         if asks.has_response() && (why != Why::Gap || !is_lossless) {
             self.with_data.insert(offset);
         }
-        let asks_for_it = asks.has_response() || heard.bth.ack_request();
+        let asks_for_it = asks.has_response() || parsed.bth.ack_request();
         let is_owed = match why {
             Why::Gap => missing.is_some() && self.waits_for.is_none(),
             Why::Asked => asks_for_it && (is_lossless || is_alone),
             // Of two kinds it is not known here which was executed.
             Why::Again if !is_alone || is_lossless && frames.len() == 1 => false,
-            Why::Again if asks == Asks::Read => self.must_keep(offset) && !self.has_lost_memory(frame.place),
-            Why::Again if asks == Asks::Atomic => self.must_keep(offset),
+            Why::Again if asks == RequestKind::Read => self.must_keep(offset) && !self.has_lost_memory(frame.place),
+            Why::Again if asks == RequestKind::Atomic => self.must_keep(offset),
             Why::Again => asks_for_it,
         };
-        let end = offset + self.talk.psns(&heard);
+        let end = offset + self.qp.psns(&parsed);
         if self.waits_for == Some(offset) {
             self.waits_for = None;
         }
@@ -269,15 +272,15 @@ impl<'k, 't> Responder<'k, 't> {
         let is_next = is_next && is_alone && frames.len() == 1;
         let tries = if is_lossless { vec![frame] } else { frames };
         if is_owed {
-            self.owe((why, is_next), heard, (offset, end - 1), tries);
+            self.owe((why, is_next), parsed, (offset, end - 1), tries);
         } else if is_next && asks_for_it && !is_lossless {
-            self.owe((Why::Asked, is_next), heard, (offset, end - 1), tries);
+            self.owe((Why::Asked, is_next), parsed, (offset, end - 1), tries);
         }
     }
 
     /// What comes from now on answers this frame, and no longer one that was sent so long before it.
     fn end_waiting(&mut self, offset: u32, frame: &FrameSeen) {
-        let longest = self.talk.waited();
+        let longest = self.qp.waited();
         let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= longest;
         let due = &mut self.due;
         self.open.entry(offset).or_default().retain(|index| {
@@ -289,10 +292,10 @@ impl<'k, 't> Responder<'k, 't> {
         });
     }
 
-    fn owe(&mut self, (why, is_next): (Why, bool), heard: Heard<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
+    fn owe(&mut self, (why, is_next): (Why, bool), parsed: Parsed<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
         let mut due = Due {
             why,
-            heard,
+            parsed,
             psns,
             tries,
             is_proof: false,
@@ -301,39 +304,39 @@ impl<'k, 't> Responder<'k, 't> {
         };
         // What was answered is asked anew when it comes again.
         let first = due.tries.first().map_or(usize::MAX, |first| first.place);
-        let since = self.heard.iter().rev().take_while(|response| response.place >= first);
+        let since = self.parsed.iter().rev().take_while(|response| response.place >= first);
         if let Some(last) = since.copied().find(|response| due.is_met_by(response)) {
             due.tries.retain(|frame| frame.place > last.place);
         }
         let is_enough = due.tries.len() >= TRIES as usize;
-        due.is_proof = self.talk.is_lossless() || why == Why::Gap || is_enough;
+        due.is_proof = self.qp.is_lossless() || why == Why::Gap || is_enough;
         self.open.entry(psns.0).or_default().push(self.due.len());
         self.due.push(due);
     }
 
     /// A duplicate of what nobody sent: SEND and WRITE are acknowledged all the same.
-    fn sent_before_all(&mut self, heard: Heard<'t>, frame: &'t FrameSeen) {
-        let is_asked = heard.bth.ack_request() && !Asks::of(heard.opcode).has_response();
-        if self.talk.is_lossless() && is_asked && self.expects > 0 {
-            self.owe((Why::Again, false), heard, (0, 0), vec![frame]);
+    fn sent_before_all(&mut self, parsed: Parsed<'t>, frame: &'t FrameSeen) {
+        let is_asked = parsed.bth.ack_request() && !RequestKind::of(parsed.opcode).has_response();
+        if self.qp.is_lossless() && is_asked && self.expects > 0 {
+            self.owe((Why::Again, false), parsed, (0, 0), vec![frame]);
         }
     }
 
-    fn answered(&mut self, response: &'k Response) {
-        self.heard.push(response);
+    fn answered(&mut self, response: &'k DutResponse) {
+        self.parsed.push(response);
         let offset = response.offset;
-        let is_lossless = self.talk.is_lossless();
-        if matches!(response.says, Says::Rnr | Says::Sequence) {
+        let is_lossless = self.qp.is_lossless();
+        if matches!(response.says, ResponseKind::Rnr | ResponseKind::Sequence) {
             self.refused = response.place;
         }
         match response.says {
-            Says::Fatal => self.is_over = true,
-            Says::Rnr | Says::Sequence => {
+            ResponseKind::Fatal => self.is_over = true,
+            ResponseKind::Rnr | ResponseKind::Sequence => {
                 self.waits_for = Some(offset);
                 self.next = offset;
                 self.expects = if is_lossless { offset } else { self.expects.max(offset) };
             }
-            Says::Ack | Says::Atomic | Says::Read(Part::Last | Part::Only) if !is_lossless => {
+            ResponseKind::Ack | ResponseKind::Atomic | ResponseKind::Read(Part::Last | Part::Only) if !is_lossless => {
                 self.expects = self.expects.max(offset + 1);
             }
             _ => {}
@@ -342,10 +345,10 @@ impl<'k, 't> Responder<'k, 't> {
 }
 
 /// All answers that are owed on a connection.
-pub(super) fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> {
+pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<Due<'t>> {
     let mut events: Vec<(usize, Happens<'_, 't>)> = Vec::new();
-    for (offset, heard, frame) in talk.asked_anywhere() {
-        events.push((frame.place, Happens::Sent(offset, heard, frame)));
+    for (offset, parsed, frame) in qp.asked_anywhere() {
+        events.push((frame.place, Happens::Sent(offset, parsed, frame)));
     }
     events.extend(
         responses
@@ -353,10 +356,10 @@ pub(super) fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> 
             .map(|response| (response.place, Happens::Answered(response))),
     );
     events.sort_by_key(|(place, _)| *place);
-    let mut responder = Responder::new(talk);
+    let mut responder = Responder::new(qp);
     for (_, happens) in events {
         match happens {
-            Happens::Sent(offset, heard, frame) => responder.sent(offset, heard, frame),
+            Happens::Sent(offset, parsed, frame) => responder.sent(offset, parsed, frame),
             Happens::Answered(response) => responder.answered(response),
         }
     }
@@ -364,7 +367,7 @@ pub(super) fn dues<'t>(talk: &Talk<'t>, responses: &[Response]) -> Vec<Due<'t>> 
 }
 
 /// The response that came of it, if any.
-pub(super) fn met<'r>(due: &Due<'_>, responses: &'r [Response]) -> Option<&'r Response> {
+pub(super) fn met<'r>(due: &Due<'_>, responses: &'r [DutResponse]) -> Option<&'r DutResponse> {
     let first = due.tries.first().map_or(usize::MAX, |first| first.place);
     let since = responses.partition_point(|response| response.place < first);
     responses[since..].iter().find(|response| due.is_met_by(response))

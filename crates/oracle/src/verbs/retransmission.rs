@@ -10,11 +10,11 @@ use verbatim_wire::packet::SyndromeKind;
 use super::asking::{Asking, VerbsRule};
 use super::errors::rnr_naks;
 use super::next::fits;
-use super::owed::{after, in_words, is_disturbed, patience};
+use super::qp_trace::{Completion, PeerResponse, QpTrace, Request, WorkRequest, shown};
+use super::requester_deadlines::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
-use super::talk::{Answer, Post, Request, Talk, Told, shown};
 use crate::rule::Rule;
-use crate::rules::responder::Says;
+use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::NakRetried, nak_retried),
@@ -25,34 +25,33 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 ];
 
 /// The READ or atomic of which a sequence NAK speaks when it has had all its responses: the NAK is old.
-fn done_before<'p, 't>(talk: &'p Talk<'t>, answer: &Answer<'_>) -> Option<&'p Post<'t>> {
+fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option<&'p WorkRequest<'t>> {
     let offset = answer
         .offset
-        .filter(|_| answer.is_of_seen && answer.says == Says::Sequence)?;
-    let post = &talk.posts[talk.post_of(offset)?];
-    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
-    let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(talk, other));
+        .filter(|_| answer.is_of_seen && answer.says == ResponseKind::Sequence)?;
+    let post = &qp.posts[qp.post_of(offset)?];
+    let before = || qp.answers.iter().filter(|other| other.place() < answer.place());
+    let is_answered = |at: u32| before().any(|other| other.offset == Some(at) && fits(qp, other));
     let is_done = post.posted.has_response_data() && (post.first..post.end).all(is_answered);
     is_done.then_some(post)
 }
 
 /// The PSN from which on something must come again because of an answer.
-fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
+fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     let offset = answer.offset.filter(|_| answer.is_of_seen)?;
-    let before = || talk.answers.iter().filter(|other| other.place() < answer.place());
+    let before = || qp.answers.iter().filter(|other| other.place() < answer.place());
     // What was answered does not come again.
-    let acknowledged = before().filter_map(Answer::end).max().unwrap_or(0);
-    let is_open = |post: &&Post<'_>| {
+    let acknowledged = before().filter_map(PeerResponse::end).max().unwrap_or(0);
+    let is_open = |post: &&WorkRequest<'_>| {
         let skips_all = post.end <= offset;
-        let is_skipped = skips_all || post.has(offset) && matches!(answer.says, Says::Read(_));
+        let is_skipped = skips_all || post.has(offset) && matches!(answer.says, ResponseKind::Read(_));
         let until = post.end.min(offset);
         post.posted.has_response_data()
             && is_skipped
-            && (post.first..until)
-                .any(|offset| !before().any(|other| other.offset == Some(offset) && fits(talk, other)))
+            && (post.first..until).any(|offset| !before().any(|other| other.offset == Some(offset) && fits(qp, other)))
     };
-    let skipped = talk.posts.iter().find(is_open);
-    let was_skipped = |post: &Post<'_>| {
+    let skipped = qp.posts.iter().find(is_open);
+    let was_skipped = |post: &WorkRequest<'_>| {
         before().any(|other| {
             let is_gap = other
                 .offset
@@ -61,47 +60,47 @@ fn wants_again(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<u32> {
         })
     };
     match (skipped, answer.says) {
-        (_, Says::Nothing | Says::Fatal | Says::Rnr) => None,
+        (_, ResponseKind::Nothing | ResponseKind::Fatal | ResponseKind::Rnr) => None,
         // Further answers behind it say nothing new.
         (Some(post), _) if was_skipped(post) => None,
         (Some(post), _) => Some(post.first),
-        (None, Says::Sequence) if offset >= acknowledged && done_before(talk, answer).is_none() => Some(offset),
+        (None, ResponseKind::Sequence) if offset >= acknowledged && done_before(qp, answer).is_none() => Some(offset),
         _ => None,
     }
 }
 
-fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
+fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut errors = 0;
-    for answer in &talk.answers {
-        let Some(from) = wants_again(talk, answer) else {
-            if let Some(post) = done_before(talk, answer) {
-                stays_done(talk, asking, answer, post);
+    for answer in &qp.answers {
+        let Some(from) = wants_again(qp, answer) else {
+            if let Some(post) = done_before(qp, answer) {
+                stays_done(qp, asking, answer, post);
             }
             continue;
         };
         errors += 1;
-        let busy = rnr_naks_before(talk, answer.place());
-        if errors > talk.retry_cnt() || busy || is_disturbed(talk, answer.place()) {
+        let busy = rnr_naks_before(qp, answer.place());
+        if errors > qp.retry_cnt() || busy || is_disturbed(qp, answer.place()) {
             continue;
         }
-        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+        let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
             continue;
         };
         let is_read = post.posted.has_response_data();
-        let again = talk.requests.iter().find(|sent| {
+        let again = qp.requests.iter().find(|sent| {
             let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
             is_it && sent.seen.place > answer.place()
         });
         // An answer that skips is acted on once, be it a NAK, so that sending it again shows nothing; of sequence NAKs that are
         // all the same each asks anew, so that three without any retry are not all lost.
-        let asks_anew = answer.says == Says::Sequence && answer.offset == Some(from) && again.is_none();
-        let third = thrice(talk, answer).filter(|_| asks_anew);
-        let proven = talk.is_lossless() || third.is_some();
+        let asks_anew = answer.says == ResponseKind::Sequence && answer.offset == Some(from) && again.is_none();
+        let third = thrice(qp, answer).filter(|_| asks_anew);
+        let proven = qp.is_lossless() || third.is_some();
         let since = third.unwrap_or(answer.frame.at.latest);
         let met = again.map(|sent| sent.seen.frame.at.earliest);
-        let owed = talk.owed(since, patience(talk, Duration::ZERO), met);
+        let owed = qp.owed(since, patience(qp, Duration::ZERO), met);
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
-            let psn = talk.dialogue.dut_psn.plus(from);
+            let psn = qp.dialogue.dut_psn.plus(from);
             let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
             (
                 post.in_words(),
@@ -109,19 +108,19 @@ fn nak_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
                 seen,
             )
         });
-        if let Some(again) = again.filter(|_| answer.says == Says::Sequence && answer.offset == Some(from)) {
-            first_again(talk, asking, (answer, from), again);
+        if let Some(again) = again.filter(|_| answer.says == ResponseKind::Sequence && answer.offset == Some(from)) {
+            first_again(qp, asking, (answer, from), again);
         }
     }
 }
 
 /// What has had all its responses does not come again for an old NAK of it; where responses can be lost on their way it may, by its timer.
-fn stays_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, answer: &Answer<'t>, post: &Post<'t>) {
+fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerResponse<'t>, post: &WorkRequest<'t>) {
     let is_it = |sent: &&Request<'t>| sent.seen.place > answer.place() && sent.offset.is_some_and(|at| post.has(at));
-    let again = talk.requests.iter().find(is_it);
+    let again = qp.requests.iter().find(is_it);
     // What skipped something before may have had it under way again when its responses came.
-    let is_under_way = || causes(talk, post, answer.place()).errors > 0;
-    if again.is_some() && (!talk.is_lossless() || is_under_way()) {
+    let is_under_way = || causes(qp, post, answer.place()).errors > 0;
+    if again.is_some() && (!qp.is_lossless() || is_under_way()) {
         return;
     }
     asking.must(again.is_none(), [Evidence::from(answer.frame)], || {
@@ -132,39 +131,39 @@ fn stays_done<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>, answer: &Answer<
 
 /// What the first NAK asks for comes again before what lies behind it does.
 fn first_again<'t>(
-    talk: &Talk<'t>,
+    qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
-    (answer, from): (&Answer<'t>, u32),
+    (answer, from): (&PeerResponse<'t>, u32),
     again: &Request<'t>,
 ) {
     let comes_again = |sent: &&Request<'t>| {
         sent.offset
-            .is_some_and(|offset| !talk.transmissions(offset, sent.seen.place).is_empty())
+            .is_some_and(|offset| !qp.transmissions(offset, sent.seen.place).is_empty())
     };
-    let mut repeated = talk.requests.iter().filter(comes_again);
+    let mut repeated = qp.requests.iter().filter(comes_again);
     // What came again before may have been on its way still.
     let Some(first) = repeated.next().filter(|first| first.seen.place > answer.place()) else {
         return;
     };
     let is_ahead = |sent: &&Request<'t>| {
         let is_before = sent.seen.place < again.seen.place
-            && (talk.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
+            && (qp.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
         is_before && sent.offset.is_some_and(|offset| offset > from)
     };
     // One that was lost comes again for another reason only.
     let has_one_reason = || {
-        let Some(post) = talk.post_of(from).map(|at| &talk.posts[at]) else {
+        let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
             return false;
         };
-        talk.timeout().is_none() && causes(talk, post, again.seen.place).all() == 1
+        qp.timeout().is_none() && causes(qp, post, again.seen.place).all() == 1
     };
-    if !talk.is_lossless() && !has_one_reason() {
+    if !qp.is_lossless() && !has_one_reason() {
         return;
     }
     if let Some(ahead) = [first].into_iter().chain(repeated).find(is_ahead) {
         let evidence = [answer.frame, ahead.seen.frame, again.seen.frame].map(Evidence::from);
         asking.must(false, evidence, || {
-            let psn = talk.dialogue.dut_psn.plus(from);
+            let psn = qp.dialogue.dut_psn.plus(from);
             let about = format!("after {}", answer.packet);
             (
                 about,
@@ -176,8 +175,8 @@ fn first_again<'t>(
 }
 
 /// When an answer that is the first of its kind had been sent three times.
-fn thrice(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<Time> {
-    let mut copies = talk
+fn thrice(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<Time> {
+    let mut copies = qp
         .answers
         .iter()
         .filter(|other| other.frame.bytes == answer.frame.bytes);
@@ -192,28 +191,28 @@ fn thrice(talk: &Talk<'_>, answer: &Answer<'_>) -> Option<Time> {
 }
 
 /// All that was sent behind the missing packet comes again with it.
-fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let naks = talk.answers.iter().filter(|answer| answer.says == Says::Sequence);
-    let mut naks = naks.filter(|answer| wants_again(talk, answer).is_some());
+fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let naks = qp.answers.iter().filter(|answer| answer.says == ResponseKind::Sequence);
+    let mut naks = naks.filter(|answer| wants_again(qp, answer).is_some());
     let (Some(nak), None) = (naks.next(), naks.next()) else {
         return;
     };
-    if talk.retry_cnt() == 0 || rnr_naks_before(talk, nak.place()) || is_disturbed(talk, usize::MAX) {
+    if qp.retry_cnt() == 0 || rnr_naks_before(qp, nak.place()) || is_disturbed(qp, usize::MAX) {
         return;
     }
-    let Some(from) = wants_again(talk, nak) else {
+    let Some(from) = wants_again(qp, nak) else {
         return;
     };
-    let sent_before = talk.requests.iter().filter(|sent| sent.seen.place < nak.place());
+    let sent_before = qp.requests.iter().filter(|sent| sent.seen.place < nak.place());
     let last = sent_before.filter_map(|sent| sent.offset).max().unwrap_or(from);
     for offset in from..=last {
-        let times = talk.transmissions(offset, usize::MAX);
+        let times = qp.transmissions(offset, usize::MAX);
         // Of the PSNs within a READ only the first is sent.
         if times.is_empty() {
             continue;
         }
         let again = times.iter().find(|sent| sent.seen.place > nak.place());
-        let answered = talk
+        let answered = qp
             .answers
             .iter()
             .find(|answer| answer.place() > nak.place() && answer.end().is_some_and(|end| end > offset));
@@ -223,14 +222,14 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
             .chain(answered.map(|answer| answer.frame.at.earliest))
             .min();
         // What it sent last in front of it asks for an acknowledgement: for that it may wait.
-        let until = answered.map_or(usize::MAX, Answer::place);
-        let mut after = talk
+        let until = answered.map_or(usize::MAX, PeerResponse::place);
+        let mut after = qp
             .requests
             .iter()
             .filter(|sent| sent.seen.place > nak.place() && sent.seen.place < until);
         let waits = after.next_back().is_some_and(|last| {
             let asks = last.seen.packet.bth().ack_request() && last.offset.is_some_and(|last| last < offset);
-            let mut behind = talk
+            let mut behind = qp
                 .answers
                 .iter()
                 .filter(|answer| answer.place() > last.seen.place && answer.place() < until);
@@ -239,9 +238,9 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         if waits {
             continue;
         }
-        let owed = talk.owed(nak.frame.at.latest, patience(talk, Duration::ZERO), met);
-        asking.owes(owed, talk.is_lossless(), [Evidence::from(nak.frame)], || {
-            let psn = talk.dialogue.dut_psn.plus(offset);
+        let owed = qp.owed(nak.frame.at.latest, patience(qp, Duration::ZERO), met);
+        asking.owes(owed, qp.is_lossless(), [Evidence::from(nak.frame)], || {
+            let psn = qp.dialogue.dut_psn.plus(offset);
             (
                 "packets behind the missing one".into(),
                 format!("PSN {psn} again"),
@@ -251,57 +250,57 @@ fn nak_resends_all<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-fn rnr_naks_before(talk: &Talk<'_>, place: usize) -> bool {
-    talk.answers
+fn rnr_naks_before(qp: &QpTrace<'_>, place: usize) -> bool {
+    qp.answers
         .iter()
-        .any(|answer| answer.says == Says::Rnr && answer.place() < place)
+        .any(|answer| answer.says == ResponseKind::Rnr && answer.place() < place)
 }
 
-pub(super) fn interval(answer: &Answer<'_>) -> Duration {
+pub(super) fn interval(answer: &PeerResponse<'_>) -> Duration {
     match answer.syndrome.map(|syndrome| syndrome.kind()) {
         Some(SyndromeKind::RnrNak(timer)) => timer.duration(),
         _ => Duration::ZERO,
     }
 }
 
-fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    for answer in talk
+fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    for answer in qp
         .answers
         .iter()
-        .filter(|answer| answer.says == Says::Rnr && answer.is_of_seen)
+        .filter(|answer| answer.says == ResponseKind::Rnr && answer.is_of_seen)
     {
         let Some(post) = answer
             .offset
-            .and_then(|offset| talk.post_of(offset))
-            .map(|at| &talk.posts[at])
+            .and_then(|offset| qp.post_of(offset))
+            .map(|at| &qp.posts[at])
         else {
             continue;
         };
-        let naks = rnr_naks(talk, post, answer.place() + 1);
+        let naks = rnr_naks(qp, post, answer.place() + 1);
         // An RNR NAK of what was acknowledged before it asks for nothing.
-        let before = talk.answers.iter().take_while(|other| other.place() < answer.place());
-        let acknowledged = talk
+        let before = qp.answers.iter().take_while(|other| other.place() < answer.place());
+        let acknowledged = qp
             .answers
             .iter()
-            .any(|other| other.place() > answer.place() && other.says != Says::Rnr);
-        if talk.rnr_retry() < 7 && naks.len() > talk.rnr_retry() as usize
+            .any(|other| other.place() > answer.place() && other.says != ResponseKind::Rnr);
+        if qp.rnr_retry() < 7 && naks.len() > qp.rnr_retry() as usize
             || acknowledged
-            || before.filter_map(Answer::end).max() > answer.offset
-            || is_disturbed(talk, answer.place())
+            || before.filter_map(PeerResponse::end).max() > answer.offset
+            || is_disturbed(qp, answer.place())
         {
             continue;
         }
-        let again = talk
+        let again = qp
             .requests
             .iter()
             .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
         // Each NAK asks anew: three without any retry are not all lost.
-        let third = thrice(talk, answer).filter(|_| again.is_none() && talk.rnr_retry() >= TRIES);
+        let third = thrice(qp, answer).filter(|_| again.is_none() && qp.rnr_retry() >= TRIES);
         let since = third.unwrap_or(answer.frame.at.latest);
         let came = again.map(|sent| sent.seen.frame.at.earliest);
         // In SQD what was sent before goes on.
-        let owed = talk.owed_before(talk.deaf, (since, patience(talk, interval(answer))), came);
-        let proven = talk.is_lossless() || third.is_some();
+        let owed = qp.owed_before(qp.deaf, (since, patience(qp, interval(answer))), came);
+        let proven = qp.is_lossless() || third.is_some();
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
             let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
             (post.in_words(), format!("it comes again after {}", answer.packet), seen)
@@ -311,99 +310,104 @@ fn rnr_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
 
 /// With the timer on, what is outstanding ends: whatever came before, when nobody says any more of it, it comes again until its
 /// retries are spent, and fails.
-fn outstanding_ends<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let open = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success));
-    let (Some(_), Some(at)) = (talk.timeout(), open) else {
+fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let open = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success));
+    let (Some(_), Some(at)) = (qp.timeout(), open) else {
         return;
     };
-    let post = &talk.posts[at];
+    let post = &qp.posts[at];
     let is_of_it = |offset: Option<u32>| offset.is_some_and(|offset| post.has(offset));
-    let last = talk.requests.iter().rev().find(|sent| is_of_it(sent.offset));
-    let is_answered = |answer: &Answer<'_>| {
+    let last = qp.requests.iter().rev().find(|sent| is_of_it(sent.offset));
+    let is_answered = |answer: &PeerResponse<'_>| {
         // Of a READ the last response: one before it is no end.
         let has_data = post.posted.has_response_data() && answer.offset == Some(post.end - 1);
-        let is_nak = matches!(answer.says, Says::Rnr | Says::Sequence);
+        let is_nak = matches!(answer.says, ResponseKind::Rnr | ResponseKind::Sequence);
         answer.end().is_some_and(|end| end >= post.end) || has_data && !is_nak
     };
-    let ends = talk.answers.iter().any(is_answered) || is_disturbed(talk, usize::MAX);
+    let ends = qp.answers.iter().any(is_answered) || is_disturbed(qp, usize::MAX);
     let Some(last) = last.filter(|_| post.posted.post.signaled && !ends) else {
         return;
     };
-    let said = talk.answers.last().map(|answer| answer.frame.at.latest);
+    let said = qp.answers.last().map(|answer| answer.frame.at.latest);
     let since = said.map_or(last.seen.frame.at.latest, |said| said.max(last.seen.frame.at.latest));
-    let put_off = talk.answers.iter().filter(|answer| answer.says == Says::Rnr);
-    let within = patience(talk, put_off.map(interval).max().unwrap_or_default());
-    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
-    let came = told.first().map(|told| told.done.told.at.earliest);
-    let owed = talk.owed_before(talk.deaf, (since, within), came);
+    let put_off = qp.answers.iter().filter(|answer| answer.says == ResponseKind::Rnr);
+    let within = patience(qp, put_off.map(interval).max().unwrap_or_default());
+    let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
+    let came = completion.first().map(|completion| completion.done.event.at.earliest);
+    let owed = qp.owed_before(qp.deaf, (since, within), came);
     // The host tells over a reliable stream, and its timer needs no packet of ours.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
         let within = duration_words(within);
-        let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
-        (post.in_words(), expected, in_words(&told) + &after(since, came))
+        let expected = format!("it comes again, or fails, within {within} of what was last parsed of it");
+        (post.in_words(), expected, in_words(&completion) + &after(since, came))
     });
 }
 
 /// Whether a request was flushed where the peer has asked, too: what the device refused of that ends its queue pair, and the NAK may be lost.
-pub(super) fn is_flushed(talk: &Talk<'_>, at: usize) -> bool {
-    let is_flush = |told: &Told<'_>| told.done.status() == WcStatus::WR_FLUSH_ERR;
-    talk.asked().next().is_some() && talk.told_of(at).any(is_flush)
+pub(super) fn is_flushed(qp: &QpTrace<'_>, at: usize) -> bool {
+    let is_flush = |completion: &Completion<'_>| completion.done.status() == WcStatus::WR_FLUSH_ERR;
+    qp.asked().next().is_some() && qp.completions_of(at).any(is_flush)
 }
 
 /// The oldest request that the peer has not said a word of, when it was sent, and how often. What speaks of requests before it
 /// alone, which are done, is no word of it.
-pub(super) fn unanswered<'a, 't>(talk: &'a Talk<'t>) -> Option<(usize, &'a Post<'t>)> {
-    let at = (0..talk.posts.len()).find(|at| !talk.told_of(*at).any(Told::is_success))?;
-    let post = &talk.posts[at];
-    let is_stale = |answer: &Answer<'_>| answer.says == Says::Ack && answer.end().is_some_and(|end| end <= post.first);
-    let mut later = talk.answers.iter().filter(|answer| answer.place() > post.place());
+pub(super) fn unanswered<'a, 't>(qp: &'a QpTrace<'t>) -> Option<(usize, &'a WorkRequest<'t>)> {
+    let at = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success))?;
+    let post = &qp.posts[at];
+    let is_stale = |answer: &PeerResponse<'_>| {
+        answer.says == ResponseKind::Ack && answer.end().is_some_and(|end| end <= post.first)
+    };
+    let mut later = qp.answers.iter().filter(|answer| answer.place() > post.place());
     let answered = later.any(|answer| !is_stale(answer));
-    let sent = talk.requests.iter().any(|sent| sent.offset == Some(post.first));
+    let sent = qp.requests.iter().any(|sent| sent.offset == Some(post.first));
     (!answered && sent).then_some((at, post))
 }
 
 /// When a request that is not answered had begun to wait at the latest, in words too: when it was posted, or when what lies before it was
 /// done, and it was first seen: what is posted in SQD leaves later.
-pub(super) fn waits_since(talk: &Talk<'_>, at: usize) -> (Time, &'static str) {
-    let post = &talk.posts[at];
+pub(super) fn waits_since(qp: &QpTrace<'_>, at: usize) -> (Time, &'static str) {
+    let post = &qp.posts[at];
     let posted = post.posted.command.asked.latest;
-    let before = talk.told.iter().filter(|told| told.post.is_some_and(|of| of < at));
-    let done = before.map(|told| (told.done.told.at.latest, "the completion before it"));
-    let answers = talk.answers.iter();
+    let before = qp
+        .completions
+        .iter()
+        .filter(|completion| completion.post.is_some_and(|of| of < at));
+    let done = before.map(|completion| (completion.done.event.at.latest, "the completion before it"));
+    let answers = qp.answers.iter();
     let answered = answers.map(|answer| (answer.frame.at.latest, "the answer before it"));
-    let seen = talk.transmissions(post.first, usize::MAX).into_iter().take(1);
+    let seen = qp.transmissions(post.first, usize::MAX).into_iter().take(1);
     let sent = seen.map(|sent| (sent.seen.frame.at.latest, "its first packet"));
     let all = done.chain(answered).chain(sent).chain([(posted, "its post")]);
     all.max_by_key(|(at, _)| *at).unwrap_or((posted, "its post"))
 }
 
-fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
-    let (Some(_), Some((at, post))) = (talk.timeout(), unanswered(talk)) else {
+fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
+    let (Some(_), Some((at, post))) = (qp.timeout(), unanswered(qp)) else {
         return;
     };
-    if talk.retry_cnt() == 0 || is_flushed(talk, at) {
+    if qp.retry_cnt() == 0 || is_flushed(qp, at) {
         return;
     }
-    let sent = talk.transmissions(post.first, usize::MAX);
-    let later = talk
+    let sent = qp.transmissions(post.first, usize::MAX);
+    let later = qp
         .requests
         .iter()
         .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
     // One retry has them all: what was lost of it shows nothing.
     let rounds = later
-        .map(|sent| talk.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
+        .map(|sent| qp.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
         .max()
         .unwrap_or(0);
-    let told: Vec<&Told<'t>> = talk.told_of(at).collect();
-    let within = patience(talk, Duration::ZERO);
+    let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
+    let within = patience(qp, Duration::ZERO);
     let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
     // No lost packet explains that neither a retry comes nor an error is told, nor that all retries are of other requests.
-    let error = told.first().map(|told| told.done.told.at.earliest);
-    let (since, words) = waits_since(talk, at);
-    let owed = talk.owed(
+    let error = completion.first().map(|completion| completion.done.event.at.earliest);
+    let (since, words) = waits_since(qp, at);
+    let owed = qp.owed(
         since,
         within,
-        again.or(error.filter(|_| rounds < 2 && !talk.is_lossless())),
+        again.or(error.filter(|_| rounds < 2 && !qp.is_lossless())),
     );
     asking.owes(owed, true, shown(&sent), || {
         let expected = format!("a retry, or an error, within {} of {words}", duration_words(within));
@@ -414,7 +418,7 @@ fn timeout_retried<'t>(talk: &Talk<'t>, asking: &mut Asking<'_, 't>) {
         (
             post.in_words(),
             expected,
-            format!("{sent}; completions: {}", in_words(&told)),
+            format!("{sent}; completions: {}", in_words(&completion)),
         )
     });
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use verbatim_record::verbs::{Command, Event, Reply, pb};
-use verbatim_record::{Passed, Side, Told, Trace, VerbsDone, WcStatus};
+use verbatim_record::{HostEvent, Passed, Side, Trace, VerbsDone, WcStatus};
 use verbatim_wire::packet::{Medium, Packet};
 
 use super::steps::{self, Facts, Verdict};
 use crate::freedom::holds;
 
 /// A queue pair of the device, from when it was made until it was destroyed.
-pub(super) struct Life<'t> {
+pub(super) struct QpHistory<'t> {
     pub(super) trace: &'t Trace,
     pub(super) facts: Facts,
     pub(super) handle: u32,
@@ -24,7 +24,7 @@ pub(super) struct Life<'t> {
     /// What its host was asked to do with it, in order.
     pub(super) commands: Vec<&'t VerbsDone>,
     /// What was told of it.
-    pub(super) told: Vec<&'t Told>,
+    pub(super) events: Vec<&'t HostEvent>,
     /// Where something came to it, or was posted to be sent, that may have made it fail.
     traffic: Vec<usize>,
     /// Where a packet came to it.
@@ -102,7 +102,7 @@ pub(super) fn posts(command: &Command) -> Option<(bool, u64, Option<pb::Slice>)>
 }
 
 /// All queue pairs of the device.
-pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
+pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
     let commands = || trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
     let facts = Facts::of(trace);
     let last = trace.timeline.order.len();
@@ -143,7 +143,7 @@ pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
             .or_else(|| all_gone(made.place))
             .unwrap_or(last);
         let its: Vec<&VerbsDone> = its.into_iter().filter(|done| done.place < end).collect();
-        let is_of_it = |told: &&Told| match &told.event {
+        let is_of_it = |happened: &&HostEvent| match &happened.event {
             Event::Completion(completion) => completion.qp == qp.qp,
             Event::AsyncEvent(event) => event.qp == qp.qp,
         };
@@ -155,13 +155,16 @@ pub(super) fn lives(trace: &Trace) -> Vec<Life<'_>> {
         let posts = posts.map(|done| done.place);
         let mut traffic: Vec<usize> = posts.chain(came.iter().copied()).collect();
         traffic.sort_unstable();
-        Life {
+        QpHistory {
             trace,
             facts,
             handle: qp.qp,
             service: of.service(),
             depths: (of.send_depth, of.receive_depth),
-            told: within.filter(|told| told.side == Side::Dut).filter(is_of_it).collect(),
+            events: within
+                .filter(|happened| happened.side == Side::Dut)
+                .filter(is_of_it)
+                .collect(),
             commands: its,
             traffic,
             came,
@@ -179,7 +182,7 @@ fn is_between(places: &[usize], after: usize, before: usize) -> bool {
     places.get(at).is_some_and(|place| *place < before)
 }
 
-impl<'t> Life<'t> {
+impl<'t> QpHistory<'t> {
     pub(super) fn is_simulated(&self) -> bool {
         self.trace.begin.simulated
     }
@@ -222,10 +225,10 @@ impl<'t> Life<'t> {
         };
         self.service == pb::Service::Ud
             && self.is_simulated()
-            && self.told.iter().any(|told| match &told.event {
+            && self.events.iter().any(|happened| match &happened.event {
                 Event::Completion(completion) => {
                     let is_error = ![WcStatus::SUCCESS.0, WcStatus::WR_FLUSH_ERR.0].contains(&completion.status);
-                    is_error && (after..before).contains(&told.place) && sends(completion.wr_id)
+                    is_error && (after..before).contains(&happened.place) && sends(completion.wr_id)
                 }
                 Event::AsyncEvent(_) => false,
             })

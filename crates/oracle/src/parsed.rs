@@ -24,7 +24,7 @@ pub struct Event<'a> {
 
 /// A packet with what the rules look at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard<'a> {
+pub(super) struct Parsed<'a> {
     pub(super) number: u64,
     pub(super) at: Option<Time>,
     pub(super) packet: Packet<'a>,
@@ -41,7 +41,7 @@ pub(super) struct Heard<'a> {
     pub(super) is_taken: bool,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> Parsed<'a> {
     pub(super) fn of(event: &Event<'a>) -> Self {
         let packet = event.packet;
         let bth = packet.bth();
@@ -129,7 +129,7 @@ pub(super) enum Part {
 
 /// What an RC request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asks {
+pub(super) enum RequestKind {
     Send(Part),
     Write(Part),
     Read,
@@ -138,7 +138,7 @@ pub(super) enum Asks {
     Other,
 }
 
-impl Asks {
+impl RequestKind {
     pub(super) fn of(opcode: Opcode) -> Self {
         use Part::{First, Last, Middle, Only};
         match opcode.0 {

@@ -16,14 +16,14 @@ const STEP: u64 = 1_000;
 
 /// Frames in the order of a capture, each with its time in nanoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Talk {
+pub(super) struct QpTrace {
     pub(super) frames: Vec<(u64, Vec<u8>)>,
     pub(super) now: u64,
     /// The P_Key of both ends.
     pub(super) p_key: PKey,
 }
 
-impl Default for Talk {
+impl Default for QpTrace {
     fn default() -> Self {
         Self {
             frames: Vec::new(),
@@ -54,7 +54,7 @@ const A_PSN: Psn = Psn(0xFF_FFFC);
 /// The first PSN of B's requests.
 const B_PSN: Psn = Psn(0x100);
 
-impl Talk {
+impl QpTrace {
     /// A packet passes.
     pub(super) fn says(&mut self, from: Sender, opcode: Opcode, psn: Psn, rest: Transport) {
         let (network, qpn) = match from {
@@ -113,16 +113,16 @@ impl Talk {
 
     /// Nearly all that two sound ends may say.
     pub(super) fn of_everything() -> Self {
-        let mut talk = Self::default();
+        let mut qp = Self::default();
         // A SEND of 2 1/2 packets, with immediate data and a solicited event.
-        talk.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
-        talk.asks(Opcode::RC_SEND_MIDDLE, 1, bytes(PMTU, 2));
+        qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
+        qp.asks(Opcode::RC_SEND_MIDDLE, 1, bytes(PMTU, 2));
         let last = asking(with_imm(bytes(101, 3)));
         let bth = last.bth.with_solicited_event(true);
-        talk.asks(Opcode::RC_SEND_LAST_IMM, 2, Transport { bth, ..last });
-        talk.ack(2, 1);
+        qp.asks(Opcode::RC_SEND_LAST_IMM, 2, Transport { bth, ..last });
+        qp.ack(2, 1);
         // A WRITE of as much.
-        talk.asks(
+        qp.asks(
             Opcode::RC_WRITE_FIRST,
             3,
             Transport {
@@ -130,21 +130,21 @@ impl Talk {
                 ..bytes(PMTU, 4)
             },
         );
-        talk.asks(Opcode::RC_WRITE_MIDDLE, 4, bytes(PMTU, 5));
-        talk.asks(Opcode::RC_WRITE_LAST, 5, asking(bytes(10, 6)));
-        talk.ack(5, 2);
+        qp.asks(Opcode::RC_WRITE_MIDDLE, 4, bytes(PMTU, 5));
+        qp.asks(Opcode::RC_WRITE_LAST, 5, asking(bytes(10, 6)));
+        qp.ack(5, 2);
         // A READ and two atomics.
-        talk.asks(Opcode::RC_READ_REQUEST, 6, read_of(2 * PMTU + 10));
-        talk.asks(Opcode::RC_FETCH_ADD, 9, asking(atomic()));
-        talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 6, Syndrome::ACK, 3, bytes(PMTU, 7));
-        talk.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
-        talk.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
-        talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
+        qp.asks(Opcode::RC_READ_REQUEST, 6, read_of(2 * PMTU + 10));
+        qp.asks(Opcode::RC_FETCH_ADD, 9, asking(atomic()));
+        qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 6, Syndrome::ACK, 3, bytes(PMTU, 7));
+        qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
+        qp.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
+        qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
         // The atomic comes again, and is answered as before; so does a part of a READ.
-        talk.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
-        talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
-        talk.wait(10_000_000);
-        talk.asks(
+        qp.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
+        qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
+        qp.wait(10_000_000);
+        qp.asks(
             Opcode::RC_READ_REQUEST,
             11,
             asking(Transport {
@@ -152,24 +152,24 @@ impl Talk {
                 ..Transport::default()
             }),
         );
-        talk.answers(Opcode::RC_READ_RESPONSE_FIRST, 11, Syndrome::ACK, 5, bytes(PMTU, 7));
-        talk.answers(Opcode::RC_READ_RESPONSE_LAST, 12, Syndrome::ACK, 5, bytes(PMTU, 7));
-        talk.asks(Opcode::RC_COMPARE_SWAP, 13, asking(atomic()));
-        talk.asks(Opcode::RC_COMPARE_SWAP, 13, asking(atomic()));
-        talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
-        talk.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
+        qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 11, Syndrome::ACK, 5, bytes(PMTU, 7));
+        qp.answers(Opcode::RC_READ_RESPONSE_LAST, 12, Syndrome::ACK, 5, bytes(PMTU, 7));
+        qp.asks(Opcode::RC_COMPARE_SWAP, 13, asking(atomic()));
+        qp.asks(Opcode::RC_COMPARE_SWAP, 13, asking(atomic()));
+        qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
+        qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
         // The receive is missing.
-        talk.send(14);
-        talk.ack(14, 7);
-        talk.send(15);
-        talk.nak(15, Syndrome::rnr_nak(RnrTimer(12)), 7);
-        talk.wait(640_000);
-        talk.send(15);
-        talk.ack(15, 8);
+        qp.send(14);
+        qp.ack(14, 7);
+        qp.send(15);
+        qp.nak(15, Syndrome::rnr_nak(RnrTimer(12)), 7);
+        qp.wait(640_000);
+        qp.send(15);
+        qp.ack(15, 8);
         // B asks, too.
-        talk.says(B, Opcode::RC_SEND_ONLY, B_PSN, asking(bytes(0, 0)));
-        talk.ack_of_a(B_PSN, 1);
-        talk
+        qp.says(B, Opcode::RC_SEND_ONLY, B_PSN, asking(bytes(0, 0)));
+        qp.ack_of_a(B_PSN, 1);
+        qp
     }
 }
 
