@@ -338,7 +338,7 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     // The host tells over a reliable stream, and its timer needs no packet of ours.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
         let within = duration_words(within);
-        let expected = format!("it comes again, or fails, within {within} of what was last parsed of it");
+        let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
         (post.in_words(), expected, in_words(&completion) + &after(since, came))
     });
 }
