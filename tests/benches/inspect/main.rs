@@ -1,6 +1,6 @@
-//! `verbatim inspect` against tshark and scapy on one capture of RoCEv2 packets with 1 KiB of payload; ratios printed.
+//! `verbatim inspect` against tshark and scapy on one capture of RoCEv2 packets, 1 KiB of payload by default; ratios printed.
 //!
-//! `cargo bench -p verbatim-tests --bench inspect [-- --packets N] [--pairs N] [--strict]`. Counted is the time on the
+//! `cargo bench -p verbatim-tests --bench inspect [-- --packets N] [--payload BYTES] [--pairs N] [--strict]`. Counted is the time on the
 //! processor, of one thread each; runs are interleaved, and the median of the pairwise ratios is what counts. scapy gets
 //! the first packets of the same capture, and its rate counts: all of them would take it minutes. `--strict`: exit code
 //! 1 when a goal is missed.
@@ -21,6 +21,7 @@ use rate::{rate, report};
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport};
 
+/// Bytes, unless `--payload` says otherwise.
 const PAYLOAD: usize = 1024;
 /// Packets that scapy is given.
 const FOR_SCAPY: u32 = 2_000;
@@ -46,10 +47,11 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<bool> {
     let (packets, pairs) = (u32::try_from(option("--packets", 200_000)?)?, option("--pairs", 5)?);
+    let payload = option("--payload", PAYLOAD)?;
     let place = tempfile::tempdir()?;
     let (all, few) = (place.path().join("all.pcap"), place.path().join("few.pcap"));
-    write(&all, packets)?;
-    write(&few, FOR_SCAPY)?;
+    write(&all, packets, payload)?;
+    write(&few, FOR_SCAPY, payload)?;
     let verbatim = rate::verbatim()?;
     let filtered = |file: &Path| {
         rate(
@@ -89,7 +91,7 @@ fn run() -> anyhow::Result<bool> {
             to_scapy.push(ours / scapy);
         }
     }
-    println!("{packets} RoCEv2 packets, {PAYLOAD} bytes of payload, every ICRC checked, one core each");
+    println!("{packets} RoCEv2 packets, {payload} bytes of payload, every ICRC checked, one core each");
     let mut good = report("packets/s, --only discarded", &mut rates, 1e6);
     good &= report("times tshark -T fields, --only discarded", &mut to_tshark, 20.0);
     report("times tshark -T fields, with a line for each packet", &mut tables, 1.0);
@@ -113,7 +115,7 @@ fn scapy() -> Option<PathBuf> {
     made.pop()
 }
 
-fn write(path: &Path, packets: u32) -> anyhow::Result<()> {
+fn write(path: &Path, packets: u32, size: usize) -> anyhow::Result<()> {
     let station = |last| Station {
         mac: MacAddress([2, 0, 0, 0, 0, last]),
         ip: std::net::IpAddr::from([10, 0, 0, last]),
@@ -129,7 +131,7 @@ fn write(path: &Path, packets: u32) -> anyhow::Result<()> {
             .with_p_key(PKey(0xFFFF))
             .with_dest_qp(Qpn(0x11))
             .with_psn(Psn::new(number));
-        let payload = (0..PAYLOAD).map(|at| (at as u32 ^ number).to_le_bytes()[0]).collect();
+        let payload = (0..size).map(|at| (at as u32 ^ number).to_le_bytes()[0]).collect();
         let transport = Transport {
             bth,
             payload,
