@@ -121,7 +121,7 @@ fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule:
             continue;
         }
         // What is lost is sent again, and the answer is to that.
-        let again = came.filter(|_| !qp.is_lossless()).and_then(|came| {
+        let again = came.filter(|_| !is_told && !qp.is_lossless()).and_then(|came| {
             let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
             qp.asked().filter(before).last()
         });

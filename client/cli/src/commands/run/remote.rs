@@ -166,7 +166,8 @@ async fn carried_out(
             interrupted: false,
         });
     }
-    if run.state() == RunState::Queued {
+    // With `--no-wait` the result says why no rig was free.
+    if run.state() == RunState::Queued && !arguments.no_wait {
         say_if_it_waits(&client, &run, &progress, wait).await;
     }
     let mut stop = Some(stop);
