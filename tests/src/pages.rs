@@ -22,7 +22,7 @@ use crate::oracle::skipped;
 use crate::product::{Place, Running, programs};
 
 /// No page takes longer, on the busiest host.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 /// What a page may call beside our own programs and a shell's, each with its package.
 const OTHERS: [(&str, &str); 5] = [
     ("jq", "jq"),

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use verbatim_lab::workspace::{cargo, target_directory};
 
 /// No command of these tests takes longer, unless the test says so.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// Where the programs are, built once in each test process.
 static PROGRAMS: LazyLock<PathBuf> =
@@ -239,10 +239,10 @@ impl Running {
     /// Waits until stderr holds these words; what it holds then.
     ///
     /// # Panics
-    /// When it does not within a minute.
+    /// When it does not within four minutes.
     pub fn says(&self, words: &str) -> String {
         let heard = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(words);
-        let so_far = self.stderr.until(heard, Duration::from_secs(60));
+        let so_far = self.stderr.until(heard, Duration::from_secs(240));
         assert!(
             heard(&so_far),
             "it did not say {words:?} but: {}",

@@ -26,7 +26,7 @@ use places::{AFTERWARDS, Places, Room};
 /// nothing of itself yet, and more.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long opening may take.
-const OPEN_WITHIN: Duration = Duration::from_secs(5);
+const OPEN_WITHIN: Duration = Duration::from_secs(30);
 /// How long a MAD that nothing answers may take to leave, and how often it is tried in that time.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(1);

@@ -25,7 +25,7 @@ pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// The profile of what runs in labs, tests and campaigns.
 pub const LAB_PROFILE: &str = "dev-fast";
 /// How long a daemon may take to serve, on a busy host.
-const SERVES_WITHIN: Duration = Duration::from_secs(240);
+const SERVES_WITHIN: Duration = Duration::from_secs(900);
 
 /// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns the directory they are in. All at once whoever needs
 /// which: a build of one alone would share less with the next.

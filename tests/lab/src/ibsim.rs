@@ -27,7 +27,7 @@ pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"
 /// The last of its sockets that ibsim binds. It says "simulator ready" before the first.
 const LAST_SOCKET: &str = "out9";
 /// How long it may take until then.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(240);
 
 /// The lab could not be brought up, or did not obey.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use super::process::Process;
 use crate::host::{apt_line, program};
 
 /// How long the server may take to be there, on a busy host.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1200);
 /// How the line ends that says so.
 const READY: &str = "database system is ready to accept connections";
 

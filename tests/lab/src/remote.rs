@@ -23,7 +23,7 @@ const DAEMON: &str = "192.0.2.1";
 const CLIENT: &str = "192.0.2.2";
 const PORT: u16 = 7443;
 /// How long what is started may take, on a busy host.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// A daemon with mutual TLS, a rig `model`, and a certificate for a client on another machine.
 ///

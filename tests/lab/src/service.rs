@@ -29,7 +29,7 @@ const HARDWARE_SCRIPT: &str = include_str!("../guest/hardware.sh");
 /// Ports of its adapter.
 const PORTS: u8 = 2;
 /// A Debian comes up in 20 s where nobody else computes.
-const BOOT_WITHIN: Duration = Duration::from_secs(600);
+const BOOT_WITHIN: Duration = Duration::from_secs(1800);
 /// It lives in memory.
 const MEMORY: u32 = 1400;
 

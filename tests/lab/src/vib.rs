@@ -45,7 +45,7 @@ pub const ADAPTER_GUID: u64 = 0x0002_c900_0000_2000;
 /// When OpenSM starts, after the command has begun, where it shall come in mid-run.
 const MID_RUN: &str = "20";
 /// How long a model may take to listen.
-const LISTENS_WITHIN: Duration = Duration::from_secs(120);
+const LISTENS_WITHIN: Duration = Duration::from_secs(480);
 
 /// The programs of others that come with the machine, besides the image's.
 const TOOLS: [&str; 7] = [

@@ -11,7 +11,7 @@ pub const DATA_MAC: &str = "52:54:00:00:00:01";
 pub const MANAGEMENT_MAC: &str = "52:54:00:00:00:02";
 
 /// How long a boot may take: seconds, but the host may be busy.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The two ends of the data cable: unix datagram sockets, each datagram one Ethernet frame without its FCS.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,7 +101,7 @@ fn a_cable_that_is_pulled_in_mid_run_is_an_error_of_the_rig_and_the_device_is_re
     .unwrap();
     let running = sim.long_run("");
     sim.lab.console("Unlink \"A\"[1]").unwrap();
-    let output = running.end(Duration::from_secs(180));
+    let output = running.end(Duration::from_secs(720));
     assert_eq!(
         (output.code(), came_to(&output)),
         (3, ("ERROR".into(), "RIG".into())),
@@ -139,7 +139,7 @@ fn a_second_run_on_the_same_rig_is_told_that_it_is_in_use_and_the_first_goes_on(
         );
         assert!(second.stderr.contains("wait for it to end, or stop it"), "{second}");
     }
-    let output = first.end(Duration::from_secs(120));
+    let output = first.end(Duration::from_secs(480));
     assert_eq!(
         (output.code(), came_to(&output)),
         (0, ("PASS".into(), String::new())),

@@ -67,7 +67,7 @@ fn a_route_that_leads_nowhere_is_an_error_of_the_rig_and_changes_nothing() {
     let before = sim.tables();
     sim.lab.console("Unlink \"A\"[1]").unwrap();
     let output = Running::start(&mut sim.verbatim(&format!("run --rig ibsim {LONG} {PLAIN}")))
-        .end(std::time::Duration::from_secs(60));
+        .end(std::time::Duration::from_secs(240));
     assert_eq!(output.code(), 3, "{output}");
     assert!(
         output.stdout.contains("[RIG]") && output.stdout.contains("SKIPPED"),

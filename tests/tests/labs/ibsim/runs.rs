@@ -15,7 +15,7 @@ fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
     let mut command = sim.verbatim(
         "run --rig ibsim --seed 0 c13-* c14-* --set illegal_parts=2000 --set wait_s=5 --json --record record",
     );
-    let output = Running::start(&mut command).end(Duration::from_secs(600));
+    let output = Running::start(&mut command).end(Duration::from_secs(1800));
     let report = output.json();
     let mut outcomes = Outcomes::read(include_str!("../../../data/ibsim-outcomes.toml"));
     let verdicts = report["verdicts"].as_array().unwrap();

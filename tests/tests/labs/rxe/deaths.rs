@@ -35,7 +35,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
 
 /// Waits until a device has what it had.
 fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(240);
     loop {
         let now = resources(machine, device);
         if now == before {
@@ -52,7 +52,7 @@ fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
 const UNDER_WAY: &str = "under_way() {
     n=0
     until rdma resource show qp link rxe0 | grep 'type RC' | grep -q 'state RTS'; do
-        n=$((n+1)); [ $n -gt 1200 ] && { cat /run/run.json /run/run.err; exit 91; }
+        n=$((n+1)); [ $n -gt 12000 ] && { cat /run/run.json /run/run.err; exit 91; }
         sleep 0.02
     done
 }";

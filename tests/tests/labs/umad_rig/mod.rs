@@ -17,7 +17,7 @@ use verbatim_tests::oracle::skipped;
 /// The environment variable that says what a process of this program is to do.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
 /// Well below the pause of ten minutes that is cut short, with room for a busy host.
-const RUN_LIMIT: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(480);
 
 fn lab() -> Option<IbsimLab> {
     match IbsimLab::start() {

@@ -9,7 +9,7 @@ use verbatim_lab::{SubnetManager, VibLab, VibOptions, build_examples};
 use verbatim_tests::product::programs;
 
 /// A command in a machine takes at most this, on the busiest host.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The device of most tests: found without a LID.
 pub(crate) const SOUND: [&str; 4] = ["--profile", "full", "--seed", "1"];

@@ -12,7 +12,7 @@ use verbatim_tests::product::{Output, Place, Running};
 use crate::inspect::documents;
 use crate::inspect::generated::{Dialogue, frames};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(480);
 
 fn ip(arguments: &str) {
     let done = Command::new("ip").args(arguments.split(' ')).output().unwrap();

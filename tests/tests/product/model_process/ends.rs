@@ -10,7 +10,7 @@ use crate::model_process::device::{Device, LOCKS, PLAIN};
 use crate::model_process::proxy::{Moment, Proxy};
 
 /// Longer than any run here takes: some requests stay unanswered, each for 4.3 s and the way there and back.
-const LIMIT: Duration = Duration::from_secs(170);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Lets a run go on until it is cut off at that moment and killed; its output when it ended before.
 fn killed_at(device: &Device, arguments: &str, moment: Moment) -> Option<Output> {
@@ -233,7 +233,7 @@ fn a_second_model_does_not_take_the_socket_and_a_terminated_one_removes_it() {
     assert!(device.port_info().is_some(), "the first one serves on");
     let socket = device.socket();
     device.model.signal(Signal::SIGTERM);
-    let output = device.model.end(Duration::from_secs(60));
+    let output = device.model.end(Duration::from_secs(240));
     assert_eq!(output.code(), 0, "{output}");
     assert!(!socket.exists());
 }
