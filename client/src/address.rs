@@ -1,4 +1,4 @@
-//! Where a daemon listens.
+//! Addresses of daemons.
 
 use core::fmt;
 use core::str::FromStr;
@@ -9,12 +9,12 @@ use verbatim_tls::ClientFiles;
 
 use crate::Error;
 
-/// Where a daemon listens when nothing says otherwise.
+/// Default socket of a daemon.
 const DEFAULT: &str = "/run/verbatim/verbatim.sock";
-/// The socket's name in a runtime directory.
+/// File name of the socket in a runtime directory.
 const SOCKET: &str = "verbatim.sock";
 
-/// Where a daemon listens: the absolute path of a unix socket, or a host and a port with the certificates for it.
+/// The address of a daemon: the absolute path of a unix socket, or a host and a port with the certificates for TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Address(Place);
 
@@ -24,12 +24,12 @@ enum Place {
     Tls(Box<Tls>),
 }
 
-/// A daemon over a network.
+/// Address of a daemon on a network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Tls {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The name that its certificate must be made for; the host when absent.
+    /// The name that the daemon's certificate must have; None for the host.
     pub(crate) name: Option<String>,
     pub(crate) files: ClientFiles,
 }
@@ -45,7 +45,7 @@ impl Tls {
 }
 
 impl Address {
-    /// A socket.
+    /// Returns the address of a unix socket.
     ///
     /// # Errors
     /// When the path is not absolute, or not UTF-8.
@@ -61,11 +61,11 @@ impl Address {
         Ok(Self(Place::Unix(text.into())))
     }
 
-    /// `https://HOST:PORT`, with the certificates for it. `name` is the one that the daemon's certificate must be made
-    /// for; the host when absent.
+    /// Returns the address `https://HOST:PORT`, with the certificates for TLS. `name` is the name that the daemon's
+    /// certificate must have; None for the host.
     ///
     /// # Errors
-    /// When it has another form.
+    /// When the text has another form.
     pub fn https(given: &str, files: ClientFiles, name: Option<String>) -> Result<Self, Error> {
         let wrong = |why: &str| Error::Address {
             given: given.into(),
@@ -92,24 +92,25 @@ impl Address {
         }))))
     }
 
-    /// Where this machine's daemon listens: `$RUNTIME_DIRECTORY/verbatim.sock`, else `/run/verbatim/verbatim.sock`.
+    /// Returns the address of this machine's daemon: `$RUNTIME_DIRECTORY/verbatim.sock`, else
+    /// `/run/verbatim/verbatim.sock`.
     #[must_use]
     pub fn local() -> Self {
         Self::of_runtime_directory(std::env::var_os("RUNTIME_DIRECTORY"))
     }
 
     fn of_runtime_directory(variable: Option<OsString>) -> Self {
-        // A service manager that was asked for several directories separates them by colons.
+        // A service manager separates several directories by colons.
         let first = variable.and_then(|list| std::env::split_paths(&list).next());
         first
             .and_then(|directory| Self::unix(&directory.join(SOCKET)).ok())
             .unwrap_or_else(|| Self(Place::Unix(DEFAULT.into())))
     }
 
-    /// Whether there is a socket, or anything else, under this address. Nothing is said of whether it answers.
+    /// Returns whether a file exists at the socket's path; true for a network address. Does not connect.
     ///
     /// # Errors
-    /// When that cannot be told, such as for want of the right to look into its directory.
+    /// When the check fails, for example because this user may not search the directory.
     pub fn exists(&self) -> Result<bool, Error> {
         let Some(path) = self.path() else {
             return Ok(true);
@@ -121,7 +122,7 @@ impl Address {
         }
     }
 
-    /// The socket; none over a network.
+    /// Returns the path of the socket; None for a network address.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.0 {
@@ -137,7 +138,7 @@ impl Address {
         }
     }
 
-    /// The path of the socket, or the URL.
+    /// Returns the path of the socket, or the URL.
     #[must_use]
     pub fn in_words(&self) -> String {
         match &self.0 {
@@ -159,7 +160,7 @@ impl fmt::Display for Address {
 impl FromStr for Address {
     type Err = Error;
 
-    /// `unix:/path`, `unix:///path` or `/path`.
+    /// Parses `unix:/path`, `unix:///path` or `/path`.
     fn from_str(given: &str) -> Result<Self, Error> {
         let path = given
             .strip_prefix("unix://")
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_the_absolute_path_of_a_socket_with_or_without_its_scheme() {
+    fn parses_socket_paths_with_or_without_scheme() {
         for given in ["unix:/run/v.sock", "unix:///run/v.sock", "/run/v.sock"] {
             assert_eq!(parsed(given).as_deref(), Ok("unix:/run/v.sock"));
         }
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_over_a_network_has_a_host_a_port_and_certificates() {
+    fn https_address_needs_host_port_and_certificates() {
         for given in [
             "https://bench.lab:7443",
             "https://10.0.0.1:7443",
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_tcp_is_refused_with_what_there_is_instead() {
+    fn refuses_plain_tcp() {
         for given in ["tcp:host:7", "http://host:50051", "host:50051", "[::1]:5"] {
             let error = parsed(given).unwrap_err();
             assert!(
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_local_address_follows_the_first_runtime_directory() {
+    fn local_address_follows_runtime_directory() {
         let at = |variable: &str| Address::of_runtime_directory(Some(variable.into())).to_string();
         assert_eq!(at("/run/a:/run/b"), "unix:/run/a/verbatim.sock");
         assert_eq!(at("relative"), "unix:/run/verbatim/verbatim.sock");

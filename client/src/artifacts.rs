@@ -1,4 +1,4 @@
-//! Files of a run, as they arrive.
+//! Download of a run's files.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use verbatim_proto::v1;
 
 use crate::{Client, Error};
 
-/// A file of a run being read.
+/// An open file of a run.
 #[derive(Debug)]
 pub struct ArtifactReader {
     client: Client,
@@ -24,7 +24,7 @@ impl ArtifactReader {
         }
     }
 
-    /// The next bytes; none at the end of the file.
+    /// Returns the next bytes; None at the end of the file.
     ///
     /// # Errors
     /// When the connection breaks or the daemon cannot read the file.
@@ -35,10 +35,10 @@ impl ArtifactReader {
         }
     }
 
-    /// Writes the rest of the file and returns how many bytes that were.
+    /// Writes the rest of the file to `out`. Returns the number of bytes.
     ///
     /// # Errors
-    /// When it cannot be read to its end, or not be written.
+    /// When the file cannot be read to its end, or `out` cannot be written.
     pub async fn copy_to(mut self, out: &mut dyn Write) -> Result<u64, Error> {
         let mut bytes = 0;
         while let Some(chunk) = self.chunk().await? {

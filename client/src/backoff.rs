@@ -1,4 +1,4 @@
-//! How long to wait before trying again, and when to give up.
+//! Pauses between attempts.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -6,12 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The first pause.
 const FIRST: Duration = Duration::from_millis(20);
-/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// Pauses that double up to a bound, each with a random part, until patience ends. Success starts it anew.
+/// Pauses that double up to a limit, each with a random part, for at most `patience`. A success resets the pauses.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     patience: Duration,
@@ -28,7 +26,7 @@ impl Backoff {
         }
     }
 
-    /// After a failure: how long to wait before the next attempt; none when patience is over.
+    /// Returns the pause before the next attempt after a failure; None when the patience is over.
     pub(crate) fn after_failure(&mut self) -> Option<Duration> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
@@ -40,14 +38,14 @@ impl Backoff {
         Some(pause / 2 + pause.mul_f64(share() / 2.0))
     }
 
-    /// After a success.
+    /// Resets the pauses after a success.
     pub(crate) fn reset(&mut self) {
         self.pause = FIRST;
         self.since = None;
     }
 }
 
-/// A random share of one, so that watchers do not all come back at the same instant.
+/// Returns a random number from 0 to 1, so that several watchers do not reconnect at the same time.
 fn share() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     f64::from((random >> 32) as u32) / f64::from(u32::MAX)
@@ -58,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_a_bound_and_success_starts_them_anew() {
+    fn pauses_grow_to_a_limit_and_reset() {
         let mut backoff = Backoff::new(Duration::from_secs(60));
         let pauses: Vec<Duration> = (0..20).filter_map(|_| backoff.after_failure()).collect();
         assert_eq!(pauses.len(), 20);
@@ -68,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn without_patience_the_first_failure_is_the_last() {
+    fn zero_patience_allows_no_retry() {
         assert_eq!(Backoff::new(Duration::ZERO).after_failure(), None);
     }
 }

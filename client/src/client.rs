@@ -1,4 +1,4 @@
-//! The calls of `verbatim.v1`.
+//! The calls of the API `verbatim.v1`.
 
 use std::future::Future;
 use std::time::Duration;
@@ -19,23 +19,22 @@ use crate::artifacts::ArtifactReader;
 use crate::backoff::Backoff;
 use crate::{Address, Error, LeaseName, RigName, RunName, Watch};
 
-/// How long a call may take that only looks something up or asks for something.
+/// Time limit of a short call.
 const SHORT: Duration = Duration::from_secs(30);
-/// How long a restore may take: it waits for what a dead device does not answer, area by area.
+/// Time limit of a restore. A dead device costs a timeout for each area.
 const RESTORE: Duration = Duration::from_secs(600);
-/// How long a call is repeated that must not be lost to a daemon that just starts again.
+/// Time for which [`patiently`] repeats a call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest answer: a report holds each check of a sweep.
+/// Largest response, in bytes. A report contains every check of a sweep.
 const LARGEST: usize = 256 << 20;
-/// A connection that is silent for so long is asked for a sign of life.
+/// Idle time after which the connection sends a keep-alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// And counts as broken when none comes in this time. Long: a machine under load may be slow.
+/// Time limit of the keep-alive's response. It is long because a loaded machine may be slow.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Bytes that a daemon may send before it is told that they were read: a list of thousands of rigs comes at once, and not in
-/// a dozen parts with an answer to each.
+/// Flow-control window of a stream, in bytes. A list of thousands of rigs fits into it, and needs no window updates.
 const WINDOW: u32 = 4 << 20;
 
-/// A connection to a daemon. Clones share it.
+/// A connection to a daemon. Clones share the connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     address: Address,
@@ -46,11 +45,11 @@ impl Client {
     /// Connects to a daemon.
     ///
     /// # Errors
-    /// When nobody listens there, or this user may not connect.
+    /// When no daemon listens at the address, or this user may not connect.
     pub async fn connect(address: Address) -> Result<Self, Error> {
         probe(&address).await?;
         let (uri, connector) = match address.tls() {
-            // The connector has its own address; this one is what calls are said to be for.
+            // The connector has its own address. This URI becomes the authority of the calls.
             Some(tls) => (
                 format!("http://{}:{}", tls.host_in_url(), tls.port),
                 Some(connector(tls)?),
@@ -74,16 +73,16 @@ impl Client {
         Ok(Self { address, channel })
     }
 
-    /// Where the daemon listens.
+    /// Returns the daemon's address.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The tests that match, in the order in which a run takes them, and the catalogue's version.
+    /// Returns the tests that match, in the order of a run, and the catalogue's version.
     ///
     /// # Errors
-    /// When a pattern matches none, or the daemon cannot be asked.
+    /// When a pattern matches no test, or the call fails.
     pub async fn list_tests(&self, patterns: &[String]) -> Result<v1::ListTestsResponse, Error> {
         let request = v1::ListTestsRequest {
             patterns: patterns.to_vec(),
@@ -92,30 +91,30 @@ impl Client {
         self.call("ListTests", SHORT, client.list_tests(request)).await
     }
 
-    /// The statements that tests judge.
+    /// Returns the statements that tests judge.
     ///
     /// # Errors
-    /// When the daemon cannot be asked.
+    /// When the call fails.
     pub async fn list_statements(&self) -> Result<Vec<v1::Statement>, Error> {
         let mut client = CatalogServiceClient::new(self.channel.clone());
         let call = client.list_statements(v1::ListStatementsRequest {});
         Ok(self.call("ListStatements", SHORT, call).await?.statements)
     }
 
-    /// All rigs.
+    /// Returns all rigs.
     ///
     /// # Errors
-    /// When the daemon cannot be asked.
+    /// When the call fails.
     pub async fn list_rigs(&self) -> Result<Vec<v1::Rig>, Error> {
         let mut client = self.rigs();
         let call = client.list_rigs(v1::ListRigsRequest {});
         Ok(self.call("ListRigs", SHORT, call).await?.rigs)
     }
 
-    /// A rig.
+    /// Returns a rig.
     ///
     /// # Errors
-    /// When there is none of this name, or the daemon cannot be asked.
+    /// When no rig has this name, or the call fails.
     pub async fn get_rig(&self, rig: &RigName) -> Result<v1::Rig, Error> {
         let mut client = self.rigs();
         let request = v1::GetRigRequest { name: rig.to_string() };
@@ -123,20 +122,20 @@ impl Client {
         self.part("GetRig", "a rig", answer.rig)
     }
 
-    /// Restores what an earlier run left changed on a rig's device. Waits until it is done.
+    /// Restores the changes that an earlier run left on a rig's device. Returns when the restore is complete.
     ///
     /// # Errors
-    /// When the rig is busy, there is none of this name, or the daemon cannot be asked.
+    /// When the rig is busy, no rig has this name, or the call fails.
     pub async fn restore_rig(&self, rig: &RigName) -> Result<v1::RestoreRigResponse, Error> {
         let mut client = self.rigs();
         let request = v1::RestoreRigRequest { name: rig.to_string() };
         self.call("RestoreRig", RESTORE, client.restore_rig(request)).await
     }
 
-    /// Follows the rigs: first all, then each that changed.
+    /// Follows the rigs: first returns all rigs, then each rig that changed.
     ///
     /// # Errors
-    /// When the daemon cannot be asked.
+    /// When the call fails.
     pub async fn watch_rigs(&self) -> Result<Changes<v1::WatchRigsResponse>, Error> {
         let mut client = self.rigs();
         let call = client.watch_rigs(v1::WatchRigsRequest {});
@@ -147,10 +146,10 @@ impl Client {
         ))
     }
 
-    /// Takes a rig out of use for this reason, or puts it back when there is none.
+    /// Drains a rig for this reason, or puts it back into use if the reason is empty.
     ///
     /// # Errors
-    /// When there is none of this name, this user is no admin of it, or the daemon cannot be asked.
+    /// When no rig has this name, this user is no admin of the rig, or the call fails.
     pub async fn drain_rig(&self, rig: &RigName, reason: &str) -> Result<v1::Rig, Error> {
         let mut client = self.rigs();
         let request = v1::DrainRigRequest {
@@ -161,20 +160,21 @@ impl Client {
         self.part("DrainRig", "a rig", answer.rig)
     }
 
-    /// Has the daemon read its rig file again.
+    /// Makes the daemon read its rig file again.
     ///
     /// # Errors
-    /// When it stays with the rigs that it has, this user is no admin of all of them, or it cannot be asked.
+    /// When the daemon keeps its current rigs, this user is no admin of all of them, or the call fails.
     pub async fn reload_rigs(&self) -> Result<v1::ReloadRigsResponse, Error> {
         let mut client = self.rigs();
         self.call("ReloadRigs", SHORT, client.reload_rigs(v1::ReloadRigsRequest {}))
             .await
     }
 
-    /// Asks for a lease, once: when the connection breaks, the same request is sent again. Its id is one of [`fresh_id`].
+    /// Creates a lease. If the connection breaks, sends the same request again. The request id, from [`fresh_id`],
+    /// prevents a second lease.
     ///
     /// # Errors
-    /// When there is no such rig, this user may not use it, or the daemon cannot be asked.
+    /// When no such rig exists, this user may not use it, or the call fails.
     pub async fn create_lease(&self, request: &v1::CreateLeaseRequest) -> Result<v1::Lease, Error> {
         patiently(|| async {
             let mut client = self.leases();
@@ -185,10 +185,10 @@ impl Client {
         .await
     }
 
-    /// A lease.
+    /// Returns a lease.
     ///
     /// # Errors
-    /// When there is none of this name, or the daemon cannot be asked.
+    /// When no lease has this name, or the call fails.
     pub async fn get_lease(&self, lease: &LeaseName) -> Result<v1::Lease, Error> {
         let mut client = self.leases();
         let name = lease.to_string();
@@ -198,10 +198,10 @@ impl Client {
         self.part("GetLease", "a lease", answer.lease)
     }
 
-    /// Leases, the newest first; with `ended` also those that ended, with `mine` only the caller's own.
+    /// Returns the leases, the newest first. `ended` adds ended leases; `mine` selects the caller's own.
     ///
     /// # Errors
-    /// When the daemon cannot be asked.
+    /// When the call fails.
     pub async fn list_leases(&self, ended: bool, mine: bool) -> Result<Vec<v1::Lease>, Error> {
         let mut client = self.leases();
         let request = v1::ListLeasesRequest {
@@ -218,7 +218,7 @@ impl Client {
     /// Follows a lease until it ends.
     ///
     /// # Errors
-    /// When there is none of this name, or the daemon cannot be asked.
+    /// When no lease has this name, or the call fails.
     pub async fn watch_lease(&self, lease: &LeaseName) -> Result<Changes<v1::WatchLeaseResponse>, Error> {
         let mut client = self.leases();
         let name = lease.to_string();
@@ -230,10 +230,10 @@ impl Client {
         ))
     }
 
-    /// Lets a lease last for that long from now on.
+    /// Renews a lease for `lasts` from now on.
     ///
     /// # Errors
-    /// When it is over, is another's, would last too long, or the daemon cannot be asked.
+    /// When the lease is over, belongs to another user, would last too long, or the call fails.
     pub async fn renew_lease(&self, lease: &LeaseName, lasts: Duration) -> Result<v1::Lease, Error> {
         let mut client = self.leases();
         let request = v1::RenewLeaseRequest {
@@ -244,10 +244,10 @@ impl Client {
         self.part("RenewLease", "a lease", answer.lease)
     }
 
-    /// Ends a lease. A device may still be being restored when this returns.
+    /// Ends a lease. The daemon may still restore the device when this call returns.
     ///
     /// # Errors
-    /// When there is none of this name, it is another's or a run's, or the daemon cannot be asked.
+    /// When no lease has this name, it belongs to another user or to a run, or the call fails.
     pub async fn end_lease(&self, lease: &LeaseName) -> Result<v1::Lease, Error> {
         let mut client = self.leases();
         let name = lease.to_string();
@@ -257,10 +257,11 @@ impl Client {
         self.part("EndLease", "a lease", answer.lease)
     }
 
-    /// Creates a run, once: when the connection breaks, the same request id is sent again. [`fresh_id`] makes one.
+    /// Creates a run. If the connection breaks, sends the same request again. The request id, from [`fresh_id`],
+    /// prevents a second run.
     ///
     /// # Errors
-    /// When the rig, a pattern or a parameter is wrong, or the daemon cannot be asked.
+    /// When the rig, a pattern or a parameter is invalid, or the call fails.
     pub async fn create_run(&self, request_id: &str, spec: &v1::RunSpec) -> Result<v1::Run, Error> {
         self.create_run_under(v1::CreateRunRequest {
             request_id: request_id.into(),
@@ -270,10 +271,10 @@ impl Client {
         .await
     }
 
-    /// Creates a run as [`Client::create_run`] does, such as under a lease.
+    /// Creates a run as [`Client::create_run`] does, with all fields of the request, such as a lease.
     ///
     /// # Errors
-    /// As there, and when the lease is over or another's.
+    /// As [`Client::create_run`], and when the lease is over or belongs to another user.
     pub async fn create_run_under(&self, request: v1::CreateRunRequest) -> Result<v1::Run, Error> {
         patiently(|| async {
             let mut client = self.runs();
@@ -284,10 +285,10 @@ impl Client {
         .await
     }
 
-    /// A run.
+    /// Returns a run.
     ///
     /// # Errors
-    /// When there is none of this name, or the daemon cannot be asked.
+    /// When no run has this name, or the call fails.
     pub async fn get_run(&self, run: &RunName) -> Result<v1::Run, Error> {
         let mut client = self.runs();
         let request = v1::GetRunRequest { name: run.to_string() };
@@ -295,10 +296,11 @@ impl Client {
         self.part("GetRun", "a run", answer.run)
     }
 
-    /// A page of runs, the newest first. `page_size` 0 is the daemon's own; an empty `page_token` the first page.
+    /// Returns a page of runs, the newest first. `page_size` 0 is the daemon's default; an empty `page_token` means the
+    /// first page.
     ///
     /// # Errors
-    /// When the filter or the token is wrong, or the daemon cannot be asked.
+    /// When the filter or the token is invalid, or the call fails.
     pub async fn list_runs(
         &self,
         filter: &str,
@@ -314,19 +316,19 @@ impl Client {
         self.call("ListRuns", SHORT, client.list_runs(request)).await
     }
 
-    /// The newest run, if there is any.
+    /// Returns the newest run, if there is one.
     ///
     /// # Errors
-    /// When the daemon cannot be asked.
+    /// When the call fails.
     pub async fn latest_run(&self) -> Result<Option<RunName>, Error> {
         let newest = self.list_runs("", 1, "").await?.runs.into_iter().next();
         newest.map(|run| run.name.parse()).transpose()
     }
 
-    /// Asks a run to stop. It may still be restoring its device when this returns.
+    /// Cancels a run. The run may still restore its device when this call returns.
     ///
     /// # Errors
-    /// When there is none of this name, or the daemon cannot be asked.
+    /// When no run has this name, or the call fails.
     pub async fn cancel_run(&self, run: &RunName) -> Result<v1::Run, Error> {
         let mut client = self.runs();
         let request = v1::CancelRunRequest { name: run.to_string() };
@@ -334,10 +336,10 @@ impl Client {
         self.part("CancelRun", "a run", answer.run)
     }
 
-    /// Pins a run, so that neither it nor its files go, or lets it go again.
+    /// Pins or unpins a run. The daemon keeps a pinned run and its files.
     ///
     /// # Errors
-    /// When there is none of this name, it is another's, or the daemon cannot be asked.
+    /// When no run has this name, it belongs to another user, or the call fails.
     pub async fn pin_run(&self, run: &RunName, pinned: bool) -> Result<v1::Run, Error> {
         let mut client = self.runs();
         let name = run.to_string();
@@ -346,10 +348,10 @@ impl Client {
         self.part("PinRun", "a run", answer.run)
     }
 
-    /// Deletes a run that has ended, with all that it left.
+    /// Deletes an ended run with its files.
     ///
     /// # Errors
-    /// When there is none of this name, it is another's, is pinned or goes on, or the daemon cannot be asked.
+    /// When no run has this name, it belongs to another user, is pinned or still runs, or the call fails.
     pub async fn delete_run(&self, run: &RunName) -> Result<(), Error> {
         let mut client = self.runs();
         let request = v1::DeleteRunRequest { name: run.to_string() };
@@ -358,7 +360,7 @@ impl Client {
             .map(drop)
     }
 
-    /// Follows a run from after the event with this cursor; 0 for all events.
+    /// Follows a run, starting after the event with this cursor; 0 for all events.
     #[must_use]
     pub fn watch(&self, run: &RunName, cursor: u64) -> Watch {
         Watch::new(self.clone(), run.clone(), cursor)
@@ -377,10 +379,10 @@ impl Client {
         self.call("WatchRun", SHORT, client.watch_run(request)).await
     }
 
-    /// The files that a run left, in order of name.
+    /// Returns the files of a run, sorted by name.
     ///
     /// # Errors
-    /// When there is no such run, or the daemon cannot be asked.
+    /// When no such run exists, or the call fails.
     pub async fn list_artifacts(&self, run: &RunName) -> Result<Vec<v1::Artifact>, Error> {
         let mut client = self.runs();
         let request = v1::ListArtifactsRequest { name: run.to_string() };
@@ -390,10 +392,10 @@ impl Client {
         Ok(answer.artifacts)
     }
 
-    /// Reads a file that a run left; "run.pcapng" is made when it is read.
+    /// Opens a file of a run. The daemon creates "run.pcapng" on each read.
     ///
     /// # Errors
-    /// When there is no such run or file, or the daemon cannot be asked.
+    /// When no such run or file exists, or the call fails.
     pub async fn read_artifact(&self, run: &RunName, artifact: &str) -> Result<ArtifactReader, Error> {
         let mut client = self.runs();
         let request = v1::ReadArtifactRequest {
@@ -434,7 +436,7 @@ impl Client {
         }
     }
 
-    /// What a status means. When it is the connection that failed, another one is tried: it tells why.
+    /// Converts a status to an error. If the connection failed, tries a new one to find the reason.
     pub(crate) async fn translate(&self, call: &'static str, status: &Status) -> Error {
         match Error::of_status(call, self.address.in_words(), status) {
             broken @ Error::Broken { .. } => probe(&self.address).await.err().unwrap_or(broken),
@@ -451,7 +453,7 @@ impl Client {
     }
 }
 
-/// What a daemon tells of something that changes.
+/// A stream of changes from a daemon.
 #[derive(Debug)]
 pub struct Changes<T> {
     client: Client,
@@ -468,7 +470,7 @@ impl<T> Changes<T> {
         }
     }
 
-    /// The next; none when nothing changes any more.
+    /// Returns the next change; None at the end of the stream.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -480,11 +482,11 @@ impl<T> Changes<T> {
     }
 }
 
-/// Makes a call again and again while it fails for a reason that may pass, such as a daemon that starts again; for ten
-/// seconds at most. The call must be one that can be made twice.
+/// Repeats a call while it fails for a temporary reason, such as a restart of the daemon; for ten seconds at most. The
+/// call must be idempotent.
 ///
 /// # Errors
-/// The call's last.
+/// The error of the last call.
 pub async fn patiently<T, F>(mut call: impl FnMut() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -501,7 +503,7 @@ where
     }
 }
 
-/// What the daemon and its options are called.
+/// Names of the daemon and its options, for error messages.
 const WORDS: Words = Words {
     server: "a daemon (`verbatimd serve --config …`)",
     client_ca: "as client_ca in its configuration",
@@ -513,7 +515,7 @@ fn connector(tls: &Tls) -> Result<Connector, Error> {
         .map_err(|error| Error::Certificates(error.to_string()))
 }
 
-/// Whether somebody listens there and lets us in, and if not, why.
+/// Checks that a daemon listens at the address and accepts this client.
 async fn probe(address: &Address) -> Result<(), Error> {
     let probed = async {
         let (path, tls) = match (address.path(), address.tls()) {
@@ -543,11 +545,11 @@ async fn probe(address: &Address) -> Result<(), Error> {
     }
 }
 
-/// An id for a request: 32 random hexadecimal digits.
+/// Returns an id for a request: 32 random hexadecimal digits.
 #[must_use]
 pub fn fresh_id() -> String {
     let mut random = [0_u8; 16];
-    // The kernel's generator does not fail once the machine is up; if it did, the time and this process tell apart.
+    // The kernel's generator does not fail after boot. If it did, the time and the process ID still make the id unique.
     if getrandom::fill(&mut random).is_err() {
         let now = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_nanos();
         random = (now ^ (u128::from(std::process::id()) << 96)).to_be_bytes();
@@ -560,7 +562,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_request_id_is_another() {
+    fn request_ids_differ() {
         let (one, other) = (fresh_id(), fresh_id());
         assert_ne!(one, other);
         assert!(one.len() <= 64);

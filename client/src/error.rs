@@ -1,4 +1,4 @@
-//! What can go wrong, said as what was expected, what was seen, and what to do next.
+//! Errors. Each message says what was expected, what was seen, and what to do next.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -10,231 +10,231 @@ mod refusal;
 
 pub use refusal::Refusal;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An address that names no daemon.
+    /// The address of the daemon is invalid.
     #[error(
         "the address {given:?} cannot be used: {why}; expected unix:/PATH or /PATH of the daemon's socket, or https://HOST:PORT"
     )]
     Address {
-        /// As given.
+        /// The invalid address.
         given: String,
-        /// What is wrong with it.
+        /// Error text.
         why: String,
     },
-    /// A name that is none.
+    /// A resource name is invalid.
     #[error("{given:?} is no name of a {kind}; expected {expected}")]
     Name {
-        /// Of what.
+        /// Kind of resource.
         kind: &'static str,
-        /// As given.
+        /// The invalid name.
         given: String,
-        /// The form.
+        /// Expected form.
         expected: &'static str,
     },
-    /// There is no socket.
+    /// The socket does not exist.
     #[error(
         "no daemon at {path}: there is no such socket; start one (`systemctl start verbatimd`, or `verbatimd serve \
          --socket {path}`), or name another socket with --server"
     )]
     Absent {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// A socket that nobody listens at.
+    /// The socket exists, but no process listens on it.
     #[error(
         "no daemon at {path}: the socket is there but refuses connections, so the daemon that made it is gone; start it \
          again (`systemctl start verbatimd`), or remove {path} to work without a daemon"
     )]
     Refused {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// A socket that this user may not use.
+    /// This user may not use the socket.
     #[error("{path} may not be used by this user: {expected}")]
     Denied {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// Who may, and how to become one of them.
+        /// The users who may use the socket, and how to become one of them.
         expected: String,
     },
-    /// Something else under the socket's name.
+    /// The path is no socket.
     #[error("{path} is no socket but {seen}; name the daemon's socket with --server")]
     NoSocket {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// File type of the path.
         seen: &'static str,
     },
-    /// The connection cannot be made for another reason.
+    /// The connection fails for another reason.
     #[error("cannot connect to the daemon at {at}: {source}")]
     Connect {
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Our own certificate, key or CA cannot be used.
+    /// The client's own certificate, key or CA cannot be used.
     #[error("{0}")]
     Certificates(String),
-    /// Nobody can be reached there.
+    /// No daemon can be reached at the address.
     #[error("no daemon at {at}: {why}")]
     Unreached {
-        /// Where it should listen.
+        /// Expected address of the daemon.
         at: String,
-        /// What was seen, and what to do.
+        /// The observed error, and the remedy.
         why: String,
     },
-    /// One side does not accept the other.
+    /// Client or daemon does not accept the other's certificate.
     #[error("not let in by the daemon at {at}: {why}")]
     NotLetIn {
-        /// Where it listens.
+        /// Address of the daemon.
         at: String,
-        /// Why, and what to do.
+        /// Reason and remedy.
         why: String,
     },
-    /// The connection broke, or whoever listens does not speak gRPC.
+    /// The connection broke, or the listening process does not speak gRPC.
     #[error(
         "the connection to {at} broke: {seen}; if it happens again, see the daemon's log (`journalctl -u verbatimd`) \
          and make sure that it is verbatimd that listens there"
     )]
     Broken {
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// What was seen.
+        /// The observed error.
         seen: String,
     },
-    /// No answer in time.
+    /// The daemon did not respond in time.
     #[error(
         "no answer to {call} from the daemon at {at} within {seconds} s; it listens but hangs or is overloaded: see its log (`journalctl -u verbatimd`)"
     )]
     Timeout {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// How long it was waited for.
+        /// Time limit, in seconds.
         seconds: u64,
     },
-    /// The daemon does not know the call.
+    /// The daemon does not implement the call.
     #[error(
         "the daemon at {at} is of another version: it does not know {call} (it says: {said}), this client is version \
          {ours}; install the same version on both sides"
     )]
     Version {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// Its words.
+        /// Message of the daemon.
         said: String,
-        /// Our version.
+        /// Version of this client.
         ours: &'static str,
     },
-    /// What was asked for is wrong: names, values, patterns.
+    /// The request is invalid: a name, a value or a pattern.
     #[error("{0}")]
     Invalid(Box<Refusal>),
-    /// There is no such run, rig or file.
+    /// The run, rig or file does not exist.
     #[error("{0}")]
     NotFound(Box<Refusal>),
-    /// The daemon may not or cannot do it in the state that things are in.
+    /// The daemon refuses the call in its current state, or for this user.
     #[error("{0}")]
     Refusal(Box<Refusal>),
-    /// The daemon stops, or is overloaded: the same call may succeed later.
+    /// The daemon stops or is overloaded. The same call may succeed later.
     #[error("the daemon at {at} cannot serve {call} now: {refusal}")]
     Unavailable {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// Its words.
+        /// The daemon's refusal.
         refusal: Box<Refusal>,
     },
-    /// The daemon failed.
+    /// The daemon has an internal error.
     #[error(
         "the daemon at {at} failed in {call}: {refusal}; this is a defect of the daemon: its log has more \
          (`journalctl -u verbatimd`)"
     )]
     Failed {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// Its words.
+        /// The daemon's refusal.
         refusal: Box<Refusal>,
     },
-    /// A watched run was lost sight of.
+    /// The connection to a watched run was lost for too long.
     #[error(
         "lost sight of {run} after its event {cursor}: {seconds} s without a daemon that answers; last: {last}. Whether \
          it goes on is not known; `verbatim runs watch {run} --cursor {cursor}` goes on watching"
     )]
     Lost {
-        /// The run.
+        /// Name of the run.
         run: String,
-        /// The last event seen.
+        /// Cursor of the last received event.
         cursor: u64,
-        /// How long it was tried.
+        /// Duration of the attempts, in seconds.
         seconds: u64,
-        /// The last failure.
+        /// Error of the last attempt.
         last: Box<Error>,
     },
-    /// Events are missing at the daemon.
+    /// The daemon has lost events of the run.
     #[error(
         "events of {run} are missing at the daemon at {at}: expected event {expected}, seen {seen}; its state \
          directory lost them. `verbatim runs show {run}` shows what is left"
     )]
     Gap {
-        /// The run.
+        /// Name of the run.
         run: String,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// The cursor that follows what was seen.
+        /// Cursor of the expected event.
         expected: u64,
-        /// The cursor that came.
+        /// Cursor of the received event.
         seen: u64,
     },
-    /// An answer without what it must contain.
+    /// The response lacks a required part.
     #[error(
         "the daemon at {at} answered {call} without {what}; it is of another version: install the same on both sides"
     )]
     Incomplete {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// Where the daemon listens.
+        /// Address of the daemon.
         at: String,
-        /// What is missing.
+        /// The missing part.
         what: &'static str,
     },
-    /// A file could not be written while it was received.
+    /// A file could not be written during the download.
     #[error("cannot write {name}: {source}")]
     Write {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// What the system says.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// A file arrived with another size than was announced.
+    /// The size of a downloaded file differs from the announced size.
     #[error("{name} arrived with {seen} bytes, {expected} were announced; download it again")]
     Cut {
-        /// The file.
+        /// Name of the file.
         name: String,
-        /// Announced.
+        /// Announced size, in bytes.
         expected: u64,
-        /// Received.
+        /// Received size, in bytes.
         seen: u64,
     },
-    /// A file whose name leads out of the directory it is to be put in.
+    /// The file's name points outside the target directory.
     #[error("the run has a file named {name:?}, which leads out of the directory; nothing was written")]
     FileName {
-        /// The name.
+        /// Name of the file.
         name: String,
     },
 }
 
 impl Error {
-    /// Whether the same call may succeed soon: the daemon is away, starts, stops or is overloaded.
+    /// Returns whether the same call may succeed soon: the daemon is stopped, starting, stopping or overloaded.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
@@ -248,7 +248,7 @@ impl Error {
         )
     }
 
-    /// What a failed attempt to connect to a socket, or to look at it, means.
+    /// Converts the error of a connection to a socket, or of a check of its path.
     #[must_use]
     pub fn from_connect(path: &Path, source: io::Error) -> Self {
         let path_buf = path.to_path_buf();
@@ -269,11 +269,11 @@ impl Error {
         }
     }
 
-    /// What a status means that came from the server or from the connection to it.
+    /// Converts a status from the server, or from the connection to the server.
     pub(crate) fn of_status(call: &'static str, at: String, status: &Status) -> Self {
         let refusal = Box::new(Refusal::of(status));
         match status.code() {
-            // A status with a source was made on this side: no server said it.
+            // tonic creates a status with a source in the client; the server did not send it.
             _ if std::error::Error::source(status).is_some() => Self::Broken {
                 at,
                 seen: chain(status),
@@ -286,7 +286,7 @@ impl Error {
             },
             Code::InvalidArgument | Code::OutOfRange => Self::Invalid(refusal),
             Code::NotFound => Self::NotFound(refusal),
-            // The next attempt would find it full as well.
+            // A retry would fail too.
             Code::ResourceExhausted if refusal.reason == "DISK_FULL" => Self::Refusal(refusal),
             Code::FailedPrecondition
             | Code::AlreadyExists
@@ -301,7 +301,7 @@ impl Error {
     }
 }
 
-/// An error with all that it is due to, without repetition.
+/// Returns the causes of an error, without repetition.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let mut cause = error.source();
@@ -319,7 +319,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// What lies under a socket's name, if it is no socket.
+/// Returns the file type of a path; None for a socket.
 fn what_is(path: &Path) -> Option<&'static str> {
     let kind = path.metadata().ok()?.file_type();
     if kind.is_socket() {
@@ -331,7 +331,7 @@ fn what_is(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Who may use a socket, in words.
+/// Describes who may use a socket.
 fn who_may(path: &Path) -> String {
     let Ok(metadata) = path.metadata() else {
         let parent = path.parent().unwrap_or(path).display();

@@ -1,8 +1,8 @@
 //! Typed client of Verbatim's daemon.
 //!
-//! [`Client`] has a method for each call of `verbatim.v1`; its values are the messages of [`v1`]. [`Watch`] follows a
-//! run across broken connections and restarts of the daemon. Every failure is an [`Error`] that says what was expected,
-//! what was seen, and what to do next.
+//! [`Client`] has a method for each call of `verbatim.v1`; its requests and responses are messages of [`v1`]. [`Watch`]
+//! follows a run across broken connections and restarts of the daemon. Every [`Error`] says what was expected, what was
+//! seen, and what to do next.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), verbatim_client::Error> {

@@ -20,13 +20,13 @@ pub struct LeaseName(String);
 macro_rules! resource {
     ($name:ident, $collection:literal, $kind:literal) => {
         impl $name {
-            /// The whole name.
+            /// Returns the whole name.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// The name without its collection.
+            /// Returns the name without its collection.
             #[must_use]
             pub fn id(&self) -> &str {
                 self.0.strip_prefix($collection).unwrap_or(&self.0)
@@ -42,7 +42,7 @@ macro_rules! resource {
         impl FromStr for $name {
             type Err = Error;
 
-            /// With or without its collection in front.
+            /// Parses a name with or without its collection.
             fn from_str(given: &str) -> Result<Self, Error> {
                 let id = given.strip_prefix($collection).unwrap_or(given);
                 if id.is_empty() || id.contains(['/', ' ']) {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_taken_with_and_without_its_collection() {
+    fn collection_is_optional_in_names() {
         for given in ["runs/7", "7"] {
             let name: RunName = given.parse().unwrap();
             assert_eq!((name.as_str(), name.id()), ("runs/7", "7"));

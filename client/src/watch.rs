@@ -1,4 +1,4 @@
-//! Following a run: each event once, in order, across broken connections.
+//! Follows a run: returns each event once, in order, across broken connections.
 
 use core::fmt;
 use std::future::Future;
@@ -13,24 +13,24 @@ use verbatim_proto::v1::{RunEvent, RunState, WatchRunResponse};
 use crate::backoff::Backoff;
 use crate::{Client, Error, RunName};
 
-/// How long a run is looked for when the daemon is away.
+/// Default time for which a watch waits for a stopped daemon.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The events of a run, from a cursor on.
 ///
-/// When the connection breaks it is made anew from the last event, with pauses that grow to two seconds, for a minute.
-/// No event is lost and none comes twice. The future of [`Watch::next`] may be dropped at any time: the next one goes on
-/// where it was.
+/// When the connection breaks, the watch reconnects after the last event. The pauses grow to two seconds, and the watch
+/// gives up after a minute. Every event is returned exactly once. The future of [`Watch::next`] may be dropped at any
+/// time; the next call continues.
 pub struct Watch {
     client: Client,
     run: RunName,
     cursor: u64,
     doing: Doing,
-    /// Whether the stream under way brought an event.
+    /// Whether the current stream has returned an event.
     brought: bool,
-    /// Whether the run was known to have ended before the stream under way was opened.
+    /// Whether the run had ended before the current stream was opened.
     ended: bool,
-    /// Whether an event was missing, and none came since.
+    /// Whether an event was missing, and no event has arrived since.
     gap: bool,
     over: bool,
     backoff: Backoff,
@@ -38,23 +38,23 @@ pub struct Watch {
     on_break: Option<OnBreak>,
 }
 
-/// What a watch is at.
+/// The current action of a watch.
 enum Doing {
-    /// It reads.
+    /// The watch reads a stream of events.
     Reading(Box<Streaming<WatchRunResponse>>),
-    /// It waits for an answer.
+    /// The watch waits for a response.
     Waiting(Pin<Box<dyn Future<Output = Result<Answer, Error>> + Send>>),
 }
 
-/// What a watch waited for.
+/// A response that a watch waited for.
 enum Answer {
     /// A stream of events.
     Opened(Box<Streaming<WatchRunResponse>>),
-    /// Where the run stands.
+    /// The state of the run.
     Stands(RunState),
 }
 
-/// Called when the connection broke and is going to be made anew.
+/// Callback that is called before each new connection after a break.
 type OnBreak = Box<dyn FnMut(&Error) + Send>;
 
 impl fmt::Debug for Watch {
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// For how long a daemon that is away is waited for; a minute if not set.
+    /// Sets the time for which the watch waits for a stopped daemon; the default is a minute.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -92,24 +92,24 @@ impl Watch {
         self
     }
 
-    /// Calls this each time the connection broke and is going to be made anew.
+    /// Sets a callback that is called before each new connection after a break.
     #[must_use]
     pub fn on_break(mut self, tell: impl FnMut(&Error) + Send + 'static) -> Self {
         self.on_break = Some(Box::new(tell));
         self
     }
 
-    /// The cursor of the last event seen.
+    /// Returns the cursor of the last received event.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
-    /// The next event; none after the run's end.
+    /// Returns the next event; None after the run's end.
     ///
     /// # Errors
-    /// When there is no such run, its events are lost at the daemon, or the daemon is away for too long. Nothing comes
-    /// after an error.
+    /// When no such run exists, the daemon has lost events of the run, or no daemon responds for too long. After an
+    /// error the watch returns None.
     pub async fn next(&mut self) -> Option<Result<RunEvent, Error>> {
         if self.over {
             return None;
@@ -140,7 +140,7 @@ impl Watch {
             };
             let message = stream.message().await;
             match message.map(|message| message.map(|message| message.event.unwrap_or_default())) {
-                // A server may send again what was seen.
+                // A server may repeat events.
                 Ok(Some(event)) if event.cursor <= self.cursor => {}
                 Ok(Some(event)) if event.cursor == self.cursor + 1 => {
                     self.cursor = event.cursor;
@@ -165,7 +165,7 @@ impl Watch {
         }
     }
 
-    /// An event is missing: its cursor is beyond the next one. Once may be due to the connection.
+    /// Handles a missing event. The first time, reconnects, because the connection may be the cause.
     fn missed(&mut self, seen: u64) -> Result<(), Error> {
         let gap = Error::Gap {
             run: self.run.to_string(),
@@ -179,10 +179,10 @@ impl Watch {
         self.pause(gap)
     }
 
-    /// The server closed the stream in good order but without the run's end: it stops, or the end was seen before.
+    /// Handles a stream that ended without the run's last event: the daemon stops, or the run ended before.
     fn closed(&mut self, state: RunState) -> Result<(), Error> {
         self.ended = state == RunState::Ended;
-        // Once more from here even when it has ended: what came in between must not be lost.
+        // Read once more even if the run has ended, because events may have occurred in between.
         self.pause(Error::Broken {
             at: self.client.address().in_words(),
             seen: "the daemon closed the stream of events before the run ended".into(),
@@ -226,7 +226,7 @@ fn open(client: Client, run: RunName, cursor: u64, pause: Duration) -> Doing {
     }))
 }
 
-/// Whether this is the last event of its run.
+/// Returns whether this is the last event of its run.
 fn is_end(event: &RunEvent) -> bool {
     matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
 }

@@ -1,25 +1,26 @@
 #!/bin/sh
-# Writes src/verbs/generated.rs anew from infiniband/verbs.h. For maintainers: no build needs it.
+# Regenerates src/verbs/generated.rs from infiniband/verbs.h. For maintainers: no build needs it.
 #
 # Needs bindgen (`cargo install bindgen-cli --version 0.72.1`), libclang (libclang-dev, or `pip install libclang` and
-# LIBCLANG_PATH=.../clang/native), gcc and libibverbs-dev. Made last with rdma-core 44 and libclang 14.0.6.
-# Enumerations have the form that rdma-sys gives them: modules of numbers, and newtypes for flags.
-# bindgen writes an assertion for each size and offset into the output, so every build on this architecture compares
-# them (a pthread_mutex_t, for one, is larger on others; there the declarations hold, the numbers do not).
+# LIBCLANG_PATH=.../clang/native), gcc and libibverbs-dev. Last run with rdma-core 44 and libclang 14.0.6.
+#
+# Enumerations have the form that rdma-sys gives them: modules of numbers, and newtypes for flags. bindgen writes an
+# assertion for each size and offset into the output, so every build on this architecture checks them. On other
+# architectures the declarations hold but some sizes differ, for example that of pthread_mutex_t.
 set -eu
 cd "$(dirname "$0")"
 
-# Types that cross the boundary. What they mention comes along.
+# Types that cross the boundary. bindgen adds the types that they mention.
 types='ibv_device_attr|ibv_port_attr|ibv_gid_entry|ibv_wc|ibv_qp_attr_mask|ibv_access_flags'
 types="$types|ibv_send_flags|ibv_wc_flags|ibv_gid_type|ibv_send_wr|ibv_recv_wr|ibv_async_event"
 functions='ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)'
 functions="$functions|ibv_query_(device|port)|_ibv_query_gid_ex|ibv_(get|ack)_async_event"
 functions="$functions|ibv_(alloc|dealloc)_pd|ibv_(reg|dereg)_mr|ibv_(create|destroy)_(ah|cq|qp)|ibv_(modify|query)_qp"
-# Types that nothing here looks into.
+# Types whose fields no code here uses.
 opaque='ibv_(srq|mw|dm|td|xrcd|wq|comp_channel|mw_bind|mw_bind_info|qp_open_attr)|ibv_.*_ex'
 opaque="$opaque|ibv_srq_(init_)?attr|_ibv_device_ops|verbs_.*|_compat_.*"
 
-# The pip package of libclang has no headers of its own (stddef.h): those of gcc serve.
+# The pip package of libclang lacks system headers such as stddef.h: use those of gcc.
 {
 	echo '// Written by bindgen.sh from infiniband/verbs.h of rdma-core. Do not edit: run bindgen.sh again.'
 	echo

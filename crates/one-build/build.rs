@@ -1,2 +1,2 @@
-//! Cargo looks at the build dependencies of a package that has a build script only.
+//! Cargo reads the build dependencies only of a package with a build script.
 fn main() {}

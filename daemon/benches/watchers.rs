@@ -1,4 +1,4 @@
-//! How long after the daemon knew of an event its watchers do: 200 of them, on a run over the model process.
+//! Measures the delay from an event to its receipt by watchers: 200 watchers of one run on the model process.
 //!
 //! `cargo bench -p verbatim-daemon --bench watchers`
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -13,9 +13,10 @@ use harness::{Bench, Clients, request};
 use tokio::task::JoinSet;
 
 const WATCHERS: usize = 200;
-/// Watchers that share a connection.
+/// The number of watchers on one connection.
 const EACH: usize = 10;
-/// Paced by a device in real time; what they hold is steps, not megabytes.
+/// Tests that wait for the device in real time. Their events are small, so the benchmark measures delays and not the
+/// transfer of large results.
 const TESTS: [&str; 2] = ["C14-15", "C14-16"];
 
 #[tokio::main]
@@ -47,7 +48,7 @@ async fn main() {
     );
 }
 
-/// How late each event came that happened after the watcher did.
+/// Returns the delay of each event that happened after the watcher connected.
 async fn watch(mut clients: Clients, run: String) -> Vec<Duration> {
     let began = SystemTime::now();
     let mut watch = clients.watch(&run, 0).await;

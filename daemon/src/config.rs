@@ -1,5 +1,5 @@
-//! The daemon's configuration, `verbatimd.toml`: where it listens over a network, who may do what, and how long files are
-//! kept.
+//! The daemon's configuration, `verbatimd.toml`: the network address to listen at, the roles of users, and how long
+//! files are kept.
 //!
 //! ```toml
 //! config_version = 1
@@ -17,27 +17,32 @@
 //! rigs = ["bench-*"]
 //!
 //! [keep]
-//! days = 90                 # files of runs that ended longer ago go, but for pinned ones
-//! gib = 50                  # and when all take more, the oldest
+//! days = 90                 # delete the files of unpinned runs that ended more than 90 days ago
+//! gib = 50                  # and the oldest files while all files take more than 50 GiB
 //!
-//! [limits]                   # of what clients take; what is more of one waits, or lets its most silent connection go
-//! connections = 1024         # of all
+//! [limits]                   # above a limit, a new connection closes the longest silent one, and a new call waits
+//! connections = 1024         # of all identities
 //! connections_each = 128     # of one identity
-//! connection_s = 3600        # one as old as that takes no more calls; clients open another by themselves
-//! calls_each = 32            # of one identity, in work at a time
-//! client_gone_s = 60         # a run that waits leaves the queue when its client has been gone that long
+//! connection_s = 3600        # a connection of this age takes no more calls; the client then opens another
+//! calls_each = 32            # of one identity, running at a time
+//! client_gone_s = 60         # a waiting run leaves the queue when its client has been disconnected for that long
 //!
 //! [metrics]
-//! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; whoever reaches it may read it
+//! address = "127.0.0.1:9464" # http://127.0.0.1:9464/metrics, for Prometheus; every client of this address may read it
 //!
 //! [web]
-//! address = "127.0.0.1:8080" # a page that shows what a [[role]] with role = "viewer", who = ["web"] gives it
-//! names = ["lab.example"]    # browsers ask for it by these names, too
+//! address = "127.0.0.1:8080" # the web page; a [[role]] with role = "viewer", who = ["web"] limits its content
+//! names = ["lab.example"]    # other names of this host in the URLs of browsers
 //! ```
 //!
-//! In front of the tables may stand `log = "info,verbatim_daemon::sched=debug"`, what is in the log, which is read again at SIGHUP
-//! as the rest is; `store = "postgres://…"`, the database that the daemons of several hosts share, and
-//! `host = "NAME"`, what this host is called among them; `[store_tls]` has the certificates for a server on another host.
+//! These keys may stand before the tables:
+//!
+//! * `log = "info,verbatim_daemon::sched=debug"` selects the content of the log. SIGHUP makes the daemon read it again,
+//!   like the rest of the file.
+//! * `store = "postgres://…"` is the database that the daemons of several hosts share.
+//! * `host = "NAME"` is the name of this host in the shared database.
+//!
+//! The table `[store_tls]` names the certificates for a database server on another host.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -57,29 +62,29 @@ use crate::serve::Limits;
 use crate::store::Address;
 use crate::store::retention::Retention;
 
-/// Where it is looked for when none is named.
+/// Path of the configuration when the command line names none.
 const USUAL: &str = "/etc/verbatim/verbatimd.toml";
-/// The only version of this form.
+/// The only known version of the format.
 const VERSION: i64 = 1;
 
-/// A configuration that was read.
+/// A parsed configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file; none when there is none.
+    /// Path of the file; `None` without a file.
     pub path: Option<PathBuf>,
-    /// Where to listen over a network.
+    /// The network address to listen at.
     pub listen: Option<Listen>,
-    /// Who may do what.
+    /// The roles of users.
     pub roles: Table,
-    /// What is in the log; none for what `RUST_LOG` says.
+    /// The filter of the log; `None` to use `RUST_LOG`.
     pub log: Option<Targets>,
-    /// Where to tell Prometheus what was counted.
+    /// The address at which Prometheus reads the metrics.
     pub metrics: Option<SocketAddr>,
-    /// Where the page is.
+    /// The address and names of the web page.
     pub web: Option<PageAt>,
-    /// How long the files of runs are kept.
+    /// The limits of age and size for the files of runs.
     pub keep: Retention,
-    /// How much of the daemon clients may take.
+    /// Limits of connections and calls of clients.
     pub limits: Limits,
     /// The database that several daemons share.
     pub store: Option<SharedStore>,
@@ -88,19 +93,19 @@ pub struct Config {
 /// A database that several daemons share.
 #[derive(Clone, Debug)]
 pub struct SharedStore {
-    /// Where it is.
+    /// The server's address.
     pub address: Address,
-    /// The certificates for it, when it is on another host.
+    /// The certificates for a server on another host.
     pub tls: Option<ClientFiles>,
-    /// What this host is called among the others.
+    /// The name of this host in the shared database.
     pub host: String,
 }
 
 impl SharedStore {
-    /// Where it is, with certificates as the files have them now.
+    /// Returns the address, with the certificates read from their files now.
     ///
     /// # Errors
-    /// Which file is wrong, and why.
+    /// When a certificate file is wrong; the error names it.
     pub fn address(&self) -> Result<Address, TlsError> {
         match &self.tls {
             Some(files) => Ok(self.address.clone().with_tls(verbatim_tls::client(files)?)),
@@ -109,51 +114,51 @@ impl SharedStore {
     }
 }
 
-/// Where the page is.
+/// The address and names of the web page.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PageAt {
-    /// The address.
+    /// The address to listen at.
     pub address: SocketAddr,
-    /// Names of this host that browsers ask it by, besides its addresses.
+    /// Names of this host in the URLs of browsers, besides its addresses.
     pub names: Vec<String>,
 }
 
-/// Where to listen over a network, and the certificates for it.
+/// The network address to listen at, and the certificates for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listen {
-    /// The address.
+    /// The address to listen at.
     pub address: SocketAddr,
-    /// The certificates.
+    /// The files of the certificates.
     pub files: ServerFiles,
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the configuration {path} cannot be read ({source}); name a file that this user may read with --config")]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// It is no TOML, or has keys that there are not.
+    /// The file is not valid TOML, or has unknown keys.
     #[error("{path}: {what}")]
     Form {
         /// The file.
         path: PathBuf,
-        /// Where, and what.
+        /// The place and the error.
         what: String,
     },
-    /// Something in it cannot be.
+    /// A value is not allowed.
     #[error("{path}, line {line}: {what}")]
     Wrong {
         /// The file.
         path: PathBuf,
-        /// The line, from 1 on.
+        /// The line, counted from 1.
         line: usize,
-        /// What is expected, and what is there.
+        /// The expected value and the value in the file.
         what: String,
     },
 }
@@ -264,7 +269,7 @@ struct RawListen {
     key: Option<PathBuf>,
     client_ca: Option<PathBuf>,
     crl: Option<PathBuf>,
-    /// There is no choice; who looks for one is told.
+    /// Accepted only so that `tls = false` gets a helpful error: TLS cannot be switched off.
     tls: Option<Spanned<bool>>,
     plaintext: Option<Spanned<bool>>,
 }
@@ -278,19 +283,19 @@ struct RawRole {
     rigs: Vec<String>,
 }
 
-/// Why plain TCP is not offered.
 pub(crate) const NO_PLAIN_TCP: &str = "plain TCP is not offered, on a loopback address neither: every process of every user of this host reaches one, and \
      whoever reaches the daemon could use its devices under any name. Use the unix socket on this host, and TLS with \
      certificates (cert, key, client_ca; `verbatim pki init DIR` makes them) from others";
 
-/// What is wrong, and at which byte.
+/// The byte offset of an error, and its text.
 type Wrong = (usize, String);
 
 impl Config {
-    /// The configuration of this file; without one the usual file's, and without that none.
+    /// Loads the configuration from `given`, or from the usual path. Without a file at the usual path, returns the
+    /// defaults.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// When the file cannot be read or is wrong; the error names the place.
     pub fn load(given: Option<&Path>) -> Result<Self, ConfigError> {
         let path = given.unwrap_or(Path::new(USUAL));
         match std::fs::read_to_string(path) {
@@ -326,7 +331,7 @@ impl Config {
                     format!("config_version: expected {VERSION}, seen {version}"),
                 ));
             }
-            // Files are named from where the configuration is.
+            // Paths in the configuration are relative to its directory.
             let beside = path.parent().unwrap_or(Path::new("."));
             let listen = raw
                 .listen
@@ -346,7 +351,7 @@ impl Config {
             }
             let web = raw.web.as_ref().map(|of| web(of, &grants)).transpose()?;
             let owner = geteuid().as_raw();
-            // Who sees the page takes nothing from who may connect to the socket.
+            // If all roles are for the page only, the default roles for the socket stay.
             let only_web = grants.iter().all(|grant| grant.who.iter().all(|who| *who == Who::Web));
             let roles = match only_web {
                 true => Table::usual(owner).and(grants),
@@ -384,7 +389,7 @@ impl Config {
         })
     }
 
-    /// The files that it is made of.
+    /// Returns the paths of the configuration and of its TLS files.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = self.path.iter().cloned().collect();
         if let Some(Listen { files: tls, .. }) = &self.listen {
@@ -394,10 +399,10 @@ impl Config {
         files
     }
 
-    /// Whether its certificates could be used.
+    /// Checks that the certificates can be used.
     ///
     /// # Errors
-    /// Which file is wrong, and why.
+    /// When a certificate file is wrong; the error names it.
     pub fn look(&self) -> Result<(), TlsError> {
         self.store.as_ref().map_or(Ok(()), |store| store.address().map(drop))?;
         self.listen
@@ -406,7 +411,7 @@ impl Config {
     }
 }
 
-/// An address for what only reads.
+/// Parses the `address` in the table `[metrics]` or `[web]`. `port` is the example port in the error message.
 fn plain(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr, Wrong> {
     let text = address.get_ref();
     text.parse().map_err(|_| {
@@ -418,7 +423,7 @@ fn plain(address: &Spanned<String>, table: &str, port: u16) -> Result<SocketAddr
     })
 }
 
-/// Where the page is, and that somebody said what may be seen there.
+/// Checks the `[web]` table: at least one `[[role]]` must be for the page, and each role for the page must be `viewer`.
 fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
     let at = raw.span().start;
     let mut of_web = grants.iter().filter(|grant| grant.who.contains(&Who::Web)).peekable();
@@ -440,7 +445,7 @@ fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
     })
 }
 
-/// The database that several daemons share.
+/// Checks the keys of the database that several daemons share.
 fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
     let Some(url) = &raw.store else {
         let alone = raw.host.as_ref().map(|host| host.span().start);

@@ -1,33 +1,33 @@
-//! Protobuf messages one behind the other, each behind its length as a varint: the stream between daemon and worker.
+//! The framing of the stream between daemon and worker: protobuf messages, each after its length as a varint.
 
 use prost::Message;
 use prost::bytes::{Buf, BytesMut};
 
-/// No message is longer, but where a stream says less: the report of a run of every test.
+/// The usual limit of a message in bytes. The report of a run of all tests fits.
 pub(crate) const LONGEST: usize = 64 << 20;
-/// Bytes that a length of 32 bits takes at the most.
+/// The largest size in bytes of a varint of 32 bits.
 const LENGTH: usize = 5;
 
-/// What came is no message.
+/// The reason why received bytes are not a valid message.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Junk {
-    /// The length does not end.
+    /// The length has more than 32 bits.
     #[error("a length of more than 32 bits")]
     Length,
-    /// More than anybody sends.
+    /// The length exceeds the limit.
     #[error("a message of {length} bytes, and none is longer than {most}")]
     TooLong {
-        /// As announced.
+        /// The announced length in bytes.
         length: usize,
-        /// The limit.
+        /// The limit in bytes.
         most: usize,
     },
-    /// The bytes are not those of a message.
+    /// The body is not a valid message.
     #[error("{0}")]
     Content(#[from] prost::DecodeError),
 }
 
-/// Bytes that came and are not yet taken.
+/// Received bytes that are not parsed yet.
 #[derive(Debug)]
 pub(crate) struct Frames {
     bytes: BytesMut,
@@ -35,7 +35,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Nothing yet; no message may be longer than that.
+    /// Creates an empty buffer for messages of at most `most` bytes.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             bytes: BytesMut::new(),
@@ -43,12 +43,12 @@ impl Frames {
         }
     }
 
-    /// Where to append what is read.
+    /// Returns the buffer to append received bytes to.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.bytes
     }
 
-    /// Takes the next whole message, if it is there. Junk stays.
+    /// Removes and returns the next message, or `None` if it is incomplete. Invalid bytes stay in the buffer.
     pub(crate) fn next<M: Message + Default>(&mut self) -> Result<Option<M>, Junk> {
         let mut rest = &self.bytes[..];
         let length = match prost::decode_length_delimiter(&mut rest) {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_as_they_went_in_however_the_stream_cuts_them() {
+    fn decodes_messages_cut_anywhere() {
         let end = |error: String| FromWorker {
             message: Some(from_worker::Message::Finished(Finished {
                 error,
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_at_the_limit_is_taken_and_one_beyond_is_refused_before_it_is_there() {
+    fn rejects_announced_length_above_limit() {
         let whole = ping(u64::MAX).encode_length_delimited_to_vec();
         let mut frames = Frames::new(whole.len() - 1);
         frames.buffer().extend_from_slice(&whole);
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_messages_or_junk(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_parse_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut frames = Frames::new(100);
             frames.buffer().extend_from_slice(&bytes);
             while let Ok(Some(_)) = frames.next::<ToWorker>() {}

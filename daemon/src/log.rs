@@ -1,4 +1,4 @@
-//! The log: one line for each important event, on stderr; in a unit of systemd's, in the journal.
+//! The log: one line for each important event, on stderr or, in a systemd unit, in the journal.
 
 mod journal;
 
@@ -16,17 +16,17 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::spans::{self, Collector};
 use journal::Journal;
 
-/// What says what is in the log.
+/// The environment variable that selects the content of the log.
 const VARIABLE: &str = "RUST_LOG";
 
-/// Changes what is in the log of this process.
+/// Replaces the filter of this process's log.
 static CHANGE: OnceLock<Box<dyn Fn(Targets) + Send + Sync>> = OnceLock::new();
 
-/// Begins the log. `log` of the configuration says what is in it; without it `RUST_LOG`, and without that, everything from
-/// "info" on.
+/// Starts the log. `configured` is the filter of the configuration. Without it, `RUST_LOG` is the filter; the default
+/// is "info".
 ///
 /// # Errors
-/// When `RUST_LOG` is no such list, or the collector for spans cannot be named so.
+/// When `RUST_LOG` is not a valid filter, or the address of the span collector is invalid.
 pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Collector>> {
     let (filter, handle) = reload::Layer::new(wanted(configured)?);
     let log = layer()
@@ -38,31 +38,31 @@ pub(crate) fn begin(configured: Option<&Targets>) -> anyhow::Result<Option<Colle
         None => log.boxed(),
         Some(_) => match Journal::at(Path::new(journal::SOCKET)) {
             Ok(journal) => journal.boxed(),
-            // Then it reads what is on stderr, and has times of its own.
+            // systemd sends stderr to the journal, which adds its own timestamps.
             Err(_) => log.without_time().boxed(),
         },
     };
     let (collects, collector) = spans::layer()?;
-    // A line of the log says itself of which run it is.
+    // Log lines name their run themselves, so spans stay out of the log.
     let no_spans = filter_fn(|metadata| metadata.target() != spans::TARGET);
-    // Somebody else's log, such as that of a test, stays.
+    // If a subscriber exists already, such as a test's, keep it.
     if tracing_subscriber::registry()
         .with(log.with_filter(filter.and(no_spans)))
         .with(collects)
         .try_init()
         .is_ok()
     {
-        // It fails only when the log is gone.
+        // Reloading fails only when the log no longer exists.
         let change = move |filter| drop(handle.reload(filter));
         let _first = CHANGE.set(Box::new(change));
     }
     Ok(collector)
 }
 
-/// What the configuration says now is in the log.
+/// Replaces the filter of the log by `configured`, or by the filter of `RUST_LOG` if `configured` is `None`.
 ///
 /// # Errors
-/// When it says nothing, and `RUST_LOG` is no such list.
+/// When `configured` is `None` and `RUST_LOG` is not a valid filter.
 pub(crate) fn change(configured: Option<&Targets>) -> anyhow::Result<()> {
     let filter = wanted(configured)?;
     if let Some(change) = CHANGE.get() {
@@ -78,10 +78,10 @@ fn wanted(configured: Option<&Targets>) -> anyhow::Result<Targets> {
     }
 }
 
-/// What such a list asks for; it stands at that place.
+/// Parses a filter. `place` names the origin of `text` in the error.
 ///
 /// # Errors
-/// What was expected, when it is none.
+/// When `text` is not a valid filter; the error shows the expected form.
 pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
     if text.trim().is_empty() {
         return Ok(Targets::new().with_default(LevelFilter::INFO));
@@ -92,7 +92,8 @@ pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
              info,verbatim_daemon::sched=debug"
         )
     };
-    // A word without a level would be taken for a module: then a mistyped level is a log without what was asked for.
+    // The parser takes an unknown level for the name of a module, and would silently drop log lines. Reject unknown
+    // levels.
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     for word in words.filter(|word| !word.contains('=')) {
         word.parse::<LevelFilter>()
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_word_the_log_begins_at_info() {
+    fn default_level_is_info() {
         for text in ["", " "] {
             let filter = filter("log", text).unwrap();
             assert!(filter.would_enable("verbatim_daemon", &Level::INFO));
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_is_for_all_and_a_module_can_have_its_own() {
+    fn module_can_have_own_level() {
         for text in ["off", "error", "WARN", "info", "debug", "trace"] {
             assert_eq!(filter("log", text).unwrap().default_level(), text.parse().ok());
         }
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_an_error_that_says_what_is_expected() {
+    fn bad_filter_error_shows_expected_form() {
         for text in [
             "verbatim_daemon=loud",
             "a=b=c",

@@ -20,10 +20,10 @@ use verbatim_rig::{ProfileName, RigFile};
 use verbatim_wire::MKey;
 use verbatim_wire::values::{LeasePeriod, ProtectBits};
 
-/// Exit code when something went wrong that is neither usage nor a verdict.
+/// Exit code of a failure at run time.
 const ERROR: u8 = 3;
 
-/// Exit code when the rig file is wrong.
+/// Exit code of a usage error, such as a wrong rig file or configuration.
 const USAGE: u8 = 2;
 
 /// Verbatim's daemon.
@@ -38,23 +38,24 @@ struct Arguments {
 enum Command {
     /// Serve the device model in real time on a unix datagram socket.
     ///
-    /// The device is cabled to whoever sends to the socket, and survives the end of it. SIGTERM and SIGINT end the
-    /// model and remove the socket.
+    /// The process that sends to the socket is the device's link partner. The device keeps its state when that process
+    /// ends. SIGTERM and SIGINT end the model and remove the socket.
     Model(ModelArguments),
     /// Serve the rigs of this machine to clients over gRPC on a unix socket.
     ///
-    /// SIGTERM and SIGINT stop the daemon in order: no more runs, those under way stop at their next safe point, devices
-    /// are restored. SIGHUP has the rig file, the configuration and the certificates read again. RUST_LOG says what is
-    /// logged.
+    /// SIGTERM and SIGINT stop the daemon in order: it starts no more runs, stops running ones at their next safe
+    /// point, and restores the devices. SIGHUP makes it read the rig file, the configuration and the certificates
+    /// again. RUST_LOG selects the content of the log.
     Serve(ServeArguments),
-    /// Check the rig file and the daemon's configuration, and print the rigs; exit code 2 with the place of what is wrong.
+    /// Check the rig file and the daemon's configuration, and print the rigs; an error exits with code 2 and names its
+    /// place.
     CheckConfig(CheckArguments),
-    /// Print what the unit of a rig's worker needs: verbatim-worker@RIG.service.d/rig.conf.
+    /// Print the systemd drop-in for the unit of a rig's worker: verbatim-worker@RIG.service.d/rig.conf.
     WorkerUnit(WorkerUnitArguments),
-    /// Run tests on one rig for the daemon, which starts this by itself.
+    /// Run tests on one rig; only the daemon starts this command.
     #[command(hide = true)]
     Worker(WorkerArguments),
-    /// Print the report of a run's record as HTML for the daemon's page, which starts this by itself.
+    /// Print the report of a run's record as HTML; only the daemon's page starts this command.
     #[command(hide = true)]
     ReportPage {
         /// The record's directory
@@ -67,10 +68,10 @@ struct ModelArguments {
     /// The socket to make
     #[arg(long, value_name = "PATH")]
     listen: PathBuf,
-    /// What the device can do: minimal, full, one-data-vl or any: drawn from the seed
+    /// Capabilities of the device: minimal, full, one-data-vl or any (drawn from the seed)
     #[arg(long, value_name = "P", default_value = "full")]
     profile: ProfileName,
-    /// Vary the device as two of its kind may differ; without it, the profile as it is
+    /// Vary the profile with this seed; without a seed, the profile is used unchanged
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Let the device break one compliance statement; may be given several times
@@ -92,7 +93,8 @@ struct ServeArguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
-    /// The configuration: where to listen over a network, and who may do what; else /etc/verbatim/verbatimd.toml, if there is one
+    /// The configuration: where to listen over a network, and who may do what; else /etc/verbatim/verbatimd.toml, if
+    /// there is one
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// The socket; else $RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock
@@ -141,14 +143,14 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who reads it may be gone.
+            // stderr may be closed.
             let _ = writeln!(std::io::stderr(), "verbatimd: {error:#}");
             ExitCode::from(ERROR)
         }
     }
 }
 
-/// The rigs, or the exit code of a wrong rig file.
+/// Loads the rig file. Returns the exit code if the file is wrong.
 fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
     let wrong = |what: String| {
         let _ = writeln!(std::io::stderr(), "verbatimd: {what}");
@@ -163,7 +165,7 @@ fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
     }
 }
 
-/// The configuration, or the exit code of a wrong one.
+/// Loads the configuration. Returns the exit code if the configuration is wrong.
 fn config(path: Option<&Path>) -> Result<Config, ExitCode> {
     Config::load(path).map_err(|error| {
         let _ = writeln!(std::io::stderr(), "verbatimd: {error}");
@@ -223,7 +225,7 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
             rig.kind.device()
         ));
     }
-    // Who reads it may be gone.
+    // stdout may be closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::SUCCESS
 }
@@ -236,7 +238,7 @@ fn worker_unit(arguments: &WorkerUnitArguments) -> ExitCode {
     let found = rigs.find(&arguments.rig).map_err(|error| error.to_string());
     match found.and_then(|rig| worker::drop_in(rig, Path::new("/sys"))) {
         Ok(text) => {
-            // Who reads it may be gone.
+            // stdout may be closed.
             let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
@@ -265,7 +267,7 @@ fn serve_model(arguments: ModelArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A number, in hexadecimal with 0x in front or in decimal.
+/// Parses a decimal number, or a hexadecimal number that starts with 0x.
 fn number(text: &str) -> Result<u64, String> {
     let value = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16),

@@ -1,7 +1,8 @@
-//! What a Prometheus server scrapes: counts of what happened since the daemon began, and how the rigs stand.
+//! Metrics for a Prometheus server: counters since the daemon's start, and the current states of the rigs.
 //!
-//! Every series that is not a rig's is there from the beginning, with 0, so that `rate()` and `absent()` tell the truth. No label
-//! has a value without bound: rigs are those of the rig file, and no run, lease, test or user is a label.
+//! Every series that doesn't belong to a rig exists from the start with value 0, so that `rate()` and `absent()` work.
+//! The values of each label are bounded: the rig label has the names in the rig file. No label names a run, lease, test
+//! or user.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,11 +16,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use verbatim_proto::v1::{Outcome, RigState};
 
-/// A label and its value.
 type Label = [(&'static str, &'static str); 1];
 type OfRig = Vec<(&'static str, String)>;
 
-/// What a run or a test can come to.
 const OUTCOMES: [Outcome; 6] = [
     Outcome::Skipped,
     Outcome::NotApplicable,
@@ -28,7 +27,6 @@ const OUTCOMES: [Outcome; 6] = [
     Outcome::Fail,
     Outcome::Error,
 ];
-/// How a rig can stand.
 const STATES: [RigState; 5] = [
     RigState::Idle,
     RigState::Busy,
@@ -37,16 +35,16 @@ const STATES: [RigState; 5] = [
     RigState::Unreachable,
 ];
 
-/// How a rig stands.
+/// The current state of a rig.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RigStands {
-    /// Its state.
+    /// The rig's state.
     pub state: RigState,
-    /// Runs that wait for it.
+    /// The number of runs that wait for the rig.
     pub waiting: usize,
 }
 
-/// Counts since the daemon began.
+/// Counters since the daemon's start.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -62,7 +60,7 @@ pub struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        // From a tenth of a second to some ten hours.
+        // The bucket bounds range from 0.1 s to about 7 hours.
         let durations = || Histogram::new(exponential_buckets(0.1, 4.0, 10));
         let of = Self {
             registry: Registry::with_prefix("verbatim"),
@@ -108,17 +106,17 @@ impl Metrics {
         self
     }
 
-    /// A run was created.
+    /// Counts a created run.
     pub fn run_created(&self) {
         self.runs_created.inc();
     }
 
-    /// A run began for the first time.
+    /// Counts the first start of a run. `waited` is the time since the creation of the run.
     pub fn run_begins(&self, waited: Duration) {
         self.waited.observe(waited.as_secs_f64());
     }
 
-    /// A run ended; how long after its begin, if it began.
+    /// Counts the end of a run. `ran` is the time since its start, if it started.
     pub fn run_ended(&self, outcome: Outcome, ran: Option<Duration>) {
         self.runs_ended.get_or_create(&by_outcome(outcome)).inc();
         if let Some(ran) = ran {
@@ -126,27 +124,28 @@ impl Metrics {
         }
     }
 
-    /// A test ended.
+    /// Counts the end of a test.
     pub fn test_ended(&self, outcome: Outcome) {
         self.tests_ended.get_or_create(&by_outcome(outcome)).inc();
     }
 
-    /// A device was restored, or could not be.
+    /// Counts a restore of a device, complete or not.
     pub fn restored(&self, complete: bool) {
         self.restores.get_or_create(&by_result(complete)).inc();
     }
 
-    /// A run's worker failed.
+    /// Counts a run whose worker failed.
     pub fn worker_failed(&self) {
         self.worker_failures.inc();
     }
 
-    /// A client was refused in its handshake.
+    /// Counts a refused TLS handshake.
     pub fn handshake_refused(&self) {
         self.handshakes_refused.inc();
     }
 
-    /// All of it in the OpenMetrics text format, with the rigs as they stand and what this process uses.
+    /// Returns all metrics in the OpenMetrics text format, with the current states of the rigs and the resources of
+    /// this process.
     #[must_use]
     pub fn text(&self, rigs: &BTreeMap<String, RigStands>) -> String {
         let mut text = String::new();
@@ -207,7 +206,8 @@ fn of_rigs(rigs: &BTreeMap<String, RigStands>) -> Registry {
     registry
 }
 
-/// What the exporters of other languages tell under the same names. What cannot be read is left out.
+/// Returns the process metrics under the names that Prometheus client libraries of other languages use. Omits
+/// unreadable values.
 fn of_process() -> Registry {
     let mut registry = Registry::with_prefix("process");
     if let Some(bytes) = resident() {
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_series_is_there_before_anything_happened() {
+    fn series_exist_from_the_start() {
         let text = Metrics::default().text(&BTreeMap::new());
         for series in [
             "verbatim_runs_created_total 0",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_is_counted_once_and_rigs_stand_as_told() {
+    fn counts_events_and_rig_states() {
         let metrics = Metrics::default();
         metrics.run_created();
         metrics.run_begins(Duration::from_millis(250));

@@ -1,20 +1,20 @@
 //! `verbatimd serve`: the daemon.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `place` | what only one daemon may have: the state directory and the socket |
-//! | `notify`, `watchdog` | telling a service manager |
-//! | `connection` | connections by the socket and over a network |
-//! | `again` | reading the configuration again |
-//! | `http`, `scrape`, `page` | plain HTTP for what only reads: what Prometheus scrapes, and the page |
-//! | `seats` | how many connections one identity may have |
-//! | `turns` | how many calls of one client are in work |
-//! | `limits` | how much of all that: what the configuration says |
-//! | `services` | which service a call is for |
-//! | `meanwhile` | what is done until a database that several daemons share is there |
+//! | `place` | the state directory and the socket, which only one daemon may use |
+//! | `notify`, `watchdog` | messages to the service manager |
+//! | `connection` | connections through the socket and over a network |
+//! | `again` | the reload of the configuration |
+//! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
+//! | `seats` | limits of connections |
+//! | `turns` | limits of concurrent calls |
+//! | `limits` | the configured values of these limits |
+//! | `services` | the dispatch of calls to services |
+//! | `meanwhile` | the work while the daemon waits for a shared database |
 //! | [`crate::api`] | the services |
-//! | [`crate::sched`] | what runs where, and what waits |
-//! | [`crate::store`] | the runs |
+//! | [`crate::sched`] | the scheduler of runs and leases |
+//! | [`crate::store`] | the stored runs and leases |
 
 mod again;
 mod connection;
@@ -71,57 +71,59 @@ use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;
 
-/// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
+/// The server pings a connection after this time without data. It closes the connection if no response arrives within
+/// the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Calls under way on one connection.
+/// The most concurrent calls on one connection.
 const STREAMS: u32 = 256;
-/// No request that is valid has more bytes: what says that it has is refused before it is read, and takes nobody's time.
+/// The most bytes of a valid request. A longer request is refused before it is read.
 const LARGEST_REQUEST: usize = 1 << 20;
 
-/// Threads for calls of clients and for the daemon's own looks at its store and its files. All are short, and most wait for the
-/// one store: more of them would wait no less, and each has a stack and a heap of its own. Some are left for admins' calls.
+/// The number of threads for calls of clients and for the daemon's own file and store accesses. Calls and accesses are
+/// short, and most wait for the store. More threads would not help, and each thread costs a stack and a heap. The
+/// threads beyond [`IN_WORK`] serve admins and the daemon itself.
 const BLOCKING_CALLS: usize = IN_WORK + 32;
-/// Threads that a rig may hold for as long as a run of it lasts: the run itself, where the rig is virtual, what writes down its
-/// events, and what looks at its journal or ends its lease meanwhile.
+/// Threads that a busy rig may use: the run of a virtual rig, the writer of its events, and accesses to its journal or
+/// lease.
 const BLOCKING_EACH_RIG: usize = 4;
 
-/// How often files of runs are looked at that may be over the limits.
+/// The interval of the removal of old files.
 const TIDY_EVERY: Duration = Duration::from_secs(3600);
-/// How often a start looks for the database that several daemons share.
+/// The interval of attempts to reach the shared database at the start.
 const DATABASE_EACH: Duration = Duration::from_secs(1);
-/// How long clients may take to hear the end of what they listen to, once everything else has ended.
+/// How long clients may take to read the ends of their streams, once everything else has stopped.
 const FAREWELL: Duration = Duration::from_secs(2);
 
 pub use limits::Limits;
 
-/// What to serve, and where.
+/// The options of the daemon.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The rigs.
     pub rigs: RigFile,
-    /// Where to listen over a network, and who may do what.
+    /// The configuration.
     pub config: Config,
-    /// The socket; the usual one when none is given.
+    /// The socket; `None` for the default path.
     pub socket: Option<PathBuf>,
-    /// Journals and runs; the usual directory when none is given.
+    /// The state directory; `None` for the default path.
     pub state: Option<PathBuf>,
-    /// How long a stop may take.
+    /// The time limit of a stop.
     pub stop_within: Duration,
 }
 
-/// What became of the daemon.
+/// How the daemon stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Served {
-    /// It was told to stop, and every device is as it was found, or its rig is quarantined.
+    /// The daemon was told to stop. Every device is as it was found, or its rig is quarantined.
     Stopped,
-    /// It was told to stop, and these rigs were still busy when its time was over.
+    /// The daemon was told to stop, and these rigs were still busy at the time limit.
     Unfinished(Vec<String>),
 }
 
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the daemon cannot begin: what is in the way, and what to do.
+/// When the daemon cannot start. The error names the obstacle and the remedy.
 pub fn serve(options: Options) -> anyhow::Result<Served> {
     let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -132,7 +134,7 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
         .enable_all()
         .build()
         .context("starting threads")?;
-    // A collector for spans has its connection in it.
+    // The connection to a span collector needs the runtime.
     let collector = {
         let _within = runtime.enter();
         log::begin(options.config.log.as_ref())?
@@ -152,14 +154,14 @@ pub fn serve(options: Options) -> anyhow::Result<Served> {
     if let Some(collector) = collector {
         collector.end();
     }
-    // What still hangs in a call ends with the process.
+    // Calls that still hang end with the process.
     runtime.shutdown_background();
     drop(lock);
     served
 }
 
-/// Threads that may be in blocking work at once: whatever runs, calls are answered, and the watchdog is fed. Rigs that a later
-/// rig file adds take from what is for calls.
+/// Returns the limit of threads for blocking work. Calls and the watchdog must get threads even while all rigs are
+/// busy. Rigs that a later rig file adds use threads that are meant for calls.
 fn blocking_threads(rigs: usize) -> usize {
     BLOCKING_CALLS.saturating_add(rigs.saturating_mul(BLOCKING_EACH_RIG))
 }
@@ -170,7 +172,7 @@ async fn run(
     activated: Option<UnixListener>,
     begun: Instant,
 ) -> anyhow::Result<Served> {
-    // From here on a signal stops the daemon in order.
+    // From here on, a signal stops the daemon in order.
     let mut stop = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
     let hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
     let config = options.config.clone();
@@ -183,7 +185,7 @@ async fn run(
         Some(listener) => Socket::activated(listener)?,
         None => Socket::bind(options.socket.as_deref())?,
     };
-    // From here on what is made, by workers too, is for this user alone; only the socket is not.
+    // From here on, only this user can access new files, including files of workers. The socket exists already.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
     let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
@@ -351,7 +353,7 @@ async fn run(
     }
 }
 
-/// Looks at all that is kept, once; ends only when it is damaged.
+/// Checks all stored data once. Returns only if data is damaged, with the error.
 async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
     let (scheduler, began) = (Arc::clone(scheduler), Instant::now());
     let checked = tokio::task::spawn_blocking(move || scheduler.store().check()).await;
@@ -359,14 +361,14 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
         Ok(Err(damage @ StoreError::Damaged { .. })) => return damage,
         Ok(Err(error)) => tracing::warn!(%error, "whether what is kept is whole cannot be found out"),
         Ok(Ok(())) => tracing::debug!(ms = began.elapsed().as_millis(), "what is kept is whole"),
-        // A panic in there was told when it happened.
+        // A panic of the task was already reported.
         Err(_) => {}
     }
     std::future::pending().await
 }
 
-/// A scheduler over the store that the configuration names. While the database is away, it is tried again, for ever: devices
-/// are restored meanwhile, and clients are told.
+/// Starts a scheduler with the configured store. While the database is away, tries again without limit. Meanwhile the
+/// daemon restores devices, and answers clients with an error that names the database.
 async fn begin(
     config: &Config,
     (socket, seats): (&Socket, &Seats),
@@ -414,7 +416,8 @@ async fn begin(
                         Arc::clone(&execute),
                     );
                     meanwhile = Some(begun.context("listening on the socket")?);
-                    // It will serve, and is not to be ended because it does not yet.
+                    // Report readiness now, so that the service manager doesn't end the daemon during the wait for the
+                    // database.
                     notify::tell(&[NotifyState::Ready, NotifyState::Status("waits for the database")]);
                 }
                 tokio::time::sleep(DATABASE_EACH).await;
@@ -429,11 +432,11 @@ async fn begin(
     }
 }
 
-/// Removes the files of runs that are over the limits: now, every hour, and when the limits change.
+/// Removes the files of runs beyond the limits: now, every hour, and when the limits change.
 async fn tidy(scheduler: Arc<Scheduler>, mut limits: watch::Receiver<Retention>) {
     loop {
         let (scheduler, retention) = (Arc::clone(&scheduler), *limits.borrow_and_update());
-        // A panic in there was told when it happened, and is no reason to never tidy up again.
+        // A panic of the task was already reported, and must not end this loop.
         let _ = tokio::task::spawn_blocking(move || scheduler.tidy(retention)).await;
         tokio::select! {
             () = tokio::time::sleep(TIDY_EVERY) => {}
@@ -442,7 +445,7 @@ async fn tidy(scheduler: Arc<Scheduler>, mut limits: watch::Receiver<Retention>)
     }
 }
 
-/// As many descriptors as the system lets this process have: connections are bounded by [`seats`].
+/// Raises the soft limit of file descriptors to the hard limit. [`seats`] limits the connections.
 fn more_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE)
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
@@ -462,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rigs_that_are_all_busy_leave_threads_for_calls() {
+    fn busy_rigs_leave_threads_for_calls() {
         for rigs in [0, 1, 2, 500] {
             assert_eq!(blocking_threads(rigs) - rigs * BLOCKING_EACH_RIG, BLOCKING_CALLS);
         }

@@ -1,6 +1,6 @@
-//! Spans: one for each run, and within it one for each test. They are `tracing`'s; with the feature `otlp` they go to an
-//! OpenTelemetry collector, over gRPC, when `OTEL_EXPORTER_OTLP_ENDPOINT` names one. Without it nobody listens, and they cost
-//! nothing.
+//! Spans of runs and tests: each run has a span, which contains a span for each of its tests. With the feature `otlp`,
+//! the daemon sends them over gRPC to the OpenTelemetry collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names. Otherwise
+//! the spans have no subscriber and cost nothing.
 
 use tracing::Span;
 use tracing::field::Empty;
@@ -9,13 +9,13 @@ use verbatim_proto::v1::{Outcome, Verdict};
 use crate::sched::Ending;
 use crate::store::StoredRun;
 
-/// What their target is: the log leaves them out, whose lines say of which run they are.
+/// The target of all spans. The log filters it out, because log lines name their run themselves.
 pub(crate) const TARGET: &str = "verbatim::span";
 
-/// Where a collector is, as OpenTelemetry has it.
+/// The variables with the collector's address, as OpenTelemetry defines them.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// The span of a run, from its beginning to its end.
+/// Creates the span of a run, from its start to its end.
 pub(crate) fn of_run(run: &StoredRun) -> Span {
     tracing::info_span!(
         target: TARGET,
@@ -30,7 +30,7 @@ pub(crate) fn of_run(run: &StoredRun) -> Span {
     )
 }
 
-/// Notes how a run ended. That a test has failed is no failure of the run; an ERROR is.
+/// Records the ending of a run. Only ERROR sets the span's status to an error; FAIL does not.
 pub(crate) fn run_ended(span: &Span, ending: &Ending) {
     span.record("outcome", ending.outcome.as_str_name());
     if let Some(cause) = ending.cause {
@@ -39,7 +39,7 @@ pub(crate) fn run_ended(span: &Span, ending: &Ending) {
     status(span, ending.outcome);
 }
 
-/// The span of a test of a run.
+/// Creates the span of a test of a run.
 pub(crate) fn of_test(run: &Span, test: &str) -> Span {
     tracing::info_span!(
         target: TARGET,
@@ -52,7 +52,7 @@ pub(crate) fn of_test(run: &Span, test: &str) -> Span {
     )
 }
 
-/// Notes what a test came to.
+/// Records the outcome of a test.
 pub(crate) fn test_ended(span: &Span, verdict: Option<&Verdict>) {
     if let Some(verdict) = verdict {
         span.record("outcome", verdict.outcome().as_str_name());
@@ -66,7 +66,7 @@ fn status(span: &Span, outcome: Outcome) {
     }
 }
 
-/// Whether a collector is named.
+/// Returns the name of the variable that names a collector, if one is set.
 fn endpoint() -> Option<&'static str> {
     let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     ENDPOINTS.into_iter().find(is_set)
@@ -75,24 +75,22 @@ fn endpoint() -> Option<&'static str> {
 #[cfg(not(feature = "otlp"))]
 pub(crate) use without::{Collector, layer};
 
-/// A daemon that was built without it.
+/// The stand-ins for a daemon without the feature `otlp`.
 #[cfg(not(feature = "otlp"))]
 mod without {
     use tracing_subscriber::layer::Identity;
 
-    /// There is none.
     #[derive(Debug)]
     pub(crate) struct Collector;
 
     impl Collector {
-        /// Has nothing to give away.
         pub(crate) fn end(self) {}
     }
 
-    /// Nobody who listens to spans.
+    /// Returns no layer. Prints a warning if a variable names a collector.
     pub(crate) fn layer() -> anyhow::Result<(Option<Identity>, Option<Collector>)> {
         if let Some(name) = super::endpoint() {
-            // The log is about to begin.
+            // The log has not started yet.
             eprintln!(
                 "verbatimd: {name} is set, and this verbatimd was built without spans for a collector: build it with \
                  --features otlp, or leave it out"
@@ -105,7 +103,7 @@ mod without {
 #[cfg(feature = "otlp")]
 pub(crate) use with::{Collector, layer};
 
-/// Spans over gRPC.
+/// Export of spans over gRPC.
 #[cfg(feature = "otlp")]
 mod with {
     use anyhow::Context as _;
@@ -119,12 +117,12 @@ mod with {
     use tracing_subscriber::layer::Layer;
     use tracing_subscriber::registry::LookupSpan;
 
-    /// Takes spans to a collector, in batches.
+    /// Sends spans to a collector, in batches.
     #[derive(Debug)]
     pub(crate) struct Collector(SdkTracerProvider);
 
     impl Collector {
-        /// Gives away what it has. Blocks for some seconds when nobody answers.
+        /// Sends the remaining spans. Blocks for some seconds when the collector doesn't respond.
         pub(crate) fn end(self) {
             if let Err(error) = self.0.shutdown() {
                 tracing::warn!(%error, "the last spans did not come to the collector");
@@ -132,10 +130,11 @@ mod with {
         }
     }
 
-    /// Who listens to spans, when a collector is named. Within a runtime, in which its connection lives.
+    /// Creates the layer that exports spans, if a collector is named. Must be called within a tokio runtime, which
+    /// drives the connection.
     ///
     /// # Errors
-    /// When what names it is wrong.
+    /// When the collector's address is invalid.
     pub(crate) fn layer<S: Subscriber + for<'s> LookupSpan<'s>>()
     -> anyhow::Result<(Option<impl Layer<S>>, Option<Collector>)> {
         let Some(name) = super::endpoint() else {
@@ -151,7 +150,7 @@ mod with {
             .with_batch_exporter(exporter)
             .build();
         let tracer: Tracer = provider.tracer("verbatim");
-        // The log's own lines are no part of it: they may say more than whoever sees the collector is to see.
+        // Log lines are not exported: they may hold details that the collector's users must not see.
         let ours = Targets::new().with_target(super::TARGET, LevelFilter::INFO);
         let layer = OpenTelemetryLayer::new(tracer).with_location(false).with_threads(false);
         Ok((Some(layer.with_filter(ours)), Some(Collector(provider))))

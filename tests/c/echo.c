@@ -1,10 +1,10 @@
 /*
- * The peer of the turn-around benchmark: every frame that comes in on an
- * interface, of one EtherType, goes back where it came from.
+ * The counterpart of the turn-around benchmark: sends every frame of one
+ * EtherType that arrives on an interface back to its sender.
  *
  *   echo INTERFACE ETHERTYPE
  *
- * Prints "ready" once frames are taken; ends when its standard input does.
+ * Prints "ready" once it receives frames; ends when its standard input ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 				return 0;
 			continue;
 		}
-		/* What this machine sends itself comes by too. */
+		/* The socket also receives frames that this machine sends. */
 		if (from.sll_pkttype == PACKET_OUTGOING || length < 14)
 			continue;
 		memcpy(to.sll_addr, frame + 6, 6);

@@ -1,20 +1,20 @@
 /*
- * The field oracle: what libibmad reads from, and writes into, an attribute.
+ * The field oracle: reads and writes the fields of an attribute with libibmad.
  *
- * Lines on stdin, one answer on stdout for each:
+ * Reads lines from stdin, and prints one answer for each:
  *
  *   D ATTRIBUTE HEX
- *       decodes. One line "ENUM_NAME field name=0xVALUE" per field that libibmad
- *       knows of that attribute, then an empty line. Fields wider than 64 bits
- *       are plain hex bytes. Bytes that HEX lacks are zero.
+ *       decodes. Prints a line "ENUM_NAME field name=0xVALUE" for each field of
+ *       the attribute that libibmad knows, then an empty line. Fields wider than
+ *       64 bits are plain hex bytes. Missing bytes of HEX are zero.
  *   E ATTRIBUTE [base=HEX] FIELD=VALUE...
  *       encodes into zeroes, or into base, and prints all bytes as hex. FIELD is
  *       the enum name or libibmad's field name; VALUE is 0x… or decimal, or hex
  *       bytes for a wide field.
  *   L   lists the attributes, each with its length in bytes, then an empty line.
  *
- * Attributes are the data of a MAD (from byte 64 of it); "mad" and "samad" are
- * whole datagrams. A line that is not understood is answered by "error: …".
+ * An attribute is the data of a MAD (from byte 64 of the MAD); "mad" and "samad"
+ * are whole MADs. The answer to an invalid line is "error: …".
  *
  * Link with -libmad.
  */
@@ -24,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How mad_encode_field takes a value: by 32 bits, by 64, or as bytes. */
+/* The form in which mad_encode_field takes a value: up to 32 bits, 64 bits, or bytes. */
 #define UP_TO_32 0
 #define U64 8
 #define ARRAY(bytes) (bytes)
@@ -353,7 +353,7 @@ static int digit(char c)
 	return -1;
 }
 
-/* The number of bytes, or -1. */
+/* Returns the number of bytes, or -1. */
 static int from_hex(const char *text, uint8_t *bytes, size_t room)
 {
 	size_t i, length = strlen(text);
@@ -423,7 +423,7 @@ static void decode(void)
 	putchar('\n');
 }
 
-/* 0, or -1 after printing what was wrong. */
+/* Returns 0, or -1 after printing an error. */
 static int set(const struct attribute *attribute, uint8_t *data, char *assignment)
 {
 	char *text = strchr(assignment, '=');

@@ -1,10 +1,10 @@
 /*
- * The peer of the round-trip benchmark: SubnGet(NodeInfo) over the directed
- * route 0,1, one at a time, through libibmad and libibumad.
+ * The counterpart of the round-trip benchmark: sends SubnGet(NodeInfo) over the
+ * directed route 0,1, one at a time, through libibmad and libibumad.
  *
  *   ibmad_loop DEVICE PORT COUNT [ATTRIBUTE]
  *
- * prints "round_trips_per_s=R answered=N lost=M". ATTRIBUTE is nodeinfo (the
+ * Prints "round_trips_per_s=R answered=N lost=M". ATTRIBUTE is nodeinfo (the
  * default) or portinfo.
  *
  * Link with -libmad -libumad.

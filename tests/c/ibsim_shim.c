@@ -1,29 +1,30 @@
 /*
- * Stands between a program and ibsim's preload (libumad2sim.so of ibsim 0.10),
- * which stands in for the kernel below libibumad, and mends what a program
- * would otherwise have to know of it.
+ * A preload between a program and ibsim's preload (libumad2sim.so of ibsim
+ * 0.10), which replaces the kernel below libibumad. It works around faults of
+ * ibsim's preload, so that programs need not handle them.
  *
  *   LD_PRELOAD="ibsim_shim.so:LIBUMAD2SIM" SIM_HOST=NODE IBSIM_SOCKNAME=NAME \
  *   VERBATIM_LAB_IBSIM_FILES=DIRECTORY PROGRAM
  *
- * - The preload keeps files in sys-PROCESS below the working directory, and
- *   looks for them there at every open. Here they are in DIRECTORY (or TMPDIR,
- *   or /tmp), wherever the program works.
- * - It ends the process from inside an open when SIM_HOST is unknown or the
- *   simulator's ten places are taken, and waits for ever when no simulator
- *   runs. Here the open fails, and stderr has the reason.
- * - A wait cannot see that the simulator ended, fails without a reason when it
- *   was woken for nothing, and counts microseconds in 32 bits. Here it fails
- *   with ECONNREFUSED, goes on, and is made of short ones.
- * - A datagram that arrives after its class was given up ends the process.
- *   Here giving up waits shortly for answers that are still on their way.
+ * - ibsim's preload stores files in sys-PROCESS in the working directory, and
+ *   looks for them there at every open. The shim stores them in DIRECTORY (or
+ *   TMPDIR, or /tmp), for any working directory.
+ * - If SIM_HOST is unknown or the simulator's ten slots are occupied, ibsim's
+ *   preload ends the process inside an open. If no simulator runs, it waits
+ *   forever. With the shim, the open fails, and stderr has the reason.
+ * - A poll of ibsim's preload does not notice that the simulator ended, fails
+ *   without a reason after a spurious wake-up, and counts microseconds in 32
+ *   bits. The shim's poll consists of short polls. It fails with ECONNREFUSED
+ *   if the simulator ended, and continues after a spurious wake-up.
+ * - A MAD that arrives after its class was unregistered ends the process. The
+ *   shim waits briefly for outstanding responses before it unregisters a class.
  *
- * What is left: a descriptor of the preload (1024 and above) is not one of the
- * kernel's, so the process must stay below 1024 real ones and poll such a one
- * alone; time-outs are not emulated (a datagram without a way comes back at
- * once with status 110, one that is discarded never does); at most 64 datagrams
- * should be on their way, with a thousand simulator and preload block each
- * other; and it is not thread-safe.
+ * Remaining limits: a descriptor of ibsim's preload (1024 and above) is unknown
+ * to the kernel, so the process must use fewer than 1024 real descriptors, and
+ * poll a descriptor of the preload alone. Timeouts are not emulated: an
+ * undeliverable MAD comes back at once with status 110, and a discarded MAD
+ * never comes back. At most 64 MADs should be outstanding; with a thousand,
+ * simulator and preload block each other. The shim is not thread-safe.
  *
  * Build with -shared -fPIC -ldl -lpthread.
  */
@@ -51,7 +52,7 @@
 #include <unistd.h>
 
 enum {
-	PROBE_MS = 250, /* so long without a sign, and the simulator is looked for */
+	PROBE_MS = 250, /* silence after which the shim checks that the simulator runs */
 	DRAIN_MS = 50,
 	MAD = 256,
 };
@@ -59,7 +60,7 @@ enum {
 typedef int (*scan_filter)(const struct dirent *);
 typedef int (*scan_order)(const struct dirent **, const struct dirent **);
 
-/* The next function of that name: the preload's own, or libc's. */
+/* The next function of that name: that of ibsim's preload, or libc's. */
 #define NEXT(function)                                                               \
 	({                                                                           \
 		static __typeof__(&function) found;                                  \
@@ -83,7 +84,7 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A start of the preload that fails comes back, once and for all. */
+/* A failed start of ibsim's preload returns to attach(), and is not tried again. */
 
 static __thread jmp_buf *way_back;
 static int attached, refused;
@@ -102,7 +103,7 @@ static int attach(void)
 	if (!attached && !refused) {
 		way_back = &here;
 		if (!setjmp(here)) {
-			/* The first path of this kind starts it. */
+			/* Opening a path of this kind starts ibsim's preload. */
 			int fd = NEXT(open)("/sys/class/infiniband_mad/abi_version", O_RDONLY);
 
 			if (fd >= 0)
@@ -141,7 +142,7 @@ static int is_sysfs(const char *path)
 	return !strncmp(path, "/sys/class/infiniband", strlen("/sys/class/infiniband"));
 }
 
-/* Where a path of the preload's really is; other paths stay. NULL: there is no simulator. */
+/* Returns the real path of a file of ibsim's preload; returns other paths unchanged, and NULL without a simulator. */
 static const char *place(const char *path, char *space)
 {
 	const char *above = variable("VERBATIM_LAB_IBSIM_FILES", variable("TMPDIR", "/tmp"));
@@ -229,7 +230,7 @@ int stat(const char *path, struct stat *of)
 	return fstatat(AT_FDCWD, place(path, space), of, 0);
 }
 
-/* What stat was to programs that were built with an older libc, as the preload may have been. */
+/* The symbol of stat in programs that were built with an older libc, as ibsim's preload may have been. */
 int __xstat(int version, const char *path, struct stat *of)
 {
 	(void)version;
@@ -245,7 +246,7 @@ FILE *fopen(const char *path, const char *mode)
 
 /* The port. */
 
-static atomic_long sign_ms; /* the last sign of the simulator */
+static atomic_long sign_ms; /* time of the last packet from the simulator */
 static atomic_int outstanding;
 
 static int is_port(int fd)
@@ -253,7 +254,7 @@ static int is_port(int fd)
 	return fd >= 1024 && fd < 2048;
 }
 
-/* Whether somebody has the simulator's name. One in another machine is not looked for. */
+/* Returns whether a process has the simulator's socket name; assumes that a simulator on another machine runs. */
 static int is_there(void)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -265,7 +266,7 @@ static int is_there(void)
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return 1;
-	/* Its name has the zero at its end too. */
+	/* The simulator's name includes the terminating zero. */
 	code = connect(fd, (struct sockaddr *)&name, offsetof(struct sockaddr_un, sun_path) + 1 + length + 1);
 	NEXT(close)(fd);
 	return code == 0;
@@ -282,7 +283,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
 		int got, cancel;
 
 		errno = 0;
-		/* A thread that is cancelled in the preload's wait keeps the lock that closing needs. */
+		/* A thread that is cancelled inside ibsim's poll would never release the lock that close needs. */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 		got = NEXT(poll)(fds, 1, left < 0 ? 0 : left < PROBE_MS ? left : PROBE_MS);
 		pthread_setcancelstate(cancel, NULL);

@@ -1,13 +1,13 @@
 /*
- * The peer of the agent's benchmark: RDMA WRITEs of 8 bytes from one device to
- * another, one at a time, posted and polled for.
+ * The counterpart of the agent's benchmark: posts RDMA WRITEs of 8 bytes from
+ * one device to another, one at a time, and polls for each completion.
  *
  *   verbs_loop DEVICE OTHER COUNT
  *
- * Both devices are of this machine; RoCEv2 over the first IPv4 GIDs. For each
- * line of its input it does COUNT of them, after as many that do not count, and
- * prints a line: nanoseconds from before each post to after the poll that found
- * its completion.
+ * Both devices are in this machine; the GIDs are the first IPv4 ones. For each
+ * line of its input the program performs COUNT unmeasured WRITEs, then COUNT
+ * measured ones. It prints a line with their times in nanoseconds, each from
+ * before the post to after the poll that found the completion.
  *
  * Link with -libverbs.
  */

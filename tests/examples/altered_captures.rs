@@ -1,8 +1,8 @@
-//! Captures with bytes changed, put in, left out or cut off: `verbatim inspect`, with and without `--rc`, neither
-//! crashes nor hangs on any, and says in words where it ends early.
+//! Inspects captures with bytes changed, inserted, removed or cut off. `verbatim inspect`, with and without `--rc`,
+//! must neither crash nor hang on any.
 //!
-//! `cargo xtask campaign inspect --times 20000`. The last line counts; the exit code is 1 when one crashed or hung,
-//! which is kept as a file, and 2 when the campaign could not begin.
+//! `cargo xtask campaign inspect --times 20000`. The last line has the counts. The exit code is 1 when a run crashed or
+//! hung, and its capture is kept as a file. The exit code is 2 when the campaign could not begin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -12,9 +12,9 @@ use std::{fs, thread};
 use anyhow::{Context, bail};
 use verbatim_lab::workspace::root;
 
-/// No capture of a few kilobytes takes longer, on the busiest host.
+/// Upper bound for a capture of a few kilobytes, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Larger captures say no more, and take longer.
+/// Size limit of the captures in bytes; larger captures add nothing and take longer.
 const LARGEST: u64 = 64 << 10;
 
 struct Arguments {
@@ -90,7 +90,7 @@ fn campaign() -> anyhow::Result<bool> {
     Ok(found.is_empty())
 }
 
-/// The captures of the documentation and of the tests.
+/// Returns the captures of the documentation and of the tests.
 fn captures() -> anyhow::Result<Vec<Vec<u8>>> {
     let mut paths = Vec::new();
     for directory in ["docs/examples", "tests/data/captures"] {
@@ -112,7 +112,7 @@ fn captures() -> anyhow::Result<Vec<Vec<u8>>> {
     paths.into_iter().map(read).collect()
 }
 
-/// Tries the altered capture of that number; what went wrong.
+/// Inspects altered capture `number`; returns a description of the failure, if any.
 fn tried(arguments: &Arguments, captures: &[Vec<u8>], place: &Path, number: u64) -> anyhow::Result<Option<String>> {
     let mut drawn = Drawn(arguments.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number);
     let mut bytes = captures[drawn.below(captures.len())].clone();
@@ -178,7 +178,7 @@ fn alter(drawn: &mut Drawn, bytes: &mut Vec<u8>) {
     match drawn.below(6) {
         0 => bytes[at] ^= 1 << drawn.below(8),
         1 => bytes[at] = [0, 1, 0x7F, 0x80, 0xFF][drawn.below(5)],
-        // A length, a count, a type.
+        // Overwrites a length, a count or a type.
         2 => bytes[at..end.min(at + 4)].fill([0, 0xFF][drawn.below(2)]),
         3 => bytes.truncate(at),
         4 => drop(bytes.drain(at..end)),
@@ -189,7 +189,7 @@ fn alter(drawn: &mut Drawn, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Numbers that look random (SplitMix64).
+/// Pseudo-random numbers (SplitMix64).
 struct Drawn(u64);
 
 impl Drawn {

@@ -1,7 +1,7 @@
-//! A bundle as of a run that took long: the records of one bundle, again and again, sealed anew.
+//! Makes a bundle like that of a long run: repeats the records of one bundle many times and seals the result.
 //!
-//! `million FROM TO TIMES`: for what is measured of large bundles ([docs/performance.md](../../docs/performance.md)). A record
-//! that stands there again says the name of its test again, too; nothing else tells that from a long run.
+//! `million FROM TO TIMES`: for measurements of large bundles ([docs/performance.md](../../docs/performance.md)). Each
+//! repeated record repeats the name of its test too; otherwise the bundle looks like that of a long run.
 
 use std::path::Path;
 use std::process::ExitCode;

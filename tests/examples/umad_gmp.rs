@@ -1,9 +1,9 @@
-//! General management through the kernel's umad on a RoCE port: what is answered, what comes back, what stays of a
-//! transaction id.
+//! General management through the kernel's umad on a RoCE port: which requests are answered, which come back, and which
+//! part of a transaction id is preserved.
 //!
-//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends from that GID of the port to the queue pair 1 of another port,
-//! and looks at INTERFACE, where the requests arrive. It prints a line for each fact, and its exit code says whether all
-//! of them hold. rdma_rxe answers Performance class GMPs, with status 0x000C, for it keeps no such counters.
+//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends from that GID of the port to queue pair 1 of another port, and
+//! watches INTERFACE, where the requests arrive. It prints a line for each fact; its exit code says whether all facts
+//! hold. rdma_rxe answers GMPs of the Performance class with status 0x000C, since it has no such counters.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;
@@ -16,7 +16,7 @@ use verbatim_hw::ether::PacketSocket;
 use verbatim_wire::{AttributeId, Mad, Medium, Method, Packet, Qpn};
 
 const BOUND: Duration = Duration::from_secs(10);
-/// How long the kernel waits for an answer that never comes.
+/// Kernel timeout of a request that is never answered.
 const TIMEOUT: Duration = Duration::from_millis(400);
 /// A queue pair that the other port does not have.
 const NOBODY: u32 = 0x00ab_cdef;
@@ -66,7 +66,7 @@ fn fact(what: &str, seen: impl Display) {
 
 const CLASS_PORT_INFO: AttributeId = AttributeId(0x0001);
 
-/// To that queue pair.
+/// Returns the destination for that queue pair.
 fn to(qpn: u32, route: GlobalRoute) -> Destination {
     Destination::GsiGlobal {
         dlid: 0,
@@ -78,7 +78,7 @@ fn to(qpn: u32, route: GlobalRoute) -> Destination {
     }
 }
 
-/// A class that no RoCE port has is refused by the kernel, and the port lives on.
+/// Checks that the kernel refuses a class that no RoCE port has, and that the port still works.
 fn refused(port: &mut Port) -> anyhow::Result<String> {
     let mad = Mad::directed(Method::GET, AttributeId::NODE_INFO, 0, &[1]);
     match port.send(mad.bytes(), &Destination::DirectedRoute, TIMEOUT) {
@@ -87,10 +87,10 @@ fn refused(port: &mut Port) -> anyhow::Result<String> {
     }
 }
 
-/// A request that the other port answers, and what of it is in the answer.
+/// Checks that the other port answers a request, and describes the response.
 fn answered(port: &mut Port, route: GlobalRoute, attribute: AttributeId) -> anyhow::Result<String> {
     let mut data = [0; 4];
-    data[1] = 1; // PortSelect of PortCounters.
+    data[1] = 1; // PortSelect of PortCounters
     let id = 0xa5a5_a5a5_0000_0000 | u64::from(attribute.0) << 16 | 0x5a5a;
     let mad = Mad::performance(Method::GET, attribute, 0)
         .with_transaction_id(id)
@@ -136,8 +136,8 @@ fn low(transaction_id: u64) -> u32 {
     (transaction_id & 0xffff_ffff) as u32
 }
 
-/// A request that nobody answers comes back once, after its time, and was on the wire once. Meanwhile another with the
-/// same low bits is refused.
+/// Checks that an unanswered request comes back once, after its timeout, and was on the wire once. Meanwhile the kernel
+/// must refuse another request with the same low bits.
 fn returned(port: &mut Port, route: GlobalRoute, wire: &PacketSocket) -> anyhow::Result<String> {
     let id = 0x0101_0101_7777_7777;
     let mad = Mad::performance(Method::GET, CLASS_PORT_INFO, 0).with_transaction_id(id);
@@ -158,7 +158,7 @@ fn returned(port: &mut Port, route: GlobalRoute, wire: &PacketSocket) -> anyhow:
         low(Mad::from(mad).transaction_id()) == low(id),
         "another transaction id came back: {mad:02x?}"
     );
-    // Were there retries, one would come in the next interval.
+    // A retry would appear in the next interval.
     if let Some(more) = port.recv(2 * TIMEOUT)? {
         bail!("it came back twice: {more:?}");
     }

@@ -1,8 +1,8 @@
-//! Reads a device by a rig of kind `umad`, as the tests do, and prints each field of each attribute in a line:
-//! `Attribute[modifier].Field = 0x1f`, of a table one number for each element. For tests that compare what a device holds with what
-//! another program says, or with what it held before.
+//! Reads a device through a rig of kind `umad`, as the tests do, and prints each field of each attribute in a line:
+//! `Attribute[modifier].Field = 0x1f`; of a table, one number for each element. Tests use it to compare a device's
+//! state with the output of another program, or with an earlier state.
 //!
-//! `umad_read RIG_FILE RIG`. The performance counters are read where the device has a LID.
+//! `umad_read RIG_FILE RIG`. It reads the performance counters only if the device has a LID.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! axe-core, in Chromium: what keeps people from using a page who see little, use no mouse, or have it read to them.
+//! Accessibility checks of web pages with axe-core, in Chromium.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::oracle::skipped;
 use crate::product::Place;
 use crate::python::environment;
 
-/// Opens whatever is folded, asks axe, and leaves a page that says nothing but the answer.
+/// Opens every folded element, runs axe, and replaces the page's text with the result.
 const ASK: &str = "document.querySelectorAll('details').forEach(one => one.open = true);
 axe.run(document).then(found => {
   const lines = found.violations.flatMap(rule => rule.nodes.map(node =>
@@ -20,11 +20,11 @@ axe.run(document).then(found => {
   document.body.textContent = ['asked', ...lines].join('\\n') + '\\nrules: ' + found.passes.length;
 });";
 
-/// Demands that axe finds nothing in a page, in light and in dark, on a wide window and on a narrow one. The page's own scripts
-/// have run or are none.
+/// Asserts that axe finds no violation in a page, in light and dark colours, in a wide and a narrow window. Removes the
+/// page's own scripts first.
 ///
 /// # Panics
-/// When it finds something, or cannot be asked.
+/// When axe finds a violation, or cannot run.
 pub fn finds_nothing(place: &Place, page: &str) {
     let Some(axe) = axe() else { return };
     let page: String = page
@@ -32,7 +32,7 @@ pub fn finds_nothing(place: &Place, page: &str) {
         .enumerate()
         .map(|(number, part)| match number {
             0 => part,
-            // Its own scripts have done their work, or would do it again.
+            // The page's own scripts have already run, and must not run again.
             _ => part.split_once("</script>").map_or("", |(_, rest)| rest),
         })
         .collect();
@@ -58,8 +58,8 @@ pub fn finds_nothing(place: &Place, page: &str) {
     }
 }
 
-/// The library, which is under MPL-2.0 and half a megabyte: so it is not kept here but fetched from PyPI, by version and hash,
-/// as scapy is; a mirror of PyPI will do.
+/// Returns the path of axe-core. The library (MPL-2.0, half a megabyte) is not in the repository: pip fetches it from
+/// PyPI, or a mirror of PyPI, by version and hash.
 fn axe() -> Option<&'static Path> {
     static AXE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = AXE.get_or_init(|| {

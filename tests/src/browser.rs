@@ -5,17 +5,17 @@ use std::process::Command;
 use crate::oracle::available;
 use crate::product::{Place, run};
 
-/// Whether there is one; if not, and nothing may be skipped, a panic.
+/// Returns whether Chromium is installed. Panics if it is missing and `CI` is set.
 #[must_use]
 pub fn is_here() -> bool {
     available("chromium", "apt-get install chromium")
 }
 
-/// What the browser has made of a page when its scripts have had time: time in which nothing is awaited passes at once. `more`
-/// are further options of its command line.
+/// Returns the DOM of a page after its scripts have run. Time is virtual: waiting takes no real time. `more` has
+/// further options of the command line.
 ///
 /// # Panics
-/// When it fails.
+/// When the browser fails.
 #[must_use]
 pub fn seen(place: &Place, url: &str, more: &[&str]) -> String {
     let mut browser = Command::new("chromium");

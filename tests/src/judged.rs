@@ -1,24 +1,24 @@
-//! One test on a rig that a test made by itself: one that loses frames, say, which no rig file can say.
+//! One test on a rig that a test program made, such as a rig that loses frames. A rig file cannot describe these rigs.
 
 use verbatim_catalog::{TESTS, VERSION, judge};
 use verbatim_record::{Entry, Verdict};
 use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, Test, run};
 
-/// What a test came to.
+/// The result of a test.
 #[derive(Clone, Debug)]
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
-    /// What became of the device.
+    /// How the run ended, and what was restored on the device.
     pub ran: Ran,
     /// The record.
     pub entries: Vec<Entry>,
 }
 
-/// The test with this id.
+/// Returns the test with this id.
 ///
 /// # Panics
-/// When the catalogue has none.
+/// When the catalogue has no such test.
 #[must_use]
 pub fn test(id: &str) -> &'static Test {
     let found = TESTS.iter().copied().find(|test| test.id == id);
@@ -28,15 +28,15 @@ pub fn test(id: &str) -> &'static Test {
 /// Runs a test with these parameters and judges it.
 ///
 /// # Panics
-/// When its record cannot be judged.
+/// When the record cannot be judged.
 pub fn judged(rig: &mut dyn Rig, info: &RigInfo, test: &Test, seed: u64, parameters: &[(&str, u64)]) -> Judged {
     judged_with(&mut MemoryJournal::default(), rig, info, test, seed, parameters)
 }
 
-/// As [`judged`], with that restore journal.
+/// Same as [`judged`], with the restore journal `journal`.
 ///
 /// # Panics
-/// As [`judged`].
+/// When the record cannot be judged.
 pub fn judged_with(
     journal: &mut dyn Journal,
     rig: &mut dyn Rig,

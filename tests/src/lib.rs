@@ -1,4 +1,4 @@
-//! What the end-to-end tests share.
+//! Code that the end-to-end tests share.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 pub mod axe;

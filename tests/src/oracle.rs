@@ -1,10 +1,10 @@
-//! Oracles: programs of others that read and write the same bytes.
+//! Oracles: independent programs that read and write the same bytes.
 
 use std::process::Command;
 
 use verbatim_wire::Field;
 
-/// Whether `program` starts. If not: says how to install it, and fails where nothing may be skipped (`CI` is set).
+/// Returns whether `program` is installed. If not, prints how to install it.
 ///
 /// # Panics
 /// When the program is missing and `CI` is set.
@@ -14,10 +14,10 @@ pub fn available(program: &str, install: &str) -> bool {
     found || skipped(program, install)
 }
 
-/// Says that a test is skipped because `what` is missing; returns false.
+/// Prints that a test is skipped because `what` is missing; returns false.
 ///
 /// # Panics
-/// When `CI` is set: nothing is skipped there.
+/// When `CI` is set: no test may be skipped there.
 pub fn skipped(what: &str, install: &str) -> bool {
     assert!(
         std::env::var_os("CI").is_none(),
@@ -27,12 +27,12 @@ pub fn skipped(what: &str, install: &str) -> bool {
     false
 }
 
-/// Numbers that look random and are the same in each run (splitmix64).
+/// Pseudo-random numbers, the same in each run (splitmix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -41,24 +41,24 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// That many bytes.
+    /// Returns `count` random bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.bits().to_le_bytes()[0]).collect()
     }
 
-    /// That many printable characters of ASCII.
+    /// Returns `count` printable ASCII characters.
     pub fn text(&mut self, count: usize) -> Vec<u8> {
         self.bytes(count).into_iter().map(|byte| b' ' + byte % 95).collect()
     }
 }
 
-/// All elements of a field.
+/// Returns all elements of a field.
 #[must_use]
 pub fn elements(field: &Field, bytes: &[u8]) -> Vec<u64> {
     (0..field.count).map(|index| field.bits(bytes, index)).collect()
 }
 
-/// The bytes as hexadecimal digits.
+/// Returns the bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

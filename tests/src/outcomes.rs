@@ -1,4 +1,4 @@
-//! What the tests come to in a lab: the committed tables `tests/data/*-outcomes.toml`.
+//! The expected outcomes of tests in a lab: the committed tables `tests/data/*-outcomes.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,30 +6,31 @@ use serde_json::Value;
 use verbatim_catalog::TESTS;
 use verbatim_tester::Test;
 
-/// What is expected of one test.
+/// The expectation for one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The outcome, then those that it may come to where a busy host decides.
+    /// The expected outcome, then further outcomes that are possible on a busy host.
     pub outcomes: Vec<String>,
-    /// The cause, where the table has one.
+    /// The cause, if the table has one.
     pub cause: Option<String>,
-    /// Checks, as [`in_words`] has them.
+    /// Expected findings, in the form of [`in_words`].
     pub findings: BTreeSet<String>,
 }
 
-/// The expected outcome of each test in a lab. A test that the table does not name passes.
+/// The expected outcome of each test in a lab. A test that is not in the table must pass.
 #[derive(Debug)]
 pub struct Outcomes {
-    /// By a test's id, or by a pattern such as `c09-*-verbs`, which stands for all tests that nothing else names.
+    /// Expectations by the test's id, or by a pattern with one `*`, such as `c09-*-verbs`, for tests without an entry
+    /// of their own.
     left: BTreeMap<String, Expected>,
 }
 
 impl Outcomes {
-    /// Reads a table. Each test is there once. None is there that simply passes; each has a reason, each FAIL its
-    /// findings, and no PASS may also be a FAIL or a FAIL a PASS.
+    /// Reads a table. Each test is listed at most once, and a test that always passes is not listed. Each group has a
+    /// reason, each FAIL its findings. The alternatives (`or`) contain neither FAIL nor PASS.
     ///
     /// # Panics
-    /// When the table is not so.
+    /// When the table breaks these rules.
     #[must_use]
     pub fn read(text: &str) -> Self {
         let file: toml::Table = text.parse().unwrap();
@@ -64,7 +65,7 @@ impl Outcomes {
         Self { left }
     }
 
-    /// The expected outcome of a test. A test is asked about once.
+    /// Returns the expected outcome of a test, and removes the test's entry. Call this once for each test.
     pub fn take(&mut self, test: &str) -> Expected {
         let pattern = |(pattern, expected): (&String, &Expected)| matches(pattern, test).then(|| expected.clone());
         let named = self.left.remove(test);
@@ -77,7 +78,7 @@ impl Outcomes {
             })
     }
 
-    /// The tests of the table that were not asked about.
+    /// Returns the ids in the table that [`Outcomes::take`] has not removed.
     #[must_use]
     pub fn left(&self) -> Vec<&str> {
         let ids = self.left.keys().filter(|name| !name.contains('*'));
@@ -85,7 +86,7 @@ impl Outcomes {
     }
 }
 
-/// Whether a test is meant by a pattern with one `*`, or by its id.
+/// Returns whether a test's id equals `pattern` or matches its one `*`.
 fn matches(pattern: &str, test: &str) -> bool {
     match pattern.split_once('*') {
         Some((beginning, end)) => test.strip_prefix(beginning).is_some_and(|rest| rest.ends_with(end)),
@@ -93,18 +94,18 @@ fn matches(pattern: &str, test: &str) -> bool {
     }
 }
 
-/// How many verdicts a run has of the tests whose ids begin so.
+/// Returns the number of tests in the catalogue whose ids begin with one of these words.
 #[must_use]
 pub fn count(beginnings: &[&str]) -> usize {
     let is_of_it = |test: &&&Test| beginnings.iter().any(|beginning| test.id.starts_with(beginning));
     TESTS.iter().filter(is_of_it).count()
 }
 
-/// The checks that may fail in a test of a table beside what is expected of it, as [`in_words`] has them: those of its
-/// `[[sometimes]]` that name the test, be it as `c09-*`, each with a reason.
+/// Returns the findings that a test of a table may have besides its expected ones, in the form of [`in_words`]. They
+/// are those of each `[[sometimes]]` group that names the test by id or pattern; each group has a reason.
 ///
 /// # Panics
-/// When the table is not so.
+/// When the table is malformed.
 #[must_use]
 pub fn sometimes(text: &str, test: &str) -> BTreeSet<String> {
     let file: toml::Table = text.parse().unwrap();
@@ -118,10 +119,10 @@ pub fn sometimes(text: &str, test: &str) -> BTreeSet<String> {
     findings.map(|finding| finding.as_str().unwrap().to_owned()).collect()
 }
 
-/// A check's statement and subject, with N for every number in the subject.
+/// Returns a check's statement and subject, with N for every number in the subject.
 ///
 /// # Panics
-/// When it has none.
+/// When the check has no statement or subject.
 #[must_use]
 pub fn in_words(check: &Value) -> String {
     let mut about = String::new();
@@ -148,7 +149,7 @@ mod tests {
     "#;
 
     #[test]
-    fn a_test_that_is_not_listed_passes() {
+    fn unlisted_test_passes() {
         let mut outcomes = Outcomes::read(TABLE);
         for (test, outcome) in [
             ("c09-new", "PASS"),
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a test that passes is not listed")]
-    fn a_test_that_passes_is_not_listed() {
+    fn table_rejects_passing_tests() {
         drop(Outcomes::read("[[group]]\noutcome = \"PASS\"\ntests = [\"c09-a\"]"));
     }
 }

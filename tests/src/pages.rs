@@ -1,10 +1,10 @@
-//! The commands that the documentation shows, run as written.
+//! Runs the commands that the documentation shows, as written, and compares their output.
 //!
-//! They stand in blocks that are fenced as `console`: a line `$ COMMAND`, then what it prints on both streams. `[..]`
-//! stands for anything within a line, a line `...` for any lines. One shell runs a page from its top to its end, in a
-//! directory that is shown as `/home/me/verbatim`, with `docs` in it; what a block leaves in the background ends with it.
+//! The commands are in blocks fenced as `console`: a line `$ COMMAND`, then its output on both streams. `[..]` stands
+//! for any text within a line, a line `...` for any lines. One shell runs a page from top to end, in a directory that
+//! the page shows as `/home/me/verbatim`, with `docs` in it. Background processes of a block end with the block.
 //!
-//! A block fenced as `console lab=NAME` is run by the test of that lab, one fenced as `console skip="WHY"` by nobody.
+//! The test of lab NAME runs a block fenced as `console lab=NAME`. A block fenced as `console skip="WHY"` is never run.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -21,9 +21,9 @@ use verbatim_lab::workspace::root;
 use crate::oracle::skipped;
 use crate::product::{Place, Running, programs};
 
-/// No page takes longer, on the busiest host.
+/// Longest time of a page, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// What a page may call beside our own programs and a shell's, each with its package.
+/// Programs that a page may call besides our own and a shell's, each with its package.
 const OTHERS: [(&str, &str); 5] = [
     ("jq", "jq"),
     ("openssl", "openssl"),
@@ -32,8 +32,8 @@ const OTHERS: [(&str, &str); 5] = [
     ("tshark", "tshark"),
 ];
 
-/// How lines begin that some hosts have and some have not: tshark's to root, libibumad's where no module is loaded, the lab's
-/// where it tries KVM, those of progress on a slow one, and xtask's where another page's command builds at that moment.
+/// Beginnings of lines that appear only on some hosts: tshark's as root, libibumad's without its kernel module, the
+/// labs' about the accelerator, progress on a slow host, and xtask's while another build runs.
 const OF_THE_HOST: [&str; 5] = [
     "Running as user \"root\"",
     "ibwarn: ",
@@ -46,7 +46,7 @@ const OF_THE_HOST: [&str; 5] = [
 #[derive(Debug, PartialEq, Eq)]
 struct Command {
     text: String,
-    /// The lines of the page that it prints, counted from 0.
+    /// The lines of the page with the command's output, counted from 0.
     prints: Range<usize>,
 }
 
@@ -58,7 +58,7 @@ struct Block {
     commands: Vec<Command>,
 }
 
-/// The blocks of a page; or what is wrong with one.
+/// Returns the blocks of a page, or an error with its line.
 fn blocks(page: &str) -> Result<Vec<Block>, String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut blocks = Vec::new();
@@ -105,7 +105,7 @@ fn blocks(page: &str) -> Result<Vec<Block>, String> {
     Ok(blocks)
 }
 
-/// The pages: README.md and its like, and `docs`.
+/// Returns the paths of the pages: README.md and its neighbours, and `docs`.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = [root().to_owned(), root().join("docs"), root().join("docs/adr")]
         .iter()
@@ -117,12 +117,12 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Runs the commands of all pages that are for this lab, or for none, and compares what they print with what is shown.
+/// Runs the commands of all pages for this lab (`None`: those for no lab), and compares their output with the pages.
 ///
-/// With `UPDATE` set the pages are written anew instead. What `[..]` and `...` stood for stays, where it still fits.
+/// With `UPDATE` set, rewrites the pages instead. `[..]` and `...` stay where they still fit.
 ///
 /// # Panics
-/// When a command prints something else than its page shows, or a block is not marked.
+/// When the output of a command differs from its page, or a block is not marked.
 pub fn check(lab: Option<&str>) {
     let stale: String = thread::scope(|scope| {
         let running: Vec<_> = pages()
@@ -140,19 +140,19 @@ pub fn check(lab: Option<&str>) {
     );
 }
 
-/// A command of a page that somebody else runs than [`check`], and what the page shows of it.
+/// A command of a page that a test runs itself instead of [`check`], and the output that the page shows.
 #[derive(Clone, Debug)]
 pub struct Shown {
-    /// The lab that its block is for.
+    /// The lab of the command's block.
     pub lab: String,
     /// The command.
     pub command: String,
-    /// What it prints.
+    /// The output on the page.
     pub prints: String,
 }
 
 impl Shown {
-    /// How what was printed differs from what the page shows; empty when it does not.
+    /// Returns the difference between the printed output and the page; empty if they agree.
     ///
     /// # Panics
     /// Never.
@@ -178,7 +178,7 @@ impl Shown {
     }
 }
 
-/// The commands of a page of `docs` that are for one of these labs, in the page's order.
+/// Returns the commands of a page of `docs` for one of these labs, in the page's order.
 ///
 /// # Panics
 /// When there is no such page, or its blocks are not marked.
@@ -200,7 +200,7 @@ pub fn shown(page: &str, labs: &[&str]) -> Vec<Shown> {
     all
 }
 
-/// What is stale on a page.
+/// Returns the differences on a page.
 fn check_page(path: &Path, lab: Option<&str>) -> String {
     let text = fs::read_to_string(path).unwrap();
     let name = path.strip_prefix(root()).unwrap().display().to_string();
@@ -215,7 +215,7 @@ fn check_page(path: &Path, lab: Option<&str>) -> String {
     let printed = run(&blocks);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut stale = String::new();
-    // From the end, so that the numbers of lines stay.
+    // From the end, so that earlier line numbers stay valid.
     let commands = blocks.iter().flat_map(|block| &block.commands);
     for (command, printed) in commands.zip(printed).collect::<Vec<_>>().into_iter().rev() {
         let shown: String = lines[command.prints.clone()]
@@ -244,7 +244,7 @@ fn check_page(path: &Path, lab: Option<&str>) -> String {
     String::new()
 }
 
-/// Whether everything that a block calls is installed; says what is not.
+/// Returns whether every program that a block calls is installed; prints what is missing.
 fn can_run(block: &Block) -> bool {
     let calls = |name: &str| {
         let words = |command: &Command| {
@@ -258,7 +258,7 @@ fn can_run(block: &Block) -> bool {
         .all(|(name, package)| !calls(name) || program(name).is_some() || skipped(name, &apt_line(&[package])))
 }
 
-/// Copies a directory byte for byte, with what is in it: records are sealed.
+/// Copies a directory with its contents byte for byte, since records are sealed.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -272,7 +272,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs commands in one shell; what each printed.
+/// Runs commands in one shell; returns the output of each.
 fn run(blocks: &[Block]) -> Vec<String> {
     let place = Place::new();
     for name in ["work", "home", "tmp", "out", "work/docs/examples"] {
@@ -302,7 +302,7 @@ fn run(blocks: &[Block]) -> Vec<String> {
         for command in &block.commands {
             let out = place.path(&format!("out/{number}"));
             let (out, text) = (out.display(), command.text.replace("/tmp/", &temporary));
-            // The command sees the exit code of the one before it, as people do.
+            // The command sees the exit code of the previous command, as in an interactive shell.
             write!(script, "(exit $code)\n{{ {text}\n}} >'{out}' 2>&1\ncode=$?\n").unwrap();
             if text.ends_with('&') {
                 let lines = command.prints.len();
@@ -356,7 +356,7 @@ fn run(blocks: &[Block]) -> Vec<String> {
         .collect()
 }
 
-/// What a command printed, but for the lines that say something of the host and nothing of the command.
+/// Removes the lines of a command's output that depend only on the host.
 fn without_the_host(printed: &str) -> String {
     printed
         .split_inclusive('\n')
@@ -369,13 +369,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_need_not_show_that_another_pages_command_was_building() {
+    fn ignores_lines_about_other_builds() {
         let printed = "xtask: another cargo builds in /t/dev-fast; waiting for it\nxtask: building verbatim\nPASS\n";
         assert_eq!(without_the_host(printed), "xtask: building verbatim\nPASS\n");
     }
 
     #[test]
-    fn a_page_has_its_commands_with_the_lines_that_they_print() {
+    fn parses_commands_with_their_output() {
         let page = "# A\n```console\n$ a\nb\n\n$ c \\\n  d\ne\n```\n```\nno command\n```\n```console lab=x\n$ f\n```\n";
         let command = |text: &str, prints| Command {
             text: text.to_owned(),
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_not_marked_or_marked_wrongly_is_told_with_its_line() {
+    fn reports_line_of_badly_marked_block() {
         for (page, words) in [
             (
                 "```\n$ a\n```\n",

@@ -1,4 +1,4 @@
-//! The product's programs, run as people run them: a process of its own, an environment that the test made.
+//! The product's programs, run as users run them: as processes, in an environment that the test made.
 
 use core::fmt;
 use std::ffi::OsStr;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use verbatim_lab::workspace::{cargo, target_directory};
 
-/// No command of these tests takes longer, unless the test says so.
+/// Longest time of a command, unless the test sets another limit.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Where the programs are, built once in each test process.
+/// The directory of the programs, built once in each test process.
 static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| verbatim_lab::build_binaries().unwrap_or_else(|error| panic!("{error:#}")));
 
@@ -35,34 +35,34 @@ static DEBUG: LazyLock<PathBuf> = LazyLock::new(|| {
     target.join("debug/verbatim")
 });
 
-/// The directory of `verbatim`, `verbatimd` and `verbatim-agent`.
+/// Returns the directory of `verbatim`, `verbatimd` and `verbatim-agent`.
 #[must_use]
 pub fn programs() -> &'static Path {
     &PROGRAMS
 }
 
-/// `verbatim`, `verbatimd` or `verbatim-agent`, as labs have them.
+/// Returns the path of `verbatim`, `verbatimd` or `verbatim-agent`, in the profile of the labs.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
     PROGRAMS.join(name)
 }
 
-/// The debug build of `verbatim`.
+/// Returns the path of the debug build of `verbatim`.
 #[must_use]
 pub fn debug_verbatim() -> &'static Path {
     &DEBUG
 }
 
-/// A directory of a test's own: its working directory, its home, and, in `state` and `run`, its state and runtime
-/// directories.
+/// A test's own directory. It is the working directory and the home of the test's processes; `state` and `run` in it
+/// are their state and runtime directories.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
 impl Place {
-    /// An empty one, that any user may enter.
+    /// Makes an empty directory that any user may enter.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// When the directory cannot be made.
     #[must_use]
     pub fn new() -> Self {
         use std::os::unix::fs::PermissionsExt;
@@ -74,7 +74,7 @@ impl Place {
         Self(directory.unwrap_or_else(|error| panic!("a temporary directory: {error}")))
     }
 
-    /// A path in it.
+    /// Returns a path in the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
@@ -83,14 +83,14 @@ impl Place {
     /// Writes a file and returns its path.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, content).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path
     }
 
-    /// Any program, with nothing in its environment but what it needs to start and the directories of this place.
+    /// Returns a command of any program. Its environment has only what a program needs to start, and this directory.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -103,12 +103,12 @@ impl Place {
         command
             .env("HOME", self.0.path())
             .env("STATE_DIRECTORY", self.path("state"))
-            // A daemon of this machine is not asked.
+            // Keeps the command away from a daemon of this machine.
             .env("RUNTIME_DIRECTORY", self.path("run"));
         command
     }
 
-    /// `verbatim` with these arguments, separated by blanks.
+    /// Returns a command of `verbatim` with these arguments, separated by blanks.
     #[must_use]
     pub fn verbatim(&self, arguments: &str) -> Command {
         let mut command = self.command(program("verbatim"));
@@ -123,22 +123,22 @@ impl Default for Place {
     }
 }
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How it ended.
+    /// How the process ended.
     pub status: ExitStatus,
-    /// All it wrote to stdout.
+    /// All output to stdout.
     pub stdout: String,
-    /// All it wrote to stderr.
+    /// All output to stderr.
     pub stderr: String,
 }
 
 impl Output {
-    /// The exit code.
+    /// Returns the exit code.
     ///
     /// # Panics
-    /// When a signal ended it.
+    /// When a signal ended the process.
     #[must_use]
     pub fn code(&self) -> i32 {
         self.status
@@ -146,10 +146,10 @@ impl Output {
             .unwrap_or_else(|| panic!("ended by signal {:?}: {self}", self.status.signal()))
     }
 
-    /// The one JSON document on stdout.
+    /// Parses stdout as one JSON document.
     ///
     /// # Panics
-    /// When stdout holds anything else.
+    /// When stdout is anything else.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self}"))
@@ -166,12 +166,12 @@ impl fmt::Display for Output {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// When it cannot be started or does not end within ten minutes.
+/// When the command cannot be started or does not end within ten minutes.
 pub fn run(command: &mut Command) -> Output {
     Running::start(command).end(LIMIT)
 }
 
-/// A process under way. Dropping it kills it.
+/// A running process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -183,7 +183,7 @@ impl Running {
     /// Starts a command.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// When the command cannot be started.
     pub fn start(command: &mut Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command
@@ -193,27 +193,28 @@ impl Running {
         Self { child, stdout, stderr }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has not ended yet.
+    /// Returns whether the process has not ended yet.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends it a signal.
+    /// Sends the process a signal.
     ///
     /// # Panics
-    /// When it is gone already.
+    /// When the process has already been reaped.
     pub fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal)
             .unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
 
-    /// Sends it a signal, and returns when it has been delivered: another of the same kind is then another.
+    /// Sends the process a signal, and returns when it has been delivered. A second signal of the same kind is then not
+    /// merged with the first.
     pub fn signal_delivered(&self, signal: Signal) {
         self.signal(signal);
         let bit = 1_u64 << (signal as i32 - 1);
@@ -231,15 +232,15 @@ impl Running {
         }
     }
 
-    /// Waits until it is gone, after a signal that it cannot refuse.
+    /// Waits until the process has ended, after a signal that it cannot ignore.
     pub fn wait_until_gone(&mut self) {
         self.child.wait().expect("a child of this process");
     }
 
-    /// Waits until stderr holds these words; what it holds then.
+    /// Waits until stderr contains these words; returns stderr so far.
     ///
     /// # Panics
-    /// When it does not within four minutes.
+    /// When stderr does not contain them within four minutes.
     pub fn says(&self, words: &str) -> String {
         let heard = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(words);
         let so_far = self.stderr.until(heard, Duration::from_secs(240));
@@ -251,10 +252,10 @@ impl Running {
         text(&so_far)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     ///
     /// # Panics
-    /// When it does not in that time.
+    /// When the process does not end in that time.
     pub fn end(mut self, within: Duration) -> Output {
         let deadline = Instant::now() + within;
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -266,13 +267,13 @@ impl Running {
             match self.child.try_wait() {
                 Ok(Some(status)) => return Output { status, stdout, stderr },
                 _ if left().is_zero() => panic!("not ended after {within:?}: {stdout}\n{stderr}"),
-                // Both streams are closed: the end is a matter of microseconds.
+                // Both streams are closed, so the process ends within microseconds.
                 _ => thread::sleep(Duration::from_micros(200)),
             }
         }
     }
 
-    /// Kills it with SIGKILL and waits until it is gone.
+    /// Kills the process with SIGKILL and waits for its end.
     pub fn kill(mut self) {
         self.end_now();
     }
@@ -293,7 +294,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap_or_else(|error| panic!("not UTF-8: {error}"))
 }
 
-/// What a process wrote to one stream so far.
+/// The output of a process on one stream so far.
 #[derive(Clone, Debug)]
 struct Heard(Arc<(Mutex<Said>, Condvar)>);
 
@@ -331,7 +332,7 @@ impl Heard {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until what was said is enough, the stream ends, or the time is over; returns what was said.
+    /// Waits until the output is enough, the stream ends, or the time is over; returns the output so far.
     fn until(&self, enough: impl Fn(&[u8]) -> bool, within: Duration) -> Vec<u8> {
         let waits = |said: &mut Said| !said.ended && !enough(&said.bytes);
         let waited = self.0.1.wait_timeout_while(self.lock(), within, waits);

@@ -1,4 +1,4 @@
-//! Python for tests: Debian's with its packages, and virtual environments of their own, whose files of requirements name versions
+//! Python for tests: Debian's with Debian's packages, and virtual environments, whose requirements files name versions
 //! and hashes.
 
 use std::fs;
@@ -9,11 +9,11 @@ use verbatim_lab::workspace::target_directory;
 
 use crate::oracle::skipped;
 
-/// Debian's, whose packages these are; another one that comes first in PATH has them not.
+/// Debian's Python, which has Debian's packages. Another Python that comes first in PATH lacks them.
 pub const DEBIAN: &str = "/usr/bin/python3";
 
-/// Whether Debian's Python lacks one of these packages: module, and Debian's name behind `python3-`. Then the test is told as
-/// skipped.
+/// Returns whether Debian's Python lacks one of these packages, and if so, prints that the test is skipped. A package
+/// is its module and Debian's name after `python3-`.
 #[must_use]
 pub fn lacks(packages: &[(&str, &str)]) -> bool {
     let modules: Vec<&str> = packages.iter().map(|(module, _)| *module).collect();
@@ -28,19 +28,20 @@ pub fn lacks(packages: &[(&str, &str)]) -> bool {
     lacks
 }
 
-/// What the client for Python needs.
+/// The packages that the Python client needs.
 pub const GRPC: [(&str, &str); 2] = [("grpc", "grpcio"), ("google.protobuf", "protobuf")];
-/// What its tests and its plug-in need.
+/// The packages that the client's tests and plug-in need.
 pub const GRPC_AND_PYTEST: [(&str, &str); 3] = [GRPC[0], GRPC[1], ("pytest", "pytest")];
 
-/// The python of an environment that has what a file of requirements names, below cargo's target directory. It is made once:
-/// beside its place, and moved there when it is complete, so that several may make it at once.
+/// Returns the Python of a virtual environment with the packages of a requirements file, below cargo's target
+/// directory. The environment is made once. It is made beside its place and renamed when complete, so several processes
+/// may make it at once.
 ///
 /// # Errors
-/// What python or pip said last, when it cannot be made.
+/// The last line of output of python or pip, when making the environment fails.
 ///
 /// # Panics
-/// When the file of requirements names nothing.
+/// When the requirements file names no package.
 pub fn environment(requirements: &Path) -> Result<PathBuf, String> {
     let version = fs::read_to_string(requirements).unwrap();
     let version = version.split_whitespace().next().unwrap().replace("==", "-");
@@ -63,7 +64,7 @@ pub fn environment(requirements: &Path) -> Result<PathBuf, String> {
                 "-r",
             ])
             .arg(requirements))?;
-        // When another was quicker, ours goes away again.
+        // If another process was quicker, our environment is removed.
         if fs::rename(unfinished.path(), &place).is_err() {
             assert!(python(&place).exists(), "{} cannot be made", place.display());
         }
@@ -71,7 +72,7 @@ pub fn environment(requirements: &Path) -> Result<PathBuf, String> {
     Ok(python(&place))
 }
 
-/// Runs it; if it fails: what it said last.
+/// Runs a command; on failure, returns the last line of its output.
 fn run(command: &mut Command) -> Result<(), String> {
     let output = command
         .output()

@@ -1,4 +1,4 @@
-//! A device read by a rig, as the tests read it: every field of every attribute that they touch.
+//! Reads a device through a rig, as the tests do: every field of every attribute that the tests use.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ static READ: Test = Test {
     ..Test::of("read", read)
 };
 
-/// One for all, whatever it asks for.
+/// One label for the requests of all attributes.
 const LABEL: &str = "read";
 
 fn read(t: &mut Tester<'_>) -> Step {
@@ -43,12 +43,12 @@ fn read(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Every field by name, as `Attribute[modifier].Field`, and what it holds, in hexadecimal; of a table one number for each
-/// element. In the order in which they were read. The performance counters are among them where the device has a LID
+/// Returns every field of the device in the order of reading: its name as `Attribute[modifier].Field`, and its value in
+/// hexadecimal; a table has one number for each element. The performance counters are included if the device has a LID
 /// and answers at it.
 ///
 /// # Errors
-/// When the rig cannot be had, is a virtual one, or the device does not answer.
+/// When the rig is unavailable or virtual, or the device does not answer.
 pub fn fields(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)>> {
     let config = RigFile::load(Some(rig_file))?.find(rig)?.clone();
     let mut open = verbatim_rig::open(&config, Arc::new(AtomicBool::new(false)))?;
@@ -73,7 +73,8 @@ pub fn fields(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)
         let request = &exchange.request;
         let answer = match exchange.answer() {
             Some(answer) => answer,
-            // They pass only links that are Active: a subnet manager that starts anew puts them back to Initialize for a while.
+            // GMPs only pass links that are Active. A subnet manager that restarts sets links back to Initialize for a
+            // while.
             None if request.class() == MgmtClass::PERF => continue,
             None => bail!("{request:?} unanswered"),
         };

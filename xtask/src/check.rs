@@ -1,4 +1,5 @@
-//! `cargo xtask check`: what CI runs before its campaigns, in the same order. `cargo xtask test`: the lab's packages, then the tests.
+//! `cargo xtask check`: the checks that CI runs before its campaigns, in the same order. `cargo xtask test`: installs
+//! the lab's packages, then runs the tests.
 
 use std::env;
 
@@ -9,11 +10,11 @@ use verbatim_lab::workspace::{cargo, run, target_directory};
 use crate::testing::{self, of_workspace};
 use crate::{deps, files, setup};
 
-/// Formatting, lints, dependency directions, documentation and tests. Stops at the first that fails.
+/// Checks formatting, dependency directions, lints and documentation, then runs the tests. Stops at the first failure.
 ///
 /// # Errors
 ///
-/// Names the step that failed, with its command line.
+/// Returns an error that names the failed step, with its command line.
 pub(crate) fn check() -> anyhow::Result<()> {
     run(
         "formatting (`cargo fmt --all` repairs it)",
@@ -30,14 +31,14 @@ pub(crate) fn check() -> anyhow::Result<()> {
     bindings()
 }
 
-/// Installs what the tests can use, then runs them all; `arguments` go to `cargo test`.
+/// Installs the packages that the tests use, then runs all tests. `arguments` go to `cargo test`.
 ///
-/// Where the packages cannot be installed, the tests that need them are skipped by themselves, each with its reason;
-/// on CI (the variable `CI` is set) that is a failure.
+/// If packages cannot be installed, the tests that need them are skipped, each with its reason. On CI (the variable
+/// `CI` is set) a missing package is an error.
 ///
 /// # Errors
 ///
-/// When a test fails, or a package is missing on CI.
+/// Returns an error when a test fails, or when a package is missing on CI.
 pub(crate) fn test(times: bool, arguments: &[String]) -> anyhow::Result<()> {
     if let Err(error) = setup::setup() {
         if is_ci() {
@@ -54,13 +55,14 @@ pub(crate) fn test(times: bool, arguments: &[String]) -> anyhow::Result<()> {
     bindings()
 }
 
-/// Runs the unit tests of `crates/hw` with the declarations of rdma-sys, which it makes of the installed headers, and
-/// compares them with our own. It needs libclang and the libraries' headers: where they are missing it is skipped; on
-/// CI that is a failure.
+/// Compares the project's bindings with the installed headers.
+///
+/// It runs the unit tests of `crates/hw` with the declarations that rdma-sys generates from the headers. This needs
+/// libclang and the libraries' headers. If they are missing, the step is skipped; on CI that is an error.
 ///
 /// # Errors
 ///
-/// When a test fails, or a size, an offset or a constant differs.
+/// Returns an error when a test fails, or when a size, an offset or a constant differs.
 fn bindings() -> anyhow::Result<()> {
     let needs = [
         "libclang-dev",
@@ -77,7 +79,7 @@ fn bindings() -> anyhow::Result<()> {
         eprintln!("xtask: SKIPPED: the bindings are not compared with the headers; for that: {install}");
         return Ok(());
     }
-    // Apart: one package alone asks for fewer features of shared crates, which cargo would compile once more.
+    // In its own directory: this package alone requests fewer features of shared crates, which cargo would rebuild.
     let target = target_directory()?.join("rdma-sys");
     run(
         "unit tests with rdma-sys, and our declarations against the installed headers",

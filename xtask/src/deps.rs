@@ -1,8 +1,8 @@
 //! `cargo xtask deps`: the directions in which the crates may depend on each other.
 //!
-//! The point of it: a rule of the architecture is written twice, as judgement in `catalog` and as behaviour in
-//! `device`, so that one misreading cannot hide in both. So these two share `wire` and nothing else. Dependencies of
-//! tests and build scripts count like any other.
+//! A rule of the architecture is written twice, as judgement in `catalog` and as behaviour in `device`, so that one
+//! misreading cannot hide in both. These two crates therefore share only `wire`. Dependencies of tests and build
+//! scripts count like any other.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use verbatim_lab::workspace;
 
-/// What a crate may depend on, directly: names with blanks between them.
+/// The direct dependencies that a crate may have, as names separated by blanks.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
-    /// These crates of ours only.
+    /// Only these crates of the workspace.
     Only(&'static str),
-    /// Every crate of ours but these.
+    /// Every crate of the workspace except these.
     AllBut(&'static str),
 }
 
@@ -96,20 +96,20 @@ const RULES: &[(&str, Rule)] = &[
     ),
     ("verbatim-lab", Rule::Only("")),
     ("verbatim-tests", Rule::AllBut("xtask")),
-    // Built before each of its commands: nothing of the product.
+    // xtask is built before each of its commands, so it uses no crate of the product.
     ("xtask", Rule::Only("verbatim-lab verbatim-one-build")),
 ];
 
-/// The two crates that may meet in one crate only.
+/// The two crates that may share only one crate.
 const APART: [&str; 2] = ["verbatim-device", "verbatim-catalog"];
-/// That crate.
+/// The crate that they may share.
 const MEETING_POINT: &str = "verbatim-wire";
 
 /// Checks this workspace.
 ///
 /// # Errors
 ///
-/// Lists every breach, or says why cargo could not tell.
+/// Returns an error that lists every breach, or that says why cargo failed.
 pub(crate) fn check_workspace() -> anyhow::Result<()> {
     let metadata = workspace::metadata(&workspace::root().join("Cargo.toml"))?;
     let breaches = breaches(&metadata)?;
@@ -122,11 +122,11 @@ pub(crate) fn check_workspace() -> anyhow::Result<()> {
     )
 }
 
-/// The breaches in the output of `cargo metadata`, and what to do about each.
+/// Returns the breaches in the output of `cargo metadata`, each with a remedy.
 ///
 /// # Errors
 ///
-/// When the value is not what cargo prints.
+/// Returns an error when the value is not the output of cargo.
 fn breaches(metadata: &Value) -> anyhow::Result<Vec<String>> {
     let edges = edges(metadata)?;
     let mut breaches = Vec::new();
@@ -178,7 +178,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Each crate of the workspace with those of the workspace that it depends on, and how.
+/// Each crate of the workspace, with the crates of the workspace that it depends on and the kinds of dependency.
 type Edges = BTreeMap<String, BTreeSet<(String, String)>>;
 
 fn edges(metadata: &Value) -> anyhow::Result<Edges> {
@@ -203,7 +203,7 @@ fn edges(metadata: &Value) -> anyhow::Result<Edges> {
             .as_array()
             .context("a package without dependencies")?;
         let to_ours = dependencies.iter().filter_map(|dependency| {
-            // "name" is the package's own name, whatever it was renamed to.
+            // `name` is the package's own name, even if the dependency is renamed.
             let to = dependency["name"].as_str().filter(|to| names.contains(to))?;
             Some((
                 to.to_owned(),
@@ -215,7 +215,7 @@ fn edges(metadata: &Value) -> anyhow::Result<Edges> {
     Ok(edges)
 }
 
-/// Every crate that `start` reaches, itself included, with the way there.
+/// Returns every crate that `start` reaches, itself included, with the path to it.
 fn reached(edges: &Edges, start: &str) -> BTreeMap<String, Vec<String>> {
     let mut reached = BTreeMap::new();
     let mut next = vec![vec![start.to_owned()]];
@@ -240,7 +240,7 @@ mod tests {
 
     type To = (&'static str, Option<&'static str>);
 
-    /// Metadata of a workspace with these edges.
+    /// Builds the metadata of a workspace with these dependencies.
     fn metadata(packages: &[(&str, &[To])]) -> Value {
         let id = |name: &str| format!("path+file:///w/{name}#0.1.0");
         let listed: Vec<Value> = packages
@@ -298,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn the_layers_as_they_are_meant_are_allowed() {
+    fn allows_the_intended_layers() {
         assert_eq!(breaches(&metadata(SOUND)).unwrap(), [""; 0]);
     }
 
     #[test]
-    fn a_forbidden_edge_is_reported_with_its_rule() {
+    fn reports_a_forbidden_edge() {
         let found = with("verbatim-codegen", &[("verbatim-wire", None)]);
         assert_eq!(found.len(), 1);
         assert_eq!(
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_of_tests_and_build_scripts_count() {
+    fn counts_dev_and_build_dependencies() {
         for kind in ["dev", "build"] {
             let found = with("verbatim-wire", &[("verbatim-record", Some(kind))]);
             let words = format!("depends on verbatim-record ({kind} dependency)");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn device_and_catalog_meet_in_wire_only() {
+    fn device_and_catalog_share_only_wire() {
         let found = with("verbatim-catalog", &[("verbatim-sim", Some("dev"))]);
         assert!(found[0].contains("depends on verbatim-sim"), "{found:?}");
         let shared = "verbatim-device and verbatim-catalog share verbatim-device, and may share verbatim-wire only \
@@ -340,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_rule_is_reported() {
+    fn reports_a_crate_without_a_rule() {
         let found = with("verbatim-surprise", &[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("verbatim-surprise has no rule"), "{found:?}");
     }
 
     #[test]
-    fn the_program_and_the_daemon_do_not_reach_into_each_other() {
+    fn program_and_daemon_stay_apart() {
         assert_eq!(with("verbatim-daemon", &[("verbatim", None)]).len(), 1);
         assert_eq!(with("verbatim", &[("verbatim-daemon", None)]).len(), 1);
         assert_eq!(with("xtask", &[("verbatim-tests", None)]).len(), 1);

@@ -1,18 +1,18 @@
-//! A test only: no crate is compiled twice because two of our commands ask for different features of it.
+//! Tests that no crate is compiled twice because two commands of this project request different features of it.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, bail};
 use verbatim_lab::workspace::cargo;
 
-/// What the commands of the README, the labs and the campaigns build, beside all packages at once.
+/// Packages that the commands of the README, the labs and the campaigns build, beside the whole workspace.
 const SELECTIONS: [&[&str]; 3] = [
     &["-p", "verbatim"],
     &["-p", "verbatim", "-p", "verbatim-daemon", "-p", "verbatim-agent"],
     &["-p", "xtask"],
 ];
 
-/// Each crate that a command compiles, with its version and features.
+/// Returns each crate that a command compiles, with its version and features.
 fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     let output = cargo()
         .args([
@@ -29,7 +29,7 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     }
     let text = String::from_utf8(output.stdout)?;
     let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
-    // Marks of macros and of packages of ours stand between version and features.
+    // Marks of macros and of local packages stand between version and features.
     let without_marks = |line: &str| -> String {
         let words = line
             .split(' ')
@@ -39,11 +39,11 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(lines.filter(|line| !line.is_empty()).map(without_marks).collect())
 }
 
-/// Features that are off by default: the package, which is built again for it, and the name.
+/// Features that are off by default: package that is rebuilt for the feature, and name.
 const OFF_BY_DEFAULT: [(&str, &str); 2] = [("verbatim-daemon", "otlp"), ("verbatim-hw", "rdma-sys")];
 
 #[test]
-fn an_optional_feature_rebuilds_no_crate_of_others() {
+fn optional_feature_rebuilds_no_dependency() {
     let all = crates(&["--workspace"], "normal,build,dev").unwrap();
     for (package, feature) in OFF_BY_DEFAULT {
         let features = format!("{package}/{feature}");
@@ -59,7 +59,7 @@ fn an_optional_feature_rebuilds_no_crate_of_others() {
 }
 
 #[test]
-fn no_crate_is_compiled_with_two_sets_of_features() {
+fn each_crate_has_one_feature_set() {
     let all = crates(&["--workspace"], "normal,build,dev").unwrap();
     assert!(all.len() > 200, "{all:?}");
     for selection in SELECTIONS {

@@ -1,10 +1,10 @@
 //! `cargo xtask deps --files`: the largest cycle among the files of each crate.
 //!
-//! A file depends on another one if it names an item of the other file's module: in a `use`, in code, or in the
-//! arguments of a macro. An item that a module re-exports counts as an item of that module, so `use super::Item` leads
-//! to the parent's file. `mod a;` alone is no dependency. Items under `#[cfg(test)]` are left out.
+//! A file depends on another file if it names an item of that file's module: in a `use`, in code, or in the arguments
+//! of a macro. An item that a module re-exports counts as an item of that module, so `use super::Item` leads to the
+//! parent's file. `mod a;` alone is no dependency. Items under `#[cfg(test)]` are left out.
 //!
-//! The scanner reads tokens, not text: comments and strings never count. It knows no types, so it does not see the
+//! The scanner reads tokens, not text, so comments and strings never count. It knows no types, so it does not see the
 //! file of a method or a field.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,10 @@ use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 use serde_json::Value;
 use verbatim_lab::workspace;
 
-/// The number of files that a cycle may have. A crate that is not listed has no bound.
+/// Greatest number of files in a cycle. A crate that is not listed has no bound.
 const BOUNDS: &[(&str, usize)] = &[("verbatim-catalog", 4)];
 
-/// A crate's largest cycle of files, with their paths from the package's directory; one file is no cycle.
+/// A crate's largest cycle of files, as paths from the package's directory. One file is no cycle.
 struct Cycle {
     package: String,
     files: Vec<String>,
@@ -29,7 +29,7 @@ struct Cycle {
 ///
 /// # Errors
 ///
-/// If a source cannot be read.
+/// Returns an error if a source file cannot be read.
 pub(crate) fn print() -> anyhow::Result<()> {
     for cycle in cycles()? {
         println!("{}: {}", cycle.package, cycle.files.len());
@@ -40,11 +40,11 @@ pub(crate) fn print() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds each crate to its bound.
+/// Checks the largest cycle of each crate against its bound.
 ///
 /// # Errors
 ///
-/// Lists the crates whose cycle is too large, or says which source cannot be read.
+/// Returns an error that lists the crates whose cycle is too large, or that names a source file that cannot be read.
 pub(crate) fn check() -> anyhow::Result<()> {
     let cycles = cycles()?;
     let mut breaches = Vec::new();
@@ -95,7 +95,7 @@ fn cycles() -> anyhow::Result<Vec<Cycle>> {
     Ok(cycles)
 }
 
-/// The root files of a package's library and programs.
+/// Returns the root files of a package's library and programs.
 fn roots(package: &Value) -> Vec<&Path> {
     let is_source = |target: &&Value| {
         let kinds = ["test", "bench", "example", "custom-build"].map(Value::from);
@@ -110,7 +110,7 @@ fn roots(package: &Value) -> Vec<&Path> {
         .collect()
 }
 
-/// The modules of one library or program; the first is its root.
+/// The modules of one library or program. The first module is the root.
 #[derive(Default)]
 struct Tree {
     modules: Vec<Module>,
@@ -120,12 +120,12 @@ struct Tree {
 struct Module {
     parent: Option<usize>,
     file: PathBuf,
-    /// Where the files of its children are.
+    /// Directory of the files of its children.
     directory: PathBuf,
     children: BTreeMap<String, usize>,
-    /// The paths in it, each by its segments.
+    /// Paths in the module, each as its segments.
     paths: Vec<Vec<String>>,
-    /// The names that a `use` gave to paths.
+    /// Paths that a `use` names. The key is the name.
     aliases: BTreeMap<String, Vec<String>>,
 }
 
@@ -156,7 +156,7 @@ impl Tree {
         self.modules.len() - 1
     }
 
-    /// Takes up the modules and paths of those tokens, which are in module `here`.
+    /// Adds the modules and paths of these tokens, which are in module `here`.
     fn scan(&mut self, tokens: TokenStream, here: usize) -> anyhow::Result<()> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut rest = &tokens[..];
@@ -195,7 +195,7 @@ impl Tree {
                 {
                     after
                 }
-                // The rest of a path that began with a type or is global.
+                // The rest of a path that begins with a type, or that is global.
                 _ if separator(rest) => segments(&rest[2..]).1,
                 [TokenTree::Ident(_), ..] => {
                     let (path, after) = segments(rest);
@@ -213,11 +213,11 @@ impl Tree {
         }
     }
 
-    /// Takes up the trees of a `use`, or of a pair of braces in it. Their paths continue `prefix`.
+    /// Adds the paths of a `use`, or of a pair of braces in it. The paths continue `prefix`.
     fn scan_use(&mut self, tree: &[TokenTree], here: usize, prefix: &[String]) {
         for branch in tree.split(|token| is_punct(token, ',')) {
             let (path, rest) = segments(branch);
-            // Nothing stands behind a trailing comma, and `::a` leads out of the crate.
+            // Behind a trailing comma there is nothing, and `::a` leads out of the crate.
             let is_empty_or_global = path.is_empty() && rest.first().is_none_or(|token| is_punct(token, ':'));
             let mut path = [prefix, &path].concat();
             if let Some(TokenTree::Group(group)) = rest.first() {
@@ -241,7 +241,7 @@ impl Tree {
         }
     }
 
-    /// The innermost module that a path in module `here` leads to; `None` if it leads out of the crate.
+    /// Returns the innermost module to which a path in module `here` leads, or `None` if it leads out of the crate.
     fn resolve(&self, here: usize, path: &[String], depth: usize) -> Option<usize> {
         let (first, rest) = path.split_first()?;
         let module = &self.modules[here];
@@ -267,7 +267,7 @@ impl Tree {
         Some(at)
     }
 
-    /// The files of the largest set of files each of which reaches all others, sorted.
+    /// Returns the largest set of files that all reach each other, sorted.
     fn largest_cycle(&self) -> Vec<PathBuf> {
         let mut edges: BTreeMap<&Path, BTreeSet<&Path>> = BTreeMap::new();
         for (here, module) in self.modules.iter().enumerate() {
@@ -292,7 +292,7 @@ impl Tree {
     }
 }
 
-/// The files that `start` reaches, itself included.
+/// Returns the files that `start` reaches, itself included.
 fn reached<'a>(edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, start: &'a Path) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut next = vec![start];
@@ -304,7 +304,7 @@ fn reached<'a>(edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, start: &'a Path) 
     reached
 }
 
-/// The file of the module whose children are in that directory.
+/// Returns the file of the module whose children are in this directory.
 fn file_of(directory: &Path) -> anyhow::Result<PathBuf> {
     let files = [directory.with_extension("rs"), directory.join("mod.rs")];
     match files.iter().find(|file| file.is_file()) {
@@ -313,7 +313,7 @@ fn file_of(directory: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// The segments of the path at the start of those tokens, and the tokens behind it.
+/// Returns the segments of the path at the start of these tokens, and the tokens behind it.
 fn segments(mut tokens: &[TokenTree]) -> (Vec<String>, &[TokenTree]) {
     let mut path = Vec::new();
     while let [TokenTree::Ident(segment), after @ ..] = tokens {
@@ -327,7 +327,7 @@ fn segments(mut tokens: &[TokenTree]) -> (Vec<String>, &[TokenTree]) {
     (path, tokens)
 }
 
-/// Whether those tokens begin with `::`.
+/// Returns whether these tokens begin with `::`.
 fn separator(tokens: &[TokenTree]) -> bool {
     match tokens {
         [TokenTree::Punct(first), second, ..] => {
@@ -353,7 +353,7 @@ fn starts_with(tokens: &TokenStream, word: &str) -> bool {
     matches!(tokens.clone().into_iter().next(), Some(TokenTree::Ident(first)) if first == word)
 }
 
-/// Whether an attribute is `cfg(test)` or `cfg(all(test, ..))`.
+/// Returns whether an attribute is `cfg(test)` or `cfg(all(test, ..))`.
 fn is_test(attribute: &TokenStream) -> bool {
     let text = attribute.to_string().replace(' ', "");
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
@@ -363,7 +363,7 @@ fn is_test(attribute: &TokenStream) -> bool {
 mod tests {
     use super::*;
 
-    /// The largest cycle of a crate of these files, with blanks between the names.
+    /// Returns the largest cycle of a crate with these files, as names separated by blanks.
     fn largest(files: &[(&str, &str)]) -> String {
         let directory = tempfile::tempdir().unwrap();
         for (name, source) in files {
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_and_visibilities_are_no_dependencies() {
+    fn declarations_are_no_dependencies() {
         let files = [
             ("lib.rs", "mod a; pub mod b;"),
             ("a.rs", "use crate::f;"),
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_of_use_are_followed() {
+    fn follows_trees_of_use() {
         for from in [
             "use crate::{c, b::{self, f}};",
             "use crate::{c::*, b as other};",
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_code_macros_and_inline_modules_count() {
+    fn paths_in_code_and_macros_count() {
         for from in [
             "fn f() -> crate::b::B { todo!() }",
             "fn f() { assert!([super::b::f(1)].len() > 1) }",

@@ -1,8 +1,9 @@
-//! `cargo xtask golden TEST [--defect NAME]`: a test's record of the virtual rig, kept beside the catalogue, and the
-//! lines of its verdict. Builds the catalogue and the program, in the profile that is made for this.
+//! `cargo xtask golden TEST [--defect NAME]`: stores a test's record of the virtual rig, and its verdict, beside the
+//! catalogue. Builds the catalogue and the program in the labs' profile.
 //!
-//! The records of one test share most of their bytes, so they are kept in one archive, `TEST.tar.zst`. Programs pack
-//! and unpack it, since xtask is built before each of its commands; tests read it with `verbatim-archives`.
+//! The records of one test share most of their bytes, so one archive, `TEST.tar.zst`, holds them. `tar` and `zstd` pack
+//! and unpack it, because xtask is built before each of its commands and must stay small. Tests read it with
+//! `verbatim-archives`.
 
 use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
@@ -15,7 +16,7 @@ use verbatim_lab::workspace::{root, run, shown};
 
 use crate::testing::of_workspace;
 
-/// Values that keep a record small, for the tests that have such parameters.
+/// Parameter values that keep a record small.
 const SMALL: [(&str, u64); 4] = [
     ("illegal_parts", 8),
     ("violations", 3),
@@ -23,14 +24,14 @@ const SMALL: [(&str, u64); 4] = [
     ("messages", 300),
 ];
 
-/// Where the archives and their verdicts are, below the workspace.
+/// Directory of the archives and their verdicts, below the workspace.
 pub(crate) const DIRECTORY: &str = "crates/catalog/tests/golden";
 
-/// The device model's profile and the seed, unless others are named.
+/// Default profile of the device model, and default seed.
 pub(crate) const PROFILE: &str = "full";
 pub(crate) const SEED: u64 = 7;
 
-/// The same records make the same archive: it has no times, and no names of users.
+/// Arguments with which equal records make equal archives, without times and user names.
 const PACK: [&str; 7] = [
     "--use-compress-program=zstd -19 -T1",
     "--format=ustar",
@@ -41,23 +42,21 @@ const PACK: [&str; 7] = [
     "--mode=644",
 ];
 
-/// What to record.
+/// A record to make.
 #[derive(Debug)]
 pub(crate) struct Golden<'a> {
-    /// The test's id.
+    /// Id of the test.
     pub(crate) test: &'a str,
-    /// The defect of the device; none for a sound one.
+    /// Defect of the device, or none for a sound device.
     pub(crate) defect: Option<&'a str>,
-    /// The device model's profile.
     pub(crate) profile: &'a str,
-    /// The seed.
     pub(crate) seed: u64,
-    /// Whether a record that is there may be replaced.
+    /// Whether an existing record may be replaced.
     pub(crate) replace: bool,
 }
 
 impl<'a> Golden<'a> {
-    /// A record of a test that has none.
+    /// Describes a record that does not exist yet.
     pub(crate) fn new(test: &'a str, defect: Option<&'a str>) -> Self {
         Self {
             test,
@@ -68,12 +67,12 @@ impl<'a> Golden<'a> {
         }
     }
 
-    /// Runs the test and keeps its record.
+    /// Runs the test and stores its record.
     ///
     /// # Errors
     ///
-    /// When the program does not build, the run does not come to what a golden record shows, or another record stands
-    /// in its place.
+    /// Returns an error when the program does not build, when the run has the wrong outcome, or when a different record
+    /// exists.
     pub(crate) fn keep(&self) -> anyhow::Result<()> {
         let program = build_binaries()?.join("verbatim");
         let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
@@ -89,7 +88,7 @@ impl<'a> Golden<'a> {
         format!("{}{defect}.rec", self.test)
     }
 
-    /// Where the record of one run is.
+    /// Runs the test and returns the path of its record.
     fn record(&self, program: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
         let listed = answer(Command::new(program).args(["tests", "--json", self.test]))?;
         let [test] = listed["tests"].as_array().map_or(&[] as &[_], Vec::as_slice) else {
@@ -144,7 +143,7 @@ impl<'a> Golden<'a> {
     }
 }
 
-/// Puts a record into an archive. An archive that holds this record already stays as it is, however it was compressed.
+/// Stores a record in an archive. An archive that already holds this record stays unchanged, whatever its compression.
 fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
     let records = scratch.path().join("records");
@@ -170,7 +169,7 @@ fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Resu
     let packed = scratch.path().join("packed");
     let mut tar = Command::new("tar");
     tar.args(PACK).arg("-cf").arg(&packed).arg("-C").arg(&records);
-    // "." sorts before "@": the record of the sound device comes first.
+    // "." sorts before "@", so the record of the sound device comes first.
     let mut names = fs::read_dir(&records)?
         .map(|entry| Ok(entry?.file_name()))
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -180,11 +179,11 @@ fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Resu
     Ok(())
 }
 
-/// The defects of the devices of a test's records.
+/// Returns the defects of the devices in a test's records.
 ///
 /// # Errors
 ///
-/// When the test has no archive.
+/// Returns an error when the test has no archive.
 pub(crate) fn defects(test: &str) -> anyhow::Result<Vec<String>> {
     let archive = directory().join(format!("{test}.tar.zst"));
     let mut tar = Command::new("tar");
@@ -202,15 +201,15 @@ pub(crate) fn defects(test: &str) -> anyhow::Result<Vec<String>> {
     Ok(names.lines().filter_map(defect).collect())
 }
 
-/// Judges all golden records anew and writes what they come to, each at its place.
+/// Judges all golden records again, and writes the verdicts.
 ///
 /// # Errors
 ///
-/// When the catalogue does not build, or a record cannot be judged.
+/// Returns an error when the catalogue does not build, or when a record cannot be judged.
 pub(crate) fn write_verdicts() -> anyhow::Result<()> {
     let mut test = of_workspace("test");
     test.args(["--quiet", "--test", "catalog", "--"])
-        .arg("golden::the_verdict_on_each_golden_record_is_the_one_that_is_kept")
+        .arg("golden::verdicts_on_golden_records_are_unchanged")
         .env("VERBATIM_WRITE_GOLDEN", "1");
     run("verdicts of the golden records", &mut test)?;
     println!("{}", directory().join("verdicts.txt").display());
@@ -221,7 +220,7 @@ fn directory() -> PathBuf {
     root().join(DIRECTORY)
 }
 
-/// The JSON document that a command prints; a run that found something exits with another code than 0.
+/// Returns the JSON document that a command prints. Ignores the exit code, which is not 0 after a run with findings.
 fn answer(command: &mut Command) -> anyhow::Result<Value> {
     let output = command
         .output()

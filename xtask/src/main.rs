@@ -42,7 +42,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Before a commit, in minutes: formatting, lints, the changed crates' unit tests, the changed tests' qualification.
+    /// Before a commit, in minutes: formatting, lints, the changed crates' unit tests, the changed tests'
+    /// qualification.
     Quick {
         /// The revision that changes are counted from.
         #[arg(long, default_value = "HEAD")]
@@ -113,7 +114,7 @@ enum Task {
         /// Seconds for each part, where the campaign is limited by time.
         #[arg(long)]
         seconds: Option<u64>,
-        /// What only this campaign understands.
+        /// Arguments of this campaign alone.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -136,7 +137,8 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// remote: a daemon with mutual TLS and the device model on one machine, the command on another (network namespaces).
+    /// remote: a daemon with mutual TLS and the device model on one machine, the command on another (network
+    /// namespaces).
     Remote {
         /// The command, with `verbatim` on its PATH and a certificate; the daemon's rig is `model`.
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -157,12 +159,14 @@ enum Device {
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         command: Vec<OsString>,
     },
-    /// vib: a native InfiniBand adapter in a machine, cabled to a device model outside; the command runs in the machine.
+    /// vib: a native InfiniBand adapter in a machine, cabled to a device model outside; the command runs in the
+    /// machine.
     Vib {
         /// When OpenSM manages the subnet: never, from before the daemon starts, or from 20 s after the command began.
         #[arg(long, default_value = "never", value_parser = ["never", "before", "during"])]
         opensm: String,
-        /// Ports of the adapter, each cabled to a model of its own: the rig vib is at port 1, vib2 at port 2, and so on.
+        /// Ports of the adapter, each cabled to a model of its own: the rig vib is at port 1, vib2 at port 2, and so
+        /// on.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
         ports: u8,
         /// A switch between: the device at its port 2, and OpenSM on a second port of the adapter, at its port 3.
@@ -174,7 +178,7 @@ enum Device {
         /// Its seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
-        /// What it does wrong; may be repeated.
+        /// A defect of the device; may be repeated.
         #[arg(long)]
         defect: Vec<String>,
         /// The command; a program of this host is taken into the machine. The daemon holds the rig `vib`.

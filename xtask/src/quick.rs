@@ -1,4 +1,4 @@
-//! `cargo xtask quick`: the checks before a commit, of the changed files alone.
+//! `cargo xtask quick`: the checks before a commit, limited to the changed files where possible.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,17 +12,19 @@ use verbatim_lab::{LAB_PROFILE, build_binaries};
 
 use crate::testing::of_workspace;
 
-/// Columns of a line, as in rustfmt.toml.
+/// Greatest number of columns of a line, as in rustfmt.toml.
 const WIDTH: usize = 120;
-/// Files whose lines are counted.
+/// Endings of the files whose lines are checked.
 const TEXTS: [&str; 7] = ["rs", "py", "md", "toml", "proto", "c", "sh"];
 
-/// Formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of added lines; all
-/// against `since`, a revision of git.
+/// Checks formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of
+/// added lines.
+///
+/// Changes are those since `since`, a revision of git.
 ///
 /// # Errors
 ///
-/// Names the first step that failed.
+/// Returns an error that names the first failed step.
 pub(crate) fn quick(since: &str) -> anyhow::Result<()> {
     let start = Instant::now();
     let step = |name: &str, begun: Instant| eprintln!("xtask: {name}: {} s", begun.elapsed().as_secs());
@@ -84,14 +86,14 @@ pub(crate) fn git(arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The files that differ from a revision, and those that git does not know yet.
+/// Returns the files that differ from a revision, and the files that git does not track yet.
 fn changed(since: &str) -> anyhow::Result<BTreeSet<String>> {
     let differ = git(&["diff", "--name-only", since])?;
     let new = git(&["ls-files", "--others", "--exclude-standard"])?;
     Ok(differ.lines().chain(new.lines()).map(str::to_owned).collect())
 }
 
-/// The packages of these files: of each file the one whose directory is the deepest.
+/// Returns the packages of these files: for each file the package in the deepest directory.
 fn packages(metadata: &Value, files: &BTreeSet<String>) -> BTreeSet<String> {
     let prefix = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
     let all = metadata["packages"].as_array().into_iter().flatten();
@@ -110,7 +112,7 @@ fn packages(metadata: &Value, files: &BTreeSet<String>) -> BTreeSet<String> {
     files.iter().filter_map(of).collect()
 }
 
-/// The ids of the conformance tests in these files.
+/// Returns the ids of the conformance tests in these files.
 fn tests(files: &BTreeSet<String>) -> BTreeSet<String> {
     let of_catalog = files
         .iter()
@@ -124,7 +126,7 @@ fn tests(files: &BTreeSet<String>) -> BTreeSet<String> {
     texts.flat_map(|text| ids(&text)).collect()
 }
 
-/// The ids of tests in a file of the catalogue: strings such as `c14-024-node-info`.
+/// Returns the ids of tests in a file of the catalogue: strings such as `c14-024-node-info`.
 fn ids(text: &str) -> Vec<String> {
     let is_id = |word: &&str| {
         let mut parts = word.split('-');
@@ -138,7 +140,7 @@ fn ids(text: &str) -> Vec<String> {
     text.split('"').filter(is_id).map(str::to_owned).collect()
 }
 
-/// The added lines of a diff that are too wide: file, line, columns.
+/// Returns the added lines of a diff that are too wide, as file, line and columns.
 fn wide(diff: &str) -> Vec<String> {
     let (mut file, mut number, mut wide) = ("", 0_usize, Vec::new());
     for line in diff.lines() {
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_added_line_that_is_too_wide_is_named_with_its_place() {
+    fn wide_lines_are_named_with_their_place() {
         let long = "x".repeat(121);
         let table = format!("|{long}");
         let diff = format!(
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_of_the_package_that_is_nearest_to_it() {
+    fn file_belongs_to_the_nearest_package() {
         let package = |name: &str, path: &str| serde_json::json!({"name": name, "manifest_path": path});
         let metadata = serde_json::json!({
             "workspace_root": "/w",
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_in_the_form_of_a_tests_id_is_one() {
+    fn finds_strings_in_the_form_of_ids() {
         let text = "id: \"c14-024-a\", about: \"c14-024 a\", get(\"c9-a\", \"c09\", \"c16-b\")";
         assert_eq!(ids(text), ["c14-024-a", "c16-b"]);
     }

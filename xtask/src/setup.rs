@@ -1,4 +1,4 @@
-//! `cargo xtask setup`: the packages that the lab and the tests use.
+//! `cargo xtask setup`: installs the packages that the lab and the tests use.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use anyhow::bail;
 use verbatim_lab::host::{Package, apt_line, is_there, program};
 use verbatim_lab::{machine, workspace::run};
 
-/// What labs and tests use beside what the machine is made of.
+/// Packages that labs and tests use, beside the packages of the machine.
 const PACKAGES: &[Package] = &[
     ("ibsim-utils", "ibsim"),
     ("infiniband-diags", "smpquery"),
@@ -45,11 +45,11 @@ const PACKAGES: &[Package] = &[
     ("systemd", "systemd-analyze"),
 ];
 
-/// Installs what is missing, with apt-get, as root; otherwise says what to type.
+/// Installs missing packages with apt-get, as root. Otherwise reports the command to type.
 ///
 /// # Errors
 ///
-/// When something is missing and could not be, or may not be, installed from here. The error has the command line.
+/// Returns an error with the command line, when a package is missing and cannot be installed from here.
 pub(crate) fn setup() -> anyhow::Result<()> {
     let debian = program("apt-get").is_some() && program("dpkg-query").is_some();
     let missing = missing(debian);
@@ -82,7 +82,7 @@ pub(crate) fn setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which of these packages are not here. None that the list does not have is.
+/// Returns the packages that are not installed. A package that is not in the list counts as installed.
 pub(crate) fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
     let missing = missing(program("dpkg-query").is_some());
     packages.iter().copied().filter(|name| missing.contains(name)).collect()
@@ -111,7 +111,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// apt-get can fail once for reasons of its own, and on a fresh machine for want of package lists: so twice.
+/// Installs packages with apt-get, with a second try: apt-get may fail once, and a fresh machine has no package lists.
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     let install = || {
         let mut command = Command::new("apt-get");

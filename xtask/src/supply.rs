@@ -1,4 +1,4 @@
-//! `cargo xtask supply`: what the programs are made of, against `deny.toml`, without a network; and as an SBOM.
+//! `cargo xtask supply`: checks the programs' dependencies against `deny.toml`, without a network, and writes an SBOM.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use verbatim_lab::workspace::{cargo, root, target_directory};
 
-/// What `deny.toml` has of what is checked here; the rest is cargo-deny's.
+/// The parts of `deny.toml` that this task checks. cargo-deny checks the rest.
 #[derive(Debug, Deserialize)]
 struct Deny {
     #[serde(default)]
@@ -21,7 +21,7 @@ struct Deny {
 
 #[derive(Debug, Default, Deserialize)]
 struct Graph {
-    /// Features that are off by default and whose crates are checked too.
+    /// Features that are off by default. Their crates are checked, too.
     features: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ struct Licenses {
     clarify: Vec<Clarified>,
 }
 
-/// A licence that a manifest does not have.
+/// The licence of a crate whose manifest names none.
 #[derive(Debug, Deserialize)]
 struct Clarified {
     #[serde(rename = "crate")]
@@ -57,7 +57,7 @@ struct Sources {
     allow_registry: Vec<String>,
 }
 
-/// A crate of others.
+/// A third-party crate.
 #[derive(Clone, Debug, Deserialize)]
 struct Crate {
     name: String,
@@ -66,11 +66,13 @@ struct Crate {
     source: Option<String>,
 }
 
-/// Checks licences, bans, duplicates and sources; with `sbom` writes `verbatim.cdx.json` beside the packages and returns where.
+/// Checks licences, bans, duplicates and sources of the third-party crates.
+///
+/// With `sbom` also writes `verbatim.cdx.json` beside the packages, and returns its path.
 ///
 /// # Errors
 ///
-/// Lists everything that `deny.toml` does not allow, or says why cargo could not tell.
+/// Returns an error that lists everything that `deny.toml` does not allow, or that says why cargo failed.
 pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     let deny = fs::read_to_string(root().join("deny.toml")).context("reading deny.toml")?;
     let deny: Deny = toml::from_str(&deny).context("reading deny.toml")?;
@@ -92,7 +94,7 @@ pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(path))
 }
 
-/// All that the workspace is made of with these features, as the lock file has it.
+/// Returns the third-party crates of the workspace with these features, as locked.
 fn crates(features: &[String]) -> anyhow::Result<Vec<Crate>> {
     let output = cargo()
         .args(["metadata", "--locked", "--format-version", "1", "--features"])
@@ -140,10 +142,10 @@ fn breaches(deny: &Deny, crates: &[Crate]) -> Vec<String> {
     wrong
 }
 
-/// Whether one choice of an SPDX expression consists of what is allowed. `/` stands for OR in old manifests.
+/// Returns whether one alternative of an SPDX expression is allowed. `/` stands for OR in old manifests.
 fn allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ");
-    // The lowest operator first, outside of parentheses.
+    // The operator of lowest precedence comes first, outside parentheses.
     for (operator, all) in [(" OR ", false), (" AND ", true)] {
         let parts = split(&text, operator);
         if parts.len() > 1 {
@@ -158,7 +160,7 @@ fn allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
     }
 }
 
-/// Splits at an operator that stands in no parentheses.
+/// Splits at an operator outside parentheses.
 fn split<'t>(text: &'t str, operator: &str) -> Vec<&'t str> {
     let (mut depth, mut from, mut parts) = (0_i32, 0, Vec::new());
     for (at, character) in text.char_indices() {
@@ -176,7 +178,7 @@ fn split<'t>(text: &'t str, operator: &str) -> Vec<&'t str> {
     parts
 }
 
-/// The checksums of the lock file, by name and version.
+/// Returns the checksums in the lock file, by name and version.
 fn checksums(lock: &str) -> anyhow::Result<BTreeMap<(String, String), String>> {
     let lock: toml::Table = toml::from_str(lock).context("Cargo.lock")?;
     let packages = lock
@@ -190,7 +192,7 @@ fn checksums(lock: &str) -> anyhow::Result<BTreeMap<(String, String), String>> {
     Ok(found.collect())
 }
 
-/// CycloneDX 1.5. Without a date or a serial number: equal lock files have equal SBOMs.
+/// Builds the SBOM in CycloneDX 1.5, without a date or a serial number: equal lock files have equal SBOMs.
 fn document(crates: &[Crate], checksums: &BTreeMap<(String, String), String>) -> Value {
     let component = |of: &Crate| {
         let checksum = checksums.get(&(of.name.clone(), of.version.clone()));
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_choice_of_an_expression_must_be_allowed_as_a_whole() {
+    fn one_alternative_must_be_allowed() {
         for good in [
             "MIT",
             "GPL-3.0 OR MIT",
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_named() {
+    fn breaches_name_the_crate() {
         let deny: Deny = toml::from_str(
             "[licenses]\nallow = [\"MIT\"]\nclarify = [{ crate = \"file\", expression = \"MIT\" }]\n[bans]\ndeny = [{ name = \"bad\" }]\nskip = [{ name = \"gone\" }]\n\
              [sources]\nallow-registry = [\"https://index\"]\n",
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_sbom_has_the_lock_files_checksums() {
+    fn sbom_has_the_locked_checksums() {
         let sums = checksums("[[package]]\nname = \"a\"\nversion = \"1\"\nchecksum = \"ff\"\n").unwrap();
         let of = Crate {
             name: "a".into(),

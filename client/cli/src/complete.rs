@@ -1,4 +1,4 @@
-//! Completions of a word in a shell: rigs, tests, runs and leases as they are now.
+//! Shell completions of current rigs, tests, runs and leases.
 
 use std::ffi::OsStr;
 use std::future::Future;
@@ -14,12 +14,12 @@ use crate::commands::rigs;
 use crate::print::document::{bare, outcome};
 use crate::server::{Arguments, Place, at};
 
-/// A shell waits for the daemon that long at the most.
+/// Time limit of a request to the daemon, because the shell waits for it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many of the newest runs are offered.
+/// Number of runs to offer, the newest ones.
 const RUNS: i32 = 50;
 
-/// The same command line, which answers a shell that completes the name of a rig, test, run or lease.
+/// Adds completers for the names of rigs, tests, runs and leases to the command line.
 pub(crate) fn completed(command: Command) -> Command {
     let completer = |argument: Arg| match argument.get_id().as_str() {
         "rig" => argument.add(ArgValueCompleter::new(rigs)),
@@ -31,7 +31,7 @@ pub(crate) fn completed(command: Command) -> Command {
     command.mut_args(completer).mut_subcommands(completed)
 }
 
-/// Names and what stands beside them, of which those that begin with a word are offered.
+/// Returns the names that begin with the word, each with its help text.
 fn offered(word: &OsStr, names: impl IntoIterator<Item = (String, String)>) -> Vec<CompletionCandidate> {
     let word = word.to_string_lossy();
     let fits = names.into_iter().filter(|(name, _)| name.starts_with(&*word));
@@ -39,7 +39,7 @@ fn offered(word: &OsStr, names: impl IntoIterator<Item = (String, String)>) -> V
         .collect()
 }
 
-/// The value of an option that stands on the line.
+/// Returns the value of an option on the command line.
 fn given(option: &str) -> Option<String> {
     let words: Vec<String> = std::env::args_os()
         .map(|word| word.to_string_lossy().into_owned())
@@ -56,7 +56,7 @@ fn given(option: &str) -> Option<String> {
     of_next.map(String::as_str).or_else(of_same).map(str::to_owned)
 }
 
-/// The daemon that the line, the environment or the configuration names.
+/// Returns the daemon that the command line, the environment or the configuration names.
 fn daemon() -> Option<Address> {
     let arguments = given("--server").or_else(|| given("--daemon"));
     let arguments = Arguments::of_server(arguments.or_else(|| std::env::var("VERBATIM_SERVER").ok()));
@@ -71,7 +71,6 @@ fn asked<T, F: Future<Output = Result<T, Error>>>(ask: impl FnOnce(Client) -> F)
     at(&daemon()?, asked).ok()
 }
 
-/// Rigs.
 pub(crate) fn rigs(word: &OsStr) -> Vec<CompletionCandidate> {
     if daemon().is_some() {
         let rigs = asked(|client| async move { client.list_rigs().await }).unwrap_or_default();
@@ -82,7 +81,6 @@ pub(crate) fn rigs(word: &OsStr) -> Vec<CompletionCandidate> {
     offered(word, rigs.into_iter().map(|rig| (rig.name.clone(), rig.kind.device())))
 }
 
-/// Tests and statements.
 pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
     let tests = TESTS.iter().map(|test| (test.id.to_owned(), test.about.to_owned()));
     let aliases = TESTS.iter().flat_map(|test| {
@@ -96,7 +94,7 @@ pub(crate) fn tests(word: &OsStr) -> Vec<CompletionCandidate> {
     offered(word, tests.chain(aliases).chain(statements))
 }
 
-/// Runs of a daemon, the newest first.
+/// Completes the newest runs of a daemon.
 pub(crate) fn runs(word: &OsStr) -> Vec<CompletionCandidate> {
     let page = asked(|client| async move { client.list_runs("", RUNS, "").await });
     let runs = page.map(|page| page.runs).unwrap_or_default().into_iter().map(|run| {
@@ -107,7 +105,7 @@ pub(crate) fn runs(word: &OsStr) -> Vec<CompletionCandidate> {
     offered(word, runs.chain([("latest".into(), "the newest run".into())]))
 }
 
-/// Leases of a daemon that have not ended.
+/// Completes the leases of a daemon that have not ended.
 pub(crate) fn leases(word: &OsStr) -> Vec<CompletionCandidate> {
     let leases = asked(|client| async move { client.list_leases(false, false).await }).unwrap_or_default();
     let leases = leases.into_iter().map(|lease| {

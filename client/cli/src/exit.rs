@@ -1,16 +1,17 @@
-//! Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged.
+//! Exit codes: 0 all judged tests passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or no test
+//! judged.
 
 use verbatim_client::Error;
 use verbatim_client::v1::{Outcome, Verdict};
 use verbatim_record::BundleError;
 use verbatim_run::{Report, RunError, SignatureError};
 
-/// Wrong words on the command line or in the rig file.
+/// Exit code for an invalid command line, rig file, name or key.
 pub(crate) const USAGE: u8 = 2;
-/// The tester or the rig failed.
+/// Exit code for a failure of the tester or the rig.
 pub(crate) const ERROR: u8 = 3;
 
-/// An error that is the operator's: a wrong name, a wrong file.
+/// An error of the operator, such as an invalid name or file.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -22,7 +23,7 @@ impl core::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// The code of a command that ended with an error.
+/// Returns the exit code of a failed command.
 pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
     let asked_wrongly = matches!(
         error.downcast_ref::<Error>(),
@@ -55,7 +56,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> u8 {
     }
 }
 
-/// The code of a run at a daemon, which may have failed around its tests.
+/// Returns the exit code of a run at a daemon. The run may end with ERROR even if no test does.
 pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known: bool) -> u8 {
     if outcome == Some(Outcome::Error) {
         ERROR
@@ -64,7 +65,7 @@ pub(crate) fn of_run(outcome: Option<Outcome>, report: &Report, tolerates_known:
     }
 }
 
-/// The code of a run; what is known of such devices counts as a pass where it is tolerated.
+/// Returns the exit code of a run. If known deviations are tolerated, the tests that they explain do not count.
 pub(crate) fn of_report(report: &Report, tolerates_known: bool) -> u8 {
     let counts = |verdict: &&Verdict| !(tolerates_known && report.is_known(&verdict.test));
     let verdicts: Vec<Verdict> = report.verdicts.iter().filter(counts).cloned().collect();
@@ -78,7 +79,7 @@ fn is_left_out(verdict: &Verdict) -> bool {
     matches!(verdict.outcome(), Outcome::NotApplicable | Outcome::Skipped)
 }
 
-/// The code of a run. An ERROR outranks a FAIL: what failed may be due to it.
+/// Returns the exit code of verdicts. An ERROR outranks a FAIL, because it may have caused the FAIL.
 pub(crate) fn of_verdicts(verdicts: &[Verdict]) -> u8 {
     let worst = verdicts.iter().map(Verdict::outcome).max();
     let passed = verdicts.iter().any(|verdict| verdict.outcome() == Outcome::Pass);
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_is_that_of_the_worst_outcome_and_nothing_judged_is_no_success() {
+    fn worst_outcome_decides_and_no_verdict_is_4() {
         use Outcome::{Error, Fail, Inconclusive, NotApplicable, Pass, Skipped};
         assert_eq!(code(&[Pass, NotApplicable, Skipped]), 0);
         assert_eq!(code(&[Pass, Fail]), 1);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_counts_as_a_pass_where_it_is_tolerated() {
+    fn tolerated_deviations_do_not_count() {
         let report = |outcomes: &[(&str, Outcome)]| {
             let verdict = |(test, outcome): &(&str, Outcome)| Verdict {
                 test: (*test).into(),

@@ -1,4 +1,4 @@
-//! `verbatim`: tells whether an RDMA device follows the InfiniBand architecture to the letter.
+//! The program `verbatim`: tests whether an RDMA device follows the InfiniBand architecture to the letter.
 
 mod commands;
 mod complete;
@@ -34,7 +34,7 @@ enum Command {
     Statements(commands::statements::Arguments),
     /// List the rigs, or restore what an earlier run left changed on one
     Rigs(commands::rigs::Arguments),
-    /// Hold a rig, so that nobody else uses it
+    /// Reserve a rig for exclusive use
     Reserve(commands::leases::Reserve),
     /// List who holds or waits for which rig, renew a lease, or end it
     Leases(commands::leases::Arguments),
@@ -42,13 +42,13 @@ enum Command {
     Run(Box<commands::run::Arguments>),
     /// List, show, follow and stop the runs of a daemon, and read what they left
     Runs(commands::runs::Arguments),
-    /// Tell what verdicts and measured values of a rig came to over its runs, by firmware version of the device
+    /// Show the verdicts and measured values of a rig over its runs, by firmware version of the device
     Trend(commands::trend::Arguments),
     /// Judge the record of a run anew, offline
     Judge(commands::judge::Arguments),
     /// Check that a record is whole and unaltered, and that its verdicts follow from it
     Verify(commands::verify::Arguments),
-    /// Sign a record, so that whoever has the public key knows it for yours
+    /// Sign a record, so that others can verify with the public key that it is yours
     Sign(commands::sign::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
@@ -60,9 +60,9 @@ enum Command {
     Inspect(commands::inspect::Arguments),
     /// Test the tests: against sound device models, and against every defect of the device model
     Qualify(commands::qualify::Arguments),
-    /// Tell what is judged of each statement: by which rules and tests, how often, on which rigs
+    /// Show which rules and tests judge each statement, how often, and on which rigs
     Coverage(commands::coverage::Arguments),
-    /// Make certificates for daemons and agents on other hosts, and for who uses them
+    /// Make certificates for daemons and agents on other hosts, and for their clients
     Pki(commands::pki::Arguments),
     /// Tell what this machine offers and what it lacks
     Doctor(commands::doctor::Arguments),
@@ -72,7 +72,7 @@ enum Command {
     Man(commands::man::Arguments),
 }
 
-/// Commands that never use a daemon: the options of a connection are no part of their help.
+/// Commands that never use a daemon. Their help omits the options of a connection.
 const WITHOUT_A_DAEMON: [&str; 10] = [
     "judge",
     "verify",
@@ -86,7 +86,7 @@ const WITHOUT_A_DAEMON: [&str; 10] = [
     "man",
 ];
 
-/// The command line.
+/// Builds the command line.
 fn command() -> clap::Command {
     let mut command = <Arguments as clap::CommandFactory>::command();
     let hidden: Vec<clap::Arg> = command
@@ -142,7 +142,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        // A closed pipe (`verbatim run | head`) must end this process, not make it panic.
+        // A closed pipe (`verbatim run | head`) ends this process without a panic.
         Err(error) if print::is_closed_pipe(&error) => ExitCode::from(exit::ERROR),
         Err(error) => {
             eprintln!("verbatim: {}", print::in_words(&error));

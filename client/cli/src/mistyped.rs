@@ -1,10 +1,9 @@
-//! A command that is none: which one was meant.
+//! Suggestions for a mistyped command.
 
 use clap::Command;
 use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
 
-/// The error of arguments whose command is mistyped, with the command that is the nearest, as for tests and statements, in
-/// place of what clap takes for similar. Other errors stay as they are.
+/// Replaces clap's suggestion for an unknown command with the nearest command. Returns other errors unchanged.
 pub(crate) fn with_the_nearest(mut error: Error, mut root: Command, arguments: impl Iterator<Item = String>) -> Error {
     let typed = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(typed)) if error.kind() == ErrorKind::InvalidSubcommand => typed.clone(),
@@ -38,7 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn of_commands_the_one_that_a_person_would_take_for_near_is_offered() {
+    fn suggests_the_nearest_command() {
         for (line, near) in [
             ("verbatim rnu", "'run'"),
             ("verbatim statments", "'statements'"),
@@ -51,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_offered_where_no_command_is_near_and_other_errors_stay() {
+    fn suggests_no_distant_command() {
         let nothing = told("verbatim rearrange");
         assert!(nothing.contains("unrecognized subcommand 'rearrange'"), "{nothing}");
         assert!(!nothing.contains("exists"), "{nothing}");

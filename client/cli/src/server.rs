@@ -1,4 +1,4 @@
-//! Where commands are carried out: by a daemon, or inside this process.
+//! The place that executes a command: a daemon, or this process.
 
 use core::str::FromStr;
 use std::future::Future;
@@ -10,10 +10,10 @@ use verbatim_client::{Address, Client, ClientFiles, Error, RunName};
 
 use crate::exit::Usage;
 
-/// Over the options of a connection, in the help of commands that may need one.
+/// Heading of the connection's options in the help.
 const HEADING: &str = "Connection to a daemon";
 
-/// Where a daemon is, and the certificates for it.
+/// The address of a daemon, and the certificates for it.
 #[derive(clap::Args, Clone, Default, Debug)]
 #[group(skip)]
 pub(crate) struct Arguments {
@@ -73,7 +73,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// As if `--server` were all that was given; what is none is left out.
+    /// Returns the arguments for `--server` alone. Ignores an invalid address.
     pub(crate) fn of_server(server: Option<String>) -> Self {
         Self {
             server: server.and_then(|server| server.parse().ok()),
@@ -82,14 +82,14 @@ impl Arguments {
     }
 }
 
-/// `--server`: a daemon's address, or `none`.
+/// The value of `--server`: a daemon's address, or `none`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Given {
-    /// No daemon, even if there is one.
+    /// No daemon, even if one exists.
     Inside,
-    /// That daemon.
+    /// The daemon at this address.
     At(Address),
-    /// That one, over a network.
+    /// The URL of a daemon on a network.
     Https(String),
 }
 
@@ -107,7 +107,7 @@ impl FromStr for Given {
     }
 }
 
-/// The client's configuration: what stands for options that are not given.
+/// The client's configuration, with defaults for missing options.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields)]
 struct Config {
@@ -118,7 +118,7 @@ struct Config {
     server_name: Option<String>,
 }
 
-/// Says where the client's configuration is.
+/// Environment variable with the path of the client's configuration.
 const VARIABLE: &str = "VERBATIM_CLIENT_CONFIG";
 
 impl Config {
@@ -136,7 +136,7 @@ impl Config {
         })
     }
 
-    /// Reads it. Files in it are named from where it is.
+    /// Reads the configuration. Relative paths in it start at its directory.
     fn load() -> anyhow::Result<Self> {
         let Some(path) = Self::path() else {
             return Ok(Self::default());
@@ -160,20 +160,21 @@ impl Config {
     }
 }
 
-/// Who carries a command out.
+/// The place that executes a command.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// This process; the address is where a daemon was looked for, unless `--server none` said not to look.
+    /// This process. The address is that of the absent local daemon; None after `--server none`.
     Inside(Option<Address>),
     /// A daemon.
     Server(Address),
 }
 
 impl Place {
-    /// The daemon that was named, on the command line, in the environment or in the client's configuration; else the
-    /// local one when its socket exists; else this process.
+    /// Returns the daemon that the command line, the environment or the configuration names. Otherwise returns the
+    /// local daemon if its socket exists, else this process.
     ///
-    /// A socket that exists is used: when it refuses, that is an error, for the rigs are the daemon's.
+    /// An existing socket is always used. If it refuses the connection, the command fails, because the daemon owns the
+    /// rigs.
     pub(crate) fn find(given: &Arguments) -> anyhow::Result<Self> {
         let config = match &given.server {
             Some(Given::Inside) => return Ok(Self::Inside(None)),
@@ -218,7 +219,7 @@ impl Place {
         }
     }
 
-    /// The daemon, for what only a daemon can do.
+    /// Returns the daemon, or an error if there is none; `purpose` is for the message.
     pub(crate) fn server(&self, purpose: &str) -> anyhow::Result<&Address> {
         match self {
             Self::Server(address) => Ok(address),
@@ -235,7 +236,7 @@ impl Place {
     }
 }
 
-/// The daemon has its own rig file: another one cannot be given with a command.
+/// Refuses `--rig-file` with a daemon, because the daemon has its own rig file.
 pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> Result<(), Usage> {
     rig_file.map_or(Ok(()), |file| {
         Err(Usage(format!(
@@ -247,7 +248,7 @@ pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> 
     })
 }
 
-/// Nor can keys of a rig: they would be those of a rig of its.
+/// Refuses `--rig-key` with a daemon, because the daemon's rig file sets the keys of its rigs.
 pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), Usage> {
     keys.first().map_or(Ok(()), |key| {
         Err(Usage(format!(
@@ -258,7 +259,7 @@ pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), 
     })
 }
 
-/// Nor can files of deviations: its own rig file names those of its rigs.
+/// Refuses `--deviations` with a daemon, because the daemon's rig file names the files of its rigs.
 pub(crate) fn refuse_deviations(files: &[PathBuf], address: &Address) -> Result<(), Usage> {
     files.first().map_or(Ok(()), |file| {
         Err(Usage(format!(
@@ -270,7 +271,7 @@ pub(crate) fn refuse_deviations(files: &[PathBuf], address: &Address) -> Result<
     })
 }
 
-/// Connects and carries out what is to be done there, on this thread.
+/// Connects to a daemon and executes `what`, on this thread.
 pub(crate) fn at<T, F>(address: &Address, what: impl FnOnce(Client) -> F) -> anyhow::Result<T>
 where
     F: Future<Output = anyhow::Result<T>>,
@@ -282,7 +283,7 @@ where
     runtime.block_on(async { what(Client::connect(address.clone()).await?).await })
 }
 
-/// A run by its name, its id, or "latest".
+/// Returns the run with this name or id, or the newest run for "latest".
 pub(crate) async fn run_named(client: &Client, given: &str) -> anyhow::Result<RunName> {
     if given != "latest" {
         return Ok(given.parse::<RunName>()?);

@@ -3,9 +3,10 @@
 
     small_core.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
-Its ACK timeout and the interval of its RNR NAKs are fixed, its memory begins at address 0, one packet of one message is
-outstanding, and it has no SQD, no atomics, no immediate data and no datagrams. All of this conforms: no test fails it.
-Its agent says so beforehand; with ``--silent`` it only refuses more queue pairs, SQD, datagrams and operations.
+Its ACK timeout and the interval of its RNR NAKs are fixed, and its memory begins at address 0. One packet of one
+message is outstanding at a time. It has no SQD, no atomics, no immediate data and no datagrams. All of this conforms,
+so no test may fail. The agent declares these limits; with ``--silent`` it only refuses further queue pairs, SQD,
+datagrams and operations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ TIMEOUT, RNR_TIMER = 16, 20
 OPERATIONS = [Operation.SEND, Operation.WRITE, Operation.READ]
 LACKS = frozenset(Operation) - frozenset(OPERATIONS)
 STATES = [state for state in QpState if state not in (QpState.SQD, QpState.SQE)]
-#: Linux's numbers of what is not there, of no room, and of a value that cannot be.
+#: Linux's error numbers for an unsupported operation, a lack of resources, and an invalid value.
 EOPNOTSUPP, ENOMEM, EINVAL = 95, 12, 22
 
 
@@ -41,7 +42,7 @@ class SmallCore(SoftRoce):
     name = "core0"
     window = 1
     max_rd_atomic = 1
-    #: Whether its agent says beforehand what it refuses.
+    #: Whether the agent leaves its limits undeclared.
     silent = False
 
     def open(self) -> DeviceInfo:

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""A RoCE v2 device in Python, behind an agent; its link is two unix datagram sockets, a frame a datagram.
+"""A RoCE v2 device in Python, behind an agent. Its link is two unix datagram sockets, with one frame in each datagram.
 
     soft_roce.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
-It shows how a device of your own is put under test, and that the tests see what is wrong with one: ``--deviation NAME``
-breaks one rule. It has RC on IPv4 with SEND, WRITE, READ and atomics, and UD; no SEND with Invalidate, no congestion
-control, no window.
+It shows how to test a device of your own. ``--deviation NAME`` breaks one rule, which the tests must find. The device
+has RC on IPv4 with SEND, WRITE, READ and atomics, and UD. It has no SEND with Invalidate, no congestion control, no
+window.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ DEVIATIONS = {
 
 
 class SoftRoce(Device):
-    """The device: its port, its memory, its queue pairs. One lock is around all of it."""
+    """The device: its port, its memory, its queue pairs. One lock protects all of it."""
 
     name = "soft0"
-    #: Packets of one message that it has outstanding, and then of no other message; 0: as many as are posted.
+    #: Limit of outstanding packets, all of one message; 0: no limit.
     window = 0
-    #: READs and atomics of a queue pair at a time.
+    #: Outstanding READs and atomics of a queue pair.
     max_rd_atomic = 16
 
     def __init__(
@@ -84,7 +84,7 @@ class SoftRoce(Device):
             node_guid=0x0200_00FF_FE00_0001,
             active_mtu=5,
             atomics=not self.lacks & {Operation.COMPARE_SWAP, Operation.FETCH_ADD},
-            # What it has not is not asked of it, and tests of that are NOT_APPLICABLE.
+            # The tester does not use what is missing here; tests that need it are NOT_APPLICABLE.
             capabilities=Capabilities(
                 operations=(has := [of for of in Operation if of not in self.lacks]),
                 answers=has,
@@ -105,7 +105,7 @@ class SoftRoce(Device):
         for work in (self.take_in, self.work):
             threading.Thread(target=work, daemon=True).start()
 
-    # What it tells: kept until the packets of the same step have left.
+    # Completions and events, delayed until the packets of the same step have been sent.
 
     def complete(self, *of: Any, **named: Any) -> None:
         self.told.append(lambda: Device.complete(self, *of, **named))
@@ -213,15 +213,15 @@ class SoftRoce(Device):
         return str(ipaddress.IPv4Address((address.dgid or b"")[12:]))
 
     def clock(self) -> float:
-        """The device's own seconds: of a slow one they last longer."""
+        """Returns the device's own time in seconds; a slow device's seconds last longer."""
         return time.monotonic() / self.slow
 
     def wake(self) -> None:
-        """The timers have changed."""
+        """Wakes the worker after a change of the timers."""
         self.frames.put(None)
 
     def take_in(self) -> None:
-        """Takes frames in at once: who sends to a full socket must wait."""
+        """Receives frames at once: a sender to a full socket would block."""
         while True:
             self.frames.put(self.socket.recv(65536))
 
@@ -246,7 +246,7 @@ class SoftRoce(Device):
         try:
             self.sender.sendto(frame, self.peer)
         except OSError:
-            pass  # Nobody is on the other end: the frame is lost, as on any link.
+            pass  # The other end is closed: the frame is lost, as on any link.
 
     def receive_frame(self, frame: bytes) -> None:
         kind, rest = frame[12:14], frame[14:]
@@ -263,7 +263,7 @@ class SoftRoce(Device):
             pair = self.pairs.get(packet.dest_qpn) if packet is not None else None
             if packet is not None and pair is not None:
                 self.neighbours[rest[12:16]] = frame[6:12]
-                # A request that came before: what is no response.
+                # Detect a repeated request; responses do not count.
                 which = (packet.dest_qpn, packet.psn)
                 is_request = packet.opcode & 0x1F < 0x0D or packet.opcode & 0x1F > 0x12
                 self.hangs = is_request and which in self.seen and "hangs" in self.deviations
@@ -315,7 +315,7 @@ class SoftRoce(Device):
         whole = ip + udp + rest
         mac = self.neighbours.get(to)
         if mac is None:
-            # Lost, as the first packets to a neighbour may be; but ask who it is.
+            # Drop the packet, as the first packets to a neighbour may be, and send an ARP request.
             arp = bytes.fromhex("0001080006040001") + self.mac + self.ip + bytes(6) + to
             self.send_frame(b"\xff" * 6 + self.mac + b"\x08\x06" + arp)
             return

@@ -1,4 +1,4 @@
-"""A way to a daemon that can be cut."""
+"""A connection to a daemon that a test can cut."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 
 
 class Breakable:
-    """Listens on a unix socket, and takes what comes there to the daemon and back."""
+    """Listens on a unix socket, and forwards its connections to the daemon."""
 
     def __init__(self, path: Path, daemon: str) -> None:
         self.address = f"unix:{path}"
-        #: Connections that were taken so far.
+        #: Connections accepted so far.
         self.connections = 0
         self._daemon = daemon.removeprefix("unix:")
         self._open: list[socket.socket] = []
@@ -32,14 +32,14 @@ class Breakable:
         self.close()
 
     def cut(self) -> None:
-        """Ends all connections; new ones are taken."""
+        """Ends all connections; still accepts new ones."""
         with self._lock:
             for end in self._open:
                 _shut(end)
             self._open.clear()
 
     def close(self) -> None:
-        """Ends all connections, and takes no new ones."""
+        """Ends all connections, and accepts no new ones."""
         _shut(self._listener)
         self._listener.close()
         self.cut()
@@ -72,4 +72,4 @@ def _shut(end: socket.socket) -> None:
     try:
         end.shutdown(socket.SHUT_RDWR)
     except OSError:
-        pass  # It is shut already.
+        pass  # Already shut down.

@@ -1,4 +1,4 @@
-"""A real daemon on a socket of its own, with a sound rig, one that is broken and one that is always busy."""
+"""A real daemon on a socket of its own, with a sound rig, a broken rig and a rig that is always busy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ kind = "virtual"
 
 
 def binary(name: str) -> Path:
-    """A program of the product: in VERBATIM_BIN, else in target/debug."""
+    """Returns the path of a program of the product: in VERBATIM_BIN, else in target/debug."""
     directory = Path(os.environ.get("VERBATIM_BIN") or ROOT / "target" / "debug")
     path = directory / name
     if not path.exists():
@@ -51,7 +51,7 @@ def binary(name: str) -> Path:
 
 @contextlib.contextmanager
 def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
-    """A daemon whose files are all in `place`, until the end of the block; its address on the local socket."""
+    """Runs a daemon with all its files in `place` until the end of the block; gives its address."""
     (place / "rigs.toml").write_text(rigs)
     process = subprocess.Popen(
         [
@@ -69,7 +69,7 @@ def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
-        # To the end: a daemon whose log nobody reads stands still when the pipe is full.
+        # Read the log to its end: the daemon would block on a full pipe.
         assert process.stdout is not None
         with (place / "log").open("a") as log:
             for line in process.stdout:
@@ -98,14 +98,14 @@ def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a daemon."""
+    """Gives the address of a daemon."""
     with serving(tmp_path_factory.mktemp("d")) as address:
         yield address
 
 
 @pytest.fixture(autouse=True)
 def nobodys_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The tests are the same whatever the developer's own environment says."""
+    """Keeps the developer's own environment and configuration out of the tests."""
     for name in ("SERVER", "CA", "CERT", "KEY", "SERVER_NAME", "CLIENT_CONFIG"):
         monkeypatch.delenv(f"VERBATIM_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-configuration"))

@@ -1,4 +1,4 @@
-"""The descriptors that a daemon was built with, by gRPC's reflection."""
+"""Reads the descriptors that a daemon was built with, by gRPC's reflection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SERVICE = "grpc.reflection.v1.ServerReflection"
 
 
 def _messages() -> tuple[type, type]:
-    """The two messages of reflection.proto, as far as files are asked for: Debian packages no stubs of it."""
+    """Makes the two messages of reflection.proto that a request of files needs: Debian has no stubs of it."""
     file = descriptor_pb2.FileDescriptorProto(name="verbatim_tests/reflection.proto", package="verbatim_tests")
     string, message, data = 9, 11, 12
     for name, fields in {
@@ -29,7 +29,7 @@ def _messages() -> tuple[type, type]:
 
 
 def files(daemon: str, name: str) -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """A file of the protocol by its name, such as "verbatim/v1/run.proto", and those that the daemon sends along."""
+    """Returns a file of the protocol, such as "verbatim/v1/run.proto", and the files that the daemon sends with it."""
     request, response = _messages()
     with grpc.insecure_channel(daemon, options=[("grpc.default_authority", "localhost")]) as channel:
         ask = channel.stream_stream(

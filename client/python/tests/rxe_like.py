@@ -1,4 +1,4 @@
-"""examples/soft_roce.py whose agent says that it is Linux rxe 6.1, and which, as that, keeps a receive that is posted in ERR."""
+"""examples/soft_roce.py with the identity of Linux rxe 6.1. Like rxe, it does not flush a receive posted in ERR."""
 
 from __future__ import annotations
 

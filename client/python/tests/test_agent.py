@@ -1,4 +1,4 @@
-"""The agent's library: its session command by command, and a whole device behind it that the product tests."""
+"""The agent's library: its session command by command, and the product's tests of a whole device behind it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def binary(name: str) -> Path:
 
 
 class Fake(Device):
-    """Completes what is posted at once, or when it is told to."""
+    """A device that completes requests at once, or when a test calls for it."""
 
     name = "fake0"
 
@@ -99,7 +99,7 @@ class Fake(Device):
 
 
 class Client:
-    """A session."""
+    """A client with one session."""
 
     def __init__(self, channel: grpc.Channel) -> None:
         self.requests: "queue.Queue[Optional[agent_pb2.SessionRequest]]" = queue.Queue()
@@ -113,7 +113,7 @@ class Client:
         return self.number
 
     def ask(self, **kind: Any) -> tuple[list[verbs_pb2.Event], verbs_pb2.Reply]:
-        """Events that came before the answer, and the answer."""
+        """Sends a command; returns the events before its answer, and the answer."""
         number, events = self.send(**kind), []
         before = now_ns()
         for response in self.call:
@@ -131,13 +131,13 @@ class Client:
         return reply.refused.text
 
     def make(self) -> tuple[int, int]:
-        """Handles of memory and of a queue pair."""
+        """Makes memory and a queue pair; returns their handles."""
         memory = self.ask(register_memory=verbs_pb2.RegisterMemory(length=100))[1].memory
         qp = self.ask(create_qp=verbs_pb2.CreateQp(service=1, send_depth=4, receive_depth=4))[1].qp
         return memory.memory, qp.qp
 
     def leave(self) -> None:
-        """Ends the commands, and reads to the stream's end."""
+        """Ends the commands, and reads the stream to its end."""
         self.requests.put(None)
         for _ in self.call:
             pass
@@ -159,7 +159,7 @@ def channel(fake: Fake, tmp_path: Path) -> Iterator[grpc.Channel]:
 
 def test_the_headers_come_before_the_first_command(channel: grpc.Channel) -> None:
     client = Client(channel)
-    # Blocks until they are there; nothing was sent.
+    # Blocks until the headers arrive; no command was sent.
     client.call.initial_metadata()
     told = client.stub.GetAgent(agent_pb2.GetAgentRequest())
     assert (list(told.devices), told.sessions, told.max_sessions) == (["fake0"], 1, 1)
@@ -295,7 +295,7 @@ def test_sessions_share_the_device_and_each_has_what_it_made(fake: Fake, tmp_pat
             assert (told.sessions, told.max_sessions) == (2, 2)
             third = Client(channel)
             assert "2 sessions, as many as it may have" in third.refused(open=verbs_pb2.Open())
-            # What completes is told to who made the queue pair, an event of the device to both.
+            # A completion goes to the session that made the queue pair, an event of the device to both sessions.
             fake.report("IBV_EVENT_PORT_ERR")
             fake.complete(fake.made[1], 7, 0, 0)
             assert next(first.call).event.async_event.name == "IBV_EVENT_PORT_ERR"
@@ -431,7 +431,7 @@ def pki_in(directory: Path, *arguments: str) -> None:
 
 
 def asks(address: str, pki: Path, name: str = "client") -> str:
-    """What a tester with those files gets: the device, or why not."""
+    """Connects with these files; returns the device, or the reason of the refusal."""
     ca, key, chain = ((pki / file).read_bytes() for file in ("ca.pem", f"{name}-key.pem", f"{name}.pem"))
     with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca, key, chain)) as channel:
         try:
@@ -510,7 +510,7 @@ def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
             code = process.wait(PATIENCE)
         finally:
             process.kill()
-        # Those that come once all is over find the system's own way.
+        # A signal after the handler was removed ends the process in the system's default way.
         assert code in (0, -15)
         assert not (tmp_path / "a.sock").exists()
 
@@ -519,14 +519,14 @@ def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
 
 
 def verdicts(tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None) -> dict[str, str]:
-    """Outcomes of tests against examples/soft_roce.py."""
+    """Returns the outcomes of tests against examples/soft_roce.py."""
     return {verdict["test"]: verdict["outcome"] for verdict in judged(tmp_path, deviations, tests, more)}
 
 
 def judged(
     tmp_path: Path, deviations: list[str], tests: list[str], more: list[str] | None = None, keys: str = ""
 ) -> list[dict[str, Any]]:
-    """Verdicts of tests against examples/soft_roce.py, by a rig with these keys beside the usual ones."""
+    """Returns the verdicts of tests against examples/soft_roce.py, on a rig with these additional keys."""
     with served(tmp_path, "soft_roce.py", deviations, more, keys) as run:
         return run(tests)
 
@@ -535,7 +535,7 @@ def judged(
 def served(
     tmp_path: Path, example: str, deviations: list[str], more: list[str] | None = None, keys: str = ""
 ) -> Iterator[Callable[[list[str]], list[dict[str, Any]]]]:
-    """A device of the examples; gives what runs tests against it."""
+    """Starts a device of the examples; gives a function that runs tests against it."""
     verbatim = binary("verbatim")
     agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
     rigs = tmp_path / "rigs.toml"
@@ -549,7 +549,7 @@ def served(
     for deviation in deviations:
         command += ["--deviation", deviation]
     command += more or []
-    # Journals of their own: all devices are on a rig of one name.
+    # Each device needs journals of its own, since all rigs have the same name.
     own = {"HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path / "state")}
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), **own}
 
@@ -574,7 +574,7 @@ def served(
             assert process.stderr is not None
             said = process.stderr.readline()
             assert "listening on" in said, said + process.stderr.read()
-            # What it says later must not fill the pipe.
+            # Drain the pipe, so that the device never blocks on it.
             threading.Thread(target=process.stderr.read, daemon=True).start()
             yield run
         finally:
@@ -597,7 +597,7 @@ SOUND = [
 ]
 
 
-#: On a busy machine the round trip may be longer than what the device is late, and then a bound is not proved.
+#: Tests that a busy machine may leave undecided: its round trip may exceed the device's extra delay.
 TIMED = {"c09-130-rnr-interval"}
 
 
@@ -623,7 +623,7 @@ def test_what_a_device_says_that_it_lacks_is_not_asked_of_it(tmp_path: Path) -> 
         "c09-060-read-responder": "NOT_APPLICABLE",
         "c09-060-send": "PASS",
         "c09-060-send-responder": "PASS",
-        # READs and FetchAdds are some of its cases: the others are tried.
+        # Only some of its cases need READ or FetchAdd; the other cases run.
         "c09-nak-invalid-request": "PASS",
         "c09-send-invalidate": "NOT_APPLICABLE",
         "c09-walk": "PASS",
@@ -647,16 +647,16 @@ def test_each_deviation_fails_and_is_no_error(tmp_path: Path, deviation: str, te
 
 def test_a_slow_device_is_judged_by_its_own_clock(tmp_path: Path) -> None:
     more = ["--slow", "10"]
-    # Its RNR interval and how late it is are ten times as long for everybody else.
+    # In real time, its RNR interval and its extra delay are ten times as long.
     (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], more, "time_scale = 10\nagent_within = 60\nsend_within = 5\n")
     assert one["outcome"] in ("PASS", "INCONCLUSIVE"), one
     of_time = [check["measured"] for check in one["passed"] + one["findings"] if "measured" in check]
-    # 491.52 ms and more of its own, which are five seconds of ours.
+    # At least 491.52 ms of the device's time, which is five seconds of real time.
     assert of_time and all(time["least_ns"] < 4.9e9 for time in of_time), of_time
 
 
 def test_of_a_device_whose_speed_varies_a_retry_that_may_be_in_time_is_no_finding(tmp_path: Path) -> None:
-    # By the slowest clock the retry comes far too early; by the fastest that is said here it may be in time.
+    # By the slowest clock the retry is far too early; by the fastest clock of this rig it may be in time.
     (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], [], "time_scale = 5\ntime_scale_least = 1\n")
     assert one["outcome"] == "INCONCLUSIVE", one
 
@@ -692,9 +692,9 @@ def test_a_device_that_hangs_is_reset_and_that_is_a_finding_of_its_own(tmp_path:
     assert next_one["outcome"] == "PASS", next_one
 
 
-#: Their silences, one after each case, take minutes on a core with one queue pair.
+#: Tests with a silence after each case, which take minutes on a core with one queue pair.
 LONG = {"c09-nak-invalid-request", "c09-143-retry-count", "c09-nak-remote-access"}
-#: Devices at a time: a test waits most of its time.
+#: Devices that run in parallel: a test mostly waits.
 CORES = 16
 
 
@@ -710,7 +710,7 @@ def test_no_test_fails_a_small_core_and_each_comes_to_its_end(tmp_path: Path) ->
         place = tmp_path / str(number)
         place.mkdir()
         came = []
-        # Every other one does not say beforehand what it refuses.
+        # Every second device leaves its limits undeclared.
         with served(place, "small_core.py", [], ["--silent"] if number % 2 else []) as run:
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""A watch that breaks is taken up again where it broke: nothing twice, nothing lost."""
+"""A broken watch continues where it broke: no event is lost or repeated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_cut_connection_is_taken_up_at_the_cursor(daemon: str, tmp_path: Path)
             for _ in range(2):
                 before = way.connections
                 way.cut()
-                # Another call shows that the client comes back; the watch does by itself.
+                # Another call shows that the client reconnects; the watch reconnects by itself.
                 run.refresh()
                 assert way.connections > before
         cursors += [event.cursor for event in events]

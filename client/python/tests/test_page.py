@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run as they are written, and the stubs are those of the protocol."""
+"""The examples of docs/python.md run as written, and the stubs match the protocol."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_example_runs_as_written(daemon: str, number: int, tmp_path: Path, mo
 
 @pytest.mark.parametrize("stub", STUBS, ids=lambda stub: stub.DESCRIPTOR.name)
 def test_each_field_of_the_protocol_is_in_the_stubs_under_its_number(stub) -> None:
-    """Of what the .proto files say in words, so that it holds without protoc."""
+    """Parses the .proto files as text, so that the test works without protoc."""
     text = re.sub(r"//.*", "", (ROOT / "proto" / stub.DESCRIPTOR.name).read_text())
     messages = re.findall(r"^message (\w+) \{(.*?)\}$", text, re.S | re.M)
     for message, body in messages:
@@ -80,7 +80,7 @@ def test_the_stubs_descriptor_is_what_protoc_makes(stub, tmp_path: Path) -> None
     "stub", [stub for stub in STUBS if stub is not agent_pb2], ids=lambda stub: stub.DESCRIPTOR.name
 )
 def test_the_stubs_descriptor_is_the_daemons(stub, daemon: str) -> None:
-    """By reflection: what the daemon under test was built with. The agent's service is not one of its."""
+    """Asks the daemon by reflection for the files it was built with. It does not serve the agent's service."""
     name = stub.DESCRIPTOR.name
     assert plain(stub) == bare(files(daemon, name)[name]), "generate the stubs anew (docs/python.md)"
 
@@ -90,7 +90,7 @@ def plain(stub) -> descriptor_pb2.FileDescriptorProto:
 
 
 def bare(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """Without what one compiler writes out and another leaves out."""
+    """Removes the fields that only some compilers write."""
     file.ClearField("source_code_info")
 
     def strip(message: descriptor_pb2.DescriptorProto) -> None:

@@ -1,4 +1,4 @@
-"""Records that a real run left, and records that are damaged."""
+"""Records of real runs, and damaged records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bytes_of_a_record(daemon: str) -> bytes:
 
 
 def written(*entries: pb.Entry) -> bytes:
-    """A record, as the product frames it."""
+    """Returns a record in the product's format."""
     bodies = [entry.SerializeToString() for entry in entries]
     return b"VBTMREC1" + b"".join(struct.pack("<II", len(body), zlib.crc32(body)) + body for body in bodies)
 
@@ -130,7 +130,7 @@ def test_without_pandas_the_error_says_what_to_install(bytes_of_a_record: bytes,
 
 
 def test_with_pandas_there_is_a_row_for_each(bytes_of_a_record: bytes, monkeypatch) -> None:
-    # Where pandas is not installed, what it would be given is looked at.
+    # Replace pandas, which may not be installed, and check the rows it would be given.
     given = SimpleNamespace(DataFrame=lambda rows, columns=None: rows)
     monkeypatch.setitem(sys.modules, "pandas", given)
     record = Record.parse(bytes_of_a_record)

@@ -1,4 +1,4 @@
-"""A daemon over TLS, and where the client takes its address from."""
+"""A daemon over TLS, and the sources of the client's address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ who = ["cert:alice"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with certificates, those of alice and of eve, whom no role names."""
+    """Gives a directory with certificates for alice, and for eve, who has no role."""
     place = tmp_path_factory.mktemp("r")
     for command in (["init", "pki", "--server-host", "127.0.0.1"], ["issue", "pki", "alice"], ["issue", "pki", "eve"]):
         subprocess.run([binary("verbatim"), "pki", *command], cwd=place, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""What is sent to a daemon: the requests that both clients make, so that both mean the same."""
+"""The requests that both clients send to a daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PRIORITIES = ("low", "normal", "high")
 
 
 def patterns(given: str | Sequence[str]) -> list[str]:
-    """Patterns of tests. One that stands alone is one, not its letters."""
+    """Returns patterns of tests as a list; a single string is one pattern."""
     return [given] if isinstance(given, str) else list(given)
 
 
@@ -31,7 +31,7 @@ def create_run(
     own_lease: bool,
     wait_at_most_s: int | None,
 ) -> run_pb2.CreateRunRequest:
-    """A request with an id of its own: sent again, it makes no second run."""
+    """Makes a request with an id of its own: if it is sent twice, the daemon makes only one run."""
     if not rig and not lease:
         raise VerbatimError("INVALID_ARGUMENT", "a run needs a rig, or a lease that has one")
     waits = {} if wait_at_most_s is None else {"wait_at_most_s": wait_at_most_s}
@@ -56,7 +56,7 @@ def create_run(
 
 
 def create_lease(rig: str, labels: str | Sequence[str], lasts_s: int, priority: str) -> lease_pb2.CreateLeaseRequest:
-    """A request with an id of its own: sent again, it makes no second lease."""
+    """Makes a request with an id of its own: if it is sent twice, the daemon makes only one lease."""
     return lease_pb2.CreateLeaseRequest(
         request_id=str(uuid.uuid4()),
         rig=rig,
@@ -67,7 +67,7 @@ def create_lease(rig: str, labels: str | Sequence[str], lasts_s: int, priority: 
 
 
 def seconds(lasts_s: int) -> int:
-    """How long a lease is to last."""
+    """Checks the duration of a lease in seconds, and returns it."""
     if not isinstance(lasts_s, int) or lasts_s <= 0:
         raise VerbatimError("INVALID_ARGUMENT", f"lasts_s is {lasts_s!r}: expected seconds, a whole number from 1 on")
     return lasts_s
@@ -80,7 +80,7 @@ def _priority(word: str) -> int:
 
 
 def named(collection: str, given: object) -> str:
-    """The resource name of a run or lease that is given as an object, as `runs/ID` or as `ID`."""
+    """Returns the resource name of a run or lease that is given as an object, as `runs/ID` or as `ID`."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(name, str) or not name:
         raise VerbatimError("INVALID_ARGUMENT", f"{given!r} names none of {collection}")
@@ -88,7 +88,7 @@ def named(collection: str, given: object) -> str:
 
 
 def record_of(test: str, artifacts: Iterable[str], run: str) -> str:
-    """The name of a test's record among a run's files, such as `001-c09-walk.rec`."""
+    """Returns the name of a test's record among a run's files, such as `001-c09-walk.rec`."""
     records = [name for name in artifacts if name.endswith(".rec")]
     for name in records:
         if name.partition("-")[2] == f"{test}.rec":
@@ -97,7 +97,7 @@ def record_of(test: str, artifacts: Iterable[str], run: str) -> str:
 
 
 def empty(directory: PathLike) -> Path:
-    """The directory, made if need be. Raises FileExistsError when something is in it."""
+    """Makes the directory if necessary, and returns it. Raises FileExistsError when it is not empty."""
     place = Path(directory)
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
@@ -106,7 +106,7 @@ def empty(directory: PathLike) -> Path:
 
 
 def in_order(artifacts: Iterable[str], run: str) -> list[str]:
-    """The files in the order to download them: the manifest last, so that what is cut off is taken for no whole bundle."""
+    """Returns the files in download order. The manifest is last, so that a partial download is no complete bundle."""
     names = sorted(artifacts, key=lambda name: (name == "manifest.json", name))
     for name in names:
         if Path(name).name != name or name in (".", ".."):
@@ -115,7 +115,7 @@ def in_order(artifacts: Iterable[str], run: str) -> list[str]:
 
 
 def check_bundle(place: Path, run: str) -> None:
-    """Raises VerbatimError DATA_LOSS where a file is not the one that the manifest lists. A run cut off has no manifest."""
+    """Raises VerbatimError DATA_LOSS when a file differs from the manifest. An interrupted run has no manifest."""
     manifest = place / "manifest.json"
     if not manifest.exists():
         return

@@ -11,12 +11,12 @@ from .errors import VerbatimError
 from .model import KnownDeviation, Showed, Verdict
 from .run import Run
 
-#: States of a rig in which nobody gets it: a session that waited for it would hang without a word.
+#: States in which a rig is not given to anyone. A session that waited for such a rig would hang silently.
 _OUT_OF_USE = ("QUARANTINED", "DRAINING", "UNREACHABLE")
 
 
 def parameter(given: str) -> tuple[str, int]:
-    """NAME=VALUE of an option."""
+    """Parses NAME=VALUE of an option."""
     name, equals, value = given.partition("=")
     try:
         if name and equals:
@@ -27,7 +27,7 @@ def parameter(given: str) -> tuple[str, int]:
 
 
 class Session:
-    """A run that begins with the first verdict that is asked for, and takes the tests that were chosen until then."""
+    """A run that begins when the first verdict is requested, with the tests that were selected until then."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Session:
         self.client = Client(server)
         #: Ids of the tests to run.
         self.tests: list[str] = []
-        #: The run, once it began.
+        #: The run; None before it begins.
         self.run: Run | None = None
-        #: What went wrong beside the verdicts: a run without an end, a bundle that did not come.
+        #: An error besides the verdicts: a run that did not end, or a failed download of the bundle.
         self.trouble = ""
         self._artifacts = artifacts
         self._events: Iterator[event_pb2.RunEvent] = iter(())
@@ -54,13 +54,13 @@ class Session:
 
     @property
     def bundle(self) -> Path | None:
-        """Where the run's bundle is, or will be when the session ends; None when none is wanted, or there is no run."""
+        """The directory of the run's bundle, downloaded when the session ends; None without artifacts or run."""
         if self._artifacts is None or self.run is None:
             return None
         return Path(self._artifacts, self.run.name.removeprefix("runs/")).absolute()
 
     def look(self) -> None:
-        """Finds the tests that match. Raises VerbatimError or ValueError where rig or patterns are wrong."""
+        """Finds the tests that match. Raises VerbatimError or ValueError when rig or patterns are wrong."""
         self.tests = [test.id for test in self.client.tests(self.patterns)]
         rigs = {rig.name: rig for rig in self.client.rigs()}
         rig = rigs.get(self.rig)
@@ -70,7 +70,7 @@ class Session:
             raise ValueError(f"rig {self.rig} is {rig.state}: {rig.reason}")
 
     def verdict(self, test: str) -> Verdict:
-        """Waits for a test's verdict. Raises VerbatimError where there is none, for this and all that follow."""
+        """Waits for a test's verdict. Raises VerbatimError when there is none, for this and all later calls."""
         if self._broken is not None:
             raise self._broken
         try:
@@ -91,12 +91,12 @@ class Session:
         return self._verdicts[test]
 
     def known(self, test: str) -> tuple[KnownDeviation, ...]:
-        """What is known of such devices in a test whose verdict came."""
+        """Returns the known deviations in a test whose verdict has arrived."""
         return self._known.get(test, ())
 
     @property
     def not_as_known(self) -> list[str]:
-        """What of the known deviations is to be looked at, a sentence each: not seen any more, or believed for too long."""
+        """A sentence for each known deviation that needs attention: not seen any more, or expired."""
         all_known = [known for of_test in self._known.values() for known in of_test]
         return [known.words for known in all_known if known.showed in (Showed.NOT_SEEN, Showed.EXPIRED)]
 
@@ -108,7 +108,7 @@ class Session:
             self._known.setdefault(test, tuple(known))
 
     def _left(self, test: str) -> Verdict:
-        """The verdict of a test that no event told of: a run that was stopped may have it all the same."""
+        """Returns the verdict of a test without an event: a stopped run may still have the verdict."""
         assert self.run is not None
         for verdict in self.run.refresh().verdicts:
             self._verdicts.setdefault(verdict.test, verdict)
@@ -119,9 +119,9 @@ class Session:
         return self._verdicts[test]
 
     def finish(self) -> None:
-        """Waits for the run, whose device is restored then, and fetches its bundle.
+        """Waits for the run to end and restore its device, and downloads its bundle.
 
-        A run that has tests whose verdicts nobody waited for (`-x`, Ctrl-C) is cancelled, so that the rig is free.
+        Cancels a run with unread verdicts (after `-x` or Ctrl-C), so that the rig is free.
         """
         if self.run is None:
             return

@@ -1,4 +1,4 @@
-"""Where a daemon is, and what a channel to it needs."""
+"""The address of a daemon, and the options of a channel to it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import grpc
 
 from .errors import VerbatimError
 
-#: A verdict with all its checks can be long.
+#: Largest message in bytes: a verdict with all its checks can be long.
 _LARGEST = 64 << 20
 _KEYS = ("server", "ca", "cert", "key", "server_name")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.%]+\]|[^\s:/\[\]]+):[0-9]{1,5}")
 
-#: A file that is named by path.
+#: The path of a file.
 PathLike = str | os.PathLike[str]
 
 
@@ -33,27 +33,28 @@ class Address:
 def find(
     server: str | None, ca: PathLike | None, cert: PathLike | None, key: PathLike | None, server_name: str | None
 ) -> Address:
-    """What is given, else VERBATIM_SERVER and its like, else the client's configuration, else the local socket.
+    """Finds the address: from the arguments, else VERBATIM_SERVER etc., else the client's configuration, else the local
+    socket.
 
-    Raises VerbatimError INVALID_ARGUMENT for an address that is none, and for missing certificates.
+    Raises VerbatimError INVALID_ARGUMENT for an invalid address, and for missing certificates.
     """
     options: list[tuple[str, object]] = [
         ("grpc.max_receive_message_length", _LARGEST),
-        # gRPC refuses calls between its own tries to connect; ours follow each other faster than its usual 1 s to 120 s.
+        # gRPC refuses calls between its attempts to connect. We retry more often than its default of 1 s to 120 s.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 5000),
     ]
     given = {"server": server, "ca": ca, "cert": cert, "key": key, "server_name": server_name}
     told = {name: str(value) if value else os.environ.get(f"VERBATIM_{name.upper()}") for name, value in given.items()}
-    # The configuration is for who said nothing, or said which server but not with which certificates.
+    # The configuration applies without a server, or for a remote server without certificates.
     if not told["server"] or not _is_local(told["server"]):
         kept = _configuration()
         told = {name: value or kept.get(name) for name, value in told.items()}
     address = told["server"] or _local()
     if _is_local(address):
-        # Without this gRPC sends the socket's path as :authority, which HTTP/2 does not allow; today's daemon takes it,
-        # those before it ended the call with RST_STREAM.
+        # Without this, gRPC sends the socket's path as :authority, which HTTP/2 does not allow. The current daemon
+        # accepts the path; earlier daemons end the call with RST_STREAM.
         options.append(("grpc.default_authority", "localhost"))
         return Address(f"unix:{address.removeprefix('unix:')}", None, tuple(options))
     host = address.removeprefix("https://").rstrip("/")
@@ -63,7 +64,7 @@ def find(
             f"{address!r} is no address of a daemon: expected unix:/PATH, /PATH, https://HOST:PORT or HOST:PORT",
         )
     credentials = _credentials(address, told)
-    # A way that is cut without a word is noticed by this alone, when a run has nothing to tell for hours.
+    # A run may send no event for hours; only keepalive detects a connection that broke silently.
     options += [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
@@ -96,7 +97,7 @@ def _credentials(address: str, told: dict[str, str | None]) -> grpc.ChannelCrede
 
 
 def _configuration() -> dict[str, str]:
-    """The client's configuration, as `verbatim` reads it. Files in it are named from where it is."""
+    """Reads the client's configuration, as `verbatim` does. Paths in it are relative to its directory."""
     named = os.environ.get("VERBATIM_CLIENT_CONFIG")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     path = Path(named) if named else Path(base, "verbatim", "client.toml")

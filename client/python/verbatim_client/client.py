@@ -1,4 +1,4 @@
-"""The client for programs that block."""
+"""The blocking client."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from .run import Run
 
 T = TypeVar("T")
 
-#: For calls that answer at once, seconds.
+#: Timeout of calls with an immediate response, in seconds.
 TIMEOUT_S = 30.0
-#: How long what broke is tried again, seconds, unless a client says otherwise.
+#: Default duration of retries after a broken connection, in seconds.
 PATIENCE_S = 60.0
 
 
 class Client:
-    """A daemon. Close it, or use it in `with`.
+    """A connection to a daemon. Close it, or use it in `with`.
 
     `server` is `unix:/PATH`, `/PATH`, `https://HOST:PORT` or `HOST:PORT` (these with `ca`, `cert` and `key`, PEM files).
-    What is not given is taken from VERBATIM_SERVER, VERBATIM_CA, VERBATIM_CERT, VERBATIM_KEY and VERBATIM_SERVER_NAME,
-    then from `~/.config/verbatim/client.toml`, as `verbatim` does; else it is the local socket.
+    Like `verbatim`, the client takes missing values from VERBATIM_SERVER, VERBATIM_CA, VERBATIM_CERT, VERBATIM_KEY and
+    VERBATIM_SERVER_NAME, then from `~/.config/verbatim/client.toml`. The default server is the local socket.
 
-    A daemon that was reached once and is away is tried again for `patience_s`; one that never was, is an error at once.
+    If the daemon was reached before, the client retries for `patience_s` seconds. Otherwise it raises an error at once.
     """
 
     def __init__(
@@ -75,20 +75,20 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Ends the connection. Runs go on at the daemon."""
+        """Ends the connection. Runs at the daemon continue."""
         self._channel.close()
 
     def rigs(self) -> list[Rig]:
-        """All rigs, in the order of the rig file."""
+        """Returns all rigs, in the order of the rig file."""
         return [Rig.of(rig) for rig in self._call(self._rigs.ListRigs, rig_pb2.ListRigsRequest()).rigs]
 
     def tests(self, patterns: str | Sequence[str] = ()) -> list[Test]:
-        """The catalogue's tests that match: ids, public names, statements or globs; all when none is given."""
+        """Returns the catalogue's tests that match ids, public names, statements or globs; all without patterns."""
         request = catalog_pb2.ListTestsRequest(patterns=_ask.patterns(patterns))
         return [Test.of(test) for test in self._call(self._catalog.ListTests, request).tests]
 
     def statements(self) -> list[Statement]:
-        """The compliance statements that tests judge."""
+        """Returns the compliance statements that tests judge."""
         answer = self._call(self._catalog.ListStatements, catalog_pb2.ListStatementsRequest())
         return [Statement.of(statement) for statement in answer.statements]
 
@@ -107,23 +107,23 @@ class Client:
     ) -> Run:
         """Creates a run of the tests that match, which waits for its rig and then runs.
 
-        With `lease` (what `reserve` gave) it runs under that lease, on the lease's rig; without, under that by which you
-        hold the rig, unless `own_lease` has it wait for one of its own. `priority` is "low", "normal" or "high". After
-        `wait_at_most_s` in the queue it ends without having begun. What is sent again after an error is the same run.
+        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` it uses your own lease of the
+        rig; with `own_lease` it waits for a lease of its own. `priority` is "low", "normal" or "high". After
+        `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second run.
         """
         under = _ask.named("leases", lease) if lease else ""
         request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, self._patiently(lambda: self._call(self._runs.CreateRun, request)).run)
 
     def get_run(self, name: str) -> Run:
-        """A run by its name, `runs/ID` or `ID`."""
+        """Returns a run by its name, `runs/ID` or `ID`."""
         request = run_pb2.GetRunRequest(name=_ask.named("runs", name))
         return Run(self, self._call(self._runs.GetRun, request).run)
 
     def runs(self, filter: str = "", page_size: int = 100) -> Iterator[Run]:
-        """The runs that are kept, the newest first: `rig=NAME AND outcome=FAIL`. Pages are fetched as they are needed.
+        """Yields the stored runs, the newest first. A filter is, for example, `rig=NAME AND outcome=FAIL`.
 
-        Their verdicts are without observations; `refresh` brings those.
+        Pages are fetched as they are needed. The verdicts have no observations; `refresh` adds them.
         """
         token = ""
         while True:
@@ -137,22 +137,22 @@ class Client:
     def reserve(
         self, rig: str = "", *, labels: str | Sequence[str] = (), lasts_s: int = 3600, priority: str = "normal"
     ) -> Lease:
-        """Asks for a rig, by name or by labels. The lease may be PENDING: `with` and `Lease.wait` wait for its rig."""
+        """Requests a lease of a rig, by name or labels. It may be PENDING: `with` and `Lease.wait` wait for the rig."""
         request = _ask.create_lease(rig, labels, lasts_s, priority)
         return Lease(self, self._patiently(lambda: self._call(self._leases.CreateLease, request)).lease)
 
     def leases(self, ended: bool = False) -> list[Lease]:
-        """The newest thousand leases that are held or waited for; with `ended` those that are over, too."""
+        """Returns the newest thousand leases that are active or pending; with `ended`, also ended leases."""
         request = lease_pb2.ListLeasesRequest(ended=ended, page_size=1000)
         return [Lease(self, lease) for lease in self._call(self._leases.ListLeases, request).leases]
 
     def renew(self, lease: Lease | str, lasts_s: int) -> Lease:
-        """Has a lease last so long from now on."""
+        """Renews a lease: it lasts `lasts_s` seconds from now."""
         request = lease_pb2.RenewLeaseRequest(name=_ask.named("leases", lease), lasts_s=_ask.seconds(lasts_s))
         return Lease(self, self._call(self._leases.RenewLease, request).lease)
 
     def end(self, lease: Lease | str) -> Lease:
-        """Gives a lease back; a run under way stops at its next safe point."""
+        """Ends a lease; a run under way stops at its next safe point."""
         request = lease_pb2.EndLeaseRequest(name=_ask.named("leases", lease))
         return Lease(self, self._patiently(lambda: self._call(self._leases.EndLease, request)).lease)
 
@@ -165,13 +165,13 @@ class Client:
         return answer
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """Again, while what is wrong may pass. For calls that may be made twice."""
+        """Repeats a call while its error may be temporary. Only for calls that may be repeated."""
         backoff = errors.Backoff(self.patience_s)
         while True:
             try:
                 return call()
             except errors.VerbatimError as error:
-                if not self._reached:  # A wrong address does not get better by waiting.
+                if not self._reached:  # Waiting does not help with a wrong address.
                     raise
                 wait_s = backoff.after(error)
             time.sleep(wait_s)

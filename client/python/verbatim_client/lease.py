@@ -1,4 +1,4 @@
-"""A lease at a daemon, for programs that block: a rig that is held."""
+"""A lease of a rig, for the blocking client."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class LeaseFacts:
-    """What is known of a lease, as it last came from the daemon."""
+    """The state of a lease, as last received from the daemon."""
 
     def __init__(self, message: lease_pb2.Lease) -> None:
-        #: The daemon's message, as it last came.
+        #: The last message from the daemon.
         self.message = message
 
     def __repr__(self) -> str:
@@ -28,36 +28,36 @@ class LeaseFacts:
 
     @property
     def name(self) -> str:
-        """`leases/ID`."""
+        """The resource name, `leases/ID`."""
         return self.message.name
 
     @property
     def state(self) -> str:
-        """PENDING, ACTIVE or ENDED."""
+        """The state: PENDING, ACTIVE or ENDED."""
         return lease_pb2.LeaseState.Name(self.message.state).removeprefix("LEASE_STATE_")
 
     @property
     def rig(self) -> str:
-        """The rig that it holds or held; empty before."""
+        """The rig of the lease; empty while the lease is pending."""
         return self.message.rig
 
     @property
     def owner(self) -> str:
-        """Whose it is."""
+        """The owner of the lease."""
         return self.message.owner
 
     @property
     def lasts_s(self) -> int:
-        """Seconds that it lasts from its grant on."""
+        """The duration of the lease in seconds, from its grant."""
         return self.message.lasts_s
 
     @property
     def reason(self) -> str:
-        """Why it ended, or why it waits."""
+        """Why the lease ended, or why it waits."""
         return self.message.reason or "; ".join(self.message.waiting.because)
 
     def _begun(self) -> bool:
-        """Whether it holds its rig. Raises VerbatimError FAILED_PRECONDITION when it ended before."""
+        """Returns whether the lease is active. Raises VerbatimError FAILED_PRECONDITION when it has ended."""
         if self.message.state == lease_pb2.LEASE_STATE_ENDED:
             raise VerbatimError("FAILED_PRECONDITION", f"{self.name} ended: {self.reason}")
         return self.message.state == lease_pb2.LEASE_STATE_ACTIVE
@@ -70,7 +70,7 @@ class LeaseFacts:
 
 
 class Lease(LeaseFacts):
-    """A lease. `with client.reserve(RIG) as lease:` waits for the rig, and gives it back at the block's end."""
+    """A lease. `with client.reserve(RIG) as lease:` waits for the rig, and ends the lease with the block."""
 
     def __init__(self, client: Client, message: lease_pb2.Lease) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ class Lease(LeaseFacts):
         try:
             return self.wait()
         except BaseException:
-            self.end()  # Nobody would: the block is not entered.
+            self.end()  # The block is not entered, so __exit__ will not run.
             raise
 
     def __exit__(
@@ -89,9 +89,9 @@ class Lease(LeaseFacts):
         self.end()
 
     def wait(self, timeout_s: float | None = None) -> Lease:
-        """Waits until it holds its rig.
+        """Waits until the lease is active.
 
-        Raises TimeoutError when that takes longer, and VerbatimError FAILED_PRECONDITION when it ended instead.
+        Raises TimeoutError after `timeout_s` seconds, and VerbatimError FAILED_PRECONDITION when the lease has ended.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         backoff = errors.Backoff(self._client.patience_s)
@@ -115,11 +115,11 @@ class Lease(LeaseFacts):
         return self
 
     def renew(self, lasts_s: int) -> Lease:
-        """Has it last so long from now on."""
+        """Renews the lease: it lasts `lasts_s` seconds from now."""
         self.message = self._client.renew(self, lasts_s).message
         return self
 
     def end(self) -> Lease:
-        """Gives the rig back; a run under way stops at its next safe point."""
+        """Ends the lease; a run under way stops at its next safe point."""
         self.message = self._client.end(self).message
         return self

@@ -1,4 +1,4 @@
-"""What the daemon says, as plain values."""
+"""The daemon's messages as plain values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._proto.verbatim.v1 import catalog_pb2, rig_pb2, run_pb2, verdict_pb2
 
 
 class Outcome(enum.Enum):
-    """What a test or a run came to, in order of gravity."""
+    """The outcome of a test or a run, in order of gravity."""
 
     UNSPECIFIED = 0
     SKIPPED = 1
@@ -22,7 +22,7 @@ class Outcome(enum.Enum):
 
 
 class Cause(enum.Enum):
-    """What an outcome is due to."""
+    """The cause of an outcome."""
 
     UNSPECIFIED = 0
     DUT = 1
@@ -33,7 +33,7 @@ class Cause(enum.Enum):
 
 
 def outcome(value: int) -> Outcome:
-    """An outcome of the wire. One that this version does not know is no pass: it is UNSPECIFIED."""
+    """Converts an outcome of the protocol. A value unknown to this version is UNSPECIFIED, never PASS."""
     try:
         return Outcome(value)
     except ValueError:
@@ -41,7 +41,7 @@ def outcome(value: int) -> Outcome:
 
 
 def cause(value: int) -> Cause:
-    """A cause of the wire."""
+    """Converts a cause of the protocol."""
     try:
         return Cause(value)
     except ValueError:
@@ -50,7 +50,7 @@ def cause(value: int) -> Cause:
 
 @dataclass(frozen=True)
 class Check:
-    """One check of one statement: what was looked at, what was expected, what was seen, and the packets."""
+    """One check of one statement: its subject, the expected and the seen value, and the packets."""
 
     statement: str
     about: str
@@ -71,7 +71,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a judge says of a test."""
+    """The verdict on a test."""
 
     test: str
     outcome: Outcome
@@ -95,7 +95,7 @@ class Verdict:
 
 
 class Showed(enum.Enum):
-    """What a deviation that is known of such devices came to in a test."""
+    """Whether a known deviation showed in a test."""
 
     UNSPECIFIED = 0
     SEEN = 1
@@ -104,7 +104,7 @@ class Showed(enum.Enum):
 
 
 def showed(value: int) -> Showed:
-    """As the wire has it. What this version does not know is not SEEN: it excuses nothing."""
+    """Converts a value of the protocol. A value unknown to this version is not SEEN, so it excuses no FAIL."""
     try:
         return Showed(value)
     except ValueError:
@@ -113,7 +113,7 @@ def showed(value: int) -> Showed:
 
 @dataclass(frozen=True)
 class KnownDeviation:
-    """A deviation that is known of devices of a family, and what it came to in one test. It changes no verdict."""
+    """A known deviation of a family of devices, and whether it showed in one test. It changes no verdict."""
 
     test: str
     id: str
@@ -138,22 +138,22 @@ class Rig:
 
     @property
     def state(self) -> str:
-        """Its state in a word, such as "IDLE"."""
+        """The state of the rig, such as "IDLE"."""
         return rig_pb2.RigState.Name(self.message.state).removeprefix("RIG_STATE_")
 
     @property
     def reason(self) -> str:
-        """Why nobody gets it, and what to do; empty when somebody can."""
+        """Why the rig is out of use, and what to do; empty when the rig can be leased."""
         return self.message.state_reason
 
     @property
     def kind(self) -> str:
-        """Such as "virtual" or "umad"."""
+        """The kind of the rig, such as "virtual" or "umad"."""
         return self.message.kind
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What can be asked for in a lease."""
+        """The labels by which a lease can request the rig."""
         return tuple(self.message.labels)
 
     @classmethod
@@ -165,7 +165,7 @@ class Rig:
 class Test:
     """A test of the daemon's catalogue."""
 
-    __test__ = False  # It is not one of pytest's.
+    __test__ = False  # Not a test class of pytest.
 
     id: str
     about: str
@@ -193,7 +193,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that is over."""
+    """A run that has ended."""
 
     name: str
     outcome: Outcome
@@ -210,7 +210,7 @@ class Ended:
         return cls(it.name, outcome(it.outcome), cause(it.cause), it.reason, verdicts, it, known)
 
     def verdict(self, test: str) -> Verdict:
-        """The verdict of a test. KeyError when the run has none of it."""
+        """Returns the verdict of a test. Raises KeyError when the run has no verdict of it."""
         for verdict in self.verdicts:
             if verdict.test == test:
                 return verdict

@@ -1,10 +1,11 @@
 """pytest --verbatim-rig=RIG: each conformance test is an item with its verdict.
 
-All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and SKIPPED
-are skipped with their reason; INCONCLUSIVE and ERROR are errors, since what is not known is no pass, and no finding either.
+All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and
+SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, since an undecided test neither passes nor
+has findings.
 
-With --verbatim-known (or `verbatim_known = true`) a FAIL that is wholly known of such devices is an xfail, and a PASS where a
-deviation is known is a failure, as with `xfail(strict=True)`.
+With --verbatim-known (or `verbatim_known = true`) a FAIL that known deviations explain completely is an xfail. A PASS
+where a deviation is known is a failure, as with `xfail(strict=True)`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _RUN = pytest.StashKey[Session]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Adds the options."""
     group = parser.getgroup("verbatim", "conformance tests of RDMA devices")
     group.addoption("--verbatim-rig", metavar="RIG", help="run conformance tests on this rig; without it there are none")
     group.addoption("--verbatim-server", metavar="ADDR", help="the daemon; else VERBATIM_SERVER, else the local socket")
@@ -46,12 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the session of a rig."""
+    """Makes the session of the rig."""
     config.addinivalue_line("markers", "verbatim: a conformance test that a daemon of Verbatim carries out")
     option = config.getoption
     if not option("--verbatim-rig"):
         return
-    # Each worker of pytest-xdist would make a run of its own, and they would wait for one another's rig.
+    # Each worker of pytest-xdist would make a run of its own, and the runs would wait for the same rig.
     if option("numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("verbatim: all conformance tests are one run on one rig: leave -n out")
     try:
@@ -75,13 +76,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """Which rig, and how to do it again."""
+    """Reports the rig, and the seed that repeats the run."""
     ours = config.stash.get(_RUN, None)
     return None if ours is None else f"verbatim: rig {ours.rig} at {ours.client.target}, seed {ours.seed}"
 
 
 def pytest_collection(session: pytest.Session) -> None:
-    """Asks the daemon which tests there are, so that what is wrong with the options is said before anything runs."""
+    """Fetches the tests from the daemon, so that wrong options are reported before the run."""
     ours = session.config.stash.get(_RUN, None)
     if ours is not None:
         try:
@@ -90,28 +91,28 @@ def pytest_collection(session: pytest.Session) -> None:
             raise pytest.UsageError(f"verbatim: {error}") from error
 
 
-# First, so that -k, -m, --deselect and --lf choose among our items as among all others.
+# First, so that -k, -m, --deselect and --lf also select among our items.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Adds the items behind those of files."""
+    """Adds our items after those of files."""
     ours = config.stash.get(_RUN, None)
     if ours is not None:
         collector = _Collector.from_parent(session, name=f"verbatim[{ours.rig}]", nodeid=f"verbatim[{ours.rig}]")
         ours_too = list(collector.collect())
-        # pytest counts what it collected by these reports.
+        # pytest counts collected items by these reports.
         config.hook.pytest_collectreport(report=pytest.CollectReport(collector.nodeid, "passed", None, ours_too))
         items.extend(ours_too)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was chosen is what the run takes."""
+    """Stores the selected tests for the run."""
     ours = session.config.stash.get(_RUN, None)
     if ours is not None:
         ours.tests = [item.name for item in session.items if isinstance(item, _Item)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Waits for the run's end, or cancels what nobody waits for any more, and fetches the bundle."""
+    """Waits for the run's end or cancels the rest of it, and downloads the bundle."""
     ours = session.config.stash.get(_RUN, None)
     if ours is not None:
         ours.finish()
@@ -120,7 +121,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Where the bundle is, and what is wrong with the run beside its verdicts."""
+    """Prints the place of the bundle, and errors of the run besides its verdicts."""
     ours = config.stash.get(_RUN, None)
     if ours is None or not ours.run:
         return
@@ -135,7 +136,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 class _Collector(pytest.Collector):
-    """Stands for the rig."""
+    """The collector of a rig's items."""
 
     def collect(self) -> Iterator[pytest.Item]:
         for test in self.config.stash[_RUN].tests:
@@ -152,7 +153,7 @@ class _Item(pytest.Item):
         self.known: tuple[KnownDeviation, ...] = ()
 
     def setup(self) -> None:
-        """Waits for the verdict. What is none on the device fails here: pytest calls that an error, not a failure."""
+        """Waits for the verdict. Fails here if there is no verdict on the device; pytest reports that as an error."""
         ours = self.config.stash[_RUN]
         try:
             self.verdict = ours.verdict(self.name)
@@ -170,7 +171,7 @@ class _Item(pytest.Item):
             pytest.fail(words(self.verdict), pytrace=False)
 
     def runtest(self) -> None:
-        """Passes, fails or skips, as the verdict says."""
+        """Passes, fails or skips according to the verdict."""
         verdict = self.verdict
         assert verdict is not None
         if verdict.outcome in (Outcome.NOT_APPLICABLE, Outcome.SKIPPED):
@@ -184,19 +185,19 @@ class _Item(pytest.Item):
             pytest.fail(f"PASS {verdict.test}, where a FAIL was expected\n  {told}", pytrace=False)
 
     def _is_known(self, verdict: Verdict) -> None:
-        """Ends as xfail where all that failed is known, and nothing of it has expired. With --runxfail it is no end."""
+        """Ends the item as xfail if unexpired known deviations explain the whole FAIL, unless --runxfail is set."""
         expected = [known for known in self.known if known.showed is Showed.SEEN and known.explains_all]
         if verdict.outcome is Outcome.FAIL and expected and self._goes_by_what_is_known():
             pytest.xfail("; ".join(f"{known.id}: {known.reason}" for known in expected))
 
     def _goes_by_what_is_known(self) -> bool:
-        # --runxfail asks for results as if nothing were expected to fail: of a PASS, too.
+        # --runxfail reports results as if no failure were expected, which includes a PASS.
         option = self.config.getoption
         wanted = option("--verbatim-known") or self.config.getini("verbatim_known")
         return bool(wanted) and not option("runxfail", False)
 
     def reportinfo(self) -> tuple[str, int | None, str]:
-        """The head of its report."""
+        """Returns the head of the item's report."""
         return "verbatim", None, self.name
 
     def _tell(self, what: str, value: str) -> None:
@@ -205,7 +206,7 @@ class _Item(pytest.Item):
 
 
 def words(verdict: Verdict) -> str:
-    """What a verdict that is no pass says: statement, expected, seen and the packets."""
+    """Formats a verdict other than PASS: statement, expected, seen and the packets."""
     cause = "" if verdict.cause.value == 0 else f", cause {verdict.cause.name}"
     lines = [f"{verdict.outcome.name} {verdict.test}{cause}", f"  {verdict.reason}"]
     follow = [check for check in verdict.findings if check.follows_from is not None]

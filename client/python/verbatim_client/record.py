@@ -1,7 +1,7 @@
 """Reads the record of a test: `NNN-TEST.rec` of a bundle.
 
-Eight bytes `VBTMREC1`, then entries, each behind its length and its CRC-32, both little-endian; an entry is a message of
-record.proto.
+A record has eight bytes `VBTMREC1`, then entries. Each entry is a message of record.proto, preceded by its length and
+its CRC-32, both little-endian.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from google.protobuf.message import DecodeError
 from ._proto.verbatim.record.v1 import record_pb2
 
 _MAGIC = b"VBTMREC1"
-#: No entry is longer: a length beyond it is damage, not a reason to read on.
+#: Longest entry in bytes; a larger length means damage.
 _LARGEST = (16 << 20) + (1 << 12)
 
 
 class RecordError(ValueError):
-    """The file is no record, or damaged; the text says where."""
+    """The file is not a record, or is damaged; the text says where."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that left or came in. Times are the rig's, in nanoseconds since it was opened."""
+    """A sent or received frame. Times are the rig's, in nanoseconds since it was opened."""
 
     number: int
     label: str
@@ -39,19 +39,19 @@ class Frame:
     latest_ns: int
     #: How the time was taken: HARDWARE, KERNEL, OWN_CLOCK; empty in simulated time.
     source: str
-    #: What ended a native InfiniBand packet: EGP, EBP, OTHER; empty of an Ethernet frame.
+    #: The end delimiter of a native InfiniBand packet: EGP, EBP, OTHER; empty for an Ethernet frame.
     delimiter: str
     data: bytes
 
 
 @dataclass(frozen=True)
 class Mad:
-    """A MAD that left or came in, 256 bytes."""
+    """A sent or received MAD, 256 bytes."""
 
     exchange: int
     label: str
     received: bool
-    #: What an arrival is to the request: ANSWER, WRONG, AGAIN, LATE, STRAY, TRAP; empty of what left.
+    #: How a received MAD matches the request: ANSWER, WRONG, AGAIN, LATE, STRAY, TRAP; empty for a sent MAD.
     how: str
     earliest_ns: int
     latest_ns: int
@@ -60,7 +60,7 @@ class Mad:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and all that followed from it. One that is tried again is another exchange, with the next `attempt`."""
+    """A request and its responses. A retry is another exchange, with the next `attempt`."""
 
     number: int
     label: str
@@ -72,16 +72,16 @@ class Exchange:
     sent_earliest_ns: int
     sent_latest_ns: int
     request: bytes
-    #: What came in with its transaction id, in order.
+    #: The MADs received with the request's transaction id, in order.
     arrivals: tuple[Mad, ...]
-    #: When its deadline was found to have passed without an answer.
+    #: When the tester noticed that the deadline had passed without a response.
     silent_at_ns: int | None
-    #: The host's error number, when it gave the MAD back unanswered.
+    #: The host's error number, if it returned the MAD unanswered.
     returned_errno: int | None
 
     @property
     def answer(self) -> bytes | None:
-        """The response that came in time, else None. `arrivals` has what came late, again or wrong."""
+        """The response in time, or None. `arrivals` also has late, repeated and wrong responses."""
         return next((mad.data for mad in self.arrivals if mad.how == "ANSWER"), None)
 
 
@@ -95,12 +95,12 @@ class Record:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
-        """Reads a record. Raises RecordError where it is damaged or cut off, OSError where it cannot be read."""
+        """Reads a record file. Raises RecordError when it is damaged or truncated, OSError when it cannot be read."""
         return cls.parse(Path(path).read_bytes(), str(path))
 
     @classmethod
     def parse(cls, data: bytes, name: str = "record") -> Record:
-        """As `load`, of bytes; `name` is for messages."""
+        """Parses a record like `load`, from bytes; `name` is used in error messages."""
         if data[:8] != _MAGIC:
             raise RecordError(f"{name}: expected the bytes {_MAGIC!r}, seen {data[:8]!r}: no record of Verbatim")
         entries: list[record_pb2.Entry] = []
@@ -135,7 +135,7 @@ class Record:
         return cls(entries[0].begin.test, entries[0].begin.seed, tuple(entries))
 
     def frames(self) -> list[Frame]:
-        """The frames, in order."""
+        """Returns the frames, in order."""
         labels = self._labels()
         return [
             Frame(
@@ -152,7 +152,7 @@ class Record:
         ]
 
     def mads(self) -> list[Mad]:
-        """The MADs, in order."""
+        """Returns the MADs, in order."""
         labels, of_exchange, mads = self._labels(), dict[int, str](), []
         for entry in self.entries:
             kind = entry.WhichOneof("kind")
@@ -167,7 +167,7 @@ class Record:
         return mads
 
     def exchanges(self) -> list[Exchange]:
-        """The exchanges of MADs, in order of their numbers: those that the evidence of a check names (`#21`)."""
+        """Returns the exchanges of MADs, in order of the numbers that the evidence of a check names (`#21`)."""
         labels = self._labels()
         arrivals: dict[int, list[Mad]] = {}
         for mad in self.mads():
@@ -192,9 +192,9 @@ class Record:
         ]
 
     def to_pandas(self, what: str = "all") -> Any:
-        """A DataFrame of the "frames", "mads" or "exchanges"; "all": frames and MADs, in the order of time.
+        """Returns a DataFrame of the "frames", "mads" or "exchanges"; "all" has frames and MADs, in order of time.
 
-        Raises ImportError where pandas is not installed.
+        Raises ImportError when pandas is not installed.
         """
         make = {"frames": self.frames, "mads": self.mads, "exchanges": self.exchanges}
         if what != "all" and what not in make:
@@ -204,7 +204,7 @@ class Record:
         except ImportError as error:
             raise ImportError("to_pandas() needs pandas: `pip install 'verbatim-client[pandas]'`") from error
         if what != "all":
-            # Not asdict: that would make the arrivals of an exchange into dicts, which lose their class.
+            # Do not use asdict, which would convert the arrivals of an exchange to dicts.
             rows = [{field.name: getattr(it, field.name) for field in fields(it)} for it in make[what]()]
             kind = {"frames": Frame, "mads": Mad, "exchanges": Exchange}[what]
             return pandas.DataFrame(rows, columns=[field.name for field in fields(kind)])
@@ -224,7 +224,7 @@ def _name(labels: dict[int, record_pb2.LabelDefinition], number: int) -> str:
 
 
 def _word(enum: Any, value: int, prefix: str) -> str:
-    """The name of an enum's value without its prefix: empty for UNSPECIFIED, its number for one of a later version."""
+    """Returns an enum value's name without prefix: empty for UNSPECIFIED, the number for a later version's value."""
     known = enum.DESCRIPTOR.values_by_number.get(value) if value else None
     return known.name.removeprefix(prefix) if known else str(value or "")
 
@@ -234,7 +234,7 @@ def _span(span: record_pb2.Span) -> tuple[int, int]:
 
 
 def _unpacked(packed: bytes) -> bytes:
-    """The 256 bytes of a MAD, of runs: offset, length less one, bytes. What no run covers is 0."""
+    """Unpacks the 256 bytes of a MAD from runs: offset, length minus one, bytes. Bytes outside of all runs are 0."""
     mad, at = bytearray(256), 0
     while at + 2 <= len(packed):
         offset, length = packed[at], packed[at + 1] + 1

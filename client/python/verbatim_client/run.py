@@ -1,4 +1,4 @@
-"""A run at a daemon, for programs that block."""
+"""A run at a daemon, for the blocking client."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class RunFacts:
-    """What is known of a run, as it last came from the daemon; `refresh` and `wait` bring it up to date."""
+    """The state of a run, as last received from the daemon; `refresh` and `wait` update it."""
 
     def __init__(self, message: run_pb2.Run) -> None:
-        #: The daemon's message, as it last came.
+        #: The last message from the daemon.
         self.message = message
 
     def __repr__(self) -> str:
@@ -33,7 +33,7 @@ class RunFacts:
 
     @property
     def name(self) -> str:
-        """`runs/ID`."""
+        """The resource name, `runs/ID`."""
         return self.message.name
 
     @property
@@ -43,22 +43,22 @@ class RunFacts:
 
     @property
     def state(self) -> str:
-        """QUEUED, RUNNING or ENDED."""
+        """The state: QUEUED, RUNNING or ENDED."""
         return event_pb2.RunState.Name(self.message.state).removeprefix("RUN_STATE_")
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of its tests; UNSPECIFIED while there is none."""
+        """The worst outcome of the run's tests; UNSPECIFIED while there is none."""
         return outcome(self.message.outcome)
 
     @property
     def cause(self) -> Cause:
-        """What that outcome is due to."""
+        """The cause of the outcome."""
         return cause(self.message.cause)
 
     @property
     def reason(self) -> str:
-        """Why, in a sentence."""
+        """The reason of the outcome, in a sentence."""
         return self.message.reason
 
     @property
@@ -70,7 +70,7 @@ class RunFacts:
         return self.message.state == event_pb2.RUN_STATE_ENDED
 
     def _take(self, event: event_pb2.RunEvent) -> None:
-        # Verdicts are not taken from events: those that a watcher sees twice would be there twice.
+        # Do not add verdicts from events: a second watch of the run would add them twice.
         if event.HasField("state_changed") and not self._is_over():
             changed = event.state_changed
             self.message.state, self.message.outcome = changed.state, changed.outcome
@@ -81,7 +81,7 @@ class RunFacts:
 
 
 class Run(RunFacts):
-    """A run. In `with`, it is cancelled at the block's end if it goes on then."""
+    """A run. In `with`, it is cancelled at the block's end if it has not ended."""
 
     def __init__(self, client: Client, message: run_pb2.Run) -> None:
         super().__init__(message)
@@ -97,15 +97,15 @@ class Run(RunFacts):
             self.cancel()
 
     def refresh(self) -> Run:
-        """Asks the daemon where the run stands."""
+        """Fetches the state of the run from the daemon."""
         request = run_pb2.GetRunRequest(name=self.name)
         self.message = self._client._patiently(lambda: self._client._call(self._client._runs.GetRun, request)).run
         return self
 
     def events(self, cursor: int = 0) -> Iterator[event_pb2.RunEvent]:
-        """What happens in the run, from its beginning (or behind `cursor`) to its end.
+        """Yields the events of the run, from its beginning (or after `cursor`) to its end.
 
-        A connection that breaks is taken up again where it broke, for as long as the client's `patience_s`.
+        After a broken connection it continues where it broke, with retries for the client's `patience_s`.
         """
         return self._watch(cursor, None)
 
@@ -120,7 +120,7 @@ class Run(RunFacts):
                     backoff.reset()
                     self._take(answer.event)
                     yield answer.event
-                # A daemon that is stopped may end its streams in good order, too.
+                # A daemon that shuts down may end the stream without an error.
                 if self._is_over() or self.refresh()._is_over():
                     return
                 wait_s = backoff.after(self._broke(self._client.target))
@@ -129,40 +129,40 @@ class Run(RunFacts):
                     raise TimeoutError(f"{self.name} has not ended: {self.state}") from error
                 wait_s = backoff.after(errors.of(error, self._client.target))
             finally:
-                call.cancel()  # Who leaves the loop early leaves no stream behind at the daemon.
+                call.cancel()  # Ends the stream at the daemon if the caller leaves the loop early.
             time.sleep(wait_s)
 
     def wait(self, timeout_s: float | None = None) -> Ended:
-        """Waits for the run's end. Raises TimeoutError when it takes longer; the run goes on then."""
+        """Waits for the run's end. Raises TimeoutError after `timeout_s` seconds; the run continues then."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for _ in self._watch(0, until):
             pass
         return Ended.of(self.refresh().message)
 
     def cancel(self) -> None:
-        """Has the daemon stop the run; the device is restored first. `wait` tells when that is done."""
+        """Requests the daemon to stop the run, which restores its device first. `wait` returns when it has ended."""
         request = run_pb2.CancelRunRequest(name=self.name)
         self.message = self._client._call(self._client._runs.CancelRun, request).run
 
     def artifacts(self) -> list[str]:
-        """The names of the files of the run's bundle."""
+        """Returns the names of the files of the run's bundle."""
         request = run_pb2.ListArtifactsRequest(name=self.name)
         answer = self._client._patiently(lambda: self._client._call(self._client._runs.ListArtifacts, request))
         return [artifact.name for artifact in answer.artifacts]
 
     def read(self, artifact: str) -> bytes:
-        """A file of the run's bundle; `run.pcapng` is made when it is read."""
+        """Returns a file of the run's bundle. The daemon makes `run.pcapng` when it is read."""
         return self._client._patiently(lambda: b"".join(self._chunks(artifact)))
 
     def record(self, test: str) -> Record:
-        """The record of one of its tests, by the test's id."""
+        """Returns the record of one of the run's tests, by the test's id."""
         name = _ask.record_of(test, self.artifacts(), self.name)
         return Record.parse(self.read(name), f"{self.name}/{name}")
 
     def download(self, directory: PathLike) -> Path:
         """Writes the run's bundle into a directory that is new or empty, and checks it against its manifest.
 
-        `verbatim judge` and `verbatim verify` take it. Raises FileExistsError where something is in the directory.
+        `verbatim judge` and `verbatim verify` read the bundle. Raises FileExistsError when the directory is not empty.
         """
         place = _ask.empty(directory)
         for name in _ask.in_order(self.artifacts(), self.name):

@@ -1,4 +1,4 @@
-//! What a server says when it refuses: its message and the rich details.
+//! The refusal of a server: its message and its rich error details.
 
 use core::fmt;
 
@@ -10,13 +10,13 @@ use tonic_types::StatusExt;
 pub struct Refusal {
     /// The gRPC code.
     pub code: Code,
-    /// Its sentence.
+    /// Message of the server.
     pub message: String,
-    /// A constant for programs, such as "RIG_QUARANTINED"; empty when it gave none.
+    /// Constant for programs, such as "RIG_QUARANTINED"; empty if the server sent none.
     pub reason: String,
-    /// What is wrong with which part of the request, or of the state of things.
+    /// The invalid parts of the request or of the server's state, each with a description.
     pub violations: Vec<(String, String)>,
-    /// What to do next.
+    /// Remedies.
     pub help: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A server may leave out the sentence, or a description; what was said twice is printed once.
+        // A server may omit the message or a description. A text that occurs twice is printed once.
         let mut said = if self.message.is_empty() {
             format!("{:?}", self.code)
         } else {
@@ -84,7 +84,7 @@ mod tests {
     use tonic_types::ErrorDetails;
 
     #[test]
-    fn a_refusal_says_each_detail_once() {
+    fn refusal_prints_each_detail_once() {
         let mut details = ErrorDetails::new();
         details
             .add_bad_request_violation("rig", "there is no rig \"nope\"")

@@ -1,4 +1,4 @@
-//! Each failure says what was expected, what was seen, where, and what to do next.
+//! Each error says what was expected, what was seen, where, and what to do next.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ async fn refused(place: &Place) -> Error {
 }
 
 #[tokio::test]
-async fn an_absent_socket_is_told_from_one_that_nobody_listens_at_and_from_a_file() {
+async fn tells_absent_dead_and_wrong_sockets_apart() {
     let place = Place::new();
     let absent = refused(&place).await;
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
@@ -31,11 +31,11 @@ async fn an_absent_socket_is_told_from_one_that_nobody_listens_at_and_from_a_fil
 }
 
 #[test]
-fn a_socket_that_may_not_be_used_names_the_group_that_may() {
+fn denied_socket_names_the_group_that_may() {
     let place = Place::new();
     let _listener = UnixListener::bind(place.socket()).unwrap();
     std::fs::set_permissions(place.socket(), std::fs::Permissions::from_mode(0o660)).unwrap();
-    // Who runs this may be the superuser, to whom nothing is denied: the words are asked for, not the denial.
+    // The test may run as root, which is never denied, so create the error instead.
     let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
     let words = Error::from_connect(&place.socket(), denied).to_string();
     assert!(words.contains("0660") && words.contains("group"), "{words}");
@@ -44,7 +44,7 @@ fn a_socket_that_may_not_be_used_names_the_group_that_may() {
 }
 
 #[tokio::test]
-async fn refusals_carry_the_fields_that_are_wrong_and_each_code_its_own_meaning() {
+async fn refusal_carries_details_and_maps_its_code() {
     let place = Place::new();
     let told = Told::default();
     let _serving = place.serve(&told);
@@ -84,7 +84,7 @@ async fn refusals_carry_the_fields_that_are_wrong_and_each_code_its_own_meaning(
 }
 
 #[tokio::test]
-async fn a_server_that_lacks_a_call_is_of_another_version() {
+async fn missing_call_means_another_version() {
     let place = Place::new();
     let _serving = place.serve(&Told::default());
     let client = Client::connect(place.address()).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_server_that_lacks_a_call_is_of_another_version() {
 }
 
 #[tokio::test]
-async fn a_listener_that_speaks_something_else_is_told_from_a_daemon() {
+async fn other_protocol_breaks_the_connection() {
     let place = Place::new();
     let listener = tokio::net::UnixListener::bind(place.socket()).unwrap();
     tokio::spawn(async move {
@@ -110,7 +110,7 @@ async fn a_listener_that_speaks_something_else_is_told_from_a_daemon() {
 }
 
 #[tokio::test]
-async fn a_run_is_created_once_however_often_it_must_be_asked_for() {
+async fn retried_run_creation_keeps_its_request_id() {
     let place = Place::new();
     let told = Told::default();
     let _serving = place.serve(&told);
@@ -121,7 +121,7 @@ async fn a_run_is_created_once_however_often_it_must_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_file_arrives_whole() {
+async fn file_arrives_whole() {
     let place = Place::new();
     let _serving = place.serve(&Told::default());
     let client = Client::connect(place.address()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The library against a server that says what a test tells it to.
+//! Tests of the client library against a scripted server.
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 

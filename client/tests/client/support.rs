@@ -1,4 +1,4 @@
-//! A server of a test's own: it says what it is told to, on a socket in a directory of its own.
+//! A scripted server on a socket in a temporary directory.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -21,35 +21,35 @@ type Answer<T> = Result<Response<T>, Status>;
 type Events = Pin<Box<dyn Stream<Item = Result<v1::WatchRunResponse, Status>> + Send>>;
 type Chunks = Pin<Box<dyn Stream<Item = Result<v1::ReadArtifactResponse, Status>> + Send>>;
 
-/// What one watching comes to: cursors of events, and how the stream ends then.
+/// The script of one WatchRun stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    /// Cursors, in the order sent. A cursor of [`LAST`] is the run's end.
+    /// Cursors of the events to send. [`LAST`] is the run's end.
     pub(crate) cursors: Vec<u64>,
-    /// How the stream ends; none for an end in good order.
+    /// Status that ends the stream; None for a normal end.
     pub(crate) end: Option<Status>,
 }
 
 /// The cursor of the run's last event.
 pub(crate) const LAST: u64 = 6;
 
-/// What the server was asked, and what it is going to say.
+/// The scripts of the server, and the requests that it received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
-    /// What each watching comes to, in order.
+    /// Script of each WatchRun stream, in order.
     pub(crate) scripts: Arc<Mutex<VecDeque<Script>>>,
-    /// The cursors that watchers came with.
+    /// Cursors of the WatchRun requests.
     pub(crate) watched: Arc<Mutex<Vec<u64>>>,
-    /// What GetRun is refused with.
+    /// Status with which GetRun is refused.
     pub(crate) refusal: Arc<Mutex<Option<Status>>>,
-    /// Request ids of creations.
+    /// Request ids of CreateRun requests.
     pub(crate) created: Arc<Mutex<Vec<String>>>,
     /// Whether the run has ended.
     pub(crate) ended: Arc<Mutex<bool>>,
 }
 
 impl Told {
-    /// What watchings come to.
+    /// Adds the script of a WatchRun stream.
     pub(crate) fn watch(&self, cursors: &[u64], end: Option<Status>) -> &Self {
         let cursors = cursors.to_vec();
         self.scripts.lock().unwrap().push_back(Script { cursors, end });
@@ -164,7 +164,7 @@ impl Place {
         Address::unix(&self.socket()).unwrap()
     }
 
-    /// Serves until the handle is stopped. It listens when this returns.
+    /// Starts the server. The server listens when this returns.
     pub(crate) fn serve(&self, told: &Told) -> Serving {
         let listener = UnixListener::bind(self.socket()).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -180,7 +180,7 @@ impl Place {
     }
 }
 
-/// A server under way.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Serving {
     stop: oneshot::Sender<()>,
@@ -188,7 +188,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Ends it in the middle of whatever it does, and leaves its socket lying.
+    /// Stops the server at once, and leaves its socket file.
     pub(crate) async fn kill(self) {
         self.task.abort();
         let _ = self.task.await;

@@ -1,4 +1,4 @@
-//! A watcher gets each event once, in order, whatever happens to its connection.
+//! A watch returns each event once and in order, over any failure of its connection.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn whole() -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_watcher_goes_on_from_its_last_event_when_a_stream_breaks_or_closes() {
+async fn watch_resumes_after_broken_or_closed_stream() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1, 2], Some(Status::unavailable("stopping")))
@@ -45,7 +45,7 @@ async fn a_watcher_goes_on_from_its_last_event_when_a_stream_breaks_or_closes() 
 }
 
 #[tokio::test]
-async fn an_event_that_comes_again_is_dropped_and_one_that_is_missing_is_fetched() {
+async fn drops_repeated_and_fetches_missing_events() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1, 1, 2, 1, 2, 4], None).watch(&[2, 3, 4, 5, 6], None);
@@ -55,7 +55,7 @@ async fn an_event_that_comes_again_is_dropped_and_one_that_is_missing_is_fetched
 }
 
 #[tokio::test]
-async fn events_that_the_server_has_lost_are_an_error_and_not_passed_over() {
+async fn events_lost_at_the_server_are_an_error() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1, 4], None).watch(&[4, 5, 6], None);
@@ -75,7 +75,7 @@ async fn events_that_the_server_has_lost_are_an_error_and_not_passed_over() {
 }
 
 #[tokio::test]
-async fn a_watcher_that_has_seen_the_end_already_gets_nothing_and_no_error() {
+async fn watch_from_the_last_event_ends_without_error() {
     let place = Place::new();
     let told = Told::default();
     *told.ended.lock().unwrap() = true;
@@ -86,7 +86,7 @@ async fn a_watcher_that_has_seen_the_end_already_gets_nothing_and_no_error() {
 }
 
 #[tokio::test]
-async fn a_run_that_ends_while_a_stream_closes_is_still_seen_to_end() {
+async fn run_end_during_stream_close_is_seen() {
     let place = Place::new();
     let told = Told::default();
     *told.ended.lock().unwrap() = true;
@@ -96,7 +96,7 @@ async fn a_run_that_ends_while_a_stream_closes_is_still_seen_to_end() {
 }
 
 #[tokio::test]
-async fn a_run_that_does_not_exist_is_an_error_at_once() {
+async fn unknown_run_fails_at_once() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[], Some(Status::not_found("there is no run 1")));
@@ -106,7 +106,7 @@ async fn a_run_that_does_not_exist_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_stays_away_ends_the_watch_with_the_cursor_to_go_on_from() {
+async fn absent_server_ends_the_watch_with_its_cursor() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1, 2], Some(Status::unavailable("stopping")));
@@ -118,7 +118,7 @@ async fn a_server_that_stays_away_ends_the_watch_with_the_cursor_to_go_on_from()
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_and_started_again_is_found_again() {
+async fn watch_finds_a_restarted_server() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1, 2], Some(Status::unavailable("stopping")));
@@ -132,7 +132,7 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
     serving.kill().await;
     std::fs::remove_file(place.socket()).unwrap();
     let rest = tokio::spawn(cursors(watch));
-    // The next server comes only when the watcher has found that there is none.
+    // Start the next server only after the watch noticed that there is none.
     while broken.recv().await == Some(false) {}
     told.scripts.lock().unwrap().clear();
     told.watch(&[2, 3, 4, 5, 6], None);
@@ -141,7 +141,7 @@ async fn a_server_that_is_killed_and_started_again_is_found_again() {
 }
 
 #[tokio::test]
-async fn a_wait_for_an_event_may_be_given_up_and_taken_up_again() {
+async fn dropped_wait_for_an_event_can_resume() {
     let place = Place::new();
     let told = Told::default();
     told.watch(&[1], Some(Status::unavailable("stopping")))
@@ -157,7 +157,7 @@ async fn a_wait_for_an_event_may_be_given_up_and_taken_up_again() {
                 Some(event) => seen.push(event.unwrap().cursor),
                 None => break,
             },
-            // Ready at once: whatever the watcher waited for is dropped each time.
+            // This branch is always ready, so it drops the future of the other branch each time.
             () = tokio::task::yield_now() => {}
         }
     }

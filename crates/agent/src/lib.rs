@@ -1,12 +1,13 @@
-//! The program on the host of a device under test, as a library: it opens one device and does what clients ask over
-//! `verbatim.agent.v1`. A stream is a session; when it ends, for whatever reason, all that it made is destroyed.
+//! The program on the host of a device under test, as a library. It opens one device and executes the commands of
+//! clients over `verbatim.agent.v1`. A stream is a session; when the stream ends for any reason, all objects of the
+//! session are destroyed.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`server`] | the service |
-//! | [`listen`] | where it listens |
+//! | [`server`] | the server |
+//! | [`listen`] | listening addresses |
 //!
-//! The sessions themselves are in `verbatim-verbs`, which the tester uses too.
+//! The sessions themselves are in `verbatim-verbs`, which the tester also uses.
 
 pub mod listen;
 pub mod server;
@@ -14,7 +15,7 @@ mod service;
 
 use std::io::Write;
 
-/// A line on stderr. Who reads it may be gone.
+/// Writes a line to stderr. Its reader may have exited, so errors are ignored.
 fn log(line: &str) {
     let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
 }

@@ -1,4 +1,4 @@
-//! Where the agent listens: a unix socket or a TCP address.
+//! The agent's listening address: a unix socket or a TCP address.
 
 use std::fmt;
 use std::fs::{self, Permissions};
@@ -11,10 +11,10 @@ use std::str::FromStr;
 use tokio::net::{TcpListener, UnixListener};
 use verbatim_socket::{BindError, Bound};
 
-/// Owner and group may connect.
+/// Mode of the unix socket: owner and group may connect.
 const MODE: u32 = 0o660;
 
-/// Where to listen, as it stands on the command line.
+/// The listening address on the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listen {
     /// `unix:PATH`.
@@ -24,7 +24,7 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// Whether only this host can reach it, so that it may do without TLS.
+    /// Whether only this host can reach the address, so that TLS is optional.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -65,19 +65,19 @@ impl fmt::Display for Listen {
     }
 }
 
-/// Why it cannot listen there.
+/// The reason why the agent cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// TLS is missing.
+    /// The address needs TLS.
     #[error(
         "--listen {listen} can be reached from other hosts, and whoever reaches the agent may use the device: such an \
          address needs --tls-cert FILE --tls-key FILE --tls-client-ca FILE (`verbatim pki init DIR --agent {listen_ip}` \
          makes them); without TLS listen on a loopback address or on unix:PATH"
     )]
     NeedsTls {
-        /// Where it should listen.
+        /// The requested address and port.
         listen: SocketAddr,
-        /// Its address.
+        /// The requested IP address.
         listen_ip: IpAddr,
     },
     /// A unix socket has no TLS.
@@ -85,34 +85,34 @@ pub enum ListenError {
         "--listen {listen} is a unix socket, which has no TLS: leave --tls-cert, --tls-key and --tls-client-ca out"
     )]
     NoTls {
-        /// Where it should listen.
+        /// The requested address.
         listen: Listen,
     },
-    /// Something that is no socket is there.
+    /// The path exists and is no socket.
     #[error("{path} is there and is no socket; remove it, or name another one with --listen unix:PATH")]
     NoSocket {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody listens there.
+    /// Another process listens there.
     #[error("somebody listens on {listen} already; stop that one, or choose another with --listen")]
     InUse {
-        /// Where it should listen.
+        /// The requested address.
         listen: Listen,
     },
-    /// The system refuses.
+    /// Any other error of the system.
     #[error("cannot listen on {listen} ({seen}); {hint}")]
     System {
-        /// Where it should listen.
+        /// The requested address.
         listen: Listen,
-        /// What it said.
+        /// The system's error.
         seen: io::Error,
         /// What to do.
         hint: &'static str,
     },
 }
 
-/// A listening socket. A unix one is removed when dropped.
+/// A listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub(crate) enum Listener {
     Unix(Bound<UnixListener>, PathBuf),
@@ -120,7 +120,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Listens; must be called within a runtime.
+    /// Begins to listen. Must be called within a runtime.
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Unix(path) => {
@@ -154,7 +154,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the listening address, with the port that the system chose.
     pub(crate) fn address(&self) -> io::Result<Listen> {
         match self {
             Self::Unix(_, path) => Ok(Listen::Unix(path.clone())),
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_unix_path_or_an_ip_with_a_port() {
+    fn listen_parses_unix_path_or_ip_and_port() {
         assert_eq!("unix:/x/s".parse(), Ok(Listen::Unix("/x/s".into())));
         assert_eq!("[::1]:7".parse(), Ok(Listen::Tcp("[::1]:7".parse().unwrap())));
         for wrong in [
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_and_unix_sockets_are_local() {
+    fn loopback_and_unix_are_local() {
         for local in [
             "unix:/s",
             "127.0.0.1:1",
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stale_socket_is_replaced_and_a_live_or_foreign_one_is_not() {
+    async fn only_a_stale_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let listen = Listen::Unix(directory.path().join("s"));
         let Listen::Unix(path) = &listen else { unreachable!() };
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_that_is_taken_or_not_ours_is_said_to_be_so() {
+    async fn taken_or_foreign_address_is_named() {
         let first = Listener::bind(&"127.0.0.1:0".parse().unwrap()).await.unwrap();
         let again = first.address().unwrap();
         assert!(matches!(Listener::bind(&again).await, Err(ListenError::InUse { .. })));

@@ -16,11 +16,11 @@ use verbatim_tls::ServerFiles;
 use verbatim_verbs::device::Device;
 use verbatim_verbs::{Limits, VerbsDevice};
 
-/// Exit code when something is wrong that is not the command line's form.
+/// Exit code for errors other than a malformed command line.
 const ERROR: u8 = 3;
 
-/// Opens an RDMA device of this host and obeys Verbatim's testers: queue pairs, memory, requests. What a tester makes is
-/// destroyed when it leaves.
+/// Opens an RDMA device of this host and executes the commands of Verbatim's testers: queue pairs, memory, requests.
+/// When a tester leaves, its objects are destroyed.
 #[derive(Parser)]
 #[command(
     name = "verbatim-agent",
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Who reads it may be gone.
+            // The reader of stderr may have exited.
             let _ = writeln!(std::io::stderr(), "verbatim-agent: {error:#}");
             ExitCode::from(ERROR)
         }
@@ -104,12 +104,12 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         .build()
         .context("starting threads")?;
     let served = runtime.block_on(async {
-        // From here on a signal stops the agent in order.
+        // From here on, a signal stops the agent cleanly.
         let mut told = Signals::new([SIGTERM, SIGINT]).context("catching SIGTERM and SIGINT")?;
         let mut hangup = Signals::new([SIGHUP]).context("catching SIGHUP")?;
         let server = Server::bind(options).await?;
         let library = Library::open()?;
-        // Once now, so that a wrong name is said at once and not to the first tester.
+        // Opens the device once at the start, so that a wrong name fails here and not at the first tester.
         let found = VerbsDevice::open(&library, &name, port)?.describe()?;
         let line = format!(
             "listening on {}, device {} port {} (state {}, {} GIDs)",
@@ -145,7 +145,7 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
         server.serve(open, stop).await?;
         anyhow::Ok(())
     });
-    // What still hangs in a call of the driver ends with the process.
+    // A session that still hangs in a call of the driver ends with the process.
     runtime.shutdown_background();
     served
 }

@@ -1,4 +1,4 @@
-//! The server: listens, lets clients in, and stops in order.
+//! The server: listens, accepts clients, and stops cleanly.
 
 use std::future::Future;
 use std::io;
@@ -19,40 +19,40 @@ use verbatim_verbs::LARGEST_MESSAGE;
 use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::session::Limits;
 
-/// A connection that is silent for so long is asked for a sign of life, and is lost when none comes in the same time.
+/// A connection that is silent for this long is pinged. It is lost if no answer comes within the same time.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// Streams of one connection.
+/// Largest number of streams of one connection.
 const STREAMS: u32 = 64;
-/// How long to wait when the system has no descriptor for another connection.
+/// Wait before the next accept when the system has no file descriptor for a connection.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// How long sessions may take to end when the agent stops.
+/// Longest time for the end of the sessions when the agent stops.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// How long clients may take to hear of it after that.
+/// Longest time after that for telling clients of the end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// What to serve, and where.
+/// The device to serve, and the listening address.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where to listen.
+    /// Listening address.
     pub listen: Listen,
-    /// Certificates, for an address that other hosts reach.
+    /// Certificates, for an address that other hosts can reach.
     pub tls: Option<ServerFiles>,
     /// The device's name, for messages.
     pub device: String,
-    /// How much a session may hold.
+    /// Limits of a session.
     pub limits: Limits,
-    /// How many sessions there may be at a time.
+    /// Largest number of sessions at a time.
     pub max_sessions: u32,
 }
 
-/// Why it cannot serve.
+/// The reason why the server fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Where it should listen.
+    /// The listening address cannot be used.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A file of its certificates.
+    /// A certificate file cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The server ended by itself.
@@ -60,7 +60,7 @@ pub enum ServerError {
     Ended(String),
 }
 
-/// A server that listens. Must live within a runtime.
+/// A listening server. Must live within a runtime.
 #[derive(Debug)]
 pub struct Server {
     listener: Listener,
@@ -70,10 +70,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Nothing is answered before [`Server::serve`].
+    /// Begins to listen. Clients get no answer before [`Server::serve`].
     ///
     /// # Errors
-    /// When it cannot listen there, or a certificate cannot be used.
+    /// When it cannot listen on the address, or a certificate cannot be used.
     pub async fn bind(options: Options) -> Result<Self, ServerError> {
         match (&options.listen, &options.tls) {
             (Listen::Tcp(address), None) if !options.listen.is_local() => {
@@ -98,13 +98,13 @@ impl Server {
         })
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Returns the listening address, with the port that the system chose.
     #[must_use]
     pub fn address(&self) -> &Listen {
         &self.address
     }
 
-    /// What reads the certificates again.
+    /// Returns the gate, which can reload the certificates.
     #[must_use]
     pub fn gate(&self) -> Option<Arc<Gate>> {
         self.gate.clone()
@@ -140,7 +140,7 @@ impl Server {
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .max_concurrent_streams(Some(STREAMS));
-        // The socket's file goes as soon as the agent is told to stop.
+        // The socket's file is removed as soon as the agent must stop.
         let (mut server, file) = match (self.listener, self.gate) {
             (Listener::Unix(listener, _), _) => {
                 let (listener, file) = listener.into_parts();
@@ -184,7 +184,7 @@ impl Server {
     }
 }
 
-/// Passes on what was accepted; waits after an error, which would come again at once.
+/// Passes on an accepted connection. Waits after an error, which would recur at once.
 async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     if let Err(error) = &accepted {
         crate::log(&format!("a connection could not be accepted: {error}"));
@@ -193,7 +193,7 @@ async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     accepted
 }
 
-/// An answer must not wait for more to be sent with it.
+/// Disables Nagle's algorithm, so that no reply waits for more data.
 fn at_once(accepted: io::Result<TcpStream>) -> io::Result<TcpStream> {
     accepted.inspect(|stream| {
         let _ = stream.set_nodelay(true);

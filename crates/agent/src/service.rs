@@ -22,14 +22,14 @@ use verbatim_verbs::device::{Device, Failure};
 use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
 
-/// Bytes of answers and events that may wait for a client.
+/// Largest total size of replies and events that wait for a client, in bytes.
 const ROOM: u32 = 32 << 20;
-/// The least that an answer counts for: it takes more than its bytes.
+/// Smallest size that a reply counts for, in bytes: it takes more memory than its encoding.
 const LEAST: u32 = 512;
 
-/// How long a client may take for its first command.
+/// Longest time until a client's first command.
 const FIRST: Duration = Duration::from_secs(10);
-/// How long one that began may be silent: longer than any test waits between two commands.
+/// Longest silence of a client after its first command: longer than any test waits between two commands.
 const IDLE: Duration = Duration::from_secs(1800);
 
 /// Opens the device.
@@ -42,11 +42,11 @@ pub(crate) struct Agent<D> {
     pub(crate) limits: Limits,
     pub(crate) max_sessions: u32,
     pub(crate) seats: Arc<Semaphore>,
-    /// True once the agent stops.
+    /// True once the agent must stop.
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// Answers and events on their way to a client. Bounded by `room`.
+/// Replies and events on their way to a client; `room` limits their size.
 struct Out {
     answers: UnboundedSender<(Result<proto::SessionResponse, Status>, Option<OwnedSemaphorePermit>)>,
     room: Arc<Semaphore>,
@@ -54,7 +54,7 @@ struct Out {
 }
 
 impl Out {
-    /// Gives whether the client still listens. Waits while there is no room.
+    /// Sends a message. Waits while there is no room. Returns whether the client still exists.
     fn say(&self, cut: &Cut, said: proto::SessionResponse) -> bool {
         let weight = weight(&said, ROOM).max(LEAST);
         let room = Arc::clone(&self.room);
@@ -72,9 +72,9 @@ impl Out {
         permit.is_some() && self.answers.send((Ok(said), permit)).is_ok()
     }
 
-    /// Ends the stream in words.
+    /// Ends the stream with a status.
     fn end(&self, status: Status) {
-        // Who left hears nothing.
+        // A client that left does not receive it.
         let _ = self.answers.send((Err(status), None));
     }
 }
@@ -117,7 +117,7 @@ impl<D: Device> AgentService for Agent<D> {
             .name("session".into())
             .spawn(move || owner.own(outlet, &out))
             .map_err(no_thread)?;
-        // Its room is free again once the transport takes an answer.
+        // The room of a reply is free again once the transport has taken the reply.
         let said = UnboundedReceiverStream::new(said).map(|(said, _room)| said);
         Ok(Response::new(Box::pin(said)))
     }
@@ -134,7 +134,7 @@ impl<D: Device> AgentService for Agent<D> {
     }
 }
 
-/// Who is at the other end, for the log.
+/// Describes the peer for the log.
 fn peer<T>(request: &Request<T>) -> String {
     let local = request.extensions().get::<UdsConnectInfo>();
     if let Some(peer) = request.extensions().get::<Peer>() {
@@ -147,7 +147,8 @@ fn peer<T>(request: &Request<T>) -> String {
     }
 }
 
-/// Refuses the first command, so that a client reads why, and ends. No thread, no device: who is turned away costs little.
+/// Refuses the first command with the reason and ends the stream. It uses neither a thread nor the device, so a refused
+/// client costs little.
 fn turned_away(
     mut requests: Streaming<proto::SessionRequest>,
     text: String,
@@ -157,7 +158,7 @@ fn turned_away(
         let begun = now_ns();
         if let Ok(Ok(Some(request))) = timeout(FIRST, requests.message()).await {
             let reply = refused(Failure::refused(text.clone()));
-            // Who left hears nothing.
+            // A client that left does not receive it.
             let _ = answers
                 .send(Ok(response(Said::Answer(request.number, since(begun), reply))))
                 .await;
@@ -167,14 +168,14 @@ fn turned_away(
     Box::pin(ReceiverStream::new(said))
 }
 
-/// Passes a client's commands on, until it leaves, is lost or silent for too long, or the agent stops.
+/// Passes a client's commands on until the client leaves, is lost or is silent for too long, or the agent stops.
 async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, mut stop: watch::Receiver<bool>) {
     let mut patience = FIRST;
     loop {
         let next = tokio::select! {
             next = timeout(patience, requests.message()) => match next {
                 Ok(next) => next,
-                // A seat is for who uses it.
+                // A silent client must not occupy a session.
                 Err(_) => {
                     inlet.cut().cut();
                     return;
@@ -199,7 +200,7 @@ async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, m
                 }
             }
             Ok(None) => return,
-            // The connection broke, or what came is no command: nothing that still waits is done.
+            // The connection broke, or the message is malformed: queued commands are not executed.
             Err(_) => {
                 inlet.cut().cut();
                 return;
@@ -208,7 +209,7 @@ async fn take_in(mut requests: Streaming<proto::SessionRequest>, inlet: Inlet, m
     }
 }
 
-/// What the thread of a session needs.
+/// The data that the thread of a session needs.
 struct Owner<D> {
     open: Open<D>,
     device: String,
@@ -232,7 +233,8 @@ impl<D: Device> Owner<D> {
         let mut session = Session::new(device, self.limits);
         let cut = Arc::clone(outlet.cut());
         let end = drive(&mut session, &mut outlet, |said| out.say(&cut, response(said)));
-        // Before the stream ends: who sees its end knows that all is destroyed, and finds the seat free.
+        // This happens before the stream ends: a client that sees the end may rely on the destruction and on a free
+        // session.
         drop(session);
         drop(self.seat);
         let status = match &end {
@@ -255,7 +257,7 @@ impl<D: Device> Owner<D> {
         }
     }
 
-    /// Refuses the first command, so that a client reads why, and ends the stream.
+    /// Refuses the first command with the reason and ends the stream.
     fn turn_away(&self, outlet: &mut Outlet, out: &Out, failure: Failure) {
         let begun = now_ns();
         let text = failure.text.clone();

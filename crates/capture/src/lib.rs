@@ -1,6 +1,6 @@
-//! Captures: what a run's record becomes for Wireshark, and captures that others made.
+//! Writes captures of a run's records for Wireshark, and reads captures that other programs made.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`Capture`] | the capture of a run, derived from its records |
 //! | [`pcapng`] | a pcapng writer |
@@ -12,7 +12,7 @@ mod shown;
 mod told;
 mod write;
 
-/// How our own captures describe the interface of MADs.
+/// Description of the MAD interface in captures that Verbatim writes; the reader recognizes them by this text.
 const RECONSTRUCTED: &str = "MADs of the tester's port, headers reconstructed";
 
 pub use write::{Capture, Holds, Recorded};

@@ -1,21 +1,22 @@
-//! A pcapng writer: one section, any number of interfaces, packets with nanoseconds and comments.
+//! A pcapng writer: one section, any number of interfaces, nanosecond timestamps and comments.
 //!
-//! Little-endian on every machine, no clock, no identity of the host but what it is given: the same
-//! input makes the same bytes. Source of the format: draft-ietf-opsawg-pcapng.
+//! The output depends on the input alone: always little-endian, without the current time or the host's identity. Equal
+//! input gives equal bytes. Source of the format: draft-ietf-opsawg-pcapng.
 
 use std::io::{self, Write};
 
-/// Which headers the packets of an interface begin with.
+/// The first header of the packets of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// Ethernet, without its frame check sequence.
     Ethernet,
     /// Native InfiniBand, from the LRH to the VCRC.
     ///
-    /// Each packet is written as an ERF record (link type 197, record type 21), as `ibdump` does: Wireshark
-    /// reads that and refuses the link type of bare InfiniBand packets, 247 ("unknown or unsupported").
+    /// Each packet is written as an ERF record (link type 197, record type 21), as `ibdump` does. Wireshark reads
+    /// these, but rejects the link type of bare InfiniBand packets, 247 ("unknown or unsupported").
     InfiniBand,
-    /// No packets: PDUs that a program exported, each with tags that say what it is. Source: Wireshark's `epan/exported_pdu.h`.
+    /// PDUs that a program exported instead of packets, each with tags that name its dissector. Source: Wireshark's
+    /// `epan/exported_pdu.h`.
     Exported,
 }
 
@@ -29,7 +30,7 @@ impl LinkType {
     }
 }
 
-/// Which way a packet went, seen from the interface.
+/// The direction of a packet, seen from the interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Received.
@@ -38,7 +39,7 @@ pub enum Direction {
     Out,
 }
 
-/// What a reader is told about the whole capture. Empty texts are left out.
+/// The properties of the whole capture. The writer omits empty texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Section<'a> {
     /// The hardware that took the capture.
@@ -51,33 +52,34 @@ pub struct Section<'a> {
     pub comments: &'a [String],
 }
 
-/// Interface `n` of a [`Writer`]; made by [`Writer::interface`].
+/// Interface `n` of a [`Writer`], returned by [`Writer::interface`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InterfaceId(usize);
 
-/// A packet and what is known about it.
+/// One packet with its time, direction and comments.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Where it was seen.
+    /// The interface that saw the packet.
     pub interface: InterfaceId,
-    /// Nanoseconds since the beginning of 1970, or of the rig's clock.
+    /// Nanoseconds since the beginning of 1970, or since the start of the rig's clock.
     pub nanoseconds: u64,
-    /// Which way it went, if that is known.
+    /// The direction of the packet, if it is known.
     pub direction: Option<Direction>,
-    /// Bytes that were captured.
+    /// The captured bytes.
     pub bytes: &'a [u8],
-    /// Bytes that the packet had, at least as many as were captured.
+    /// The length of the original packet in bytes, at least the number of captured bytes.
     pub original_length: usize,
-    /// Comments, each shown on its own.
+    /// Comments, each in an option of its own.
     pub comments: &'a [String],
 }
 
-/// Writes a pcapng file of one section. Interfaces come before their packets, at any place of the file.
+/// A writer of a pcapng file with one section. A packet's interface must be declared before the packet, at any place of
+/// the file.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
     interfaces: Vec<LinkType>,
-    /// The block in the making: it goes out in one write.
+    /// The current block, written to `out` in one call when it is complete.
     block: Vec<u8>,
 }
 
@@ -98,14 +100,14 @@ const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 const EPB_FLAGS: u16 = 2;
 
-/// Bytes that an option can hold.
+/// The longest option value, in bytes.
 const OPTION_ROOM: usize = u16::MAX as usize;
 
 impl<W: Write> Writer<W> {
     /// Begins the file with its section header.
     ///
     /// # Errors
-    /// When `out` refuses the bytes, or `InvalidInput` when a text other than a comment exceeds 65,535 bytes.
+    /// Returns an error of `out`, or `InvalidInput` when a text other than a comment exceeds 65,535 bytes.
     pub fn new(out: W, section: &Section<'_>) -> io::Result<Self> {
         let mut writer = Self {
             out,
@@ -125,10 +127,10 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Declares an interface, whose timestamps count nanoseconds.
+    /// Declares an interface with nanosecond timestamps.
     ///
     /// # Errors
-    /// When `out` refuses the bytes, or `InvalidInput` when a text exceeds 65,535 bytes.
+    /// Returns an error of `out`, or `InvalidInput` when a text exceeds 65,535 bytes.
     pub fn interface(&mut self, link_type: LinkType, name: &str, description: &str) -> io::Result<InterfaceId> {
         self.begin(INTERFACE_DESCRIPTION);
         self.u16(link_type.code());
@@ -145,8 +147,8 @@ impl<W: Write> Writer<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// When `out` refuses the bytes, or `InvalidInput` when the interface is another writer's, when more bytes
-    /// were captured than the packet had, or when the packet exceeds 4 GiB (InfiniBand: 65,519 bytes).
+    /// Returns an error of `out`, or `InvalidInput` in these cases: the interface belongs to another writer, more bytes
+    /// were captured than the packet had, or the packet exceeds 4 GiB (InfiniBand: 65,519 bytes).
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let Some(&link_type) = self.interfaces.get(packet.interface.0) else {
             return Err(invalid(format!(
@@ -191,15 +193,15 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Flushes what was written.
+    /// Flushes `out`.
     ///
     /// # Errors
-    /// When `out` does.
+    /// Returns an error of `out`.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// The sink, with everything written and nothing flushed.
+    /// Returns the sink, to which everything was written. Call [`Writer::flush`] before, to flush it as well.
     pub fn into_inner(self) -> W {
         self.out
     }
@@ -207,10 +209,10 @@ impl<W: Write> Writer<W> {
     fn begin(&mut self, block_type: u32) {
         self.block.clear();
         self.u32(block_type);
-        self.u32(0); // the length, when it is known
+        self.u32(0); // placeholder of the length; `end` sets it
     }
 
-    /// Closes the options, fills in the length and sends the block.
+    /// Ends the options, sets the length and writes the block.
     fn end(&mut self) -> io::Result<()> {
         self.u16(OPT_END);
         self.u16(0);
@@ -220,7 +222,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.block)
     }
 
-    /// Each comment as one option, or as several when it is longer than an option can hold.
+    /// Writes each comment as one option, or as several if it exceeds one option.
     fn comments(&mut self, comments: &[String]) {
         for comment in comments {
             for part in parts(comment) {
@@ -272,7 +274,7 @@ const ERF_HEADER_LENGTH: usize = 16;
 const ERF_TYPE_INFINIBAND: u8 = 21;
 const ERF_VARYING_LENGTH: u8 = 0x04;
 
-/// The ERF header of an InfiniBand packet: time as 32.32 bits little-endian, all else big-endian.
+/// Returns the ERF header of an InfiniBand packet: the time is 32.32 bits little-endian, all other fields big-endian.
 fn erf_header(packet: &Packet<'_>) -> io::Result<[u8; ERF_HEADER_LENGTH]> {
     let short = |bytes: usize| u16::try_from(bytes).map_err(|_| invalid(format!("{bytes} bytes in one ERF record")));
     let seconds = packet.nanoseconds / 1_000_000_000;
@@ -287,7 +289,7 @@ fn erf_header(packet: &Packet<'_>) -> io::Result<[u8; ERF_HEADER_LENGTH]> {
     Ok(header)
 }
 
-/// Pieces of at most [`OPTION_ROOM`] bytes, cut between characters; none of an empty text.
+/// Splits a text between characters into pieces of at most [`OPTION_ROOM`] bytes. An empty text has no pieces.
 fn parts(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let cut = (0..=text.len().min(OPTION_ROOM))

@@ -1,4 +1,4 @@
-//! What an entry of a record is in a capture: its bytes, its title, and the checks that rest on it.
+//! Turns an entry of a record into a packet of the capture: its bytes, its title, and the checks that rest on it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,11 +9,12 @@ use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 use crate::pcapng::Direction;
 use crate::told::{self, Line, Open};
 
-/// LIDs that stand for the two ends of the rig's way, so that a list of packets tells who sent what; the true ones were not seen.
+/// Made-up LIDs of the tester and the device, which show in Wireshark's packet list the sender of each packet. A record
+/// need not hold the real LIDs.
 const TESTER: Lid = Lid(1);
 const DEVICE: Lid = Lid(2);
 
-/// Which interface of the capture something is shown on: one for each port, and for the host of each device.
+/// The interface of the capture that shows an entry: one per port, and one per device's host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum On {
     Mads,
@@ -22,18 +23,17 @@ pub(crate) enum On {
     Verbs(Side),
 }
 
-/// One packet of the capture.
 pub(crate) struct Shown<'e> {
     pub(crate) on: On,
     pub(crate) span: Span,
     pub(crate) direction: Direction,
     pub(crate) bytes: Cow<'e, [u8]>,
     pub(crate) title: String,
-    /// The checks that rest on it, in words.
+    /// The text of each check that rests on this packet.
     pub(crate) judged: Vec<String>,
 }
 
-/// A record, as far as it was gone through.
+/// Converts a record entry by entry. The state holds the labels, requests and commands of the entries before.
 pub(crate) struct Walk<'e> {
     judged: Judged,
     test: &'e str,
@@ -42,11 +42,11 @@ pub(crate) struct Walk<'e> {
     open: Open,
 }
 
-/// A MAD that was sent.
+/// A request MAD.
 struct Asked {
     label: u32,
     attempt: u32,
-    /// Whose answers it gets.
+    /// The LID of the device that responds.
     device: Lid,
 }
 
@@ -61,7 +61,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// The next entry of the record; nothing where the capture has nothing of it.
+    /// Converts the next entry of the record, or returns `None` if the capture does not show such an entry.
     pub(crate) fn next(&mut self, place: usize, entry: &'e Entry) -> Option<Shown<'e>> {
         match entry {
             Entry::Begin(begin) => {
@@ -148,7 +148,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// A label by its number, which counts from 1 on.
+    /// Returns the label with this number. Numbers begin at 1.
     fn label(&self, number: u32) -> Option<&'e str> {
         self.labels.get((number as usize).checked_sub(1)?).copied()
     }
@@ -157,7 +157,7 @@ impl<'e> Walk<'e> {
         self.exchanges.get((exchange as usize).checked_sub(1)?)
     }
 
-    /// What a MAD belongs to.
+    /// Returns a MAD's title: the test, the exchange, its label and attempt.
     fn title(&self, exchange: u32, note: &str) -> String {
         let test = self.test;
         let asked = self.asked(exchange);
@@ -168,12 +168,12 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// The checks of a verdict, in words, by what they rest on.
+/// The text of the verdict's checks, by the exchange, frame or evidence that each rests on.
 #[derive(Default)]
 struct Judged {
     exchanges: BTreeMap<u32, Vec<String>>,
     frames: BTreeMap<u32, Vec<String>>,
-    /// By the words of their evidence: that is all that a check has of a verbs event.
+    /// Keyed by the evidence's text: checks refer to a verbs event by its text alone.
     evidence: BTreeMap<String, Vec<String>>,
 }
 
@@ -211,7 +211,7 @@ impl Judged {
     }
 }
 
-/// The packet of a MAD from one LID to another: a directed route has none.
+/// Builds the packet of a MAD between two LIDs. A directed-route MAD has permissive LIDs.
 fn packet(mad: &Mad, (slid, dlid): (Lid, Lid)) -> Vec<u8> {
     let headers = if mad.is_directed() {
         MadHeaders::subnet_management(Lid::PERMISSIVE, Lid::PERMISSIVE)

@@ -1,22 +1,23 @@
-//! What passed between the tester and the hosts of devices, for a capture: commands, their answers, completions, asynchronous events.
+//! Renders the exchange between the tester and the hosts of devices as text: commands, their responses, completions and
+//! asynchronous events.
 //!
-//! Each is a line of text in an exported PDU (link type 252), which Wireshark shows in its place on the timeline.
+//! Each line is an exported PDU (link type 252), which Wireshark shows in its place on the timeline.
 
 use std::collections::BTreeMap;
 
 use verbatim_record::verbs::{command_words, event_words, reply_words};
 use verbatim_record::{Evidence, HostEvent, Side, Span, VerbsAnswered, VerbsAsked, VerbsDone, VerbsTold};
 
-/// One line of the timeline, and how evidence calls it.
+/// One line of the timeline.
 pub(crate) struct Line {
     pub(crate) side: Side,
     pub(crate) at: Span,
     pub(crate) text: String,
-    /// The words of a check's evidence that rests on it; empty where it is no evidence yet.
+    /// The text with which checks name this event as evidence.
     pub(crate) evidence: String,
 }
 
-/// The commands of a record that have no answer yet.
+/// The commands that have no response yet; the key is the command's number.
 #[derive(Default)]
 pub(crate) struct Open(BTreeMap<u32, VerbsDone>);
 
@@ -35,14 +36,14 @@ impl Open {
             side: asked.side,
             at: asked.at,
             text: format!("\"{label}\": {}", command_words(&asked.command)),
-            // A command that is never answered is called so.
+            // A check refers to an unanswered command by this text.
             evidence: Evidence::Command(&done).in_words(),
         };
         self.0.insert(asked.number, done);
         line
     }
 
-    /// The answer to a command; nothing where the record has no such command.
+    /// Returns the line of the response to a command, or `None` if the record has no such command.
     pub(crate) fn answered(&mut self, answered: &VerbsAnswered, place: usize) -> Option<Line> {
         let mut done = self.0.remove(&answered.number)?;
         let text = format!("\"{}\" answered: {}", done.label, reply_words(&answered.reply));
@@ -56,7 +57,7 @@ impl Open {
     }
 }
 
-/// A completion or an asynchronous event.
+/// Returns the line of a completion or of an asynchronous event.
 pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
     let VerbsTold {
         side,
@@ -79,14 +80,15 @@ pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
     }
 }
 
-/// Tags of an exported PDU.
+/// Tags of an exported PDU. Source: Wireshark's `epan/exported_pdu.h`.
 const TAG_END: u16 = 0;
 const TAG_DISSECTOR_NAME: u16 = 12;
 const TAG_COLUMN_PROTOCOL: u16 = 33;
 
-/// A line of text as an exported PDU: tags, big-endian, each with its length, then the text.
+/// Encodes a line of text as an exported PDU: big-endian tags, each with its length, then the text.
 ///
-/// It is shown as a message of syslog: of what Wireshark 4.0 shows text with, that alone puts it into the list.
+/// The PDU names the syslog dissector: of the text dissectors of Wireshark 4.0, only this one shows the text in the
+/// packet list.
 pub(crate) fn exported(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 32);
     let mut tag = |tag: u16, value: &[u8]| {
@@ -108,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_tags_of_whole_words_and_the_text() {
+    fn exported_pdu_has_padded_tags() {
         let bytes = exported("posted");
         let tags = [
             &[0, 12, 0, 8][..],

@@ -1,9 +1,10 @@
-//! The capture of a run: every frame as it passed, every MAD as an InfiniBand packet whose other headers are marked
-//! "reconstructed".
+//! Writes the capture of a run: frames as they were on the wire, and each MAD as an InfiniBand packet with
+//! reconstructed headers.
 //!
-//! A MAD interface shows MADs alone. LRH, BTH and DETH of these packets, and their CRCs, are what such a packet
-//! carries by the architecture; each packet says so in a comment, with the exchange it belongs to and the statements
-//! judged on it. What a host was told and what it said stands between the packets, as a line of text.
+//! The record of a MAD exchange holds MADs only. The writer therefore fills in LRH, BTH, DETH and the CRCs as the
+//! architecture defines them for such a packet. A comment of the packet says so, and names its exchange and the
+//! statements judged on it. Commands to a host and the host's responses and events appear between the packets, as lines
+//! of text.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,16 +15,16 @@ use crate::RECONSTRUCTED;
 use crate::pcapng::{InterfaceId, LinkType, Packet, Section, Writer};
 use crate::shown::{On, Walk};
 
-/// A record and what was judged from it.
+/// A record and its verdict.
 #[derive(Debug)]
 pub struct Recorded<'a> {
     /// The record.
     pub entries: &'a [Entry],
-    /// Its verdict, if it was judged.
+    /// The verdict, if the record was judged.
     pub verdict: Option<&'a Verdict>,
 }
 
-/// What records hold, as a capture says it at its beginning.
+/// The kinds of entries that the records hold; the capture's opening comments name them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Holds {
     mads: bool,
@@ -33,7 +34,7 @@ pub struct Holds {
 }
 
 impl Holds {
-    /// A record is to be written too.
+    /// Adds the kinds of entries of another record.
     pub fn add(&mut self, entries: &[Entry]) {
         for entry in entries {
             match entry {
@@ -46,7 +47,7 @@ impl Holds {
         }
     }
 
-    /// Whether there is an interface for MADs: also where there is nothing else.
+    /// Returns whether the capture has an interface for MADs. A capture without any other interface has this one too.
     fn has_mads(self) -> bool {
         self.mads || !(self.frames || self.natives || self.verbs)
     }
@@ -77,7 +78,7 @@ impl Holds {
     }
 }
 
-/// The capture of a run, written record by record: none but the one that is written need be in memory.
+/// The capture of a run, written one record at a time. Only the current record need be in memory.
 #[derive(Debug)]
 pub struct Capture<W: Write> {
     writer: Writer<W>,
@@ -86,13 +87,13 @@ pub struct Capture<W: Write> {
 }
 
 impl<W: Write> Capture<W> {
-    /// Begins one of records that hold that.
+    /// Begins the capture of records with these kinds of entries.
     ///
-    /// `epoch_ns` is what the first record's time 0 stands for: nanoseconds since 1970, or 0. Records whose clocks each
-    /// begin at 0 are put behind one another.
+    /// `epoch_ns` is the first record's time 0, in nanoseconds since 1970, or 0. If a later record would begin before
+    /// the end of the one before, its times are moved to follow that end.
     ///
     /// # Errors
-    /// When `out` cannot be written.
+    /// Returns an error of `out`.
     pub fn begin(out: W, holds: Holds, (application, epoch_ns): (&str, u64)) -> io::Result<Self> {
         let comments = holds.in_words();
         let section = Section {
@@ -119,22 +120,22 @@ impl<W: Write> Capture<W> {
     /// Writes the next record.
     ///
     /// # Errors
-    /// As [`Capture::begin`].
+    /// Returns an error of `out`.
     pub fn record(&mut self, record: &Recorded<'_>) -> io::Result<()> {
         one(&mut self.writer, &mut self.interfaces, &mut self.clock, record)
     }
 
-    /// Ends it.
+    /// Flushes the capture and returns the sink.
     ///
     /// # Errors
-    /// As [`Capture::begin`].
+    /// Returns an error of `out`.
     pub fn end(mut self) -> io::Result<W> {
         self.writer.flush()?;
         Ok(self.writer.into_inner())
     }
 }
 
-/// The interfaces, declared when they are first needed.
+/// The interfaces of the capture. Each is declared at its first use.
 #[derive(Debug, Default)]
 struct Interfaces(BTreeMap<On, InterfaceId>);
 
@@ -165,7 +166,7 @@ impl Interfaces {
     }
 }
 
-/// The time of the capture: records whose clocks each begin at 0 are put behind one another.
+/// The offset added to the record's times, and the last time written, both in nanoseconds.
 #[derive(Debug)]
 struct Clock {
     offset: u64,

@@ -1,4 +1,4 @@
-//! All tests: those of each chapter, in the order of the specification.
+//! All tests by chapter, in the order of the specification.
 
 use verbatim_tester::Test;
 
@@ -22,7 +22,7 @@ const COUNT: usize = {
     count
 };
 
-/// All tests, in the order in which a run takes them.
+/// All tests in the order of a run.
 pub static TESTS: &[&Test] = &{
     let mut all = [CHAPTERS[0][0]; COUNT];
     let (mut next, mut chapter) = (0, 0);
@@ -36,7 +36,7 @@ pub static TESTS: &[&Test] = &{
     all
 };
 
-/// The chapter of the specification of a test with that id, as a heading: "9 Transport layer".
+/// Returns the chapter of the specification for a test's id, as a heading: "9 Transport layer".
 #[must_use]
 pub fn chapter(id: &str) -> &'static str {
     match id.split('-').next() {
@@ -56,17 +56,17 @@ mod listing {
     use super::*;
 
     #[test]
-    fn every_file_of_a_chapter_is_a_module_and_that_of_a_test_is_listed() {
+    fn every_file_is_a_listed_module_or_test() {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
         let mut chapters = 0;
         for chapter in std::fs::read_dir(source).unwrap() {
             let chapter = chapter.unwrap().path();
-            // A folder that git left empty is none.
+            // Skip a folder that git left empty.
             if !chapter.is_dir() || std::fs::read_dir(&chapter).unwrap().next().is_none() {
                 continue;
             }
             let contents = std::fs::read_to_string(chapter.join("mod.rs")).unwrap();
-            // The oracle is none: it has rules, and no tests of its own.
+            // The oracle has rules but no tests, so it is not a chapter.
             chapters += usize::from(contents.contains("TESTS: &[&Test]"));
             for entry in std::fs::read_dir(&chapter).unwrap() {
                 let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ mod listing {
     }
 
     #[test]
-    fn ids_are_unique_and_begin_with_a_statement_that_the_test_is_named_after() {
+    fn ids_are_unique_and_belong_to_a_chapter() {
         let mut ids: Vec<_> = TESTS.iter().map(|test| test.id).collect();
         ids.sort_unstable();
         ids.dedup();

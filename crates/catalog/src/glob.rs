@@ -1,6 +1,6 @@
-//! Patterns of names, as a shell has them.
+//! Shell patterns for names.
 
-/// Whether a name matches a pattern in which `*` stands for any characters and `?` for one.
+/// Returns whether a name matches a pattern, in which `*` matches any characters and `?` matches one.
 pub(crate) fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn globs_match_as_in_a_shell() {
+    fn globs_match_like_a_shell() {
         assert!(glob("a*b?", "axxbc") && glob("*", "") && glob("a**", "a"));
         assert!(!glob("a?", "a") && !glob("", "x") && !glob("a*c", "ab"));
     }

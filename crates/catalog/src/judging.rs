@@ -1,4 +1,4 @@
-//! From a record to a verdict.
+//! Judges a record: from its entries to a verdict.
 
 use verbatim_oracle as oracle;
 use verbatim_record::verbs::{Command, Reply};
@@ -11,13 +11,13 @@ use verbatim_wire::Status;
 use crate::chapters::TESTS;
 use crate::transport;
 
-/// Why a record has no verdict.
+/// The reason why a record has no verdict.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JudgeError {
-    /// The record refers to what it does not have.
+    /// The record refers to an item that it does not define.
     #[error("the record cannot be judged: {0}")]
     Trace(#[from] TraceError),
-    /// The catalogue has no such test.
+    /// The catalogue has no test with this id.
     #[error("the record is of test {0}, which this catalogue does not have: judge it with the version that made it")]
     UnknownTest(String),
     /// The catalogue has another revision of the test.
@@ -25,7 +25,7 @@ pub enum JudgeError {
         "the record is of revision {recorded} of {test}, this catalogue has revision {ours}: judge it with the version that made it"
     )]
     Revision {
-        /// The test.
+        /// The test's id.
         test: String,
         /// The record's revision.
         recorded: u32,
@@ -34,18 +34,18 @@ pub enum JudgeError {
     },
 }
 
-/// What a test comes to, from its record alone.
+/// Judges a test from its record alone.
 ///
 /// # Errors
-/// When the record is not one of a test of this catalogue.
+/// Returns an error when the record cannot be traced, or belongs to another test or revision than this catalogue has.
 pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
     judge_trace(&Trace::new(entries)?)
 }
 
-/// The same of a record that was indexed as it was made.
+/// Judges a test from its trace.
 ///
 /// # Errors
-/// As [`judge`].
+/// Returns the errors of [`judge`].
 pub fn judge_trace(trace: &Trace) -> Result<Verdict, JudgeError> {
     let test = TESTS
         .iter()
@@ -62,7 +62,7 @@ pub fn judge_trace(trace: &Trace) -> Result<Verdict, JudgeError> {
     Ok(of_trace(test, trace))
 }
 
-/// Outcome, cause and reason.
+/// Outcome, cause and reason of a verdict.
 type Came = (Outcome, Option<Cause>, String);
 
 fn of_trace(test: &Test, trace: &Trace) -> Verdict {
@@ -102,7 +102,7 @@ fn strings(of: &[&str]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
-/// What a device that cannot be worked with breaks by what it answered to that.
+/// Judges the responses of a device that failed the sanity check. Returns FAIL if one violates a management rule.
 fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Option<Came> {
     let reason = trace.stopped.as_ref()?.reason;
     if reason != StopReason::NotSane || !test.is_of_management() {
@@ -114,9 +114,9 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
     fails.then(|| (Outcome::Fail, Some(Cause::Dut), first(findings, Passed::Fail)))
 }
 
-/// What a device broke before the test came to something that it lacks, or that its host refused, stays a FAIL. The
-/// rules alone tell, which know what was sent so far; a test's own judge takes a message for whole though the rest was
-/// not sent.
+/// Judges a test that stopped because the device lacks a feature, or its host refused a command. Returns FAIL if the
+/// device violated a rule before that. Only the oracle's rules apply, because they know the requests sent so far. The
+/// test's own judge would expect the complete message.
 fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     if stopped.reason != StopReason::NotOffered && !is_refused_by_host(trace) {
@@ -133,8 +133,8 @@ fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findin
     })
 }
 
-/// Whether the procedure ended at a command that a host refused: that a driver or an agent refuses is no fault of the
-/// device.
+/// Returns whether the procedure ended at a command that a host refused. A refusal by a driver or an agent is not a
+/// fault of the device.
 fn is_refused_by_host(trace: &Trace) -> bool {
     let is_end = |done: &&VerbsDone| matches!(done.command, Command::DestroyAll(_));
     let last = trace.timeline.commands.iter().rev().find(|done| !is_end(done));
@@ -146,7 +146,7 @@ fn is_refused_by_host(trace: &Trace) -> bool {
             .is_some_and(|stopped| stopped.reason == StopReason::Refused)
 }
 
-/// What the end of the procedure says by itself, before any check.
+/// Returns the verdict that follows from an early end of the procedure alone, if no check is needed.
 fn before_judging(trace: &Trace) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     let (outcome, cause) = match stopped.reason {
@@ -160,7 +160,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Stalled => (Outcome::Inconclusive, Cause::Tester),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
-        // Whoever shows a key of its own, or hides it, does what it must.
+        // A device with an unknown M_Key conforms, whether it reports the key or hides it.
         StopReason::NotSane if stopped.text.contains(ANOTHER_KEY) => (Outcome::Error, Cause::Rig),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
@@ -170,7 +170,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
     Some((outcome, Some(cause), stopped.text.clone()))
 }
 
-/// Whose lack ended a procedure, by the words that the tester has for it: records have no more of it, and old ones no less.
+/// Returns the side that lacks a feature, from the tester's text. The record has no other field for it.
 fn who_lacks(text: &str) -> Cause {
     if text.contains("the DUT's device") {
         Cause::Dut
@@ -182,7 +182,7 @@ fn who_lacks(text: &str) -> Cause {
 fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     trace.not_judged(transport::rc::ask::AT_ONCE);
     let gap = (test.judge)(trace, findings).err().map(|gap| why_missing(trace, gap));
-    // Whatever the test looks at, all that the device sends on its connections must be as the rules have it.
+    // The rules of the oracle apply to all packets of the device, in every test.
     oracle::judge(trace, findings, test.statements);
     transport::tell_if_broken(trace, findings);
     if test.is_of_management() {
@@ -199,7 +199,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         }
     }
     crate::kernel::observe(trace, findings);
-    // Where a host refused something, the procedure may have done without.
+    // If a host refused a command, the procedure may have left out the step that the judge misses.
     let refused = oracle::first_refused(trace).filter(|_| matches!(gap, Some(Gap::Missing(_))));
     let gap = gap.filter(|_| refused.is_none());
     findings.not_applicable = findings.not_applicable.take().or(refused);
@@ -230,14 +230,15 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         ),
     };
     let came = match by_gap {
-        // A gap that is no finding never hides one, and never lets a pass stand.
+        // A gap replaces a pass or a less severe outcome, but never hides a failed check.
         Some(came) if came.0 > by_checks.0 || worst.is_none_or(|worst| worst == Passed::Pass) => came,
         _ => by_checks,
     };
     unless_by_habit(test, trace, came)
 }
 
-/// A check that a habit of the device leaves open is not decided here: another test fails the device for the habit.
+/// Turns an inconclusive outcome into NOT_APPLICABLE if a habit of the device causes it. Another test fails the device
+/// for that habit.
 fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     if came.0 != Outcome::Inconclusive || trace.timeline.frames.is_empty() {
         return came;
@@ -252,8 +253,8 @@ fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     }
 }
 
-/// Whether a value that was Set and read again may be one that another subnet manager wrote: it sweeps when it likes, and what
-/// a test writes here no key of the test's protects.
+/// Returns whether another subnet manager may have changed a value between a Set and the next read. It may sweep at any
+/// time, and the M_Key does not protect the fields of these tests.
 fn may_be_another_s(test: &Test, trace: &Trace) -> bool {
     let is_open = test.id.starts_with("c14-024-") || test.id.starts_with("c14-015-");
     let sets = |exchange: &verbatim_record::Exchange| {
@@ -262,8 +263,7 @@ fn may_be_another_s(test: &Test, trace: &Trace) -> bool {
     trace.begin.shared_subnet && !trace.begin.simulated && is_open && trace.exchanges.iter().any(sets)
 }
 
-/// What is missing because the procedure ended early is due to the exchange at which it ended, or to what the host of a
-/// device refused.
+/// Attributes a missing exchange to the exchange at which the procedure ended early, or to the reason of that end.
 fn why_missing(trace: &Trace, gap: Gap) -> Gap {
     match (&gap, &trace.stopped, trace.last_of_procedure()) {
         (Gap::Missing(_), Some(stopped), None) => Gap::Ended(stopped.text.clone()),
@@ -275,7 +275,7 @@ fn why_missing(trace: &Trace, gap: Gap) -> Gap {
     }
 }
 
-/// A pass stands only if the procedure came to its end and every exchange was looked at.
+/// Returns PASS if the procedure reached its end and the judge used every label, otherwise ERROR.
 fn passed(trace: &Trace) -> Came {
     let unjudged = trace.unjudged();
     if !unjudged.is_empty() {
@@ -311,7 +311,7 @@ fn first(findings: &Findings<'_>, result: Passed) -> String {
     all.first().map_or_else(String::new, |check| format!("{check}{more}"))
 }
 
-/// What it means that the judge could not go on.
+/// Returns the verdict when the judge could not continue.
 fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) -> Came {
     let inconclusive = |cause, reason| (Outcome::Inconclusive, Some(cause), reason);
     match gap {
@@ -368,25 +368,25 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
     }
 }
 
-/// What came instead of the answer to an exchange and is one in all but one field of its header, in words.
+/// Describes a MAD that differs from an exchange's expected response in one header field only.
 fn nearly(trace: &Trace, number: u32) -> Option<String> {
     let exchange = &trace.exchanges[number as usize - 1];
     if let Some((arrived, field)) = exchange.nearly_answered() {
         return Some(format!("an answer but for its {field}: {}", arrived.mad));
     }
-    // In real time it may be a straggler of an earlier test.
+    // In real time, such a MAD may be a late response of an earlier test.
     let stray = trace.answered_as_another(exchange).filter(|_| trace.begin.simulated)?;
     let id = stray.mad.transaction_id();
     Some(format!("an answer but for its TransactionID {id:#018x}: {}", stray.mad))
 }
 
-/// Whether silence in that exchange is no lost packet: it was asked again, or the link loses none.
+/// Returns whether a lost packet cannot explain a missing response: the tester retried, or time is simulated.
 fn asked_again(trace: &Trace, number: u32) -> bool {
     trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
 
-/// What the runs of the reset command show: a device that answered in the test, then to nothing, and again after its reset
-/// has stopped answering, whatever else it did.
+/// Adds the results of reset commands to the verdict. The device fails if it responded during the test, stopped
+/// responding, and responded again after a reset.
 fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
     let mut came = came;
     for reset in &trace.resets {
@@ -412,7 +412,8 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
             .rev()
             .find(|exchange| exchange.answer().is_some());
         let is_back = reset.succeeded && reset.after.is_empty();
-        // What is not of MADs has no statement that a device answers ARP; and the reset may have mended the way.
+        // Without a MAD exchange, no statement requires a response. A reset may also have repaired the path to the
+        // device.
         let result = match answered {
             Some(_) if is_back => Passed::Fail,
             _ => Passed::Inconclusive,
@@ -428,7 +429,7 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
             Passed::Fail => Outcome::Fail,
             _ => Outcome::Inconclusive,
         };
-        // What the tester met on the way is the device's doing, now that a reset of the device mended it.
+        // A reset of the device removed the problem, so the device caused it.
         let is_explained = came.0 == Outcome::Error && came.1 == Some(Cause::Rig) && gravest == Outcome::Fail;
         if gravest > came.0 || is_explained {
             let last = findings.checks.last().map(ToString::to_string).unwrap_or_default();
@@ -447,12 +448,13 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
     came
 }
 
-/// The statement that a port answers.
+/// The statement that a port responds to requests.
 const ANSWERS: &str = "C13-14";
-/// What the check is called in which a device that needed a reset is found.
+/// The subject of the check on a device that needed a reset.
 const STOPPED_ANSWERING: &str = "device stopped answering";
 
-/// What a device that could not be restored did with the Sets that were to restore it, and that its answers said it took.
+/// Judges a device that could not be restored: Sets of the restore that it reported as successful must have taken
+/// effect.
 fn while_restoring(test: &Test, trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
     let is_restored = trace.restored.iter().all(verbatim_record::Restored::is_complete);
     if came.0 == Outcome::Fail || test.is_of_management() || is_restored {
@@ -467,13 +469,13 @@ fn while_restoring(test: &Test, trace: &Trace, came: Came, findings: &mut Findin
     }
 }
 
-/// Whether the tester is the only subnet manager that the test allows for.
+/// Returns whether the test requires that the tester is the only subnet manager.
 fn is_alone(test: &Test) -> bool {
     test.needs.contains(&Need::OwnSubnet)
 }
 
-/// A device that could not be restored makes any outcome but a FAIL an error: the rig is not what it was. What a device broke
-/// stays broken, and is often why it is not restored.
+/// Turns any outcome except FAIL into ERROR if the device could not be restored, because the rig has changed. A FAIL
+/// stays, and is often the reason for the incomplete restore.
 fn with_restore(trace: &Trace, came: Came) -> Came {
     let left: Vec<String> = trace
         .restored
@@ -507,7 +509,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_dut_lacks_is_due_to_the_dut_and_what_the_rig_or_the_tester_s_adapter_lacks_to_the_rig() {
+    fn missing_feature_is_attributed_to_dut_or_rig() {
         for (text, cause) in [
             ("the DUT's device x has no READ, as its agent says", Cause::Dut),
             (

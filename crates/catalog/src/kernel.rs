@@ -1,25 +1,25 @@
-//! What a Linux kernel on the way may have made of a record: said in the verdict, decides nothing.
+//! Observations about a Linux kernel between the tester and the device. They decide nothing.
 //!
-//! Source: `drivers/infiniband/core` of Linux: `mad.c`, `smi.c`, `agent.c`, `user_mad.c`. docs/hardware.md tells it class
-//! by class.
+//! Sources: `mad.c`, `smi.c`, `agent.c` and `user_mad.c` of Linux's `drivers/infiniband/core`. docs/hardware.md
+//! describes the effects class by class.
 
 use verbatim_record::{Exchange, Findings, Trace};
 use verbatim_wire::{AttributeId, MgmtClass, Status};
 
-/// Exchanges that an observation names, at most.
+/// The most exchanges that an observation names.
 const SHOWN: usize = 3;
 
-/// Something that a kernel may have done.
+/// A possible effect of a kernel on a record.
 struct Hand {
-    /// The kinds of rig on whose way it is.
+    /// The kinds of rig whose path includes the kernel.
     rigs: &'static [&'static str],
-    /// Whether an exchange may be its work.
+    /// Returns whether the kernel may have caused this exchange's result.
     may_be: fn(&Exchange, &Trace) -> bool,
-    /// What it may have done.
+    /// The text of the observation.
     words: &'static str,
 }
 
-/// A port of this machine, with ib_mad and ib_umad between it and us.
+/// A port of the tester's host, behind the kernel's ib_mad and ib_umad modules.
 const UMAD: &[&str] = &["umad"];
 
 static HANDS: [Hand; 4] = [
@@ -52,7 +52,7 @@ static HANDS: [Hand; 4] = [
     },
 ];
 
-/// Observes what a kernel on the way may have made of what was recorded.
+/// Adds an observation for each effect that a kernel may have had on the record.
 pub(crate) fn observe(trace: &Trace, findings: &mut Findings<'_>) {
     let on_the_way = HANDS
         .iter()

@@ -1,9 +1,11 @@
-//! The tests: each a procedure that stimulates and records, and a judge, a pure function of the record.
+//! The catalogue of tests. Each test has a procedure, which sends stimuli and records, and a judge, a pure function of
+//! the record.
 //!
-//! A folder is a chapter of the specification, and its `mod.rs` the chapter's table of contents. A file is a test or a
-//! family: it says what a correct device does, how unclear steps are read, and where a false alarm could come from.
+//! A folder is a chapter of the specification; its `mod.rs` lists the chapter's tests. A file is a test or a family of
+//! tests. Its documentation states the behavior of a conforming device, the reading of unclear steps, and possible
+//! false alarms.
 //!
-//! `cargo xtask new test NAME` adds one.
+//! `cargo xtask new test NAME` adds a test.
 
 mod addressing;
 mod chapters;
@@ -31,5 +33,5 @@ pub use select::{SelectError, select};
 pub use statements::{Statement, canonical, statement, statements, typable};
 pub use words::{has_word, mentions, nearest_word};
 
-/// Version of the catalogue, kept in every record.
+/// The version of the catalogue, stored in every record.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,22 +1,22 @@
-//! Parameters that an operator gives: whether the chosen tests have them, and take such values.
+//! Parameters from the command line: checks whether the selected tests have them and accept their values.
 
 use std::collections::BTreeMap;
 
 use verbatim_tester::{Parameter, Test};
 
-/// A parameter that cannot be given so.
+/// A parameter that no selected test accepts.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct WrongParameter {
-    /// Its name.
+    /// The parameter's name.
     pub name: String,
-    /// Its value.
+    /// The given value.
     pub value: u64,
-    /// What was expected, and what was seen.
+    /// The expected values, and the value seen.
     pub what: String,
 }
 
-/// Every parameter that none of these tests has, or whose value one of them does not take.
+/// Returns the parameters that none of the tests has, or whose value one of them rejects.
 #[must_use]
 pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) -> Vec<WrongParameter> {
     let wrong = given.iter().filter_map(|(name, value)| {
@@ -51,7 +51,7 @@ fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
     Some(format!("{}, seen {value}", takes(test, parameter)))
 }
 
-/// What the first of these tests that has the parameter takes for it, in words.
+/// Describes the values that the first test with this parameter accepts. Returns `None` if no test has it.
 #[must_use]
 pub fn expected_of(tests: &[&'static Test], name: &str) -> Option<String> {
     let (test, parameter) = declared(tests).find(|(_, parameter)| parameter.name == name)?;

@@ -1,4 +1,4 @@
-//! Known deviations of devices: the built-in entries, and those of files that a user adds.
+//! The register of known deviations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ pub struct Register {
 }
 
 impl Register {
-    /// This, and the entries of these files.
+    /// Returns a register that also has the entries of these files.
     ///
     /// # Errors
-    /// When a file cannot be read, or something in it is wrong: with path and line.
+    /// Returns an error with path and line when a file cannot be read or is invalid.
     pub fn with(&self, files: &[PathBuf]) -> Result<Self, DeviationsError> {
         let mut added = self.added.to_vec();
         for path in files {
@@ -37,8 +37,8 @@ impl Register {
         Ok(Self { added: Arc::new(added) })
     }
 
-    /// The entries for the device of a run, by its fingerprint, and those that its verdicts show. `began_ns` is the
-    /// run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+    /// Returns the known deviations of a run's device that its verdicts show or should have shown. `began_ns` is the
+    /// start of the run in nanoseconds since 1970. An entry that had expired by then explains nothing.
     #[must_use]
     pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
         let entries = deviations().iter().chain(self.added.iter());
@@ -46,7 +46,7 @@ impl Register {
     }
 }
 
-/// The names that entries may use.
+/// Returns the names of tests and statements that entries may refer to.
 pub(crate) fn names() -> Names {
     Names {
         tests: TESTS.iter().map(|test| test.id).collect(),

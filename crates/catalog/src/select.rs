@@ -1,4 +1,4 @@
-//! Which tests an operator means: by id, alias, statement or glob, else by a word.
+//! Selects tests by id, alias, statement or glob, or else by a word.
 
 use verbatim_nearest::nearest;
 use verbatim_tester::Test;
@@ -8,7 +8,7 @@ use crate::glob::glob;
 use crate::statements::{canonical, statement, statements, typable};
 use crate::words::{is_in, nearest_word};
 
-/// A pattern that names nothing.
+/// A pattern that matches no test.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "no test, public name, statement or word of a title matches {pattern:?}{hint}; `verbatim tests` lists them all"
@@ -19,11 +19,11 @@ pub struct SelectError {
     hint: String,
 }
 
-/// The tests that the patterns name, in the catalogue's order, each once; all tests when there is no pattern. A pattern that
-/// names none is a word of tests, if it is in any: `rnr`, `m_key`.
+/// Returns the tests that match any of the patterns, in the catalogue's order, or all tests if there is no pattern. A
+/// pattern that matches no name is searched as a word of the tests: `rnr`, `m_key`.
 ///
 /// # Errors
-/// The first pattern that names nothing.
+/// Returns an error for the first pattern that matches nothing.
 pub fn select(patterns: &[String]) -> Result<Vec<&'static Test>, SelectError> {
     let meant = patterns.iter().map(|pattern| Ok((pattern, meant(pattern)?)));
     let meant: Vec<(&String, Matches)> = meant.collect::<Result<_, SelectError>>()?;
@@ -31,13 +31,13 @@ pub fn select(patterns: &[String]) -> Result<Vec<&'static Test>, SelectError> {
     Ok(TESTS.iter().filter(wanted).copied().collect())
 }
 
-/// Whether a pattern means a test.
+/// A function that returns whether a pattern matches a test.
 type Matches = fn(&str, &Test) -> bool;
 
-/// How a pattern is meant: as a name, or where it names nothing as a word.
+/// Returns how to match a pattern: as a name, or as a word if no name matches.
 fn meant(pattern: &str) -> Result<Matches, SelectError> {
     let matches: [Matches; 2] = [matches, is_in];
-    // A statement that no test judges is no word, and neither is a glob.
+    // A statement's id or a glob is never a word, even if no test matches it.
     let is_name = canonical(pattern).is_some() || pattern.contains(['*', '?']);
     let mut ways = matches.into_iter().take(if is_name { 1 } else { 2 });
     let found = ways.find(|matches| TESTS.iter().any(|test| matches(pattern, test)));
@@ -68,7 +68,7 @@ fn hint(pattern: &str) -> String {
         return format!(" ({id} is not in the registry of statements{meant})");
     }
     let ids = TESTS.iter().map(|test| test.id);
-    // Public names alone have these: who types one means such a name, not ours that begins alike.
+    // Only public names contain `_`, so such a pattern suggests a public name.
     let has_public_form = pattern.contains('_');
     let aliases = TESTS.iter().flat_map(|test| test.aliases).copied();
     let names = ids.chain(aliases.filter(|_| has_public_form)).chain(statement_ids);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_are_named_by_id_alias_statement_or_glob() {
+    fn selects_by_id_alias_statement_or_glob() {
         assert_eq!(ids("c14-016-get-protect-2"), ["c14-016-get-protect-2"]);
         assert_eq!(ids("C14_016_Get").len(), 4);
         assert!(ids("C14-16").len() >= 8);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_names_the_tests_that_have_it_in_any_spelling() {
+    fn selects_by_word_in_any_spelling() {
         let of_rnr = ids("rnr");
         assert!(
             of_rnr.contains(&"c09-rnr-nak-codes") && !of_rnr.contains(&"c14-walk"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_names_nothing_is_an_error_with_the_nearest_name() {
+    fn unknown_pattern_suggests_nearest_name() {
         let error = select(&["c14-016-get-protekt-2".into()]).unwrap_err().to_string();
         assert!(error.contains("did you mean c14-016-get-protect-2?"), "{error}");
         assert!(
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_a_person_would_take_for_near_is_offered_and_no_other() {
+    fn suggests_only_near_names() {
         for (typed, near) in [
             ("c14-16-get", "(did you mean c14-016-get-protect-0?)"),
             ("C14_016_Gte", "(did you mean C14_016_Get?)"),

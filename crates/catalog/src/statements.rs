@@ -1,4 +1,4 @@
-//! Compliance statements: their ids and what they say, in our own words.
+//! Compliance statements: their ids, and summaries in the project's own words.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -9,13 +9,13 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
-    /// Its canonical id: "C14-16".
+    /// The canonical id: "C14-16".
     pub id: String,
-    /// A few words.
+    /// A title of a few words.
     pub title: String,
-    /// What it demands, in our own words.
+    /// The requirement, in the project's own words.
     pub about: String,
-    /// What our reading rests on.
+    /// The source of the project's reading.
     pub source: String,
 }
 
@@ -31,19 +31,19 @@ static STATEMENTS: LazyLock<Vec<Statement>> = LazyLock::new(|| {
     registry.statement
 });
 
-/// All statements that tests of this catalogue judge.
+/// Returns all statements of the registry.
 #[must_use]
 pub fn statements() -> &'static [Statement] {
     &STATEMENTS
 }
 
-/// The statement with that canonical id.
+/// Returns the statement with this canonical id.
 #[must_use]
 pub fn statement(id: &str) -> Option<&'static Statement> {
     statements().iter().find(|statement| statement.id == id)
 }
 
-/// An id as it can be typed without quotes: `13.4.2-mad-header` for `13.4.2 MAD header`. What has no blank stays as it is.
+/// Returns an id in a form without blanks: `13.4.2-mad-header` for `13.4.2 MAD header`.
 #[must_use]
 pub fn typable(id: &str) -> Cow<'_, str> {
     if id.contains(' ') {
@@ -53,16 +53,17 @@ pub fn typable(id: &str) -> Cow<'_, str> {
     }
 }
 
-/// An id in the one form in which both of its forms are the same.
+/// Normalizes an id for comparison: lower case, with blanks as separators.
 fn spaced(id: &str) -> String {
     id.to_ascii_lowercase().replace(['-', '_'], " ")
 }
 
-/// The canonical form of a statement's id: `v1c14-016.1.1#03` is `C14-16`; an id that begins with a section is taken in
-/// any case, with hyphens for its blanks, and by its section alone where that has one statement. `None` when it is no such id.
+/// Returns the canonical form of a statement's id, or `None` for other text. `v1c14-016.1.1#03` becomes `C14-16`. An id
+/// that begins with a section may have any case and hyphens instead of blanks. Its section alone suffices if the
+/// section has only one statement.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
-    // Of an annex: A17.9.
+    // An annex: A17.9.
     let section = id.strip_prefix(['A', 'a']).unwrap_or(id);
     if section.starts_with(|first: char| first.is_ascii_digit()) {
         let wanted = spaced(id);
@@ -72,7 +73,7 @@ pub fn canonical(id: &str) -> Option<String> {
             let mut of_section = statements()
                 .iter()
                 .filter(|statement| spaced(&statement.id).starts_with(&section));
-            // Two statements of one section are told apart by their words alone.
+            // The section alone is ambiguous if it has two statements.
             of_section.next().filter(|_| of_section.next().is_none())
         });
         return known.map(|statement| statement.id.clone());
@@ -92,7 +93,7 @@ mod tests {
     use crate::TESTS;
 
     #[test]
-    fn statement_ids_are_taken_with_zeros_any_case_and_volume_in_front() {
+    fn ids_accept_zeros_any_case_and_volume() {
         for id in [
             "C14-16",
             "c14-016",
@@ -119,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_of_a_rule_is_in_the_registry() {
+    fn every_rule_statement_is_registered() {
         for rule in verbatim_oracle::rules() {
             assert!(statement(rule.statement()).is_some(), "{}", rule.name());
         }
     }
 
     #[test]
-    fn every_statement_of_a_test_is_in_the_registry_under_its_canonical_id() {
+    fn every_test_statement_is_registered() {
         for test in TESTS {
             for id in test.statements {
                 assert!(statement(id).is_some(), "{}: {id} is not in statements.toml", test.id);

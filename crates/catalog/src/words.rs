@@ -1,4 +1,4 @@
-//! Words of tests: `rnr`, or `mkey`, `m-key` and `M_Key`, which are one.
+//! Words of tests, such as `rnr`. `mkey`, `m-key` and `M_Key` are one word.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use verbatim_tester::Test;
 use crate::chapters::TESTS;
 use crate::statements::statement;
 
-/// Shorter ones are in nearly every test.
+/// The least length of a word. Shorter words occur in nearly every test. A suggested word must be longer.
 const SHORTEST: usize = 2;
 
-/// Whether a text has a word, in any case and with any separators: letters and digits of the word must follow each other in the
-/// text, from the beginning of one of its words on. So `rnr` is in `c09-rnr-nak-codes`, and `info` in `PortInfo`.
+/// Returns whether a text contains a word, in any case and with any separators. The word must begin at the start of one
+/// of the text's words: `c09-rnr-nak-codes` contains `rnr`, and `PortInfo` contains `info`.
 #[must_use]
 pub fn has_word(text: &str, word: &str) -> bool {
     let (word, _) = joined(word);
@@ -20,7 +20,7 @@ pub fn has_word(text: &str, word: &str) -> bool {
     word.len() >= SHORTEST && beginnings.iter().any(|at| text[*at..].starts_with(&word))
 }
 
-/// Whether a word is in a test's id, its title, a public name, or in the id or title of a statement.
+/// Returns whether a word is in a test's id, its title, its public names, or a statement's id or title.
 #[must_use]
 pub fn mentions<'a>(
     word: &str,
@@ -34,13 +34,13 @@ pub fn mentions<'a>(
     texts.any(|text| has_word(text, word))
 }
 
-/// Whether a word is in a test of this catalogue.
+/// Returns whether a word is in a test of this catalogue.
 pub(crate) fn is_in(word: &str, test: &Test) -> bool {
     let aliases = test.aliases.iter().copied();
     mentions(word, (test.id, test.about), aliases, test.statements.iter().copied())
 }
 
-/// The word of a test that is the nearest to one that is in none, where one is near enough to be meant.
+/// Returns the catalogue's word nearest to a misspelled one, if one is near enough.
 #[must_use]
 pub fn nearest_word(typed: &str) -> Option<String> {
     let plain = typed.chars().all(char::is_alphabetic);
@@ -57,7 +57,7 @@ pub fn nearest_word(typed: &str) -> Option<String> {
     near.map(String::from)
 }
 
-/// Letters and digits of a text in small letters, without what is between them, and where its words begin.
+/// Returns the lower-case letters and digits of a text without separators, and the positions at which its words begin.
 fn joined(text: &str) -> (String, Vec<usize>) {
     let (mut out, mut beginnings) = (String::with_capacity(text.len()), Vec::new());
     let mut before = ' ';
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_found_in_any_spelling() {
+    fn word_is_found_in_any_spelling() {
         for word in ["mkey", "m-key", "M_Key", "M KEY", "key"] {
             assert!(has_word("While the M_Key is 0", word), "{word}");
         }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_begins_where_one_of_the_text_does() {
+    fn word_begins_at_a_word_of_the_text() {
         for (text, word) in [
             ("a target", "get"),
             ("backwards", "ack"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_word_is_offered() {
+    fn nearest_word_is_suggested() {
         assert_eq!(nearest_word("atomik").as_deref(), Some("atomic"));
         assert_eq!(nearest_word("xyzzy"), None);
         assert_eq!(nearest_word("c14-61"), None, "a name and no word");

@@ -1,6 +1,6 @@
-//! The subnet management agent: from a request to an answer (architecture 13.4.7, 14.2.3).
+//! The subnet management agent: from a request to its response (architecture 13.4.7, 14.2.3).
 //!
-//! Order: versions, M_Key, method, attribute, modifier, fields.
+//! The agent checks in this order: versions, M_Key, method, attribute, modifier, fields.
 
 use core::time::Duration;
 
@@ -14,18 +14,18 @@ use crate::port::Port;
 use crate::profile::Profile;
 use crate::traps;
 
-/// The numbers that attributes of the class have.
+/// Range of the AttributeIDs of the subnet management classes.
 const NUMBERS: core::ops::RangeInclusive<u16> = AttributeId::NOTICE.0..=AttributeId::LED_INFO.0;
 
-/// What came of a request: a status and the attribute's bytes, where there are any.
+/// The result of a request: a status, and the bytes of the attribute if there are any.
 pub(crate) struct Reply {
     pub(crate) status: Status,
-    /// None: the request's bytes are sent back.
+    /// `None`: the response carries the data of the request.
     pub(crate) data: Option<[u8; 64]>,
 }
 
 impl Reply {
-    /// Success, or a status, with the attribute as it is now.
+    /// Creates a reply with a status and the current attribute.
     pub(crate) fn with(status: Status, data: &[u8]) -> Self {
         let mut bytes = [0; 64];
         let room = data.len().min(64);
@@ -45,19 +45,19 @@ impl Reply {
     }
 }
 
-/// The agent at one port, for one request.
+/// The agent of one port, for one request.
 pub(crate) struct Agent<'d> {
     pub(crate) profile: &'d Profile,
     pub(crate) faults: &'d Faults,
     pub(crate) node: &'d mut Node,
     pub(crate) ports: &'d mut Vec<Port>,
-    /// Which port the request came in by, counted from 0.
+    /// Index of the port that received the request, counted from 0.
     pub(crate) at: usize,
     pub(crate) now: Duration,
 }
 
 impl Agent<'_> {
-    /// The answer to an SMP, if there is one.
+    /// Returns the response to an SMP, if the agent sends one.
     pub(crate) fn serve(&mut self, request: &Mad, source: Lid) -> Option<Mad> {
         let masked = request.with_method(Method(request.method().0 & 0x8F));
         let request = if self.faults.has(Defect::MethodLow4Bits) {
@@ -110,12 +110,12 @@ impl Agent<'_> {
         })
     }
 
-    /// The port that the request came in by.
+    /// Returns the port that received the request.
     pub(crate) fn port(&mut self) -> &mut Port {
         &mut self.ports[self.at]
     }
 
-    /// The refusal of an attribute that this node does not have.
+    /// Returns the refusal of an attribute that this node does not have.
     pub(crate) fn unsupported(&self) -> Reply {
         if self.faults.has(Defect::UnsupportedAttributeAccepted) {
             Reply::refused(Status::OK)
@@ -136,7 +136,7 @@ impl Agent<'_> {
         }
     }
 
-    /// What becomes of an SMP of another version: nothing, or a refusal. `None`: the version is right.
+    /// Handles an SMP of another version. Returns `None` if the version is right, and otherwise the optional refusal.
     fn wrong_version(&self, request: &Mad) -> Option<Option<Mad>> {
         let header = request.header();
         let refusal = Some(refuse(request, Status::BAD_VERSION));
@@ -149,7 +149,7 @@ impl Agent<'_> {
         None
     }
 
-    /// How a Get is refused by its AttributeID alone, before anything looks at its key.
+    /// Returns the status for a Get that the agent refuses by its AttributeID, before the M_Key check.
     fn refused_unseen(&self, request: &Mad) -> Option<Status> {
         let choices = &self.profile.choices;
         let attribute = request.attribute_id();
@@ -159,7 +159,7 @@ impl Agent<'_> {
         is_refused.then(|| self.unsupported().status)
     }
 
-    /// The M_Key check at the receiving port, with the trap that a violation raises.
+    /// Checks the M_Key at the receiving port, and raises a trap on a violation.
     fn check_key(&mut self, request: &Mad, source: Lid) -> Access {
         let (profile, faults, now) = (self.profile, self.faults, self.now);
         let at = self.at;
@@ -260,7 +260,7 @@ impl Agent<'_> {
         reply
     }
 
-    /// What a defective device changes beside what was Set.
+    /// Applies the side effects of a Set that only a defective device has.
     fn side_effects(&mut self, attribute: AttributeId, reply: &Reply) {
         let faults = self.faults;
         if reply.status != Status::OK {
@@ -286,7 +286,7 @@ impl Agent<'_> {
         }
     }
 
-    /// An attribute that does not use the AttributeModifier.
+    /// Serves an attribute that does not use the AttributeModifier.
     fn unmodified(&mut self, modifier: u32, serve: impl FnOnce(&mut Self) -> Reply) -> Reply {
         if modifier != 0 && self.profile.choices.unused_modifier_refused {
             return Reply::refused(Status::INVALID_FIELD);
@@ -295,10 +295,11 @@ impl Agent<'_> {
     }
 }
 
-/// The answer: the request's header and route with method GetResp, status and data.
+/// Returns the response: header and route of the request, method GetResp, status and data.
 fn answer(request: &Mad, reply: &Reply) -> Mad {
     let mut mad = *request;
-    // Reserved bits are sent as 0; a directed-route SMP has its route beside them.
+    // Clears the reserved bytes. The bytes after the data are reserved only in a LID-routed SMP: a directed-route SMP
+    // has its paths there.
     mad.bytes_mut()[18..20].fill(0);
     if request.is_directed() {
         mad.bytes_mut()[36..64].fill(0);
@@ -317,7 +318,7 @@ fn answer(request: &Mad, reply: &Reply) -> Mad {
     }
 }
 
-/// The answer with the reserved bytes of the request's headers.
+/// Copies the reserved bytes of the request's headers into the response.
 fn repeat_reserved(request: &Mad, mut answer: Mad) -> Mad {
     let of_route = if request.is_directed() { 36..64 } else { 32..64 };
     for bytes in [18..20, of_route] {
@@ -326,7 +327,7 @@ fn repeat_reserved(request: &Mad, mut answer: Mad) -> Mad {
     answer
 }
 
-/// The answer that refuses a request with a status and sends its data back.
+/// Returns the response that refuses a request. The response carries the data of the request.
 pub(crate) fn refuse(request: &Mad, status: Status) -> Mad {
     answer(request, &Reply::refused(status))
 }

@@ -1,89 +1,97 @@
-//! What the architecture leaves to the implementer: every combination conforms.
+//! Choices that the architecture leaves to the implementer. Every combination conforms.
 
 use rand_chacha::ChaCha8Rng;
 use verbatim_wire::Status;
 
 use crate::profile::below;
 
-/// What becomes of a Set(PortInfo) that carries LID 0 or MasterSMLID 0 where none was assigned.
+/// The effect of a Set(PortInfo) that repeats an unassigned LID (0 or permissive) or an unassigned MasterSMLID (0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unassigned {
-    /// It is obeyed.
+    /// The port applies the Set.
     Obeyed,
-    /// It is answered with the invalid-field status, and its other fields are applied.
+    /// The port responds with the invalid-field status and applies the other fields.
     RefusedInPart,
-    /// It is answered with the invalid-field status, and nothing is applied.
+    /// The port responds with the invalid-field status and applies no field.
     Refused,
 }
 
-/// What a violation counter becomes when a value other than 0 is written, which the architecture does not define.
+/// The effect of writing a value other than 0 to a violation counter. The architecture does not define this effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterWrite {
-    /// It stays.
+    /// The counter keeps its value.
     Ignored,
-    /// It takes the value.
+    /// The counter takes the written value.
     Stored,
-    /// It becomes 0, as if 0 were written.
+    /// The counter becomes 0.
     Zeroed,
 }
 
-/// Choices of an implementer. The default is what a plain adapter does.
+/// Choices of an implementer. The default describes a plain adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    /// A VLArbitrationTable part 2 or 4 beyond the capacity is refused; else answered with zeros.
+    /// Whether the port refuses a part of VLArbitrationTable that is beyond the capacity of the table. Otherwise the
+    /// response contains zeros.
     pub part_beyond_capacity_refused: bool,
-    /// Entries of VLArbitrationTable beyond the capacity keep what was set; else they read as zeros.
+    /// Whether entries of VLArbitrationTable beyond the capacity keep the written value. Otherwise they read as zeros.
     pub entries_beyond_capacity_kept: bool,
-    /// A table that names VLs which are not operational is refused; else it is stored.
+    /// Whether the port refuses a table that contains a VL that is not operational. Otherwise the port stores the
+    /// table.
     pub foreign_vls_refused: bool,
-    /// How an optional table that is absent is refused: as an unsupported combination of method and attribute, or else
-    /// as an unsupported method.
+    /// Whether the port refuses an absent optional table as an unsupported combination of method and attribute.
+    /// Otherwise the port refuses it as an unsupported method.
     pub absent_attribute_as_combination: bool,
-    /// A Set with an illegal field applies nothing; else it applies the legal fields.
+    /// Whether a Set with an illegal field applies no field. Otherwise the port applies the legal fields.
     pub illegal_set_applies_nothing: bool,
-    /// What becomes of a Set(PortInfo) of a port without LID or subnet manager.
+    /// The effect of a Set(PortInfo) that repeats an unassigned LID or MasterSMLID.
     pub unassigned: Unassigned,
-    /// An AttributeModifier that the attribute does not use must be 0; else it is ignored.
+    /// Whether an AttributeModifier that the attribute does not use must be 0. Otherwise the port ignores it.
     pub unused_modifier_refused: bool,
-    /// A second violation restarts a running lease timer; else the timer runs on.
+    /// Whether a second violation restarts a running lease timer. Otherwise the timer continues.
     pub second_violation_restarts_lease: bool,
-    /// A wrong-key Get at level 0 or 1 stops a running lease timer.
+    /// Whether a wrong-key Get at level 0 or 1 stops a running lease timer.
     pub tolerated_get_stops_lease: bool,
-    /// A Get or Set with another base version is answered with the bad-version status; else it is discarded.
+    /// Whether the port responds to a Get or Set of another base version with the bad-version status. Otherwise the
+    /// port discards the request.
     pub bad_base_version_answered: bool,
-    /// What a violation counter becomes when a value other than 0 is written.
+    /// The effect of writing a value other than 0 to a violation counter.
     pub counter_write: CounterWrite,
-    /// Of 16 SMPs that ask for an answer that many get the busy status, by chance: 0 none, 16 all.
+    /// Average number of Busy responses per 16 Gets and Sets, chosen at random: 0 none, 16 all.
     pub busy: u8,
-    /// What gets the busy status is done all the same; else it is not looked at.
+    /// Whether the device executes a request that gets a Busy response. Otherwise the device ignores the request.
     pub busy_and_done: bool,
-    /// The four counters of traffic in PortCounters, which are optional, are there; else they are 0.
+    /// Whether PortCounters has the four optional traffic counters. Otherwise they are 0.
     pub counts_traffic: bool,
-    /// A Set of InitType changes InitTypeReply to the same.
+    /// Whether a Set of InitType sets InitTypeReply to the same value.
     pub replies_to_init_type: bool,
-    /// LinkRoundTripLatency is measured all the time; else it is not measured.
+    /// Whether the port measures LinkRoundTripLatency.
     pub measures_latency: bool,
-    /// A number that no attribute of the class has is refused before the key is looked at; else the key comes first.
+    /// Whether the port refuses an unknown AttributeID before the M_Key check. Otherwise the M_Key check comes first.
     pub refuses_unknown_first: bool,
-    /// A port that sends no traps discards a TrapRepress, key and all; else its key counts as any other.
+    /// Whether a port that sends no traps discards a TrapRepress without checking its M_Key. Otherwise the port checks
+    /// the key.
     pub knows_no_repress: bool,
-    /// Traps wait for one another, each until the one before it is repressed; else the latest is sent alone.
+    /// Whether each trap waits until the preceding one is repressed. Otherwise the port sends only the latest trap.
     pub queues_traps: bool,
-    /// A port that was given no LID shows the permissive one, 0xFFFF; else 0.
+    /// Whether a port without an assigned LID reports the permissive LID, 0xFFFF. Otherwise it reports 0.
     pub shows_permissive_lid: bool,
-    /// A VL of a table that is not operational is stored as VL 0; else it is stored, or refused.
+    /// Whether the port stores VL 0 in place of a VL that is not operational. Otherwise the port stores or refuses this
+    /// VL.
     pub corrects_foreign_vls: bool,
-    /// So many SMPs have room in the buffer of VL 15, each until it was served; what comes beyond is dropped. 0: all.
+    /// Capacity of the buffer of VL 15 in SMPs. The port drops SMPs that arrive while the buffer is full. 0: no limit.
     pub vl15_room: u8,
-    /// LinkDownDefaultState, NeighborMTU and OperationalVLs are taken over when the link goes down; else at once.
+    /// Whether LinkDownDefaultState, NeighborMTU and OperationalVLs take effect only when the link goes down. Otherwise
+    /// they take effect at once.
     pub link_fields_wait: bool,
-    /// LinkSpeedExtEnabled 30, no extended speed, reads back as 0; else as 30.
+    /// Whether LinkSpeedExtEnabled 30 (no extended speed) reads back as 0. Otherwise it reads back as 30.
     pub no_ext_speeds_as_0: bool,
-    /// DiagCode tells how far a self-test has come that runs all the time; else it stays.
+    /// Whether DiagCode reports the progress of a self-test that runs all the time. Otherwise DiagCode is constant.
     pub tests_itself: bool,
-    /// The performance agent redirects whoever asks. It is not drawn: nothing could be said of what a port counts.
+    /// Whether the performance agent redirects all requests. [`Profile::vary`](crate::Profile::vary) never draws this
+    /// choice, because a test then learns nothing about the port's counters.
     pub performance_elsewhere: bool,
-    /// Something in front of the agent, a kernel say, answers SMInfo by itself. A host has that, not a device: it is not drawn.
+    /// Whether a program in front of the agent, such as a kernel, responds to SMInfo. This is a property of a host, not
+    /// of a device, so [`Profile::vary`](crate::Profile::vary) never draws this choice.
     pub sm_info_by_host: bool,
 }
 
@@ -122,7 +130,7 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// All drawn.
+    /// Draws most choices from `rng`.
     pub(crate) fn drawn(rng: &mut ChaCha8Rng) -> Self {
         let mut coin = || below(rng, 2) == 1;
         let choices = Self {
@@ -142,7 +150,7 @@ impl Choices {
             bad_base_version_answered: coin(),
             ..Self::default()
         };
-        // Drawn after the older ones, so that a seed stands for what it stood for.
+        // Newer choices are drawn last, so that the older choices of a seed stay the same.
         let refused_whole = choices.unassigned == Unassigned::RefusedInPart && coin();
         Self {
             unassigned: if refused_whole {
@@ -157,7 +165,7 @@ impl Choices {
         }
     }
 
-    /// The status that refuses an optional attribute which is absent.
+    /// Returns the status for an absent optional attribute.
     pub(crate) fn absent_attribute(&self) -> Status {
         if self.absent_attribute_as_combination {
             Status::METHOD_ATTRIBUTE_UNSUPPORTED

@@ -1,13 +1,13 @@
-//! Defects: each makes the device break one compliance statement, and is switched on by name.
+//! Defects of the device. Each defect has a name and makes the device break one compliance statement.
 //!
-//! A tester is tested with them: with none the device conforms, with one a test of that statement must fail.
-//! The code that a defect changes asks for it at one place: `if faults.has(Defect::X)`.
+//! Defects serve to check the tests. Without defects the device conforms. With a defect, a test of the broken statement
+//! must fail. The affected code queries a defect in one place: `if faults.has(Defect::X)`.
 
 use crate::defects::defects;
 use crate::profile::Profile;
 
 defects! {
-    /// One way to break one compliance statement.
+    /// A defect: one way to break one compliance statement.
     Defect, Faults;
     "C13-13" {
         RespTimeValueIllegal "resp-time-value-illegal" "PortInfo shows a RespTimeValue above 20."
@@ -323,8 +323,8 @@ defects! {
 }
 
 impl Defect {
-    /// Whether a device of that profile behaves differently with the defect: some need a second port, an
-    /// optional attribute or large tables.
+    /// Returns whether the defect changes the behaviour of a device with this profile. Some defects need a second port,
+    /// an optional attribute or large tables.
     #[must_use]
     pub fn shows_on(self, profile: &Profile) -> bool {
         let two_tables = profile.has_vl_arbitration();
@@ -346,7 +346,7 @@ impl Defect {
             Self::VlArbitrationReservedNotZero => two_tables && low > 0,
             Self::LinkSpeedExtEnabledNotKept => profile.has_extended_speeds(),
             Self::ExtendedSpeedsWithoutCapability => !profile.has_extended_speeds(),
-            // A port without a LID is not taken through its states.
+            // Tests step only a port with a LID through its states.
             Self::ArmedSkipped | Self::ArmedRefused => profile.lid != verbatim_wire::Lid(0),
             Self::LedInfoShownToAll | Self::WrongKeySetOfLedInfoObeyed | Self::LedInfoReservedNotZero => {
                 profile.has_led()

@@ -1,17 +1,16 @@
-//! What lists of defects have in common: an enum of them by statement, their names, and the set that a device has.
+//! The `defects!` macro: an enum of defects by compliance statement, their names, and the set of a device's defects.
 
-/// A name that no defect has.
+/// The error for a name that is not a defect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no defect is called {name:?}")]
 pub struct UnknownDefect {
-    /// The name that was asked for.
+    /// The given name.
     pub name: String,
 }
 
-/// An enum of defects, and the set of them that a device has.
+/// Declares an enum of defects and a set type for them.
 ///
-/// Each defect stands under the statement that it breaks, with its name as people type it, and with what the device does
-/// wrong in one sentence.
+/// Each defect is listed under the statement that it breaks, with its command-line name and a one-sentence description.
 macro_rules! defects {
     (
         $(#[$doc:meta])* $kind:ident, $faults:ident;
@@ -27,19 +26,19 @@ macro_rules! defects {
             /// Every defect, grouped by statement.
             pub const ALL: &'static [$kind] = &[ $($( $kind::$name, )*)* ];
 
-            /// Its name, as people type it.
+            /// Returns the command-line name.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $($( Self::$name => $kebab, )*)* }
             }
 
-            /// The statement that it breaks.
+            /// Returns the compliance statement that this defect breaks.
             #[must_use]
             pub fn statement(self) -> &'static str {
                 match self { $($( Self::$name => $statement, )*)* }
             }
 
-            /// What is done wrong, in one sentence.
+            /// Returns the description of the wrong behaviour, in one sentence.
             #[must_use]
             pub fn about(self) -> &'static str {
                 match self { $($( Self::$name => $about, )*)* }
@@ -62,7 +61,7 @@ macro_rules! defects {
             }
         }
 
-        /// The defects that are there; none in what conforms.
+        /// The defects of a device; empty in a conforming device.
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) struct $faults([u64; $kind::ALL.len().div_ceil(64)]);
 
@@ -75,7 +74,6 @@ macro_rules! defects {
                 faults
             }
 
-            /// Whether this one is there.
             pub(crate) fn has(&self, defect: $kind) -> bool {
                 self.0[defect as usize / 64] & (1 << (defect as usize % 64)) != 0
             }

@@ -1,4 +1,4 @@
-//! The device from outside: packets and time in, packets and the next wake-up out.
+//! The interface of the device. Inputs: packets and the time. Outputs: packets and the time of the next event.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,17 +13,18 @@ use crate::port::Port;
 use crate::profile::{Profile, below};
 use crate::{agent, performance, port_info, smi, traps};
 
-/// Answers that the device holds at a time; what comes beyond is dropped, as VL 15 may be.
+/// Maximum number of pending responses. The device drops further responses, because VL 15 is unreliable.
 const MAX_PENDING: usize = 4096;
 
 /// A packet that the device sends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// The port that it leaves by.
+    /// The port that sends the packet.
     pub port: u8,
-    /// SLID of its local route header.
+    /// SLID of the packet's local route header.
     pub slid: Lid,
-    /// DLID of its local route header: permissive for directed routes and where the asker's LID was not told.
+    /// DLID of the packet's local route header: permissive on a directed route, and if the SLID of the request is
+    /// unknown.
     pub dlid: Lid,
     /// The MAD.
     pub bytes: [u8; MAD_LENGTH],
@@ -36,26 +37,26 @@ impl core::fmt::Debug for Transmit {
     }
 }
 
-/// A channel adapter's management agents.
+/// The management agents of a channel adapter.
 #[derive(Clone, Debug)]
 pub struct Device {
     profile: Profile,
     faults: Faults,
     node: Node,
     pub(crate) ports: Vec<Port>,
-    /// Answers that are not due yet, by time and order.
+    /// Responses to send later, by time and serial number.
     pending: BTreeMap<(Duration, u64), Transmit>,
     ready: VecDeque<Transmit>,
     serial: u64,
     now: Duration,
-    /// Which requests find it busy.
+    /// Generator that selects the requests that get a Busy response.
     chance: ChaCha8Rng,
-    /// SMPs in the buffer of VL 15: the port of each, and until when it is there.
+    /// SMPs in the buffer of VL 15: index of the port, and the time at which the SMP leaves the buffer.
     held: Vec<(usize, Duration)>,
 }
 
 impl Device {
-    /// A device as found, with these defects; with none it conforms.
+    /// Creates a device with the given defects. Without defects the device conforms.
     #[must_use]
     pub fn new(profile: Profile, defects: &[Defect]) -> Self {
         let node = Node::new(&profile);
@@ -75,12 +76,14 @@ impl Device {
         }
     }
 
-    /// A MAD arrives at a port. Bytes that are none, and ports that do not exist, are discarded.
+    /// Receives a MAD at a port. Discards bytes that are not a MAD, and MADs to a port that does not exist or is
+    /// disabled.
     pub fn handle(&mut self, now: Duration, port: u8, bytes: &[u8]) {
         self.handle_from(now, port, Lid::PERMISSIVE, bytes);
     }
 
-    /// The same where the SLID of the packet is known: a LID-routed answer goes there, and a trap names it.
+    /// Receives a MAD from a known SLID. The device sends the response to a LID-routed request to this LID. A trap
+    /// about the request contains this LID.
     pub fn handle_from(&mut self, now: Duration, port: u8, slid: Lid, bytes: &[u8]) {
         self.tick(now);
         let (now, index) = (self.now, usize::from(port).wrapping_sub(1));
@@ -104,7 +107,7 @@ impl Device {
         let Some(answer) = answer else {
             return;
         };
-        // An answer does not leave by a port that the request switched off.
+        // A port that the request disabled sends no response.
         if self.pending.len() >= MAX_PENDING || self.ports[index].is_disabled() {
             return;
         }
@@ -128,8 +131,8 @@ impl Device {
         self.release(now);
     }
 
-    /// The link of a port has come up anew, with another neighbour perhaps: its state is Initialize (architecture 7.2.7).
-    /// A port that is disabled stays so.
+    /// Handles a link that came up again, possibly to another neighbour: the state of the port becomes Initialize
+    /// (architecture 7.2.7). A disabled port stays disabled.
     pub fn link_up(&mut self, port: u8) {
         if let Some(port) = self.ports.get_mut(usize::from(port).wrapping_sub(1))
             && !port.is_disabled()
@@ -138,7 +141,7 @@ impl Device {
         }
     }
 
-    /// When [`tick`](Self::tick) has something to do next; `None` when only a packet can change anything.
+    /// Returns the time of the next event for [`tick`](Self::tick), or `None` if only a packet can cause one.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let answer = self.pending.keys().next().map(|&(due, _)| due);
@@ -149,7 +152,7 @@ impl Device {
         ports.chain([answer]).flatten().min()
     }
 
-    /// Time has come to `now`; a time before the latest one known is taken as that one.
+    /// Advances the time to `now`. The time never goes back: an earlier `now` counts as the latest known time.
     pub fn tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -159,18 +162,19 @@ impl Device {
         self.release(now);
     }
 
-    /// The next packet that leaves, if one is ready.
+    /// Returns the next packet to send, if one is ready.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         self.ready.pop_front()
     }
 
-    /// What the device is.
+    /// Returns the profile of the device.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Whether VL 15 has room for an SMP; then it is held until it is served.
+    /// Returns whether the buffer of VL 15 has space for an SMP. If the buffer is limited and has space, the SMP
+    /// occupies the space until the device has served it.
     fn has_room(&mut self, now: Duration, index: usize) -> bool {
         self.held.retain(|(_, until)| *until > now);
         let room = usize::from(self.profile.choices.vl15_room);
@@ -185,7 +189,7 @@ impl Device {
         is_there
     }
 
-    /// The answer to an SMP at the end of its route: the agent's, unless the device is busy.
+    /// Returns the agent's response to an SMP at the end of its route, or a Busy response.
     fn serve(&mut self, now: Duration, index: usize, request: &Mad, source: Lid) -> Option<Mad> {
         let choices = self.profile.choices;
         let asks = matches!(request.method(), Method::GET | Method::SET);
@@ -209,7 +213,7 @@ impl Device {
         }
     }
 
-    /// Makes ready what is due.
+    /// Moves the responses and traps whose time to send has come to the ready queue.
     fn release(&mut self, now: Duration) {
         while let Some(entry) = self.pending.first_entry()
             && entry.key().0 <= now

@@ -1,13 +1,14 @@
-//! The reference device: the management agents of a channel adapter, as the architecture describes them.
+//! The reference device: a model of a channel adapter's management agents, written from the architecture.
 //!
-//! It follows the specification, not any test: testers are tested with it. It performs no I/O and reads no clock:
-//! the caller hands it packets ([`Device::handle`]) and the time, asks when it wants to be woken
-//! ([`Device::poll_at`], [`Device::tick`]) and takes what it sends ([`Device::poll_transmit`]).
+//! The model serves to check the tests, so it implements the specification independently of them. The model performs no
+//! I/O and reads no clock. The caller passes packets ([`Device::handle`]) and the time ([`Device::tick`]). The caller
+//! queries the time of the next event ([`Device::poll_at`]) and takes the packets that the device sends
+//! ([`Device::poll_transmit`]).
 //!
-//! A [`Profile`] says what the device can do and in which state it is found; a [`Defect`] makes it break one
+//! A [`Profile`] holds the capabilities and the initial state of the device. A [`Defect`] makes the device break one
 //! compliance statement.
 //!
-//! | module | what | architecture |
+//! | module | contents | architecture |
 //! |---|---|---|
 //! | `smi` | directed routes | 14.2.2 |
 //! | `m_key` | the M_Key check, violations, the lease | 14.2.4 |
@@ -16,7 +17,7 @@
 //! | `traps` | trap 256 and its repetition | 13.4.9, 14.3.9 |
 //! | `performance` | PortCounters | 16.1 |
 //!
-//! [`rc`] is its other half: the reliable connections of a RoCEv2 adapter. [`link`] is the link layer of a port.
+//! [`rc`] models the reliable connections of a RoCEv2 adapter. [`link`] models the link layer of a port.
 
 mod agent;
 mod choices;

@@ -16,56 +16,57 @@ use crate::choices::Choices;
 use crate::defect::{Defect, Faults};
 use crate::profile::Profile;
 
-/// What an SMP may do, after its key was looked at.
+/// The access of an SMP after the M_Key check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
-    /// All that it asks for.
+    /// The agent executes the request.
     Full,
-    /// A Get is answered without the right key; PortInfo:M_Key is shown or not.
+    /// The agent responds to a Get without the right key. `key_shown` tells whether the response contains
+    /// PortInfo:M_Key.
     Read { key_shown: bool },
-    /// Nothing: no answer.
+    /// The agent drops the SMP.
     Refused,
-    /// A defective device's way out.
+    /// Wrong behaviour of a defective device.
     Odd(Odd),
 }
 
-/// What only a defective device does with an SMP.
+/// A reaction to an SMP that only a defective device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Odd {
-    /// PortInfo is answered with zeros throughout.
+    /// The response to a Get contains zeros only.
     Blank,
-    /// The Set is answered, but not obeyed.
+    /// The agent responds to the Set, but does not execute it.
     AnsweredOnly,
-    /// The Set is obeyed, but not answered.
+    /// The agent executes the Set, but does not respond.
     ObeyedOnly,
-    /// The SMP is answered with an error status.
+    /// The agent responds with an error status.
     RefusedAloud,
 }
 
-/// What the check of one SMP comes to.
+/// The result of the check of one SMP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Outcome {
     pub(crate) access: Access,
-    /// A trap may tell of it.
+    /// Whether the SMP is a violation, which raises a trap if the port sends traps.
     pub(crate) violation: bool,
 }
 
-/// The M_Key of a port and what belongs to it.
+/// The M_Key of a port, and its protection state.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) key: MKey,
     pub(crate) protect: ProtectBits,
     pub(crate) lease: LeasePeriod,
     pub(crate) violations: u16,
-    /// When the running lease expires.
+    /// The time at which the running lease expires.
     expires_at: Option<Duration>,
-    /// What a stopped lease had left; only a defective device comes back to it.
+    /// Remaining time of a stopped lease. Only a defective device resumes it.
     left: Option<Duration>,
-    /// A violation was counted since the last right-key SMP; only a defective device cares.
+    /// Whether a violation was counted since the last right-key SMP. Only a defective device uses this field.
     counted: bool,
-    /// The protect bits are shown but hold no more; only in a defective device.
+    /// Whether the port reports the protect bits, but no longer enforces them. Set only in a defective device.
     hollow: bool,
-    /// The key that the last one replaced; only a defective device cares.
+    /// The key before the last change. Only a defective device accepts it.
     former: MKey,
 }
 
@@ -84,17 +85,17 @@ impl Lock {
         }
     }
 
-    /// When the lease expires, if it runs.
+    /// Returns the time at which the running lease expires.
     pub(crate) fn expires_at(&self) -> Option<Duration> {
         self.expires_at
     }
 
-    /// Stops the lease timer; only a defective device does so from another port.
+    /// Stops the lease timer on behalf of another port. Only a defective device calls this function.
     pub(crate) fn stop_lease(&mut self) {
         self.expires_at = None;
     }
 
-    /// Looks at the key of an SMP and does all that follows from it but the answer.
+    /// Checks the key of an SMP, and updates the violation counter and the lease.
     pub(crate) fn check(&mut self, now: Duration, mad: &Mad, choices: &Choices, faults: &Faults) -> Outcome {
         let method = mad.method();
         if !is_checked(method) {
@@ -123,17 +124,17 @@ impl Lock {
         }
     }
 
-    /// Whether a key is the port's, or the port has none; for what is shown of another port.
+    /// Returns whether `key` is the port's key, or the port has no key.
     pub(crate) fn opens_with(&self, key: MKey) -> bool {
         self.key == MKey(0) || self.key == key
     }
 
-    /// Whether PortInfo:M_Key is shown to those who do not have it.
+    /// Returns whether PortInfo:M_Key is visible without the right key.
     pub(crate) fn shows_key(&self) -> bool {
         self.protect.0 == 0
     }
 
-    /// Takes key, protect bits and lease period from a Set.
+    /// Stores key, protect bits and lease period from a Set.
     pub(crate) fn set(&mut self, key: MKey, protect: ProtectBits, lease: LeasePeriod, faults: &Faults) {
         if !faults.has(Defect::MKeyNotKept) {
             if key != self.key {
@@ -153,7 +154,7 @@ impl Lock {
         self.hollow = false;
     }
 
-    /// Lets the lease expire if its time has come.
+    /// Expires the lease if its time has elapsed.
     pub(crate) fn expire(&mut self, now: Duration, faults: &Faults) {
         if self.expires_at.is_none_or(|at| now < at) {
             return;
@@ -171,7 +172,7 @@ impl Lock {
         }
     }
 
-    /// The level that holds.
+    /// Returns the protection level in force.
     fn level(&self) -> ProtectBits {
         if self.hollow { ProtectBits(0) } else { self.protect }
     }
@@ -211,7 +212,7 @@ impl Lock {
         ours == theirs
     }
 
-    /// A right-key SMP stops the lease timer; the next violation starts it anew.
+    /// Handles a right-key SMP, which stops the lease timer. The next violation starts the timer again.
     fn after_right_key(&mut self, now: Duration, mad: &Mad, faults: &Faults) {
         self.counted = false;
         let keeps_running = faults.has(Defect::LeaseNotStoppedByRightKey)
@@ -234,7 +235,7 @@ impl Lock {
         }
     }
 
-    /// A wrong-key Get at level 0 or 1 is no violation.
+    /// Handles a wrong-key Get at level 0 or 1, which is not a violation.
     fn after_tolerated_get(&mut self, choices: &Choices, faults: &Faults) {
         if choices.tolerated_get_stops_lease {
             self.expires_at = None;
@@ -248,7 +249,6 @@ impl Lock {
         }
     }
 
-    /// Counts a violation.
     fn count(&mut self, mad: &Mad, faults: &Faults) {
         let missed = match mad.method() {
             _ if mad.attribute_id() == AttributeId::P_KEY_TABLE && faults.has(Defect::ViolationsNotCountedOnPKeys) => {
@@ -286,7 +286,7 @@ impl Lock {
         self.violations = self.violations.saturating_add(step);
     }
 
-    /// A violation starts the lease timer, unless the lease has no end.
+    /// Starts the lease timer after a violation, unless the lease never expires.
     fn start_lease(&mut self, now: Duration, method: Method, choices: &Choices, faults: &Faults) {
         if faults.has(Defect::LeaseNotStarted)
             || faults.has(Defect::LeaseNeverExpires)
@@ -304,7 +304,7 @@ impl Lock {
         }
     }
 
-    /// How long the lease runs.
+    /// Returns the duration of the lease, or `None` if it never expires.
     fn period(&self, faults: &Faults) -> Option<Duration> {
         let Some(period) = self.lease.duration() else {
             return if faults.has(Defect::ZeroLeaseExpiresAtOnce) {
@@ -454,7 +454,7 @@ impl Lock {
     }
 }
 
-/// The methods that are checked; the others are not part of the class.
+/// Returns whether the agent checks the M_Key of an SMP with this method.
 fn is_checked(method: Method) -> bool {
     matches!(method, Method::GET | Method::SET | Method::TRAP_REPRESS)
 }

@@ -7,14 +7,14 @@ use crate::agent::{Agent, Reply};
 use crate::defect::Defect;
 use crate::profile::Profile;
 
-/// What belongs to the node, not to a port.
+/// State of the node, as opposed to state of a port.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) num_ports: u8,
     pub(crate) description: [u8; 64],
-    /// The description that was found; a defective device shows it by its other ports.
+    /// The initial description. A defective device returns it at its other ports.
     pub(crate) found_description: [u8; 64],
-    /// Where a defective device keeps what was written over NodeInfo.
+    /// The value that a defective device stores for a Set of NodeInfo.
     overwritten: Option<[u8; 64]>,
 }
 
@@ -32,7 +32,7 @@ impl Node {
 }
 
 impl Agent<'_> {
-    /// NodeInfo as the receiving port shows it.
+    /// Returns NodeInfo as the receiving port reports it.
     pub(crate) fn node_info(&self) -> [u8; 64] {
         if let Some(written) = self.node.overwritten {
             return written;
@@ -77,7 +77,7 @@ impl Agent<'_> {
         bytes
     }
 
-    /// All of NodeInfo is read-only: there is no Set of it.
+    /// Serves a Set of NodeInfo. NodeInfo is read-only, so a conforming device refuses the Set.
     pub(crate) fn set_node_info(&mut self, data: &[u8; 64]) -> Reply {
         if self.faults.has(Defect::NodeInfoWritable) {
             self.node.overwritten = Some(*data);
@@ -88,7 +88,7 @@ impl Agent<'_> {
         self.unsupported()
     }
 
-    /// NodeDescription is read-only unless CapabilityMask2 says that it can be set.
+    /// Serves a Set of NodeDescription, which is read-only without CapabilityMask2:IsSetNodeDescriptionSupported.
     pub(crate) fn set_node_description(&mut self, data: &[u8; 64]) -> Reply {
         if self.profile.can_set_node_description() {
             self.node.description = *data;
@@ -106,7 +106,7 @@ impl Agent<'_> {
         self.unsupported()
     }
 
-    /// LedInfo: the LED of the receiving port.
+    /// Returns LedInfo of the receiving port.
     pub(crate) fn get_led_info(&mut self) -> Reply {
         let spoiled = Reserved(self.faults.has(Defect::LedInfoReservedNotZero).into());
         let info = LedInfo::default().with_led_mask(self.port().led);
@@ -118,7 +118,7 @@ impl Agent<'_> {
         self.get_led_info()
     }
 
-    /// There is no subnet manager on this node.
+    /// Refuses SMInfo, because this node has no subnet manager.
     pub(crate) fn sm_info(&self) -> Reply {
         let refusal = self.unsupported();
         if refusal.status != Status::METHOD_ATTRIBUTE_UNSUPPORTED {

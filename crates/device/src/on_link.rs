@@ -1,4 +1,4 @@
-//! A port of the device as its link layer sees it: what PortInfo and the P_KeyTable make of it, and where it counts.
+//! The link layer's view of a port: its profile from PortInfo and the P_KeyTable, and its counters.
 
 use verbatim_wire::{PKey, PortCounters, PortRcvErrorDetails};
 
@@ -7,7 +7,8 @@ use crate::link::{Counters, LinkChoices, LinkProfile, PortKind};
 use crate::port::Port;
 
 impl Device {
-    /// The port as it is set up by now, for a [`LinkPort`](crate::link::LinkPort); `None` when there is no such port.
+    /// Returns the current link profile of the port for a [`LinkPort`](crate::link::LinkPort), or `None` if the port
+    /// does not exist.
     #[must_use]
     pub fn link_profile(&self, port: u8, choices: LinkChoices) -> Option<LinkProfile> {
         let port = self.at(port)?;
@@ -27,7 +28,8 @@ impl Device {
         })
     }
 
-    /// What a port has counted so far: PortCounters, PortRcvErrorDetails and PortInfo:P_KeyViolations.
+    /// Returns the link-layer counters of the port, from PortCounters, PortRcvErrorDetails and
+    /// PortInfo:P_KeyViolations, or `None` if the port does not exist.
     #[must_use]
     pub fn link_counters(&self, port: u8) -> Option<Counters> {
         let port = self.at(port)?;
@@ -44,7 +46,7 @@ impl Device {
         })
     }
 
-    /// Shows what the link layer of a port has counted where managers read it. Without such a port nothing happens.
+    /// Writes the link layer's counters into the attributes of the port. Does nothing if the port does not exist.
     pub fn set_link_counters(&mut self, port: u8, counted: &Counters) {
         let index = usize::from(port).wrapping_sub(1);
         let Some(port) = self.ports.get_mut(index) else { return };

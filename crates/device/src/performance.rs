@@ -9,9 +9,9 @@ use crate::defect::{Defect, Faults};
 use crate::port::Port;
 use crate::profile::Profile;
 
-/// Units of 4 bytes of a MAD's packet: LRH, BTH, DETH, 256 bytes, ICRC.
+/// Length of the packet of a MAD in units of 4 bytes: LRH, BTH, DETH, the MAD of 256 bytes, ICRC.
 const PACKET_DWORDS: u32 = 72;
-/// The counters that CounterSelect names, bit 0 first; each has a name in the layout.
+/// Names of the PortCounters fields that CounterSelect selects, bit 0 first.
 const SELECTED: [&str; 16] = [
     "SymbolErrorCounter",
     "LinkErrorRecoveryCounter",
@@ -30,9 +30,9 @@ const SELECTED: [&str; 16] = [
     "PortXmitPkts",
     "PortRcvPkts",
 ];
-/// Those of them that are optional.
+/// The optional counters among `SELECTED`.
 const TRAFFIC: [&str; 4] = ["PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"];
-/// The same of PortRcvErrorDetails.
+/// Names of the PortRcvErrorDetails fields that CounterSelect selects, bit 0 first.
 const SELECTED_DETAILS: [&str; 6] = [
     "PortLocalPhysicalErrors",
     "PortMalformedPktErrors",
@@ -42,7 +42,7 @@ const SELECTED_DETAILS: [&str; 6] = [
     "PortLoopingErrors",
 ];
 
-/// The answer to a request of the performance class that came in by port `at`, counted from 0.
+/// Returns the response to a request of the performance class. `at` is the index of the receiving port, from 0.
 pub(crate) fn serve(
     ports: &mut [Port],
     at: usize,
@@ -109,10 +109,9 @@ fn unsupported_attribute(faults: &Faults) -> Status {
     }
 }
 
-/// ClassPortInfo: versions 1, no options, RespTimeValue as PortInfo's default.
-/// ClassPortInfo:CapabilityMask of the performance class: PortXmitWait is there.
+/// ClassPortInfo:CapabilityMask of the performance class: PortXmitWait is supported.
 const XMIT_WAIT: u16 = 1 << 12;
-/// The same: PortSelect 0xFF stands for all ports.
+/// ClassPortInfo:CapabilityMask of the performance class: PortSelect 0xFF selects all ports.
 const ALL_PORT_SELECT: u16 = 1 << 8;
 
 fn class_port_info(faults: &Faults) -> [u8; 192] {
@@ -132,7 +131,7 @@ fn class_port_info(faults: &Faults) -> [u8; 192] {
     data
 }
 
-/// Who asks is to ask somewhere else (13.5.2): the answer to each request is a ClassPortInfo.
+/// Returns the response that redirects the requester (architecture 13.5.2): a ClassPortInfo with the redirect status.
 fn redirection(request: &Mad, faults: &Faults) -> Mad {
     let mut answer = request
         .with_method(Method::GET_RESP)
@@ -142,7 +141,7 @@ fn redirection(request: &Mad, faults: &Faults) -> Mad {
     answer
 }
 
-/// Shows the counters of the port that PortSelect names, after a Set wrote those that CounterSelect names.
+/// Returns the counters of the port in PortSelect. A Set first writes the counters in CounterSelect.
 fn port_counters(
     ports: &mut [Port],
     (profile, faults): (&Profile, &Faults),
@@ -185,7 +184,7 @@ fn port_counters(
     (Status::OK, Some(shown(&port.counters, &wanted)))
 }
 
-/// The counters as a defective device keeps them.
+/// Truncates the counters that have too few bits in a defective device.
 fn narrowed(counters: PortCounters, faults: &Faults) -> PortCounters {
     if faults.has(Defect::SymbolErrorCounter8Bits) {
         return counters.with_symbol_error_counter(counters.symbol_error_counter() & 0xFF);
@@ -199,7 +198,7 @@ fn narrowed(counters: PortCounters, faults: &Faults) -> PortCounters {
     counters
 }
 
-/// The same with PortRcvErrorDetails.
+/// Returns PortRcvErrorDetails of the port in PortSelect. A Set first writes the counters in CounterSelect.
 fn error_details(ports: &mut [Port], faults: &Faults, request: &Mad) -> (Status, Option<[u8; 192]>) {
     let wanted: PortRcvErrorDetails = request.attribute();
     let Some(port) = ports.iter_mut().find(|port| port.number == wanted.port_select()) else {

@@ -1,4 +1,4 @@
-//! One port: its state, as found.
+//! The state of a port.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -10,13 +10,12 @@ use crate::profile::{Profile, below};
 use crate::traps::Traps;
 use crate::vl_arbitration::Arbitration;
 
-/// The state of one port.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     pub(crate) number: u8,
-    /// All of PortInfo but what [`Lock`] holds and LocalPortNum.
+    /// PortInfo, except LocalPortNum and the fields in [`Lock`].
     pub(crate) info: PortInfo,
-    /// PortInfo with what is taken over when the link goes down.
+    /// PortInfo with the written values of the fields that take effect only when the link goes down.
     pub(crate) waits: Option<PortInfo>,
     pub(crate) lock: Lock,
     pub(crate) guids: Vec<Guid>,
@@ -58,22 +57,22 @@ impl Port {
         port
     }
 
-    /// NodeInfo:PortGUID.
+    /// Returns NodeInfo:PortGUID.
     pub(crate) fn guid(&self) -> Guid {
         self.guids[0]
     }
 
-    /// Data VLs that are operational.
+    /// Returns the number of operational data VLs.
     pub(crate) fn operational(&self) -> u8 {
         self.info.operational_vls().data_vls().unwrap_or(1)
     }
 
-    /// Whether the link is down for good.
+    /// Returns whether the port is disabled.
     pub(crate) fn is_disabled(&self) -> bool {
         self.info.port_physical_state() == PhysState::DISABLED
     }
 
-    /// Contents that somebody left there.
+    /// Fills the tables with random entries, as an earlier subnet manager may have left them.
     fn fill_tables(&mut self, profile: &Profile) {
         let seed = profile.tables_seed ^ u64::from(self.number);
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -108,7 +107,7 @@ fn info(profile: &Profile, number: u8) -> PortInfo {
         Lid(0) => Lid(0),
         Lid(first) => Lid((u32::from(first).wrapping_add(step) % 0xC000).max(1) as u16),
     };
-    // The highest bit is the widest or fastest of those supported.
+    // The highest supported bit is the widest or fastest link.
     let widest = |set: u8| set.checked_ilog2().map_or(0, |bit| 1 << bit);
     let info = PortInfo::default()
         .with_m_key(MKey(0))

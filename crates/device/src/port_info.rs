@@ -1,4 +1,4 @@
-//! PortInfo (architecture 14.2.5.6): what is shown, what a Set changes, which values it refuses.
+//! PortInfo (architecture 14.2.5.6): the reported fields, and the effect of a Set, including illegal values.
 
 use verbatim_wire::SubnetTimeout;
 use verbatim_wire::values::{CapabilityMask, Hex16};
@@ -14,13 +14,13 @@ use crate::m_key::{Access, Odd};
 use crate::port::Port;
 use crate::profile::Profile;
 
-/// AttributeModifier: the subnet manager knows extended speeds; not part of the port number.
+/// Bit of the AttributeModifier: the subnet manager supports extended speeds. The bit is not part of the port number.
 const SM_KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
-/// No LinkRoundTripLatency is as long: the field has 24 bits.
+/// Exclusive upper bound of LinkRoundTripLatency, a field of 24 bits.
 const LATENCY_BOUND: u32 = 1 << 24;
-/// LinkSpeedExtEnabled: none at all.
+/// LinkSpeedExtEnabled: no extended speed.
 const EXT_DISABLED: u8 = 30;
-/// LinkSpeedExtEnabled: all that are supported.
+/// LinkSpeedExtEnabled: all supported extended speeds.
 const EXT_ALL: u8 = 31;
 
 impl Agent<'_> {
@@ -44,7 +44,7 @@ impl Agent<'_> {
         Reply::ok(shown.bytes())
     }
 
-    /// A Set of the receiving port; another port's PortInfo is read-only here.
+    /// Applies a Set to the receiving port. The PortInfo of another port is read-only here.
     pub(crate) fn set_port_info(&mut self, request: &Mad) -> Reply {
         let Some(target) = self.target(request) else {
             if self.faults.has(Defect::RefusedSetTakesLease) {
@@ -68,7 +68,7 @@ impl Agent<'_> {
         Reply::with(status, shown.bytes())
     }
 
-    /// The port that the AttributeModifier names, counted from 0.
+    /// Returns the index of the port in the AttributeModifier, counted from 0.
     fn target(&self, request: &Mad) -> Option<usize> {
         let mut number = request.modifier();
         if self.profile.has_extended_speeds() {
@@ -110,8 +110,8 @@ impl Agent<'_> {
             .with_m_key_violations(port.lock.violations)
             .with_local_port_num(local);
         let info = if self.profile.choices.tests_itself && !self.faults.has(Defect::DiagCodeWritable) {
-            // The four lowest bits are the same for all vendors: ready.
-            #[allow(clippy::cast_possible_truncation)] // it goes round
+            // The four lowest bits have the same meaning for all vendors; 0 means ready.
+            #[allow(clippy::cast_possible_truncation)] // the value wraps
             info.with_diag_code(Hex16(self.now.as_micros() as u16 & 0xFFF0))
         } else {
             info
@@ -125,7 +125,7 @@ impl Agent<'_> {
         self.show_wrong(info)
     }
 
-    /// PortInfo as a device shows it that has one of the defects of its values.
+    /// Returns PortInfo, with a wrong value if the device has a defect of this function.
     fn show_wrong(&self, info: PortInfo) -> PortInfo {
         let widths = info.link_width_supported().0;
         if self.faults.has(Defect::LinkWidthActiveNotSupported) {
@@ -150,19 +150,19 @@ impl Agent<'_> {
     }
 }
 
-/// What a port may take over only when its link goes down.
+/// Fields that a port may apply only when its link goes down.
 const OF_THE_LINK: [&str; 3] = ["LinkDownDefaultState", "NeighborMTU", "OperationalVLs"];
 
-/// What a Set comes to, field by field.
+/// The result of a Set, built field by field.
 struct Change<'c> {
     info: PortInfo,
     faults: &'c Faults,
-    /// A field held a value that is refused.
+    /// Whether a field had an illegal value.
     illegal: bool,
 }
 
 impl Change<'_> {
-    /// Takes a field over when its value is legal.
+    /// Applies a field if its value is legal.
     fn take(&mut self, legal: bool, with: impl FnOnce(PortInfo) -> PortInfo) {
         if legal {
             self.info = with(self.info);
@@ -171,13 +171,13 @@ impl Change<'_> {
         }
     }
 
-    /// Takes a field over when its value is legal, or a defect takes every value.
+    /// Applies a field if its value is legal, or if a defect accepts every value.
     fn take_or(&mut self, legal: bool, defect: Defect, with: impl FnOnce(PortInfo) -> PortInfo) {
         self.take(legal || self.faults.has(defect), with);
     }
 }
 
-/// Applies a Set; the status that answers it.
+/// Applies a Set and returns the status of the response.
 fn apply(port: &mut Port, wanted: &PortInfo, profile: &Profile, faults: &Faults) -> Status {
     let mut change = Change {
         info: port
@@ -225,8 +225,8 @@ fn refusal(faults: &Faults) -> Status {
     }
 }
 
-/// LID and MasterSMLID: unicast. What is shown where none was assigned says nothing new; whether that is refused is
-/// open.
+/// Applies LID and MasterSMLID, which must be unicast addresses. A Set may repeat an unassigned address; the
+/// implementer chooses whether the port refuses this Set. Returns whether the port refuses the Set for this reason.
 fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> bool {
     let unicast = Lid::is_unicast;
     let mut unassigned = false;
@@ -247,7 +247,7 @@ fn addresses(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) -> b
     unassigned && profile.choices.unassigned != Unassigned::Obeyed
 }
 
-/// Fields about the link: 0 changes nothing in most of them.
+/// Applies the fields of the link. In most of these fields the value 0 means no change.
 fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     let widths = match wanted.link_width_enabled() {
         LinkWidths(0) if change.faults.has(Defect::NoChangeValueStored) => LinkWidths(0),
@@ -322,7 +322,7 @@ fn link(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     states(change, wanted);
 }
 
-/// Whether a Set takes the link down; one with a state that cannot be commanded does not.
+/// Returns whether a Set takes the link down. An illegal PortPhysicalState does not take the link down.
 fn goes_down(wanted: &PortInfo) -> bool {
     let down = matches!(wanted.port_state(), PortState::NO_CHANGE | PortState::DOWN);
     match wanted.port_physical_state() {
@@ -332,9 +332,9 @@ fn goes_down(wanted: &PortInfo) -> bool {
     }
 }
 
-/// PortState and PortPhysicalState: commands to the link (architecture 7.2).
+/// Applies PortState and PortPhysicalState, which are commands to the link (architecture 7.2).
 ///
-/// The neighbour is taken to bring a link that goes down up again at once, so Down and Polling end in Initialize.
+/// The model assumes that the neighbour brings the link up again at once, so Down and Polling end in Initialize.
 fn states(change: &mut Change<'_>, wanted: &PortInfo) {
     let now = change.info.port_state();
     let (state, physical) = (wanted.port_state(), wanted.port_physical_state());
@@ -368,13 +368,13 @@ fn states(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// The link has come up.
+/// Returns PortInfo after the link came up.
 pub(crate) fn initialize(info: PortInfo) -> PortInfo {
     info.with_port_state(PortState::INITIALIZE)
         .with_port_physical_state(PhysState::LINK_UP)
 }
 
-/// Fields in which every value is legal.
+/// Applies the fields in which every value is legal.
 fn plain_fields(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
     let mut names = vec!["LMC"];
     for (name, not_kept) in [
@@ -400,13 +400,13 @@ fn plain_fields(change: &mut Change<'_>, wanted: &PortInfo, profile: &Profile) {
         change.info = change.info.with_init_type_reply(wanted.init_type());
     }
     if profile.measures_latency() {
-        // Cables warm up.
+        // The measured latency grows, as with a cable that warms up.
         let measured = (change.info.link_round_trip_latency() + 3) % LATENCY_BOUND;
         change.info = change.info.with_link_round_trip_latency(measured);
     }
 }
 
-/// Fields that a Set leaves alone, but for a defect.
+/// Applies the read-only fields that a defect of the device makes writable.
 fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
     let writable: [(Defect, &[&str]); 8] = [
         (Defect::CapabilityMaskWritable, &["CapabilityMask"]),
@@ -431,7 +431,7 @@ fn read_only_fields(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// Fields that only a defective device does not keep.
+/// Restores fields that a defective device does not store.
 fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
     for (defect, name) in [
         (Defect::NeighborMtuNotKept, "NeighborMTU"),
@@ -452,7 +452,7 @@ fn fields_not_kept(change: &mut Change<'_>, before: &PortInfo) {
     }
 }
 
-/// Fields of which a defective device keeps a part.
+/// Truncates fields of which a defective device stores only a part.
 fn fields_cut(change: &mut Change<'_>) {
     if change.faults.has(Defect::SubnetTimeoutAbove20Cut) {
         let cut = change.info.subnet_timeout().0.min(20);
@@ -463,7 +463,7 @@ fn fields_cut(change: &mut Change<'_>) {
     }
 }
 
-/// Codes that stand for all that is supported, as a defective device keeps them.
+/// Stores the code for all supported widths or speeds, as a defective device does.
 fn codes_kept(change: &mut Change<'_>, wanted: &PortInfo) {
     if wanted.link_width_enabled() == LinkWidths(0xFF) && change.faults.has(Defect::AllWidthsKeptAsCode) {
         change.info = change.info.with_link_width_enabled(LinkWidths(0xFF));
@@ -473,7 +473,7 @@ fn codes_kept(change: &mut Change<'_>, wanted: &PortInfo) {
     }
 }
 
-/// The violation counters: 0 zeroes them, what other values do is open.
+/// Applies the violation counters. A written 0 clears a counter; the implementer chooses the effect of other values.
 fn counters(port: &mut Port, wanted: &PortInfo, choice: CounterWrite, faults: &Faults) {
     let written = |old: u16, new: u16| match choice {
         _ if new == 0 && faults.has(Defect::ViolationsNotCleared) => old,

@@ -1,6 +1,6 @@
-//! What a device is: its capabilities, the state in which it is found, and its choices.
+//! The capabilities, the initial state and the implementation choices of a device.
 //!
-//! [`Profile::vary`] draws from a seed what two conforming devices may have differently.
+//! [`Profile::vary`] draws from a seed the properties in which two conforming devices may differ.
 
 use core::time::Duration;
 
@@ -13,24 +13,24 @@ use verbatim_wire::{
 
 use crate::choices::{Choices, Unassigned};
 
-/// CapabilityMask bits that [`CapabilityMask`] does not name.
+/// Bits of CapabilityMask that [`CapabilityMask`] does not name.
 const LED_INFO: u32 = 1 << 9;
 const SYSTEM_IMAGE_GUID: u32 = 1 << 11;
 const EXTENDED_SPEEDS: u32 = 1 << 14;
 const REINIT: u32 = 1 << 18;
 const LINK_ROUND_TRIP_LATENCY: u32 = 1 << 24;
 const MCAST_P_KEY_TRAP_SUPPRESSION: u32 = 1 << 29;
-/// Automatic migration, and the notices that qib says it sends.
+/// Bits of CapabilityMask that qib sets: automatic path migration, and the notices that qib claims to send.
 const QIB_NOTICES: u32 = 1 << 4 | 1 << 21 | 1 << 22 | 1 << 26;
 /// CapabilityMask2: IsSetNodeDescriptionSupported.
 const SET_NODE_DESCRIPTION: u16 = 1;
 
-/// What a channel adapter is and how it is found (PortInfo, architecture 14.2.5.6; NodeInfo, 14.2.5.3).
+/// The capabilities and the initial state of a channel adapter (PortInfo, architecture 14.2.5.6; NodeInfo, 14.2.5.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// NodeInfo:NumPorts; 0 is taken as 1.
+    /// NodeInfo:NumPorts; 0 counts as 1.
     pub num_ports: u8,
-    /// NodeInfo:NodeGUID; the GUID of port n is this plus n.
+    /// NodeInfo:NodeGUID. The GUID of port n is this value plus n.
     pub node_guid: Guid,
     /// NodeInfo:SystemImageGUID.
     pub system_image_guid: Guid,
@@ -40,89 +40,90 @@ pub struct Profile {
     pub device_id: u16,
     /// NodeInfo:Revision.
     pub revision: u32,
-    /// NodeDescription, cut after 64 bytes.
+    /// NodeDescription, truncated after 64 bytes.
     pub node_description: String,
-    /// NodeInfo:PartitionCap: entries of the P_KeyTable.
+    /// NodeInfo:PartitionCap: number of entries of the P_KeyTable.
     pub partition_cap: u16,
 
     /// PortInfo:CapabilityMask.
     pub capability_mask: CapabilityMask,
-    /// PortInfo:CapabilityMask2; shown when CapabilityMask says so.
+    /// PortInfo:CapabilityMask2; visible only with IsCapabilityMask2Supported.
     pub capability_mask_2: u16,
     /// PortInfo:VLCap.
     pub vl_cap: VlCap,
-    /// Whether there is a VLArbitrationTable; with one data VL it is optional.
+    /// Whether the port has a VLArbitrationTable. The table is optional with one data VL.
     pub vl_arbitration: bool,
-    /// PortInfo:VLArbitrationLowCap: entries of the low-priority table, at most 64.
+    /// PortInfo:VLArbitrationLowCap: number of entries of the low-priority table, at most 64.
     pub vl_arbitration_low_cap: u8,
-    /// PortInfo:VLArbitrationHighCap: entries of the high-priority table, at most 64.
+    /// PortInfo:VLArbitrationHighCap: number of entries of the high-priority table, at most 64.
     pub vl_arbitration_high_cap: u8,
-    /// Whether the performance agent has PortRcvErrorDetails, which is optional.
+    /// Whether the performance agent supports PortRcvErrorDetails, which is optional.
     pub rcv_error_details: bool,
     /// PortInfo:RespTimeValue.
     pub resp_time_value: RespTime,
     /// PortInfo:MTUCap.
     pub mtu_cap: Mtu,
-    /// PortInfo:GUIDCap: entries of the GUIDInfo table.
+    /// PortInfo:GUIDCap: number of entries of the GUIDInfo table.
     pub guid_cap: u8,
     /// PortInfo:LinkWidthSupported.
     pub link_widths: LinkWidths,
     /// PortInfo:LinkSpeedSupported.
     pub link_speeds: LinkSpeeds,
-    /// PortInfo:LinkSpeedExtSupported; shown when CapabilityMask says so.
+    /// PortInfo:LinkSpeedExtSupported; visible only with IsExtendedSpeedsSupported.
     pub link_speeds_ext: LinkSpeedExt,
 
-    /// PortInfo:M_Key as found.
+    /// Initial PortInfo:M_Key.
     pub m_key: MKey,
-    /// PortInfo:M_KeyProtectBits as found.
+    /// Initial PortInfo:M_KeyProtectBits.
     pub protect_bits: ProtectBits,
-    /// PortInfo:M_KeyLeasePeriod as found.
+    /// Initial PortInfo:M_KeyLeasePeriod.
     pub lease_period: LeasePeriod,
-    /// PortInfo:GidPrefix as found.
+    /// Initial PortInfo:GidPrefix.
     pub gid_prefix: u64,
-    /// PortInfo:LID of port 1 as found; port n has n - 1 times 2^LMC more. 0: none was assigned.
+    /// Initial PortInfo:LID of port 1; port n adds (n - 1) * 2^LMC. 0: no LID is assigned.
     pub lid: Lid,
-    /// PortInfo:LMC as found.
+    /// Initial PortInfo:LMC.
     pub lmc: u8,
-    /// PortInfo:MasterSMLID as found; 0: no traps.
+    /// Initial PortInfo:MasterSMLID; with 0 the device sends no traps.
     pub sm_lid: Lid,
-    /// PortInfo:MasterSMSL as found.
+    /// Initial PortInfo:MasterSMSL.
     pub sm_sl: u8,
-    /// PortInfo:PortState as found, Initialize to Active.
+    /// Initial PortInfo:PortState, Initialize to Active.
     pub port_state: PortState,
-    /// PortInfo:SubnetTimeOut as found.
+    /// Initial PortInfo:SubnetTimeOut.
     pub subnet_timeout: SubnetTimeout,
-    /// PortInfo:NeighborMTU as found.
+    /// Initial PortInfo:NeighborMTU.
     pub neighbor_mtu: Mtu,
-    /// PortInfo:OperationalVLs as found.
+    /// Initial PortInfo:OperationalVLs.
     pub operational_vls: VlCap,
-    /// PortInfo:VLHighLimit as found.
+    /// Initial PortInfo:VLHighLimit.
     pub vl_high_limit: u8,
-    /// PortInfo:LocalPhyErrors as found.
+    /// Initial PortInfo:LocalPhyErrors.
     pub local_phy_errors: u8,
-    /// PortInfo:OverrunErrors as found.
+    /// Initial PortInfo:OverrunErrors.
     pub overrun_errors: u8,
-    /// PortInfo:M_KeyViolations as found.
+    /// Initial PortInfo:M_KeyViolations.
     pub m_key_violations: u16,
-    /// PortInfo:P_KeyViolations as found.
+    /// Initial PortInfo:P_KeyViolations.
     pub p_key_violations: u16,
-    /// PortInfo:Q_KeyViolations as found.
+    /// Initial PortInfo:Q_KeyViolations.
     pub q_key_violations: u16,
-    /// Contents of the tables as found; 0: as after power-on.
+    /// Seed of the initial contents of the tables. 0: the contents after power-on.
     pub tables_seed: u64,
-    /// The tables are found with VLs that are not operational: SLtoVLMappingTable as an identity, as some power on.
+    /// Whether the tables initially contain VLs that are not operational. SLtoVLMappingTable is then an identity map,
+    /// as some devices have after power-on.
     pub foreign_vls: bool,
 
-    /// How long an answer takes; a conforming device stays within RespTimeValue.
+    /// Time from a request to its response. The response time of a conforming device is at most RespTimeValue.
     pub latency: Duration,
-    /// How often a trap is repeated when nobody represses it.
+    /// Number of repetitions of a trap that no TrapRepress stops.
     pub trap_repeats: u8,
-    /// What the architecture leaves to the implementer.
+    /// Choices that the architecture leaves to the implementer.
     pub choices: Choices,
 }
 
 impl Profile {
-    /// One port, VL0-1, few capabilities, no traps, arbitration tables of 8 entries.
+    /// Returns a device with one port, VL0-1, few capabilities, no traps and arbitration tables of 8 entries.
     #[must_use]
     pub fn minimal() -> Self {
         Self {
@@ -173,7 +174,7 @@ impl Profile {
         }
     }
 
-    /// Two ports, VL0-7, all features, traps, arbitration tables of 64 entries.
+    /// Returns a device with two ports, VL0-7, all features, traps and arbitration tables of 64 entries.
     #[must_use]
     pub fn full() -> Self {
         Self {
@@ -208,7 +209,7 @@ impl Profile {
         }
     }
 
-    /// One data VL: neither VLArbitrationTable nor SLtoVLMappingTable.
+    /// Returns a device with one data VL and without VLArbitrationTable and SLtoVLMappingTable.
     #[must_use]
     pub fn one_data_vl() -> Self {
         Self {
@@ -222,7 +223,7 @@ impl Profile {
         }
     }
 
-    /// ConnectX-6 VPI (OUI, DeviceID and widths as `ibstat` and `ibv_devinfo` show them).
+    /// Returns a model of ConnectX-6 VPI (OUI, DeviceID and widths from the output of `ibstat` and `ibv_devinfo`).
     #[must_use]
     pub fn connectx_6() -> Self {
         Self {
@@ -240,7 +241,8 @@ impl Profile {
         }
     }
 
-    /// QLogic 7322, whose driver answers SMPs (Linux, drivers/infiniband/hw/qib/qib_mad.c and qib_verbs.c).
+    /// Returns a model of QLogic 7322, whose driver responds to SMPs (Linux, drivers/infiniband/hw/qib/qib_mad.c and
+    /// qib_verbs.c).
     #[must_use]
     pub fn qib() -> Self {
         Self {
@@ -273,9 +275,9 @@ impl Profile {
         }
     }
 
-    /// The same device as another one of its kind may be found: identity, addresses, counters, thresholds,
-    /// tables, latency and every choice are drawn from the seed; what the device can do stays, but for its most lanes and
-    /// the length of its high-priority arbitration table.
+    /// Returns another device of the same kind. The seed determines identity, addresses, counters, thresholds, time
+    /// values, tables, latency and most choices. The capabilities stay, except the maximum number of VLs and the length
+    /// of the arbitration tables.
     #[must_use]
     pub fn vary(mut self, seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -308,13 +310,13 @@ impl Profile {
         self.tables_seed = rng.next_u64();
         self.trap_repeats = below(rng, 5) as u8;
         self.choices = Choices::drawn(rng);
-        // Drawn after the older ones, so that a seed stands for what it stood for.
+        // Newer properties are drawn last, so that the older properties of a seed stay the same.
         self.sizes(rng);
         self.addresses(rng);
         self.choices.counts_traffic = below(rng, 4) != 0;
         self.choices.replies_to_init_type = below(rng, 4) == 0;
         self.choices.measures_latency = below(rng, 4) == 0;
-        // A low-priority table that is shorter than the other, and has a place for each lane all the same.
+        // May halve the low-priority table, which still has an entry for each VL.
         let most = self.vl_arbitration_low_cap;
         if most >= 32 && below(rng, 4) == 0 {
             self.vl_arbitration_low_cap = most / 2;
@@ -331,7 +333,7 @@ impl Profile {
         self
     }
 
-    /// A device of any kind: what it can do is drawn from the seed too, and then [`Profile::vary`] has its say.
+    /// Returns a device of any kind. The seed determines the capabilities too; [`Profile::vary`] draws the rest.
     #[must_use]
     pub fn any(seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
@@ -354,7 +356,7 @@ impl Profile {
         profile.capability_mask = CapabilityMask(has.fold(0, |all, one| all | one));
         profile.capability_mask_2 = below(rng, 2) as u16;
         profile.vl_cap = VlCap(1 + below(rng, 5) as u8);
-        // With one data VL neither table is needed.
+        // With one data VL both tables are optional.
         let several = profile.vl_cap != VlCap::VL0;
         if several || below(rng, 2) == 1 {
             profile.capability_mask.0 |= CapabilityMask::SL_MAPPING;
@@ -362,7 +364,7 @@ impl Profile {
         profile.vl_arbitration = several || below(rng, 2) == 1;
         let mut entries = |least: u64| (least + below(rng, 65 - least)) as u8;
         (profile.vl_arbitration_low_cap, profile.vl_arbitration_high_cap) = if profile.vl_arbitration {
-            // Each data VL has a place in a table, at least once; eight of them may become fifteen.
+            // Each data VL needs at least one entry in a table. `sizes` may raise eight VLs to fifteen.
             let least = match profile.vl_cap {
                 VlCap::VL0_7 => 15,
                 lanes => lanes.data_vls().unwrap_or(1).into(),
@@ -378,14 +380,14 @@ impl Profile {
         profile.link_speeds_ext = LinkSpeedExt([1, 3, 7][below(rng, 3) as usize]);
         let mut profile = profile.vary(seed);
         if below(rng, 2) == 1 {
-            // As long as it says.
+            // Uses most of the time that RespTimeValue allows.
             profile.latency = profile.resp_time_value.duration().mul_f64(0.9);
         }
         profile
     }
 
-    /// All 15 data lanes instead of 8, and a high-priority table of one entry, or of one in its second half. The low-priority
-    /// table has as many entries as there are lanes, at least.
+    /// May raise 8 data VLs to 15. May shorten the high-priority table to one entry, or to one entry more than half its
+    /// length.
     fn sizes(&mut self, rng: &mut ChaCha8Rng) {
         if self.vl_cap == VlCap::VL0_7 && below(rng, 3) == 0 {
             self.vl_cap = VlCap::VL0_14;
@@ -399,7 +401,8 @@ impl Profile {
         }
     }
 
-    /// A subnet manager has come no further than one of the two addresses; or one of them is 1, as in most subnets.
+    /// May remove the LID or MasterSMLID, as if a subnet manager had stopped halfway. May set one of them to 1, as in
+    /// most subnets.
     fn addresses(&mut self, rng: &mut ChaCha8Rng) {
         let which = below(rng, 8);
         if self.lid == Lid(0) {
@@ -414,7 +417,7 @@ impl Profile {
         }
     }
 
-    /// How a port without a LID shows that, and what a subnet manager of before may have left.
+    /// Draws how a port without a LID reports its LID, and whether an earlier subnet manager left MasterSMLID 1.
     fn unmanaged(&mut self, rng: &mut ChaCha8Rng) {
         self.choices.shows_permissive_lid = below(rng, 3) == 0;
         if below(rng, 4) == 0 && self.lid == Lid(0) {
@@ -422,19 +425,19 @@ impl Profile {
         }
     }
 
-    /// Whether the port says that it has an SLtoVLMappingTable.
+    /// Returns whether CapabilityMask includes IsSLMappingSupported.
     #[must_use]
     pub fn has_sl_mapping(&self) -> bool {
         self.capability_mask.has(CapabilityMask::SL_MAPPING)
     }
 
-    /// Whether the port has a VLArbitrationTable.
+    /// Returns whether the port has a VLArbitrationTable.
     #[must_use]
     pub fn has_vl_arbitration(&self) -> bool {
         self.vl_arbitration
     }
 
-    /// Whether NodeDescription can be set (CapabilityMask2:IsSetNodeDescriptionSupported).
+    /// Returns whether NodeDescription is writable (CapabilityMask2:IsSetNodeDescriptionSupported).
     #[must_use]
     pub fn can_set_node_description(&self) -> bool {
         self.capability_mask.has(CapabilityMask::MASK2) && self.capability_mask_2 & SET_NODE_DESCRIPTION != 0
@@ -465,8 +468,8 @@ impl Profile {
     }
 }
 
-/// A number below `bound`, which is not 0.
+/// Returns a random number below `bound`; a `bound` of 0 counts as 1.
 pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
-    // The remainder's bias is far below what anyone could see here.
+    // The bias of the remainder is negligible here.
     rng.next_u64() % bound.max(1)
 }

@@ -1,17 +1,17 @@
-//! Directed routes at an adapter's port (architecture 14.2.2): what arrives there, and how the answer leaves.
+//! Directed routes at an adapter's port (architecture 14.2.2): received requests and sent responses.
 //!
-//! An SMP that a neighbour sends has HopPointer = HopCount: the end of its route. The adapter writes the port into the
-//! return path. On the way back the answer's HopPointer is one more, and the adapter's own interface takes
-//! it back by one before the answer leaves; the asker's interface does the last step.
+//! An SMP that arrives at the end of its route has HopPointer = HopCount. The adapter writes the port number into the
+//! return path. The agent's response would have HopPointer = HopCount + 1, and the adapter's own interface decrements
+//! HopPointer before the response leaves. The requester's interface performs the last decrement.
 
 use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad};
 
 use crate::defect::{Defect, Faults};
 
-/// Hops that the path arrays hold.
+/// Maximum number of hops in the path arrays.
 const MAX_HOPS: u8 = 63;
 
-/// The SMP as the agent gets it; `None` when an adapter discards it.
+/// Returns the SMP for the agent, or `None` if the adapter discards the SMP.
 pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     if !mad.is_directed() {
         return Some(*mad);
@@ -19,12 +19,12 @@ pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     let smp = DrSmp::from_bytes(mad.bytes());
     let at_the_end = smp.hop_pointer() == smp.hop_count();
     let on_the_way_back = smp.direction();
-    // Nothing on this adapter asks, and an adapter does not forward.
+    // No requester runs on this adapter, and an adapter does not forward SMPs.
     let is_passing = !at_the_end && !faults.has(Defect::DirectedInTransitAnswered);
     if on_the_way_back || is_passing || smp.hop_count() > MAX_HOPS {
         return None;
     }
-    // A LID-routed part that follows would have to be forwarded.
+    // The adapter would have to forward an SMP with a LID-routed part after the directed route.
     if smp.dr_dlid() != Lid::PERMISSIVE && !faults.has(Defect::DirectedLidPartAnswered) {
         return None;
     }
@@ -35,7 +35,7 @@ pub(crate) fn receive(mad: &Mad, port: u8, faults: &Faults) -> Option<Mad> {
     Mad::try_from(smp.bytes()).ok()
 }
 
-/// The answer as it leaves: D is set; HopPointer, one more than HopCount at the agent, was taken back by one, and so is HopCount again.
+/// Returns the response as it leaves the port: with D set and HopPointer = HopCount.
 pub(crate) fn send_back(answer: &Mad) -> Mad {
     if !answer.is_directed() {
         return *answer;
@@ -45,7 +45,7 @@ pub(crate) fn send_back(answer: &Mad) -> Mad {
     Mad::try_from(smp.bytes()).unwrap_or(*answer)
 }
 
-/// The answer as a defective device spoils its header.
+/// Returns the response with the header errors of a defective device.
 pub(crate) fn spoiled(answer: &Mad, faults: &Faults) -> Mad {
     let mut mad = *answer;
     let set = |mad: &mut Mad, at: usize, bit: u8| mad.bytes_mut()[at] |= bit;
@@ -82,7 +82,8 @@ pub(crate) fn spoiled(answer: &Mad, faults: &Faults) -> Mad {
     mad
 }
 
-/// Where the answer goes: back along the route, or to the LID where the route began.
+/// Returns the DLID of the response: the source LID of a LID-routed request, DrSLID for HopCount 0, otherwise
+/// permissive.
 pub(crate) fn destination(request: &Mad, source: Lid) -> Lid {
     if !request.is_directed() {
         return source;

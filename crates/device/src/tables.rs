@@ -5,19 +5,19 @@ use verbatim_wire::{Guid, GuidInfo, Layout, PKey, PKeyTable, Reserved, SlToVlMap
 use crate::agent::{Agent, Reply};
 use crate::defect::Defect;
 
-/// Entries of a block of GUIDInfo.
+/// Entries of a GUIDInfo block.
 const GUIDS: usize = 8;
-/// Entries of a block of P_KeyTable.
+/// Entries of a P_KeyTable block.
 const P_KEYS: usize = 32;
 
-/// The first entry of a block, if the table has one there.
+/// Returns the index of the first entry of a block, or `None` if the block is beyond the table.
 fn first_of(block: u32, entries: usize, length: usize) -> Option<usize> {
     let first = usize::try_from(block).ok()?.checked_mul(entries)?;
     (first < length).then_some(first)
 }
 
 impl Agent<'_> {
-    /// A block of GUIDs; entries beyond GUIDCap read as 0.
+    /// Returns a block of GUIDs; entries beyond GUIDCap read as 0.
     pub(crate) fn get_guid_info(&mut self, block: u32) -> Reply {
         let own_guid_shown = !self.faults.has(Defect::Guid0NotPortGuid);
         let guids = &self.ports[self.at].guids;
@@ -34,7 +34,7 @@ impl Agent<'_> {
         Reply::ok(info.bytes())
     }
 
-    /// Entry 0 of block 0 is the port's own and read-only.
+    /// Stores a block of GUIDs. Entry 0 of block 0 is the PortGUID, which is read-only.
     pub(crate) fn set_guid_info(&mut self, block: u32, data: &[u8; 64]) -> Reply {
         let faults = self.faults;
         let guids = &mut self.port().guids;
@@ -51,7 +51,7 @@ impl Agent<'_> {
         self.get_guid_info(block)
     }
 
-    /// A block of P_Keys; the high half of the modifier names a port of switches only.
+    /// Returns a block of P_Keys. Ignores the high half of the modifier, which is the port number on a switch.
     pub(crate) fn get_p_key_table(&mut self, modifier: u32) -> Reply {
         let keys = &self.ports[self.at].p_keys;
         let Some(first) = first_of(modifier & 0xFFFF, P_KEYS, keys.len()) else {
@@ -86,7 +86,7 @@ impl Agent<'_> {
         self.get_p_key_table(modifier)
     }
 
-    /// The VL of each SL; the modifier names ports of switches only.
+    /// Returns the VL of each SL. Ignores the modifier, which contains port numbers on a switch.
     pub(crate) fn get_sl_to_vl(&mut self) -> Reply {
         if !self.profile.has_sl_mapping() {
             return self.absent();
@@ -130,7 +130,7 @@ impl Agent<'_> {
         self.get_sl_to_vl()
     }
 
-    /// The refusal of an optional table that this node does not have.
+    /// Returns the refusal of an optional table that this node does not have.
     pub(crate) fn absent(&self) -> Reply {
         let refusal = self.unsupported();
         if refusal.status == Status::METHOD_ATTRIBUTE_UNSUPPORTED {

@@ -1,4 +1,4 @@
-//! Trap 256, bad M_Key: what it says, how often it is repeated (architecture 13.4.9, 14.2.5.1, 14.3.9).
+//! Trap 256, bad M_Key: its contents and its repetition (architecture 13.4.9, 14.2.5.1, 14.3.9).
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -13,32 +13,32 @@ use crate::defect::{Defect, Faults};
 const SECURITY: u8 = 2;
 /// Notice:ProducerType of a channel adapter.
 const CHANNEL_ADAPTER: u32 = 1;
-/// Bytes of the return path that a notice holds.
+/// Length of the return path in a notice, in bytes.
 const PATH_LENGTH: u8 = 30;
 
-/// A trap and when it is sent next.
+/// A trap and the time of its next transmission.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     mad: Mad,
     due: Duration,
-    /// How often it is sent yet.
+    /// Remaining number of transmissions.
     left: u8,
-    /// Until it is repressed it keeps its place, sent or not.
+    /// Whether the trap stays outstanding until it is repressed, even after its last transmission.
     stays: bool,
 }
 
-/// The traps of a port: one at a time, the latest, or each in its turn.
+/// The traps of a port. Depending on the profile, a new trap replaces the outstanding one or waits for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Traps {
     outstanding: Option<Outstanding>,
-    /// Those whose turn has not come.
+    /// Traps that wait for the outstanding one, oldest first.
     waiting: VecDeque<Outstanding>,
-    /// When the port may send a trap again.
+    /// The earliest time of the next trap.
     not_before: Duration,
     transaction: u64,
-    /// The SubnetTimeOut when a trap was sent first; for a defective device.
+    /// The SubnetTimeOut at the first trap. Only a defective device uses it.
     first_timeout: Option<Duration>,
-    /// No trap is sent any more; only in a defective device.
+    /// Whether the port has stopped sending traps. Set only in a defective device.
     pub(crate) ended: bool,
 }
 
@@ -54,7 +54,8 @@ impl Traps {
         }
     }
 
-    /// Sends this notice and repeats it so often, at most once in a subnet time-out; behind those before it, or in their place.
+    /// Raises a trap with this notice. The port sends the trap and repeats it `repeats` times, at most once in a
+    /// SubnetTimeOut. With `queues` the trap waits for an outstanding trap; otherwise it replaces that trap.
     pub(crate) fn raise(&mut self, now: Duration, notice: &Notice, (repeats, queues): (u8, bool), faults: &Faults) {
         self.transaction += 1;
         let mad = Mad::lid_routed(Method::TRAP, AttributeId::NOTICE, 0)
@@ -77,7 +78,7 @@ impl Traps {
         }
     }
 
-    /// The turn of the one that waits longest has come, when none is outstanding.
+    /// Takes the next waiting trap if no trap is outstanding.
     fn next(&mut self) {
         if self.outstanding.is_none() {
             let next = self.waiting.pop_front();
@@ -88,19 +89,19 @@ impl Traps {
         }
     }
 
-    /// A TrapRepress came: the trap of that transaction is known now.
+    /// Handles a TrapRepress: removes the trap with this TransactionID.
     pub(crate) fn repress(&mut self, transaction: u64) {
         self.outstanding = self.outstanding.filter(|trap| trap.mad.transaction_id() != transaction);
         self.waiting.retain(|trap| trap.mad.transaction_id() != transaction);
         self.next();
     }
 
-    /// When a trap is sent next.
+    /// Returns the time of the next transmission.
     pub(crate) fn due(&self) -> Option<Duration> {
         self.outstanding.filter(|trap| trap.left > 0).map(|trap| trap.due)
     }
 
-    /// The trap to send now.
+    /// Returns the trap to send at `now`, if any.
     pub(crate) fn take_due(&mut self, now: Duration, info: &PortInfo, faults: &Faults) -> Option<Mad> {
         let mut trap = self.outstanding.take_if(|trap| trap.left > 0 && trap.due <= now)?;
         if !can_send(info) {
@@ -131,12 +132,12 @@ impl Traps {
     }
 }
 
-/// Whether the port has an address of its own and knows the subnet manager's.
+/// Returns whether the port has a LID, knows the LID of the subnet manager, and its link is up.
 pub(crate) fn can_send(info: &PortInfo) -> bool {
     info.master_sm_lid().is_unicast() && info.lid().is_unicast() && info.port_physical_state() == PhysState::LINK_UP
 }
 
-/// The trap as a defective device spoils its header.
+/// Returns the trap with the header errors of a defective device.
 pub(crate) fn spoiled(mut trap: Mad, own: MKey, faults: &Faults) -> Mad {
     if faults.has(Defect::TrapCarriesKey) {
         trap.bytes_mut()[24..32].copy_from_slice(&own.0.to_be_bytes());
@@ -153,7 +154,7 @@ pub(crate) fn spoiled(mut trap: Mad, own: MKey, faults: &Faults) -> Mad {
     trap
 }
 
-/// The notice as a defective device sends it.
+/// Returns the notice with the errors of a defective device.
 pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
     let says = BadMKey::from_bytes(notice.details());
     let told = |says: BadMKey| notice.with_details(says.bytes());
@@ -192,7 +193,7 @@ pub(crate) fn misled(notice: Notice, own: MKey, faults: &Faults) -> Notice {
     }
 }
 
-/// The notice of trap 256 for an SMP from `source`.
+/// Creates the notice of trap 256 for an SMP from `source`.
 pub(crate) fn bad_m_key(issuer: Lid, source: Lid, smp: &Mad) -> Notice {
     let mut details = BadMKey::default()
         .with_lid(source)
@@ -202,7 +203,7 @@ pub(crate) fn bad_m_key(issuer: Lid, source: Lid, smp: &Mad) -> Notice {
         .with_m_key(smp.m_key());
     if smp.is_directed() {
         let route = DrSmp::from_bytes(smp.bytes());
-        // The path as the SMP has it, its unused first byte too.
+        // Copies the path as in the SMP, with its unused first byte.
         let shown = route.hop_count().saturating_add(1).min(PATH_LENGTH);
         details = details
             .with_dr_slid(route.dr_slid())

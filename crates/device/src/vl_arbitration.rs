@@ -1,7 +1,7 @@
 //! VLArbitrationTable (architecture 14.2.5.9): the low- and high-priority tables in two parts each.
 //!
 //! The high half of the AttributeModifier is the part: 1 and 2 low priority, 3 and 4 high priority, 32 entries each.
-//! The low half names a port of switches only.
+//! The low half is the port number on a switch; other nodes ignore it.
 
 use rand_chacha::ChaCha8Rng;
 use verbatim_wire::{Layout, Mad, Reserved, Status, VlArbitrationTable};
@@ -12,13 +12,13 @@ use crate::profile::{Profile, below};
 
 /// Entries of a part.
 const PART: usize = 32;
-/// Entries of a table at most.
+/// Maximum number of entries of a table.
 const TABLE: usize = 64;
 
 /// VL and weight.
 type Entry = (u8, u8);
 
-/// One of the two tables.
+/// The low- or high-priority table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Table {
     entries: [Entry; TABLE],
@@ -26,16 +26,16 @@ pub(crate) struct Table {
     capacity: usize,
 }
 
-/// The tables of a port: low and high priority.
+/// The tables of a port: low priority, high priority.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbitration([Table; 2]);
 
-/// Where a part lies.
+/// The location of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
-    /// 0 low priority, 1 high priority.
+    /// Index of the table: 0 low priority, 1 high priority.
     table: usize,
-    /// Its first entry.
+    /// Index of the part's first entry in the table.
     first: usize,
 }
 
@@ -50,12 +50,12 @@ impl Arbitration {
         Self([low, table(profile.vl_arbitration_high_cap)])
     }
 
-    /// Another weight in the first entry of the low-priority table: only a defective device does so.
+    /// Changes the weight of the first entry of the low-priority table. Only a defective device calls this function.
     pub(crate) fn disturb(&mut self) {
         self.0[0].entries[0].1 ^= 4;
     }
 
-    /// Each entry but the first names another of all data VLs.
+    /// Sets all entries but the first to the 15 data VLs in turn.
     pub(crate) fn name_all_vls(&mut self) {
         for table in &mut self.0 {
             let capacity = table.capacity;
@@ -65,7 +65,7 @@ impl Arbitration {
         }
     }
 
-    /// Contents that somebody left there.
+    /// Fills the tables with random entries, as an earlier subnet manager may have left them.
     pub(crate) fn fill(&mut self, rng: &mut ChaCha8Rng, vls: u64) {
         for table in &mut self.0 {
             let capacity = table.capacity;
@@ -77,7 +77,7 @@ impl Arbitration {
     }
 }
 
-/// The place of a part; `None` when there is no such part.
+/// Returns the location of a part, or `None` if the part does not exist.
 fn place(part: u16, faults: &Faults) -> Option<Place> {
     let part = match part {
         0 if faults.has(Defect::VlArbitrationPart0Accepted) => 1,
@@ -110,7 +110,7 @@ fn place(part: u16, faults: &Faults) -> Option<Place> {
 }
 
 impl Agent<'_> {
-    /// Whether the request names a part that no table has.
+    /// Returns whether the request addresses a part of VLArbitrationTable that does not exist.
     pub(crate) fn is_bad_arbitration_part(&self, request: &Mad) -> bool {
         request.attribute_id() == verbatim_wire::AttributeId::VL_ARBITRATION
             && self.profile.has_vl_arbitration()
@@ -168,7 +168,7 @@ impl Agent<'_> {
         if place.first == 0 && self.faults.has(Defect::VlArbitrationLowerClearsUpper) {
             table.entries[PART..].fill((0, 0));
         }
-        // A part that lies beyond the capacity altogether holds nothing.
+        // If the whole part is beyond the capacity, the port stores nothing.
         if room > 0 {
             table.store(place.first, kept, &wanted, self.faults);
         }
@@ -201,7 +201,7 @@ fn part_of(modifier: u32) -> u16 {
 }
 
 impl Table {
-    /// Stores the first `count` entries of a part from entry `first` on.
+    /// Stores the first `count` entries of a part at the table's entries from `first` on.
     fn store(&mut self, first: usize, count: usize, wanted: &VlArbitrationTable, faults: &Faults) {
         if faults.has(Defect::VlArbitrationNotStored) {
             return;

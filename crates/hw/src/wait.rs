@@ -1,4 +1,4 @@
-//! Waiting for a descriptor with a bound.
+//! Waiting for a file descriptor with a time limit.
 
 use std::{
     io,
@@ -13,10 +13,10 @@ use nix::{
     sys::time::TimeSpec,
 };
 
-/// The longest wait: what the system can count.
+/// The longest wait that the system supports.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Waits until `fd` has one of `events`, an error or a hang-up, at most `timeout`; returns what it has, nothing at the
+/// Waits at most `timeout` until `fd` has one of `events`, an error or a hang-up. Returns its events, or none after the
 /// timeout. Signals do not shorten the wait.
 pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
     let start = Instant::now();
@@ -31,7 +31,7 @@ pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, timeout: Duration) -> 
     }
 }
 
-/// Makes reads of `fd` return instead of waiting.
+/// Makes reads of `fd` return instead of blocking.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?);
     fcntl(fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;

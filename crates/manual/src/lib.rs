@@ -1,4 +1,4 @@
-//! Man pages and completions of a program, from the definition of its command line: nobody writes them twice.
+//! Man pages and completions of a program, generated from the definition of its command line.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,21 +10,21 @@ use clap::Command;
 use clap_complete::env::{CompleteEnv, Shells};
 pub use clap_complete::{ArgValueCompleter, CompletionCandidate, Shell};
 
-/// Names the directory that the pages and completions go into; whoever packages the programs sets it.
+/// Environment variable with the directory for pages and completions, for packagers.
 pub const VARIABLE: &str = "VERBATIM_MANUAL";
 
-/// Asks a program what to complete: shells set it, in what [`dynamic_completions`] gives them.
+/// Environment variable that requests completions. Scripts of [`dynamic_completions`] set it.
 const COMPLETES: &str = "VERBATIM_COMPLETE";
 
-/// Where each shell looks for the completions of the program NAME, below `/usr/share`.
+/// Directory and file name of the completions of the program NAME for each shell, below `/usr/share`.
 const SHELLS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "NAME.bash"),
     (Shell::Zsh, "zsh/vendor-completions", "_NAME"),
     (Shell::Fish, "fish/vendor_completions.d", "NAME.fish"),
 ];
 
-/// Does what the environment asks for in place of the program's own work: writes pages and completions, or answers a shell that
-/// completes a word. Then the program ends with what is returned.
+/// Does what the environment requests in place of the program's own work: writes pages and completions, or completes a
+/// word for a shell. If this returns an exit code, the program must end with it.
 #[must_use]
 pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
     CompleteEnv::with_factory(command).var(COMPLETES).complete();
@@ -41,10 +41,10 @@ pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
     }
 }
 
-/// Writes the completions of one shell for a program that answers by [`asked`]: they ask it for each word.
+/// Writes the completions of one shell. They call the program for each word, which answers by [`asked`].
 ///
 /// # Errors
-/// When they cannot be written.
+/// When the output cannot be written.
 pub fn dynamic_completions(shell: Shell, program: &str, out: &mut dyn io::Write) -> io::Result<()> {
     let shells = Shells::builtins();
     let of = shells.completer(&shell.to_string());
@@ -52,10 +52,11 @@ pub fn dynamic_completions(shell: Shell, program: &str, out: &mut dyn io::Write)
     of.write_registration(COMPLETES, program, program, program, out)
 }
 
-/// The manual page of a command below that of a program, such as `["runs", "watch"]`; none when there is no such command.
+/// Returns the manual page of a subcommand of a program, such as `["runs", "watch"]`. Returns `None` if there is no
+/// such command.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the page cannot be written.
 pub fn page(mut program: Command, command: &[&str]) -> io::Result<Option<Vec<u8>>> {
     program.build();
     let mut of = Some(&program);
@@ -69,7 +70,7 @@ pub fn page(mut program: Command, command: &[&str]) -> io::Result<Option<Vec<u8>
     }
 }
 
-/// Writes a page for the program and one for each command that is not hidden into a directory, which is made.
+/// Writes a page for the program and for each visible command to a directory, which is created if absent.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -82,8 +83,8 @@ fn from(value: Option<OsString>) -> Option<PathBuf> {
     value.filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-/// Writes a page for the program and one for each command that is not hidden (`man/man1`), and the completions of bash, zsh
-/// and fish, below `directory` as they lie below `/usr/share`.
+/// Writes pages for the program and each visible command (`man/man1`), and completions for bash, zsh and fish. The
+/// layout below `directory` is that of `/usr/share`.
 ///
 /// # Errors
 /// When a file cannot be written.
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_that_is_shown_has_a_page_and_each_shell_its_completions() {
+    fn visible_commands_get_pages_and_completions() {
         let place = std::env::temp_dir().join(format!("verbatim-manual-{}", std::process::id()));
         let command = Command::new("prog")
             .subcommand(Command::new("shown").about("Does it"))
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_that_of_the_command_that_is_named() {
+    fn page_belongs_to_the_named_command() {
         let program =
             || Command::new("prog").subcommand(Command::new("one").subcommand(Command::new("two").about("Does two")));
         let of = |words: &[&str]| {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_asks_for_nothing() {
+    fn empty_variable_requests_nothing() {
         assert_eq!(from(Some("".into())), None);
         assert_eq!(from(Some("/x".into())), Some("/x".into()));
     }

@@ -1,16 +1,15 @@
-//! "Did you mean": which known name is the nearest to what was typed, as a person sees it.
+//! "Did you mean": finds the known name nearest to a mistyped one.
 
 use core::cmp::Reverse;
 
-/// Nobody types a longer name, and comparing takes the product of the lengths.
+/// Length limit of a typed name: comparing takes the product of the lengths.
 const LONGEST: usize = 64;
 
-/// The known name that is the nearest to what was typed, where one is near enough to be meant: no more than a third of its
-/// letters are wrong.
+/// Returns the known name nearest to the typed one, if at most a third of the typed letters are wrong.
 ///
-/// Case, the kind of separator and leading zeros of a number do not count, two letters that changed places count as one
-/// mistake, and so does all that is missing behind a word: `c14-16-get` is nearer to `c14-016-get-protect-0` than to
-/// `c14-015-get`. Of those that are equally near, one of the same letters comes first, then the one that begins alike.
+/// Case, the kind of separator and leading zeros of a number do not count. Two swapped letters count as one mistake,
+/// and so do all letters missing after a word: `c14-16-get` is nearer to `c14-016-get-protect-0` than to `c14-015-get`.
+/// Among equally near names, a name with the same letters comes first, then the one with the longest common beginning.
 #[must_use]
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = typed.chars().count();
@@ -27,7 +26,7 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// How far a name is from what was typed: mistakes, whether other letters are in it, letters at the front that are the same.
+/// Distance of a name: number of mistakes, whether the letters differ, and number of equal letters at the beginning.
 type Far = (usize, bool, Reverse<usize>);
 
 fn far(typed: &str, name: &str) -> Far {
@@ -47,7 +46,7 @@ fn sorted(letters: &str) -> Vec<char> {
     letters
 }
 
-/// A name in small letters, hyphens between its words, numbers without zeros in front: `c14-16-get` for `C14_016_Get`.
+/// Normalises a name: lower case, hyphens between words, no leading zeros. `C14_016_Get` becomes `c14-16-get`.
 fn plain(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name.chars().peekable();
@@ -82,14 +81,14 @@ mod tests {
     ];
 
     #[test]
-    fn two_letters_that_changed_places_are_one_mistake() {
+    fn swapped_letters_are_one_mistake() {
         assert_eq!(nearest("rnu", ["judge", "run", "runs"]), Some("run"));
         assert_eq!(nearest("C14-61", ["C14-15", "C14-16", "C14-21"]), Some("C14-16"));
         assert_eq!(nearest("c14-wakl", KNOWN), Some("c14-walk"));
     }
 
     #[test]
-    fn zeros_in_front_case_and_the_kind_of_separator_do_not_count() {
+    fn zeros_case_and_separators_do_not_count() {
         assert_eq!(plain("C09_060 Read-100-0"), "c9-60-read-100-0");
         assert_eq!(nearest("c14-24-node_infos", KNOWN), Some("c14-024-node-info"));
         assert_eq!(
@@ -99,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_behind_a_word_is_one_mistake_and_a_name_that_begins_alike_comes_first() {
+    fn missing_words_are_one_mistake() {
         assert_eq!(nearest("c14-16-get", KNOWN), Some("c14-016-get-protect-0"));
         assert_eq!(nearest("c14-61-get", KNOWN), Some("c14-016-get-protect-0"));
         assert_eq!(nearest("c14-016-set-protekt", KNOWN), Some("c14-016-set-protect-0"));
     }
 
     #[test]
-    fn nothing_is_near_when_more_than_a_third_is_wrong() {
+    fn distant_names_do_not_match() {
         for typed in ["c09-kindred", "", "xyz", "inspector-general"] {
             assert_eq!(nearest(typed, KNOWN), None, "{typed}");
         }

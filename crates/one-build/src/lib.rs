@@ -1,1 +1,1 @@
-//! No code: the features in this package's manifest make one build of all packages.
+//! No code: the features in this package's manifest let all packages share one build.

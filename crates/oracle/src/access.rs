@@ -1,6 +1,7 @@
-//! What the device's memory and queue pair do not allow the peer, as the record knows its regions.
+//! Access of the peer's requests to the device's memory and queue pairs, as the record shows them.
 //!
-//! Source: architecture 9.7.5.2.4 (invalid requests), 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their rights).
+//! Source: architecture 9.7.5.2.4 (invalid requests), 9.7.5.2.5 (remote access errors), 10.6.3 (regions and their
+//! rights).
 
 use std::collections::BTreeSet;
 
@@ -12,56 +13,56 @@ use verbatim_wire::packet::{Medium, Opcode, Packet, RKey};
 use super::parsed::RequestKind;
 use crate::rc::offers;
 
-/// A region that the device's host registered.
+/// Memory region that the device's host registered.
 struct Region {
     handle: u32,
     r_key: RKey,
-    /// The addresses in it.
     addresses: core::ops::Range<u64>,
     access: pb::Access,
-    /// The place behind which it was gone for certain.
+    /// Place in the record after which the region was certainly deregistered; `None`: the region may still exist.
     gone: Option<usize>,
-    /// Whether the host began to take it away, ever.
+    /// Whether the host ever requested to deregister the region.
     goes: bool,
 }
 
-/// What a queue pair lets the peer do: the rights of each step that gave it some, with the place behind which they held for
-/// certain, and whether it answers READs and atomics.
+/// Remote access rights of a queue pair. Each element of `given`: the rights that a command set, and the place after
+/// which they certainly applied. `answers_none`: the queue pair accepts no READ or atomic.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rights {
     pub(super) given: Vec<(pb::Access, usize)>,
     pub(super) answers_none: bool,
 }
 
-/// What is known of a request.
+/// Result of the access checks of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Allows {
-    /// Why the queue pair does not take it.
+    /// Reason why the queue pair does not accept the request.
     pub(super) invalid: Option<&'static str>,
-    /// Why no region allows it.
+    /// Reason why no region allows the request.
     pub(super) denied: Option<&'static str>,
-    /// Both allow it for certain.
+    /// Whether queue pair and region certainly allow the request.
     pub(super) is_allowed: bool,
 }
 
 type Right = fn(pb::Access) -> bool;
 
 impl Rights {
-    /// Those that may be in force for a request that left at that place: the last that held then, and all later ones.
+    /// Returns the rights that may apply to a request sent at place `at`: the last rights that certainly applied by
+    /// then, and all later rights.
     fn for_one_at(&self, at: usize) -> &[(pb::Access, usize)] {
         let last = self.given.iter().rposition(|(_, since)| *since < at);
         &self.given[last.unwrap_or(0)..]
     }
 }
 
-/// All regions of a record. What may allow a request does: which of two regions with one R_Key is meant is not known, nor
-/// whether a SEND with Invalidate has come.
+/// All memory regions of a record. A request counts as denied only if no region can allow it. Two regions may share an
+/// R_Key, and a SEND with Invalidate may not have arrived.
 pub(super) struct Regions<'t> {
     trace: &'t Trace,
     all: Vec<Region>,
-    /// Whether the device says that it has no atomics.
+    /// Whether the device reports that it has no atomics.
     is_without_atomics: bool,
-    /// R_Keys that a SEND with Invalidate names.
+    /// R_Keys in the SENDs with Invalidate that the peer sent.
     invalidated: BTreeSet<u32>,
 }
 
@@ -106,15 +107,15 @@ impl<'t> Regions<'t> {
         }
     }
 
-    /// Whether the device does such requests at all; one that it does not is invalid, whatever memory it names.
+    /// Returns whether the device supports the operation. An unsupported request is invalid, regardless of its memory.
     fn executes(&self, opcode: Opcode) -> bool {
         let is_atomic = RequestKind::of(opcode) == RequestKind::Atomic;
         let executes = |operation| offers::executes(self.trace, operation);
         asks_for(opcode).is_some_and(executes) && !(is_atomic && self.is_without_atomics)
     }
 
-    /// What is known of a request that left at that place to a queue pair with these rights. A device that has no such operation
-    /// has errors of its own.
+    /// Checks the access of a request sent at place `at` to a queue pair with the rights `of_qp`. Leaves the result
+    /// open for an unsupported operation, because other errors apply to it.
     pub(super) fn allow(&self, packet: &Packet<'_>, at: usize, of_qp: &Rights) -> Allows {
         let asks = RequestKind::of(packet.opcode());
         let right: Right = match asks {
@@ -135,7 +136,7 @@ impl<'t> Regions<'t> {
         let has = |right: Right| given.iter().filter(|(access, _)| right(*access)).count();
         let is_without = has(right) == 0;
         let is_none_answered = asks.has_response() && of_qp.answers_none;
-        // The R_Key of a request of no bytes is not looked at.
+        // The responder does not check the R_Key of a zero-length request.
         let (denied, is_open) = match length {
             0 => (None, true),
             _ => self.of_memory(right, at, (va, length, r_key)),
@@ -151,7 +152,8 @@ impl<'t> Regions<'t> {
         }
     }
 
-    /// Why no region allows it, and whether one does for certain.
+    /// Returns the reason why no region allows the request (`None` if a region may allow it), and whether a region
+    /// certainly allows it.
     fn of_memory(
         &self,
         right: Right,
@@ -178,7 +180,8 @@ impl<'t> Regions<'t> {
         if !within.iter().any(|region| right(region.access)) {
             return (Some("whose region has not that right"), false);
         }
-        // Of one R_Key the record may have two regions, one of which is gone.
+        // The result is uncertain if regions share the R_Key, a SEND may have invalidated it, or the host deregisters a
+        // region.
         let is_certain =
             of_key.len() == 1 && !self.invalidated.contains(&r_key.0) && !within.iter().any(|region| region.goes);
         (None, is_certain)
@@ -193,7 +196,8 @@ mod tests {
     use super::*;
     use crate::record::connections;
 
-    /// The rules that the packets of a golden record break when what the host was asked and told is altered.
+    /// Returns the rules that the packets of a golden record break after `alter` changed the host's commands and
+    /// replies.
     fn broken(record: &str, alter: impl Fn(&mut Command, &mut [Reply])) -> Vec<&'static str> {
         let mut entries = golden::entries(record);
         let mut replies: Vec<Reply> = Vec::new();
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_region_allows_is_never_acknowledged() {
+    fn denied_request_is_never_acknowledged() {
         const WRITES: &str = "c09-060-write-responder";
         assert_eq!(broken(WRITES, |_, _| {}), [""; 0]);
         let without_right = broken(WRITES, |command, _| {
@@ -242,7 +246,7 @@ mod tests {
             }
         });
         assert_eq!(too_short, ["remote-access"]);
-        // A refusal has a reason: with the right R_Key, right and length there is none.
+        // A remote access NAK needs a reason. A request with the right R_Key, access and length gives none.
         let as_it_was = broken("c09-nak-remote-access", |_, _| {});
         assert!(!as_it_was.contains(&"access-reason"), "{as_it_was:?}");
         let opened = broken("c09-nak-remote-access", |command, _| {
@@ -256,7 +260,7 @@ mod tests {
             }
         });
         assert!(opened.contains(&"access-reason"), "{opened:?}");
-        // What no queue pair answers is invalid.
+        // A queue pair that accepts no READs refuses every READ as invalid.
         let none = broken("c09-060-read-responder", |command, _| {
             if let Command::ModifyQp(of) = command
                 && let Some(kept) = of
@@ -268,7 +272,7 @@ mod tests {
             }
         });
         assert_eq!(none, ["invalid-request"]);
-        // What the queue pair does not allow is another error.
+        // A request for which the queue pair lacks the right is invalid, even with a wrong R_Key.
         let of_qp = broken(WRITES, |command, replies| {
             if let Command::ModifyQp(of) = command
                 && let Some(access) = of.attributes.as_mut().and_then(|given| given.access.as_mut())

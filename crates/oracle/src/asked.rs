@@ -1,4 +1,4 @@
-//! How often each rule judged something in a record.
+//! Counts how often each rule was applied in a record.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,16 @@ use verbatim_record::{Entry, Trace};
 use super::record::connections;
 use super::verbs;
 
-/// How often each rule judged something in the record of a test, by the rule's name: those that never did are left out. `None`:
-/// the record refers to what it does not have.
+/// Returns how often each rule was applied in the record of a test, by the rule's name. Violations and rules that were
+/// never applied are left out. Returns `None` if an entry of the record refers to an undefined item.
 #[must_use]
 pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let trace = Trace::new(entries).ok()?;
     let mut asked = BTreeMap::new();
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
-            // What another cause may have made was not judged; and what a sound device's record breaks, its peer has sent.
+            // Leave out violations: an excused violation proves nothing. In the record of a conforming device, the peer
+            // sent the packets of all other violations.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
                 *asked.entry(rule.name()).or_default() += judged;

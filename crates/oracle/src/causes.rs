@@ -1,20 +1,23 @@
-//! One fault, one finding: which findings of a record follow from another one.
+//! Links each finding of a record to its cause, so that one fault counts as one finding.
 //!
-//! A finding follows from an earlier one of the same rule and aspect, from one whose event is among its premise, or from one that
-//! accuses the same event on an inner [`Layer`]. A check of the test's own follows from a rule that fails on the same statement or
-//! shows one of its events.
-//! Nothing is dropped: each keeps its text and result, and says from which cause it follows.
+//! A finding follows from an earlier finding if
+//! * both break the same rule and statement in the same aspect,
+//! * the earlier finding accuses an event in the evidence of the later finding, or
+//! * both accuse the same event, and the earlier finding is on an inner [`Layer`].
+//!
+//! A test's own check follows from a rule that fails on the same statement, or with one of the check's events. No
+//! finding is dropped: a finding with a cause keeps its text and result, and names its cause.
 
 use verbatim_record::{Check, Passed};
 
 use crate::management;
 use crate::registry::{Layer, Rule};
 
-/// Whether it is a check of the test's own, which come last; the event that it accuses, and how near to the wire it looks.
+/// Sort key of a finding: whether it is a test's own check (sorts last), the accused event, and the layer.
 type Key = (bool, u64, Option<Layer>);
 
-/// ResponseKind of each finding that follows from another one which that is, and puts what failed before what is open, and causes
-/// before what follows from them.
+/// Sets `follows_from` of each finding that another finding causes. Sorts failed findings before inconclusive findings,
+/// and causes before their consequences. Passed checks come last.
 pub fn link(checks: &mut Vec<Check>) {
     let (mut found, passed): (Vec<Check>, Vec<Check>) =
         checks.drain(..).partition(|check| check.result() != Passed::Pass);
@@ -30,7 +33,7 @@ pub fn link(checks: &mut Vec<Check>) {
     checks.extend(passed);
 }
 
-/// The first of the findings that one rests on, however many steps lie between.
+/// Returns the first finding in the chain of causes of a finding; `None` if the finding has no cause.
 fn cause(found: &[Check], of: usize) -> Option<usize> {
     let mut at = of;
     loop {
@@ -47,7 +50,8 @@ fn layer(check: &Check) -> Option<Layer> {
     Rule::named(&check.rule).map(Rule::layer)
 }
 
-/// The event that a finding accuses: the last one that shows it; where something is missing, the first, which demanded it.
+/// Returns the event that a finding accuses: the last event of its evidence. A finding about a missing event accuses
+/// the first event of its evidence, which demanded the missing event.
 fn accused(check: &Check) -> Option<u64> {
     match layer(check) {
         Some(Layer::Missing) => check.places.first().copied(),
@@ -60,7 +64,7 @@ fn key(check: &Check) -> Key {
     (layer.is_none(), accused(check).unwrap_or(u64::MAX), layer)
 }
 
-/// Whether one finding explains another that has a larger key: so there is no circle.
+/// Returns whether `cause` explains `other`. `cause` must have the smaller key, so that chains of causes end.
 fn leads_to(cause: &Check, other: &Check) -> bool {
     if cause.result() != Passed::Fail {
         return false;
@@ -81,7 +85,7 @@ fn leads_to(cause: &Check, other: &Check) -> bool {
     };
     let (of_cause, of_other) = (accused(cause), accused(other));
     let is_same_statement = cause.statement == other.statement;
-    // Two fields of one packet may be wrong by two faults.
+    // Two wrong header fields of one packet may come from two faults.
     let is_next_layer = inner < outer || inner == outer && inner > Layer::Headers;
     let is_on_it = of_cause == of_other && (is_next_layer || is_same_statement);
     let are_fields = cause.rule == other.rule && is_of_a_port(cause);
@@ -95,9 +99,9 @@ fn is_of_a_port(check: &Check) -> bool {
     Rule::named(&check.rule).is_some_and(|rule| management::RULES.contains(&rule))
 }
 
-/// The aspect of the demand that a finding names behind its event: `late retry`; empty where it names none.
+/// Returns the aspect that a finding names after its event, such as `late retry`; empty if the finding names no aspect.
 fn aspect(check: &Check) -> String {
-    // The field of an attribute.
+    // The aspect of a port rule is the attribute's field.
     if is_of_a_port(check) {
         return letters(&check.about);
     }
@@ -108,12 +112,12 @@ fn aspect(check: &Check) -> String {
     }
 }
 
-/// A text without its numbers.
+/// Returns a text without its digits.
 fn letters(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
 
-/// Whether checks of a test's own are of one step, which stands before the colon.
+/// Returns whether two checks of a test belong to one step. The step's name precedes the colon.
 fn is_of_one_step(one: &str, other: &str) -> bool {
     let step = |about: &str| about.split_once(": ").map(|(step, _)| step.to_owned());
     step(one).is_some() && step(one) == step(other)
@@ -140,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn an_outer_layer_of_the_same_event_follows() {
+    fn outer_layer_of_same_event_follows() {
         let came = linked(&[check("rnr-count", "s", &[4, 7]), check("rnr-wait", "s", &[5, 7])]);
         assert_eq!(came, [("rnr-wait".into(), None), ("rnr-count".into(), Some(0))]);
     }
 
     #[test]
-    fn a_finding_follows_from_the_first_cause_in_its_premise() {
+    fn finding_follows_first_cause_in_premise() {
         let came = linked(&[
             check("completed-by", "s", &[7, 9]),
             check("posted", "t", &[3]),
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn two_wrong_fields_of_a_port_stay_apart() {
+    fn two_wrong_port_fields_stay_apart() {
         let field = |name: &str, place| Check {
             about: format!("PortInfo {name}"),
             ..check("kept", "C14-24", &[place])
@@ -179,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn events_that_share_nothing_stay_apart() {
+    fn unrelated_findings_stay_apart() {
         let came = linked(&[check("msn", "s", &[3]), check("fence", "t", &[8])]);
         assert!(came.iter().all(|(_, follows)| follows.is_none()));
     }
 
     #[test]
-    fn a_test_s_own_check_follows_from_a_rule_of_its_statement() {
+    fn own_check_follows_rule_of_statement() {
         let came = linked(&[check("", "s", &[1]), check("", "t", &[1]), check("fence", "s", &[8])]);
         assert_eq!(came, [("".into(), None), ("fence".into(), None), ("".into(), Some(1))]);
     }

@@ -1,4 +1,4 @@
-//! One connection: what both ends have sent so far, as far as the rules need it.
+//! State of one connection: the packets of both ends, as far as the rules need them.
 
 use verbatim_wire::packet::Psn;
 
@@ -18,10 +18,10 @@ use super::rules::responder::{Answered, RULES as RESPONDER, ResponseKind};
 use super::rules::{COUNT, msn};
 use super::window::{Place, Source, Window};
 
-/// Findings of a connection that are kept whole; all are counted.
+/// Maximum number of findings that a connection stores. Further findings are only counted.
 pub const KEPT: usize = 16;
 
-/// Rules of what makes a message: what breaks them, nobody knows how to count.
+/// Rules of message structure. It is unknown whether a responder counts a message that breaks such a rule.
 const OF_MESSAGES: [Rule; 8] = [
     Rule::UdpLength,
     Rule::Opcode,
@@ -33,44 +33,44 @@ const OF_MESSAGES: [Rule; 8] = [
     Rule::DmaLength,
 ];
 
-/// Whether packets can be lost, come twice or out of order between a device and the place where they were seen.
+/// Whether packets can be lost, repeated or reordered between a device and the capture point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Loss {
-    /// They can: what loss explains is no violation.
+    /// Loss is possible and excuses the violations that it explains.
     #[default]
     Possible,
-    /// They cannot: loss excuses nothing.
+    /// Loss is impossible and excuses nothing.
     Excluded,
 }
 
-/// Why a request may begin another connection.
+/// Reasons why a request may begin another connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Doubt {
-    /// It is not what had this PSN before, or has a PSN that is nowhere near.
+    /// Whether the request differs from the earlier request with its PSN, or its PSN is far from all others.
     pub(super) differs: bool,
-    /// What had this PSN was acknowledged.
+    /// Whether the earlier request with its PSN was acknowledged.
     pub(super) was_acknowledged: bool,
 }
 
-/// How often a rule was asked, and what came of it.
+/// How often a rule was applied, and the outcomes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Count {
-    /// How often it spoke of a packet.
+    /// Packets that the rule applied to.
     pub asked: u64,
-    /// How often it was broken, without excuse.
+    /// Violations without an excuse.
     pub broken: u64,
-    /// How often it was broken unless packets were lost.
+    /// Violations with an excuse.
     pub excused: u64,
-    /// The first packet of each end of which it held; 0: none.
+    /// Number of each end's first packet that obeyed the rule; 0: none.
     pub shown: [u64; 2],
 }
 
-/// The requests of one end, and the other end's responses to them.
+/// Requests of one end, and the other end's responses to them.
 #[derive(Clone, Debug, Default)]
 struct Flow {
     window: Window,
     responses: Responses,
-    /// Whether the last MSN contradicted what was known.
+    /// Whether the last MSN contradicted the known MSN offset.
     doubts_offset: bool,
 }
 
@@ -78,31 +78,31 @@ struct Flow {
 #[derive(Clone, Debug)]
 pub struct Connection {
     loss: Loss,
-    /// By who asks.
+    /// Requests and responses, indexed by the requesting end.
     flows: [Flow; 2],
     partition: Partition,
-    /// Packets, by who sent them.
+    /// Packets sent by each end.
     pub packets: [u64; 2],
-    /// Those of them whose ICRC is wrong, as damage makes it.
+    /// Number of packets of each end whose ICRC is wrong because of damage.
     damaged: [u64; 2],
-    /// How the communication manager said that it begins, if that is in the capture.
+    /// Parameters from the communication manager's messages, if the capture has them.
     pub managed: Option<Managed>,
-    /// Findings: the first [`KEPT`], violations before what is excused.
+    /// The first [`KEPT`] findings. Violations displace excused findings.
     pub findings: Vec<Finding>,
     counts: [Count; COUNT + 1],
     totals: (u64, u64),
-    /// What excuses all that is found now: that it may be another connection.
+    /// Excuse for all violations of the current packet, which may belong to another connection.
     excuse: Option<Excuse>,
-    /// Whether that the two directions are one connection rests on a single response.
+    /// Whether a single response is the only proof that the two directions are one connection.
     is_provisional: bool,
-    /// Whether that excuse was needed.
+    /// Whether a violation needed [`Excuse::OtherPair`].
     needed_excuse: bool,
-    /// The path MTU as far as it was known before.
+    /// Possible path MTUs before the two directions were paired.
     pmtu_before: Pmtu,
 }
 
 impl Connection {
-    /// One of which nothing was seen yet.
+    /// Returns a connection without packets.
     #[must_use]
     pub fn new(loss: Loss) -> Self {
         Self {
@@ -122,7 +122,8 @@ impl Connection {
         }
     }
 
-    /// That end's first request has this PSN, and its peer has counted no message before; and the path MTU.
+    /// Sets the PSN of an end's first request, and the path MTU in bytes, if known. The responder has counted no
+    /// message before the first request.
     pub(super) fn know(&mut self, end: usize, first: Option<Psn>, path_mtu: Option<u32>) {
         if let Some(first) = first {
             let flow = &mut self.flows[end];
@@ -142,46 +143,45 @@ impl Connection {
         }
     }
 
-    /// So many READs and atomics of that end its peer answers at a time.
+    /// Sets how many outstanding READs and atomics of end `end` its peer accepts.
     pub(super) fn know_answers(&mut self, end: usize, answers: u32) {
         self.flows[end].window.answers = answers;
     }
 
-    /// What the memory and the queue pair of the other end allow of the request that the last packet, sent by that end, was.
+    /// Stores whether the other end's memory and queue pair allow the last request of end `by`.
     pub(super) fn allow(&mut self, by: usize, psn: Psn, number: u64, allows: Allows) {
         self.flows[by].window.allow(psn, number, allows);
     }
 
-    /// The rules, each with how often it was asked and broken.
+    /// Returns each rule with its counts.
     pub fn counts(&self) -> impl Iterator<Item = (Rule, Count)> + '_ {
         super::rules::all().chain([Rule::PKey]).zip(self.counts)
     }
 
-    /// Violations, and what would be one had no packet been lost.
+    /// Returns the number of violations without an excuse, and the number with an excuse.
     #[must_use]
     pub fn totals(&self) -> (u64, u64) {
         self.totals
     }
 
-    /// The path MTU, if the packets tell.
+    /// Returns the path MTU in bytes, if the packets determine it.
     #[must_use]
     pub fn path_mtu(&self) -> Option<u32> {
         self.flows[0].window.pmtu.known()
     }
 
-    /// Request packets that were seen of an end.
+    /// Returns whether a request of that end was seen.
     #[must_use]
     pub fn has_requests(&self, of: usize) -> bool {
         self.flows[of].window.len() > 0
     }
 
-    /// Requests that are remembered.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.flows.iter().map(|flow| flow.window.len()).sum()
     }
 
-    /// A packet of this connection passes, sent by that end.
+    /// Takes a packet of this connection, sent by end `by`.
     pub fn take(&mut self, by: usize, event: &Event<'_>) {
         let mut parsed = Parsed::of(event);
         self.packets[by] += 1;
@@ -199,7 +199,7 @@ impl Connection {
         if parsed.is_taken {
             let is_stranger = self.is_stranger(by, &parsed);
             self.p_key(by, &parsed);
-            // Of what no partition takes nothing is known but its PSN.
+            // Only the PSN of a packet outside the partition is trusted.
             parsed.is_taken = !is_stranger;
         }
         if parsed.opcode.is_response() {
@@ -211,7 +211,8 @@ impl Connection {
         }
     }
 
-    /// Whether nobody takes a packet for its P_Key. Where nothing is lost nothing is taken back either, and each is what it says.
+    /// Returns whether the peer drops a packet because of its P_Key. With [`Loss::Excluded`], every packet counts as
+    /// accepted.
     fn is_stranger(&self, by: usize, parsed: &Parsed<'_>) -> bool {
         self.loss == Loss::Possible && self.partition.is_stranger(by, parsed)
     }
@@ -231,7 +232,7 @@ impl Connection {
     fn request(&mut self, by: usize, parsed: &Parsed<'_>, mut is_odd: bool) {
         let mut invalid = requester::is_unaligned(parsed).then_some(Invalid::Unaligned);
         let place = self.flows[by].window.place(parsed.psn);
-        // A packet that nobody takes is judged as a packet; its other fields may be what the damage made of them.
+        // Only the packet rules apply to a discarded packet, because damage may have changed any field.
         if parsed.is_taken {
             for (at, (rule, asks)) in REQUESTER.iter().enumerate() {
                 let flow = &self.flows[by];
@@ -265,13 +266,13 @@ impl Connection {
         }
     }
 
-    /// The state after a request.
+    /// Updates the state after a request.
     fn sent(&mut self, by: usize, parsed: &Parsed<'_>, place: Place) {
         let (flow, other) = both_of(&mut self.flows, by);
         let window = &mut flow.window;
         let acknowledged = flow.responses.acknowledged.map(|(psn, _)| psn);
         match place {
-            // The PSN of a damaged packet is believed only where it is the one that was due.
+            // The PSN of a damaged packet is trusted only if it is the expected PSN.
             _ if !parsed.is_taken => {
                 if window.next == Some(parsed.psn) && place == Place::Next {
                     window.push_damaged(parsed, acknowledged);
@@ -292,7 +293,8 @@ impl Connection {
             Some((at, _)) if window.get(at).psns > 0 => Some(window.get(at).last().next()),
             _ => window.next,
         };
-        // It was answered before it was seen, so that it comes again, and what was counted for it is not known.
+        // A response with this PSN preceded the request. The request is therefore a retransmission, and the responder's
+        // message count for it is unknown.
         if matches!(place, Place::Next | Place::Ahead(_)) && flow.responses.was_answered_unseen(parsed.psn) {
             window.count_anew();
         }
@@ -331,8 +333,8 @@ impl Connection {
         }
         self.excuse = excuse;
         let is_sound = self.totals() == (broken, excused);
-        // What begins behind the first PSN of a READ of which nobody knows how many it takes may answer what was sent behind that,
-        // and was not seen.
+        // A wrong first response that falls inside a READ of uncertain size may answer a later request that the capture
+        // lacks.
         let window = &self.flows[1 - by].window;
         let begins = matches!(
             says,
@@ -341,7 +343,7 @@ impl Connection {
         let is_of_it = |&(at, into): &(usize, u32)| is_sound || !begins || into == 0 || !window.get(at).is_open();
         self.answered(by, parsed, says, found.filter(is_of_it));
         let flow = &mut self.flows[1 - by];
-        // What was answered wrongly may be asked again.
+        // The requester may repeat a request after a wrong response.
         if let (Some((at, _)), false) = (found, is_sound) {
             flow.window.give_up(at);
         }
@@ -354,7 +356,7 @@ impl Connection {
         }
     }
 
-    /// The state after a response.
+    /// Updates the state after a response.
     fn answered(&mut self, by: usize, parsed: &Parsed<'_>, says: ResponseKind, found: Option<(usize, u32)>) {
         let (flow, other) = both_of(&mut self.flows, 1 - by);
         let (window, responses) = (&mut flow.window, &mut flow.responses);
@@ -365,7 +367,7 @@ impl Connection {
         let next = window.next;
         let refusal = || Refusal {
             psn: parsed.psn,
-            // Only an AETH makes a refusal.
+            // Every refusal has an AETH.
             syndrome: parsed.syndrome().unwrap_or_default(),
             number: parsed.number,
             at: parsed.at,
@@ -424,7 +426,7 @@ impl Connection {
         }
     }
 
-    /// What would have excused what that packet breaks did not happen, as what came behind it shows.
+    /// Drops the excuse of a violation after later packets show that the partition did not change.
     fn not_excused(&mut self, at: usize, rule: Rule, number: u64) {
         let is_it = |of: &&mut Finding| {
             of.unless == Some(Excuse::PartitionChanged) && of.rule == rule && of.packets.last() == Some(&number)
@@ -437,7 +439,7 @@ impl Connection {
         }
     }
 
-    /// Counts what a rule says, and keeps it. Whether it is broken without excuse.
+    /// Counts the outcome of a rule and stores a finding. Returns whether the rule is broken without an excuse.
     fn note(&mut self, at: usize, rule: Rule, by: usize, number: u64, held: impl FnOnce() -> Outcome) -> bool {
         let count = &mut self.counts[at];
         let broken = match held() {
@@ -471,7 +473,7 @@ impl Connection {
             self.totals.0 += 1;
         }
         let is_violation = unless.is_none();
-        // What is excused never keeps a violation from being shown.
+        // A violation displaces an excused finding.
         let excused = self.findings.iter().rposition(|finding| finding.unless.is_some());
         if self.findings.len() >= KEPT {
             match excused {
@@ -493,8 +495,9 @@ impl Connection {
 }
 
 impl Flow {
-    /// Takes what a response says of the responder's count. What contradicts twice in a row is believed; what it
-    /// contradicted is kept.
+    /// Narrows the known MSN offset with the offset of a response. If two consecutive responses contradict a sure
+    /// offset, their offset replaces it, and the old offset moves to `offset_before`. A contradicting response that
+    /// fits `offset_before` restores that offset.
     fn narrow(&mut self, later: Offset) {
         let of_it = |known: &Offset| known.epoch == later.epoch;
         let earlier = self.responses.offset.filter(of_it);
@@ -517,13 +520,14 @@ impl Flow {
     }
 }
 
-/// The flow of the end that asks, and the other one.
+/// Returns the flow of the requesting end, then the flow of the other end.
 fn both_of(flows: &mut [Flow; 2], asks: usize) -> (&mut Flow, &mut Flow) {
     let [first, second] = flows;
     if asks == 0 { (first, second) } else { (second, first) }
 }
 
-/// Both directions have one path MTU. A size that contradicts twice in a row is believed: what told another was altered.
+/// Narrows the path MTU, which both directions share. If two packets of the same size contradict the path MTU, their
+/// size replaces it: an earlier packet was altered.
 fn learn(window: &mut Window, other: &mut Flow, (parsed, is_whole): (&Parsed<'_>, bool), fits: impl Fn(u32) -> bool) {
     let known: Pmtu = window.pmtu;
     let (pmtu, source) = match (known.kept(fits), window.pmtu_source) {

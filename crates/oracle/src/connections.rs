@@ -1,7 +1,7 @@
-//! The connections in a stream of packets.
+//! Finds the connections in a stream of packets.
 //!
-//! A packet names the queue pair that it goes to, not the one that it comes from. So what goes to one queue pair is
-//! half a connection, and the other half is what goes the other way and answers its requests: found by the PSNs.
+//! A packet names its destination queue pair, not its source. The packets to one queue pair are therefore half a
+//! connection. The PSNs of responses show which packets in the other direction are the other half.
 
 mod manager;
 mod unclaimed;
@@ -20,23 +20,25 @@ use manager::Asked;
 use unclaimed::Damaged;
 pub use unclaimed::Unclaimed;
 
-/// Halves that are looked at for the one that a response belongs to: of more, the newest.
+/// Maximum number of connections, newest first, that a response is compared with.
 const CANDIDATES: usize = 64;
-/// Connections that are kept at once: when there are more, the oldest is taken to be over.
+/// Maximum number of open connections. Beyond it, the oldest connection ends.
 const MOST: usize = 1 << 16;
-/// Responses with PSNs of their own that must fit, and fit no other connection, before two directions are surely one connection.
+/// Number of responses with distinct PSNs that must fit a connection before the pairing of its two directions is
+/// certain.
 const FITTING: u32 = 2;
-/// The same where it may have been another one: more than those that one packet which is missing lets fit by chance.
+/// Same number if the first response may also belong to another connection. After one lost packet, fewer responses can
+/// fit by chance.
 const FITTING_OF_SEVERAL: u32 = 4;
-/// Connections whose PSNs are no further apart than that may be taken for each other, where one packet was lost.
+/// Largest PSN distance at which one lost packet can make two connections look alike.
 const NEAR: u32 = 1 << 16;
 
-/// The address of a port.
+/// Address of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Address {
-    /// Of RoCE, or a GID of InfiniBand.
+    /// IP address of RoCE, or GID of InfiniBand.
     Ip(IpAddr),
-    /// Of native InfiniBand, within a subnet.
+    /// LID of native InfiniBand, within a subnet.
     Lid(u16),
 }
 
@@ -52,80 +54,81 @@ impl fmt::Display for Address {
 /// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
-    /// Its port.
+    /// Port of the end.
     pub address: Address,
-    /// Its queue pair; `None` when nothing was seen that went there, or not to which end it belongs.
+    /// Queue pair of the end; `None` if no packet to the queue pair is known.
     pub qpn: Option<Qpn>,
 }
 
-/// What goes from one port to a queue pair of another.
+/// Direction of packets: from one port to a queue pair of another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Half {
-    // First, for it tells most halves apart when they are compared.
+    // First field for the derived order, since it differs most often.
     qpn: Qpn,
     from: Address,
     to: Address,
 }
 
-/// A connection of which no more packets come.
+/// Connection that has ended.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// Its number, from 1, in the order in which connections were first seen.
+    /// Number from 1, in the order in which connections were first seen.
     pub number: u64,
-    /// End 0, which was first seen to send, and end 1.
+    /// End 0, whose packets were seen first, and end 1.
     pub ends: [End; 2],
-    /// What was seen and found.
+    /// Packet counts and findings.
     pub connection: Connection,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
-    /// What end 0 sends; and end 1, once it is known.
+    /// Halves of end 0 and end 1; `None` until the half is known.
     halves: [Option<Half>; 2],
     connection: Connection,
-    /// Responses that have fitted since the halves were paired, and the PSN of the last one.
+    /// Number of fitting responses since the halves were paired, and the PSN of the last fitting response.
     fitting: (u32, Option<Psn>),
-    /// Other connections, and which of their ends asks, that its responses may have been of when the halves were paired.
+    /// Number and requesting end of each other connection to which the responses may have belonged when the halves were
+    /// paired.
     rivals: Vec<(u64, usize)>,
-    /// That another connection may have begun.
+    /// New connection that may have replaced this connection.
     another: Option<Box<Another>>,
 }
 
-/// Another connection of the same queue pair that may have begun, until what follows shows which one goes on.
+/// Connection that may have begun on the same queue pair. Later packets show which of the two connections continues.
 #[derive(Clone, Debug)]
 struct Another {
-    /// Who has sent the request that it began with: its end 0.
+    /// End of the old connection that sent the first request: end 0 of the new connection.
     by: usize,
     doubt: Doubt,
-    /// The one before as it is to be reported if it ended there.
+    /// Old connection up to the first request of the new connection; reported if the old connection ended there.
     over: Connection,
-    /// The other one, if it has begun.
+    /// State of the new connection.
     begun: Connection,
 }
 
-/// Takes packets in order, and gives each to its connection.
+/// Assigns packets, taken in order, to their connections.
 #[derive(Clone, Debug, Default)]
 pub struct Connections {
     loss: Loss,
     seen: u64,
     known: BTreeMap<u64, Known>,
-    /// Which connection a half belongs to, and which end sends it.
+    /// Connection number and sending end of each half.
     halves: BTreeMap<Half, (u64, usize)>,
-    /// Connections of which only one half is known, by the addresses of that half.
+    /// Numbers of the connections with one known half, by the addresses of that half.
     alone: BTreeMap<(Address, Address), BTreeSet<u64>>,
-    /// All connections, by the addresses of each half that is known.
+    /// Numbers of all connections, by the addresses of each known half.
     between: BTreeMap<(Address, Address), BTreeSet<u64>>,
-    /// Responses whose connection is not known.
+    /// Number of responses without a known connection.
     pub strays: u64,
-    /// Packets with a wrong ICRC, of halves of which nothing else was seen.
+    /// First packet of each half without a connection. Its ICRC is wrong.
     damaged: BTreeMap<Half, Damaged>,
     unclaimed: Unclaimed,
-    /// Requests of the communication manager, by who asked whom and their number.
+    /// REQs of the communication manager, by sender, receiver and communication ID.
     asked: BTreeMap<(Address, Address, u32), Asked>,
 }
 
 impl Connections {
-    /// None yet.
+    /// Returns a set without connections.
     #[must_use]
     pub fn new(loss: Loss) -> Self {
         Self {
@@ -134,8 +137,7 @@ impl Connections {
         }
     }
 
-    /// Takes a packet of a reliable connection; others are left alone. `ended` gets a connection in whose place another
-    /// has come.
+    /// Takes a packet of a reliable connection and ignores other packets. Calls `ended` for each connection that ends.
     pub fn take(&mut self, event: &Event<'_>, mut ended: impl FnMut(Ended)) {
         let Some(half) = half(&event.packet) else { return };
         let bth = event.packet.bth();
@@ -147,7 +149,7 @@ impl Connections {
         let mut is_sound_and_new = false;
         if place.is_none() {
             is_sound_and_new = event.packet.icrc_is_right();
-            // Where a damaged packet belongs its own bytes do not tell.
+            // The bytes of a damaged packet do not prove its connection.
             if !is_sound_and_new {
                 if !self.claims_damaged(half, event, &mut ended) {
                     return;
@@ -163,7 +165,7 @@ impl Connections {
             let is_over = is_response
                 && known.halves[1 - by].is_some()
                 && !known.connection.covers(1 - by, psn)
-                // Near what was sent the request may have been lost.
+                // If the PSN is near, the connection goes on: the capture may lack the request.
                 && !known.connection.is_near(1 - by, psn, NEAR)
                 && !known.another.as_deref().is_some_and(is_of_another)
                 && self.other_half(half, psn).is_some();
@@ -196,8 +198,8 @@ impl Connections {
         }
     }
 
-    /// Where a half belongs of which this is the first packet: a response, with its PSN, to the connection that it
-    /// answers.
+    /// Returns connection number and end for a new half. If the half's first packet is a response, `answers` is its
+    /// PSN, and the half joins the connection with the matching request.
     fn open(&mut self, half: Half, answers: Option<Psn>, ended: &mut impl FnMut(Ended)) -> (u64, usize) {
         if let Some(psn) = answers
             && let Some(other) = self.other_half(half, psn)
@@ -212,8 +214,8 @@ impl Connections {
         self.begin(half)
     }
 
-    /// Whether a response that fits a connection says that its halves belong together: it is of no rival's. The parts of one response
-    /// say no more than its first.
+    /// Returns whether a fitting response proves that the two halves belong together. If there are rivals, the response
+    /// must fit none of them. A middle or last READ response proves nothing then.
     fn speaks(&self, number: u64, packet: &Packet<'_>) -> bool {
         let rivals = self.known.get(&number).map_or(&[][..], |known| &known.rivals);
         let is_part = matches!(
@@ -227,7 +229,8 @@ impl Connections {
         rivals.is_empty() || !is_part && !rivals.iter().any(awaits)
     }
 
-    /// Another connection has come in the place of that one, of the same halves as far as they took part.
+    /// Ends a connection and begins the connection that replaced it. The new connection takes over each half that sent
+    /// a packet of it. Returns the ended connection.
     fn another(&mut self, number: u64) -> Ended {
         let known = self.known.get_mut(&number);
         let another = known.and_then(|known| {
@@ -251,7 +254,7 @@ impl Connections {
         last
     }
 
-    /// When a response that was taken for this connection's cannot be, the directions are none of each other's.
+    /// Separates the two directions of a connection after a response contradicted their pairing.
     fn unpair(&mut self, number: u64) {
         let Some(known) = self.known.get_mut(&number) else {
             return;
@@ -265,7 +268,8 @@ impl Connections {
         }
     }
 
-    /// All connections that are left, in the order in which they were first seen; and the packets of none.
+    /// Calls `ended` for all remaining connections, in the order in which they were first seen. Returns the packets
+    /// that belong to no connection.
     pub fn finish(mut self, mut ended: impl FnMut(Ended)) -> Unclaimed {
         let unclaimed = self.claim_last(&mut ended);
         while let Some(number) = self.known.keys().next().copied() {
@@ -295,7 +299,7 @@ impl Connections {
         (self.seen, 0)
     }
 
-    /// The one connection whose other half is not known and whose requests a response with this PSN may answer.
+    /// Returns the only connection that lacks its other half and has a request with this PSN.
     fn other_half(&self, half: Half, psn: Psn) -> Option<u64> {
         let alone = self.alone.get(&(half.to, half.from))?;
         let mut fitting = alone
@@ -307,8 +311,8 @@ impl Connections {
         fitting.next().is_none().then_some(first)
     }
 
-    /// Which other connections, and which of their ends, a response of that half with this PSN may have answered, if a packet were
-    /// missing.
+    /// Returns number and requesting end of the connections, except `but`, whose next PSN is near this response's PSN.
+    /// The response may belong to one of them if a packet is missing.
     fn rivals(&self, half: Half, psn: Psn, but: [u64; 2]) -> Vec<(u64, usize)> {
         let all = self.between.get(&(half.to, half.from)).into_iter().flatten();
         let others = all.rev().filter(|number| !but.contains(number)).take(CANDIDATES);
@@ -325,7 +329,8 @@ impl Connections {
             .collect()
     }
 
-    /// A half that is new answers that connection's requests, by that PSN as far as it had to be looked for.
+    /// Pairs a new half with the connection whose requests it answers. `psn`: the PSN of the response, if a response is
+    /// the evidence.
     fn pair(&mut self, half: Half, other: u64, psn: Option<Psn>) -> (u64, usize) {
         let rivals = psn.map_or_else(Vec::new, |psn| self.rivals(half, psn, [other; 2]));
         if let Some(known) = self.known.get_mut(&other) {
@@ -340,7 +345,7 @@ impl Connections {
         (other, 1)
     }
 
-    /// A connection of which one half was known is the other half of another one; the one that was first seen stays.
+    /// Joins two connections that are halves of one connection. The lower number remains.
     fn join(&mut self, (number, by): (u64, usize), other: u64, (of, psn): (Half, Psn)) -> (u64, usize) {
         let rivals = self.rivals(of, psn, [number, other]);
         let (kept, gone) = (number.min(other), number.max(other));
@@ -382,7 +387,7 @@ impl Connections {
     }
 
     fn end(&mut self, number: u64) -> Ended {
-        // Numbers come from the map's own keys.
+        // Callers pass keys of the map, so that this default is never used.
         let mut known = self.known.remove(&number).unwrap_or_else(|| Known {
             halves: [None; 2],
             connection: Connection::new(self.loss),
@@ -411,20 +416,20 @@ impl Connections {
 }
 
 impl Another {
-    /// Whether a request cannot be of the one that may have begun.
+    /// Returns whether a request does not fit the new connection.
     fn differs(&self, by: usize, event: &Event<'_>) -> bool {
         let doubt = self.begun.doubts(usize::from(by != self.by), event);
         doubt.is_some_and(|doubt| doubt.differs)
     }
 
-    /// Whether it has rather begun than not, when nothing more comes.
+    /// Returns whether the new connection has probably begun, at the end of the stream.
     fn is_likely(&self) -> bool {
         self.doubt.differs && self.doubt.was_acknowledged && self.begun.packets[0] + self.begun.packets[1] > 1
     }
 }
 
 impl Known {
-    /// Takes a packet. Whether it shows that another connection has begun.
+    /// Takes a packet. Returns whether the packet shows that another connection has begun.
     fn take(&mut self, by: usize, event: &Event<'_>, (is_response, speaks): (bool, bool)) -> bool {
         let psn = event.packet.bth().psn();
         let doubt = self.connection.doubts(by, event).filter(|_| !is_response);
@@ -465,7 +470,7 @@ impl Known {
             self.another = over.map(|over| begin(&self.connection, over));
             return false;
         };
-        // What the responder has counted in all, and cannot have counted since: nothing has begun anew.
+        // If the MSN exceeds the number of requests of the new connection, the old count continues.
         let counted = event.packet.aeth().map_or(0, |aeth| u64::from(aeth.msn()));
         let is_of_first = by != another.by;
         let goes_on_counting =
@@ -476,7 +481,8 @@ impl Known {
         let begun_differs = !is_response && another.differs(by, event);
         another.begun.take(of_it, event);
         let fits_begun = begun_has && !begun_differs && another.begun.totals().0 == before;
-        // The same bytes again, and more counted than can have been since: a duplicate whose MSN is wrong.
+        // If the doubtful request repeats an earlier request byte for byte, and the MSN exceeds the number of requests
+        // since, the request is a duplicate. Its response has a wrong MSN.
         let counted_before = is_of_first && !another.doubt.differs && counted > another.begun.packets[0];
         let contradicts = is_broken
             || doubt.is_some_and(|doubt| doubt.differs)
@@ -487,14 +493,14 @@ impl Known {
         let speaks =
             goes_on && !is_of_first && !begun_goes_on || knows && !is_broken && !another.doubt.was_acknowledged;
         if speaks || contradicts || goes_on_counting {
-            // What contradicts both may begin one more.
+            // A packet that fits neither connection may begin a third connection.
             self.another = over.map(|over| begin(&self.connection, over));
         }
         false
     }
 }
 
-/// From where to which queue pair a packet goes.
+/// Returns source port, destination port and destination queue pair of a packet.
 fn half(packet: &Packet<'_>) -> Option<Half> {
     let ips = match (packet.ipv4(), packet.ipv6(), packet.grh()) {
         (Some(ip), ..) => Some((ip.src().into(), ip.dst().into())),

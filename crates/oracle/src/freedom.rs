@@ -1,20 +1,24 @@
-//! How much judging leaves open: the largest set of alternatives that the transport oracle has held at once.
+//! Measures the uncertainty of the transport checks: the largest number of alternatives that a check tracks at once.
 //!
-//! Where it branches it says how many it holds: the connections that packets may belong to (two at most, by their make), the
-//! states that a queue pair may be in (three at most), and the values that a byte of memory may have, which are bounded: see
-//! [`MOST`]. Intervals, such as those of counters and times, are no sets. Nothing is counted where nothing is open.
+//! The checks count alternatives where they branch:
+//!
+//! * connections that packets may belong to (at most two),
+//! * states of a queue pair (at most three),
+//! * values of a byte of memory (at most [`MOST`]).
+//!
+//! Intervals, such as the ranges of counters and times, do not count.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Of this thread: judging stays on the thread that asks for it.
+    /// Per thread: all checks run on the thread of their caller.
     static LARGEST: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Alternatives that are held at most. What would need more is left open, with the reason.
+/// Maximum number of alternatives. A check that needs more gives no verdict and reports the reason.
 pub(crate) const MOST: usize = 63;
 
-/// What judging comes to, and how many alternatives were held at once at most: 1 when nothing was open.
+/// Runs `judging`. Returns its result and the largest number of alternatives at once: 1 if nothing was uncertain.
 pub fn measured<T>(judging: impl FnOnce() -> T) -> (T, usize) {
     let before = LARGEST.replace(1);
     let came = judging();
@@ -23,7 +27,7 @@ pub fn measured<T>(judging: impl FnOnce() -> T) -> (T, usize) {
     (came, largest)
 }
 
-/// So many alternatives are held now.
+/// Records the current number of alternatives.
 pub(crate) fn holds(alternatives: usize) {
     LARGEST.with(|largest| largest.set(largest.get().max(alternatives)));
 }
@@ -33,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_counts_where_it_is_measured_and_around_it() {
+    fn nested_measures_report_largest_set() {
         let ((inner, after), outer) = measured(|| {
             holds(3);
             (measured(|| holds(2)).1, measured(|| ()).1)

@@ -1,18 +1,19 @@
-//! The rules: checks reliable connections, ports and single packets for conformance, from a record or a capture alone.
+//! Checks reliable connections, ports and single packets for conformance, from a record or a capture alone.
 //!
-//! A pure function of packets. [`Connections`] finds the connections in a stream of packets and pairs their directions;
-//! [`Connection`] keeps what both ends have sent as far as a rule may ask for it. `rules/` is what the architecture
-//! demands, a function each: to check one against the text, read that function alone.
+//! The checks are a pure function of packets. [`Connections`] finds the connections in a stream of packets and pairs
+//! their directions. [`Connection`] keeps the packets of both ends as far as a rule may need them. `rules/` holds the
+//! demands of the architecture, one function for each. Each function can be compared with the architecture's text on
+//! its own.
 //!
-//! **What is not known is left open.** A capture does not say which path MTU was set, what was sent before it began, or
-//! what the responder had counted by then. Each of these is kept as the set of values that it may still have (sizes,
-//! an interval), every packet narrows the set, and a rule is broken when nothing is left of it.
+//! **Unknown values stay open.** A capture does not state the path MTU, the packets before its beginning, or the
+//! responder's message count at that time. For each of these facts, the crate keeps the set of values that are still
+//! possible: sizes, or an interval. Every packet narrows the set. A packet that leaves the set empty breaks a rule.
 //!
-//! **Loss has a price.** A packet may be lost, on either side of the place where it was seen. What breaks a rule unless
-//! that happened is told apart from what nothing explains; where nothing can be lost, nothing is excused. After either,
-//! the state is what the packet says, so that one fault is one finding.
+//! **Loss is an excuse.** A packet may be lost on either side of the capture point. A finding states whether a lost
+//! packet would explain the violation. Where no packet can be lost, nothing is excused. After a violation, excused or
+//! not, the state follows the packet, so that one fault makes one finding.
 //!
-//! **No empty pass.** Each rule counts how often it was asked.
+//! **No empty pass.** Each rule counts how often it was applied.
 
 mod access;
 mod asked;

@@ -6,12 +6,12 @@ use core::fmt;
 
 use verbatim_wire::packet::Psn;
 
-/// A service ID: the application that a connection is for.
+/// Service ID: the application that a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceId(pub u64);
 
 impl fmt::Display for ServiceId {
-    /// The number; of a service of the RDMA IP CM its port, too, and the name of a well-known one.
+    /// Writes the number. For a service of the RDMA IP CM, also writes the port and the name of a well-known service.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#018x}", self.0)?;
         if self.0 >> 24 != 1 {
@@ -33,17 +33,17 @@ impl fmt::Display for ServiceId {
     }
 }
 
-/// How the manager says that a connection begins. Of two values the first is of the end that asked for it, end 0.
+/// Parameters of a connection. In each pair the first value is that of end 0, which sent the REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Managed {
-    /// The application.
+    /// Service ID from the REQ.
     pub service: ServiceId,
-    /// The PSNs of the first requests.
+    /// PSNs of the first requests.
     pub first_psns: [Psn; 2],
-    /// The path MTU in bytes, if its code has a meaning.
+    /// Path MTU in bytes; `None` if the REQ has an undefined code.
     pub path_mtu: Option<u32>,
-    /// How often both ends repeat a request that is not answered.
+    /// Retries after a timeout, for both ends.
     pub retry_count: u8,
-    /// How often each end repeats a request after an RNR NAK; 7: without end.
+    /// Retries after RNR NAKs, for each end; 7: no limit.
     pub rnr_retry_counts: [u8; 2],
 }

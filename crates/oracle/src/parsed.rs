@@ -1,4 +1,4 @@
-//! A packet of a connection, taken apart once for all rules.
+//! Packet of a connection, parsed once for all rules.
 
 use core::time::Duration;
 
@@ -6,23 +6,23 @@ use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Packet, Psn, Reth, Syndrome};
 use verbatim_wire::{Aeth, AtomicEth, Bth};
 
-/// How long a packet may be in the port's queue.
+/// Longest time that a packet may wait in the port's queue.
 pub(super) const QUEUED: Duration = Duration::from_millis(5);
 
-/// A packet, and when it was seen.
+/// Packet with the time at which it was captured.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Its number in the capture or record.
+    /// Number of the packet in the capture or record.
     pub number: u64,
-    /// When it passed the place of the capture; not every capture says.
+    /// Time at the capture point, if the capture has times.
     pub at: Option<Time>,
     /// The packet.
     pub packet: Packet<'a>,
-    /// The capture has its headers alone: its payload is not known, nor what was computed over it.
+    /// Whether the capture has only the headers, so that payload and checksums are unknown.
     pub is_cut: bool,
 }
 
-/// A packet with what the rules look at.
+/// Packet with the fields that the rules need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parsed<'a> {
     pub(super) number: u64,
@@ -33,11 +33,11 @@ pub(super) struct Parsed<'a> {
     pub(super) psn: Psn,
     aeth: Option<Aeth>,
     reth: Option<Reth>,
-    /// Bytes of the payload without padding.
+    /// Payload bytes without padding.
     pub(super) length: u32,
-    /// Its payload is not known, nor are its checksums.
+    /// Whether payload and checksums are unknown.
     pub(super) is_cut: bool,
-    /// Whether a port that conforms takes it: ICRC and TVer are right.
+    /// Whether a conforming port accepts the packet: ICRC and TVer are right, and no header is missing.
     pub(super) is_taken: bool,
 }
 
@@ -60,27 +60,24 @@ impl<'a> Parsed<'a> {
         }
     }
 
-    /// What the header of an RDMA request says.
     pub(super) fn reth(&self) -> Option<Reth> {
         self.reth
     }
 
-    /// What the header of an atomic says.
     pub(super) fn atomic(&self) -> Option<AtomicEth> {
         self.packet.atomic()
     }
 
-    /// The AETH, of a response.
+    /// Returns the AETH of a response.
     pub(super) fn aeth(&self) -> Option<Aeth> {
         self.aeth
     }
 
-    /// The AETH's syndrome.
     pub(super) fn syndrome(&self) -> Option<Syndrome> {
         self.aeth().map(|aeth| aeth.syndrome())
     }
 
-    /// A number for the extended headers, and one for the payload: what must be the same when the request comes again.
+    /// Returns the digests of the extended headers and of the payload, which a retransmission must repeat.
     pub(super) fn digests(&self) -> (u32, u32) {
         let offsets = self.packet.offsets();
         let after_bth = &self.packet.bytes()[offsets.bth + 12..offsets.padding];
@@ -89,8 +86,8 @@ impl<'a> Parsed<'a> {
     }
 }
 
-/// 32 bits that differ when the bytes do, but by chance. It runs over every payload: four words at a time, none of
-/// which waits for another.
+/// Returns 32 bits that differ, with high probability, when the bytes differ. Four independent states speed up the
+/// pass over the payload.
 fn digest(bytes: &[u8]) -> u32 {
     const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
     let mix = |state: u64, word: u64| (state.rotate_left(23) ^ word).wrapping_mul(ODD);
@@ -110,31 +107,31 @@ fn digest(bytes: &[u8]) -> u32 {
     for word in others.into_iter().chain(rest.iter().copied().map(u64::from)) {
         state = mix(state, word);
     }
-    // The highest bits of the last word count, too.
+    // Fold in the highest bits of the last word, too.
     ((state ^ (state >> 32)).wrapping_mul(ODD) >> 32) as u32
 }
 
-/// What an opcode of RC is.
+/// Position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// The first packet of several.
+    /// First of several packets.
     First,
-    /// One between.
+    /// Packet between the first and the last packet.
     Middle,
-    /// The last packet of several.
+    /// Last of several packets.
     Last,
-    /// All of a message.
+    /// Only packet of its message.
     Only,
 }
 
-/// What an RC request asks for.
+/// Kind of an RC request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestKind {
     Send(Part),
     Write(Part),
     Read,
     Atomic,
-    /// FLUSH and ATOMIC WRITE, of which the rules say nothing, and codes without a meaning.
+    /// FLUSH and ATOMIC WRITE, which no rule covers, and undefined opcodes.
     Other,
 }
 
@@ -156,7 +153,7 @@ impl RequestKind {
         }
     }
 
-    /// Its place in the message; READs and atomics are whole messages.
+    /// Returns the position in the message; READs and atomics are whole messages.
     pub(super) fn part(self) -> Part {
         match self {
             Self::Send(part) | Self::Write(part) => part,
@@ -164,12 +161,12 @@ impl RequestKind {
         }
     }
 
-    /// Whether a response of its own answers it, not an acknowledgement.
+    /// Returns whether the response to the request carries data, as for a READ or atomic.
     pub(super) fn has_response(self) -> bool {
         matches!(self, Self::Read | Self::Atomic)
     }
 
-    /// Whether a message ends with it.
+    /// Returns whether a message ends with the packet.
     pub(super) fn ends(self) -> bool {
         matches!(self.part(), Part::Last | Part::Only)
     }

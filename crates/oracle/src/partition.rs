@@ -1,4 +1,4 @@
-//! The partition of a connection, as its packets tell it.
+//! The partition of a connection, derived from its packets.
 //!
 //! Source: architecture 9.6.1 (P_Key of packets), 10.9.1.2 (partitions and membership).
 
@@ -8,18 +8,18 @@ use verbatim_wire::packet::Packet;
 use super::parsed::Parsed;
 use super::rule::{Excuse, Outcome};
 
-/// The P_Keys that one end has sent.
+/// P_Keys that one end has sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
-    /// That of its packets, and the last one that had it.
+    /// The end's P_Key, and the number of the last packet with it.
     own: Option<(PKey, u64)>,
-    /// Another one, which its last packet had, and that packet.
+    /// A different P_Key in the end's last packet, and the number of that packet.
     odd: Option<(PKey, u64)>,
-    /// A packet that had another one, before the last one had its own again.
+    /// Number of a packet with a different P_Key, if the next packet had the end's own P_Key again.
     alone: Option<u64>,
 }
 
-/// The P_Keys of both ends.
+/// P_Keys of both ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partition([Sent; 2]);
 
@@ -28,24 +28,24 @@ fn number_of(key: PKey) -> u16 {
 }
 
 impl Partition {
-    /// Whether a packet is of a partition that its end's packets before were not of, so that nobody takes it. What two in a row are
-    /// of is believed: the partition was changed.
+    /// Returns whether the peer drops a packet because earlier packets of the sending end belonged to another
+    /// partition. The second packet in a row with the new P_Key is accepted: the partition has changed.
     pub(super) fn is_stranger(&self, by: usize, parsed: &Parsed<'_>) -> bool {
         let (seen, sent) = (parsed.bth.p_key(), self.0[by]);
         let is_another = sent.own.is_some_and(|(own, _)| number_of(own) != number_of(seen));
         is_another && sent.odd.is_none_or(|(odd, _)| odd != seen)
     }
 
-    /// Whether nothing was seen of an end.
+    /// Returns whether no packet of an end was seen.
     pub(super) fn is_first(&self, by: usize) -> bool {
         self.0[by].own.is_none()
     }
 
-    /// Packets that one end has sent have the same P_Key, and the other's is of the same partition.
+    /// Checks that all packets of one end have the same P_Key, and that both ends use the same partition.
     pub(super) fn held(&self, by: usize, parsed: &Parsed<'_>) -> Outcome {
         let (seen, sent) = (parsed.bth.p_key(), self.0[by]);
         match (sent.own, self.0[1 - by].own) {
-            // It was said of the one before.
+            // The previous packet with this P_Key already broke the rule.
             (Some(_), _) if sent.odd.is_some_and(|(odd, _)| odd == seen) => Outcome::Holds,
             (Some((own, number)), _) => {
                 Outcome::must(own == seen, || (format!("P_Key {own}"), format!("P_Key {seen}")))
@@ -60,8 +60,8 @@ impl Partition {
         }
     }
 
-    /// That end has sent this. A packet before it that no change of the partition explains: the two behind that one have the P_Key of
-    /// before.
+    /// Takes a packet of an end. Returns an earlier packet with a different P_Key if no change of the partition
+    /// explains that P_Key. The two packets after that packet then have the old P_Key again.
     pub(super) fn take(&mut self, by: usize, parsed: &Parsed<'_>) -> Option<u64> {
         let (seen, sent) = (parsed.bth.p_key(), &mut self.0[by]);
         let is_own = sent.own.is_some_and(|(own, _)| own == seen);
@@ -78,19 +78,19 @@ impl Partition {
         alone
     }
 
-    /// What end 1 sent was another's.
+    /// Removes the P_Keys of end 1, whose packets belong to another connection.
     pub(super) fn unpair(&mut self) {
         self.0[1] = Sent::default();
     }
 
-    /// What the other's end 0 sent, end 1 has.
+    /// Sets the P_Keys of end 1 from end 0 of `other`.
     pub(super) fn join(&mut self, other: &Self) {
         self.0[1] = other.0[0];
     }
 }
 
-/// Whether a packet comes from where the device's packets go, and is of their partition. The device drops any other
-/// packet in silence.
+/// Returns whether a packet comes from the peer of the device's packet `of_dut`, and belongs to the same partition. The
+/// device silently drops any other packet.
 pub(super) fn reaches(packet: &Packet<'_>, of_dut: &Packet<'_>) -> bool {
     let from_peer = match (packet.ipv4(), of_dut.ipv4()) {
         (Some(packet), Some(of_dut)) => packet.src() == of_dut.dst() && packet.dst() == of_dut.src(),

@@ -1,25 +1,24 @@
-//! The path MTU as far as packets tell: the sizes that it may still be.
+//! The path MTUs that the packets seen so far allow.
 
 use core::fmt;
 
-/// A set of path MTUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pmtu(u8);
 
 impl Default for Pmtu {
-    /// Nothing is known.
+    /// Returns all path MTUs.
     fn default() -> Self {
         Self(0b1_1111)
     }
 }
 
 impl Pmtu {
-    /// What it may be, smallest first.
+    /// Returns the possible sizes in bytes, smallest first.
     pub(super) fn sizes(self) -> impl Iterator<Item = u32> {
         (0..5).filter(move |bit| self.0 & (1 << bit) != 0).map(|bit| 256 << bit)
     }
 
-    /// Those of its sizes that `fits`; `None` when there is none.
+    /// Returns the sizes for which `fits` is true; `None` if no size fits.
     pub(super) fn kept(self, fits: impl Fn(u32) -> bool) -> Option<Self> {
         let kept = (0..5)
             .filter(|bit| self.0 & (1 << bit) != 0 && fits(256 << bit))
@@ -27,12 +26,12 @@ impl Pmtu {
         (kept != 0).then_some(Self(kept))
     }
 
-    /// That size alone; `None` when it is none.
+    /// Returns the set with only this size; `None` if the size is no path MTU.
     pub(super) fn only(size: u32) -> Option<Self> {
         Self::default().kept(|legal| legal == size)
     }
 
-    /// What both allow; this one, when nothing is left.
+    /// Returns the sizes in both sets, or `self` if the sets share no size.
     pub(super) fn both(self, other: Self) -> Self {
         if self.0 & other.0 == 0 {
             self
@@ -41,31 +40,33 @@ impl Pmtu {
         }
     }
 
-    /// The size, when only one is left.
+    /// Returns the size if only one is possible.
     pub(super) fn known(self) -> Option<u32> {
         let mut sizes = self.sizes();
         sizes.next().filter(|_| sizes.next().is_none())
     }
 
-    /// PSNs of a READ of so many bytes: one for each response. `None` when that depends on what is not known.
+    /// Returns the number of PSNs of a READ of `bytes` bytes, one for each response packet; `None` if the possible path
+    /// MTUs give different numbers.
     pub(super) fn psns(self, bytes: u32) -> Option<u32> {
         let mut counts = self.sizes().map(|size| psns(bytes, size));
         let first = counts.next()?;
         counts.all(|count| count == first).then_some(first)
     }
 
-    /// PSNs that a READ of so many bytes takes at most.
+    /// Returns the largest number of PSNs that a READ of `bytes` bytes may take.
     pub(super) fn most_psns(self, bytes: u32) -> u32 {
         self.sizes().next().map_or(1, |smallest| psns(bytes, smallest))
     }
 
-    /// Whether a READ of so many bytes may take so many PSNs.
+    /// Returns whether a READ of `bytes` bytes may take `count` PSNs.
     pub(super) fn may_take(self, bytes: u32, count: u32) -> bool {
         self.sizes().any(|size| psns(bytes, size) == count)
     }
 }
 
-/// PSNs of a READ: a response carries as much as the path MTU, and one of no bytes is a response, too.
+/// Returns the number of PSNs of a READ. Each response packet carries at most `size` bytes, and a zero-length READ has
+/// one response packet.
 fn psns(bytes: u32, size: u32) -> u32 {
     bytes.div_ceil(size).max(1)
 }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_excluded_stays_possible() {
+    fn possible_sizes_narrow_to_one() {
         let all = Pmtu::default();
         assert_eq!(all.to_string(), "256 or 512 or 1024 or 2048 or 4096");
         assert_eq!(all.known(), None);
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_takes_as_many_psns_as_it_has_responses() {
+    fn read_takes_one_psn_per_response() {
         let pmtu = Pmtu::default();
         assert_eq!(pmtu.psns(0), Some(1));
         assert_eq!(pmtu.psns(256), Some(1));

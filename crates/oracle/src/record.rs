@@ -1,4 +1,4 @@
-//! The device's connections with the packet peer in a record: what it sent there, by the rules, whatever the test was for.
+//! Applies the rules for the device's packets to the record of any test.
 
 use core::cell::LazyCell;
 use core::time::Duration;
@@ -20,20 +20,21 @@ use super::verbs::habit::Habit;
 use crate::rc::{HALF, is_sequence_nak};
 use crate::rc::{connections_of, end_of, is_taken};
 
-/// The tester's end of a connection, and the device's.
+/// Ends of a connection: the tester's and the device's.
 const TESTER: usize = 0;
 const DUT: usize = 1;
-/// Findings of one rule in a record that become checks: what is broken once is broken again and again.
+/// Maximum number of failed checks for one rule, because one fault repeats throughout a record.
 const EACH: usize = 2;
-/// Events that show the closest case of a rule that holds.
+/// Maximum number of events in the text of a rule that holds.
 const EVIDENCE: usize = 2;
 
-/// The rule of reserved bits: a test of its own judges these, lest one fault fail all others.
+/// Rule of reserved bits. Only its own test checks it, so that one fault does not fail all other tests.
 const RESERVED: Rule = Rule::Reserved;
 
-/// States a failed check for each rule that the device breaks, unless a lost packet explains it.
+/// Adds a failed check for each rule that the device breaks, unless a lost packet explains the violation.
 ///
-/// The peer breaks rules on purpose; of those nobody hears. What it sends to see it dropped is not looked at.
+/// The peer breaks rules on purpose: its violations are not reported. Packets that the peer sends only for the device
+/// to drop are not checked.
 pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     let is_judged_here = findings.exercises.is_some();
     let (mut broken, mut held) = packets(trace);
@@ -43,7 +44,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
         said.filter(|said| is_judged_here || said.result == Passed::Fail)
             .cloned(),
     );
-    // What is broken stands before what is not known.
+    // Failures precede inconclusive results.
     broken.sort_by_key(|said| said.result != Passed::Fail);
     let mut told: Vec<(&str, Option<Habit>)> = Vec::new();
     for said in broken {
@@ -52,7 +53,8 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             findings.not_applicable.get_or_insert_with(|| not_taken(&said));
             continue;
         }
-        // A habit of the device is established in a test of its own, by one rule; elsewhere it decides nothing.
+        // `Habit::RULE` in the habit's own test establishes the habit. In other tests, a finding that shows a habit is
+        // an observation.
         let establishes = |habit: &Habit| said.rule == Habit::RULE && habit.is_subject_of(&trace.begin.test);
         let foreign = said.habit.filter(|habit| !establishes(habit));
         let most = if foreign.is_some() { 1 } else { EACH };
@@ -64,7 +66,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
         if let Some(habit) = foreign {
             let text = format!("{name}: {}: {} ({})", said.about, said.seen, habit.words());
             findings.observe(text, &[]);
-            // The subject of the test is not seen then.
+            // The device's habit hides the rule that this test is about.
             let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
             if is_its_own && findings.not_applicable.is_none() {
                 findings.not_applicable = Some(format!("{}; {name} is not seen here", habit.words()));
@@ -92,7 +94,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
     exercised(findings, &held, (&wanted, statements), (is_broken, refused));
 }
 
-/// A step or work that the host refused though a device has it.
+/// Returns the reason why the test does not apply: the host refused a step or a work request.
 fn not_taken(said: &Said<'_>) -> String {
     format!(
         "the host of the DUT's device has not all that the test is about: {}: {}",
@@ -100,8 +102,8 @@ fn not_taken(said: &Said<'_>) -> String {
     )
 }
 
-/// A check for each rule by which a test is judged, how often it was asked and held, and for each statement of the test at
-/// least one. What was never asked decides nothing; where something is broken that is enough.
+/// Adds a check for each rule in `wanted`, with the number of times that the rule held, and a check for each of
+/// `statements`. A rule that was never applied is inconclusive, unless another check failed.
 fn exercised(
     findings: &mut Findings<'_>,
     held: &[Kept<'_>],
@@ -131,7 +133,7 @@ fn exercised(
             .iter()
             .filter(|held| held.rule.statement() == *statement && held.times > 0)
             .collect();
-        // The test itself may have judged what no rule speaks of.
+        // The test itself may have checked a statement that no rule covers.
         let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
         match of_it.iter().map(|held| held.times).sum() {
             0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) || lacks(findings) => {
@@ -149,7 +151,7 @@ fn exercised(
     }
 }
 
-/// States that rules hold, by the case that was nearest to breaking one.
+/// Adds a passed check with the evidence that came closest to a violation.
 fn holds(
     findings: &mut Findings<'_>,
     (statement, about, says): (&str, &str, &str),
@@ -180,7 +182,7 @@ fn holds(
         .comes_to(says, Passed::Pass);
 }
 
-/// ResponseKind what the host refused to post: nothing is shown of it. The first such refusal in words.
+/// Adds an observation for each work request that the DUT's host refused to post. Returns [`first_refused`].
 fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
     for done in trace.timeline.commands.iter().filter(|done| done.side == Side::Dut) {
         if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {
@@ -193,7 +195,7 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
     first_refused(trace)
 }
 
-/// The first command that the DUT's host refused, and not by right, in words.
+/// Describes the first command that the DUT's host refused although the architecture does not demand the refusal.
 pub fn first_refused(trace: &Trace) -> Option<String> {
     let by_right = verbs::refused_by_right(trace);
     let mut refused = trace.timeline.commands.iter().filter_map(|done| match &done.answer {
@@ -211,8 +213,7 @@ pub fn first_refused(trace: &Trace) -> Option<String> {
     })
 }
 
-/// What the packets of the device break, whatever is excused left out.
-/// How often each rule of packets was asked, beside them.
+/// Returns the violations in the device's packets, without excused violations, and how often each packet rule held.
 fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
@@ -230,8 +231,8 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
                     .collect(),
             }
         }));
-        // Where the peer sends something else with a PSN that it used, and the first may have been lost, the device may by
-        // right know the second alone. Where it answered the first before, it knows that.
+        // The peer may reuse a PSN for another request. If the first request was lost, the device knows only the second
+        // request. Skip the findings from there on, unless the device answered the first request.
         let altered = connection
             .findings
             .iter()
@@ -250,14 +251,15 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
                 Some(Excuse::NotArrived) if OF_TIME.contains(&finding.rule) => {
                     trace.begin.simulated && had_arrived(frames.clone(), *crossing)
                 }
-                // All that the peer asks is recorded before it leaves, so that none of it is missing for what answers it.
+                // Every request of the peer is recorded before it leaves, so the record has the request of every
+                // response.
                 Some(Excuse::RequestsLost) => trace.begin.simulated && OF_RESPONDER.contains(&finding.rule),
                 Some(excuse) => excuse.is_excluded_in_record(trace.begin.simulated),
             };
             if finding.by != DUT || !is_its_own || finding.rule == RESERVED {
                 continue;
             }
-            // How long it was for a device whose speed varies is not known to a rule that sees packets alone.
+            // The packet rules do not model a device whose clock speed varies, so that the result is inconclusive.
             let is_of_time = finding.rule == INTERVAL && trace.begin.stretch() > 1.0;
             broken.push(Said {
                 rule: finding.rule,
@@ -274,10 +276,10 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
     (broken, kept)
 }
 
-/// The rule that what comes again is the same.
+/// Rule that a retransmission equals the original.
 const ALTERED: Rule = Rule::SameAgain;
 
-/// Rules of the responder that are excused by requests which nobody saw, and not by what came of them later.
+/// Responder rules with the excuse that a request is missing from the capture. A simulated record misses no request.
 const OF_RESPONDER: [Rule; 4] = [
     Rule::DamagedRequest,
     Rule::ResponsesInOrder,
@@ -285,25 +287,25 @@ const OF_RESPONDER: [Rule; 4] = [
     Rule::ReadResponseLength,
 ];
 
-/// The rule of RNR intervals.
 const INTERVAL: Rule = Rule::RnrInterval;
-/// Rules of which how long ago a packet left tells whether it had arrived.
+/// Rules with the excuse that a packet had not arrived. In a simulation, the time since the packet was sent decides
+/// that.
 const OF_TIME: [Rule; 2] = [INTERVAL, Rule::SequenceNak];
-/// Longer than a packet on a simulated path and one that crosses it take, beside what the device does between them.
+/// Upper bound of the time in which two packets may cross on a simulated path, without the device's own delay.
 const CROSSING: Duration = Duration::from_micros(100);
 
-/// How long the device takes at least from a request to its response: what it sends may have been inside it for so long.
+/// Returns the device's shortest time from a request to its response. A packet may spend that time inside the device.
 fn quickest(trace: &Trace) -> Duration {
     let frames = &trace.timeline.frames;
     let which = |frame: &FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
         let opcode = packet.opcode();
-        // A sequence NAK names what is missing, and answers something else.
+        // A sequence NAK carries the PSN of the missing request, not of the request that caused it.
         let is_it =
             opcode.service() == Service::Rc && opcode.is_response() == frame.received && !is_sequence_nak(&packet);
         is_it.then_some(packet.bth().psn())
     };
-    // The first request with a PSN: a response need not be that of a later one.
+    // First request with each PSN, since a response may answer the first transmission.
     let mut first: BTreeMap<u32, &FrameSeen> = BTreeMap::new();
     let took = frames.iter().filter_map(|frame| {
         let psn = which(frame)?.0;
@@ -316,7 +318,7 @@ fn quickest(trace: &Trace) -> Duration {
     took.min().unwrap_or_default()
 }
 
-/// Whether the device had answered what came with that packet's PSN before, when it was sent.
+/// Returns whether the device had answered an earlier request with the same PSN when packet `number` was sent.
 fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
     let Some((sent, packet)) = frame_of(trace, number).and_then(parsed) else {
         return false;
@@ -329,7 +331,7 @@ fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
         .any(|(_, of_dut)| {
             let tells = match of_dut.aeth().map(|aeth| aeth.syndrome().kind()) {
                 Some(SyndromeKind::Ack(_)) => true,
-                // A response in the midst of a READ.
+                // READ Middle responses have no AETH.
                 None => of_dut.opcode() == Opcode::RC_READ_RESPONSE_MIDDLE,
                 Some(_) => false,
             };
@@ -337,7 +339,7 @@ fn was_answered(trace: &Trace, pair: &Pair, number: u64) -> bool {
         })
 }
 
-/// The frame with that number, from 1 on.
+/// Returns the frame with that number. Numbers begin at 1.
 fn frame_of(trace: &Trace, number: u64) -> Option<&FrameSeen> {
     trace.timeline.frames.get(usize::try_from(number).ok()?.checked_sub(1)?)
 }
@@ -346,8 +348,8 @@ fn parsed(frame: &FrameSeen) -> Option<(&FrameSeen, Packet<'_>)> {
     Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?))
 }
 
-/// Whether the first of these packets, which the peer sent, must have come to the device before the last one left there: they
-/// crossed if there is less than that between them.
+/// Returns whether the first packet came from the peer and must have arrived before the device sent the last packet.
+/// Two packets less than `crossing` apart may have crossed.
 fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, crossing: Duration) -> bool {
     let (last, first) = (frames.next_back(), frames.next());
     first
@@ -355,22 +357,22 @@ fn had_arrived<'t>(mut frames: impl DoubleEndedIterator<Item = &'t FrameSeen>, c
         .is_some_and(|(first, last)| !first.received && last.at.since(first.at).0 > crossing)
 }
 
-/// A queue pair of the device that was connected, and when it was there.
+/// Connected queue pair of the device.
 struct Pair {
     dut: Qpn,
     own: Qpn,
-    /// The PSN of the first request that it expects.
+    /// PSN of the first request that the queue pair expects.
     expects: Option<Psn>,
-    /// Bytes of its path MTU.
+    /// Path MTU in bytes.
     path_mtu: Option<u32>,
-    /// READs and atomics that it answers at a time.
+    /// Number of outstanding READs and atomics that the queue pair accepts.
     answers: Option<u32>,
-    /// What the peer may do on it.
+    /// Remote access rights of the peer.
     rights: Rights,
     places: (usize, usize),
 }
 
-/// All connections of the device's reliable queue pairs, each with its packets.
+/// Returns all connections of the device's RC queue pairs, each with its packets.
 pub(super) fn connections(trace: &Trace) -> Vec<Connection> {
     let (pairs, regions) = (pairs(trace), Regions::of(trace));
     pairs.iter().map(|pair| connection(trace, pair, &regions)).collect()
@@ -390,7 +392,8 @@ fn pairs(trace: &Trace) -> Vec<Pair> {
         let next = made.get(at + 1).map_or(end, |(next, ..)| next.place);
         let until = end_of(trace, created, next);
         for places in connections_of(trace, created, until) {
-            // Later steps may stand behind where another queue pair was made; those of the next connection may not.
+            // Steps of this connection may follow the creation of another queue pair, but not the start of the same
+            // queue pair's next connection.
             let last = if places.1 == until { end } else { places.1 };
             let given = |done: &'_ VerbsDone| match &done.command {
                 Command::ModifyQp(modify) if modify.qp == qp.qp && is_taken(done) => modify.attributes.clone(),

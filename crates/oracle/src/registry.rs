@@ -1,9 +1,10 @@
-//! All rules: name, layer, statement and demand of each. The functions that judge them are tables beside their code.
+//! Lists all rules, each with its name, layer, statement and demand. The tables of functions that check the rules are
+//! next to the functions.
 
 use core::fmt;
 
-/// The part of an event that a rule checks, from the frame outwards. Of two rules that one event breaks, the outer one follows
-/// from the inner.
+/// Part of an event that a rule checks, from the frame outwards. If one event breaks two rules, the finding of the
+/// outer layer follows from the finding of the inner layer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Layer {
     /// Checksums, addresses and lengths of the frame.
@@ -12,11 +13,11 @@ pub enum Layer {
     Headers,
     /// PSNs and the order of packets.
     Order,
-    /// Whether something allowed or demanded it.
+    /// Whether another event allowed or demanded the event.
     Reason,
-    /// When it came.
+    /// Time of the event.
     Time,
-    /// How often it came, and counters.
+    /// Number of occurrences, and counters.
     Count,
     /// Payload, memory and fields of attributes.
     Content,
@@ -24,40 +25,41 @@ pub enum Layer {
     Completion,
     /// States of the queue pair or port, and events.
     State,
-    /// Something that should have come and did not.
+    /// An expected event that did not occur.
     Missing,
 }
 
-/// A row for each rule: variant, layer, name in reports, statement of the registry, demand in our own words.
+/// Table with a row for each rule: variant, layer, name in reports, statement of the registry, demand in our own
+/// words.
 macro_rules! rules {
     ($($rule:ident $layer:ident $name:literal $statement:literal $says:literal;)*) => {
-        /// A rule of the architecture, as one question that can be asked of one event.
+        /// Rule of the architecture: one demand on one event.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Rule { $(#[doc = $says] $rule,)* }
 
         impl Rule {
-            /// All of them.
+            /// All rules.
             pub const ALL: &'static [Self] = &[$(Self::$rule,)*];
 
-            /// Its name in reports: `msn`.
+            /// Returns the rule's name in reports, such as `msn`.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$rule => $name,)* }
             }
 
-            /// The statement that it is part of, an id of the registry.
+            /// Returns the registry ID of the statement that the rule belongs to.
             #[must_use]
             pub const fn statement(self) -> &'static str {
                 match self { $(Self::$rule => $statement,)* }
             }
 
-            /// Its demand, in our own words.
+            /// Returns the rule's demand, in our own words.
             #[must_use]
             pub const fn says(self) -> &'static str {
                 match self { $(Self::$rule => $says,)* }
             }
 
-            /// The part of an event that it checks.
+            /// Returns the part of an event that the rule checks.
             #[must_use]
             pub const fn layer(self) -> Layer {
                 match self { $(Self::$rule => Layer::$layer,)* }
@@ -67,7 +69,7 @@ macro_rules! rules {
 }
 
 impl Rule {
-    /// The rule with that name.
+    /// Returns the rule with that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|rule| rule.name() == name)
@@ -75,7 +77,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// Rules of ports that rest on the M_Key, its level and its lease.
+    /// Returns the rules of ports about the M_Key, its protection level and its lease.
     #[must_use]
     pub const fn of_the_lock() -> &'static [Self] {
         &[

@@ -1,73 +1,77 @@
-//! A request packet of one direction, and what is known of it.
+//! Request packets of one direction.
 
 use verbatim_record::Time;
 use verbatim_wire::packet::{Opcode, Psn};
 
 use super::parsed::{Parsed, RequestKind};
 
-/// A request packet.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) psn: Psn,
-    /// PSNs that it takes; more than one only for READs. 0: a READ, and the path MTU is not known.
+    /// Number of PSNs that the request takes; only a READ takes more than one PSN. 0: a READ whose number of PSNs is
+    /// unknown, since the path MTU is unknown.
     pub(super) psns: u32,
     pub(super) opcode: Opcode,
-    /// Numbers for its extended headers and its payload.
+    /// Digests of the extended headers and of the payload.
     pub(super) digests: (u32, u32),
     /// VA and R_Key of a READ or atomic.
     pub(super) target: (u64, u32),
-    /// Bytes of its payload; of a READ, those that it asks for.
+    /// Payload bytes; for a READ, the bytes requested.
     pub(super) bytes: u32,
-    /// Bytes of a WRITE that are still to come after it.
+    /// Bytes of a WRITE message that later packets carry.
     pub(super) left: Option<u32>,
-    /// The packet that its message began with.
+    /// Number of the first packet of the message.
     pub(super) began: u64,
-    /// The packet that carried it first.
+    /// Number of the first packet that carried the request.
     pub(super) number: u64,
-    /// The packet by which it came last.
+    /// Number of the last packet that carried the request.
     pub(super) last: u64,
-    /// When it was seen last.
+    /// Time at which the request was last seen.
     pub(super) at: Option<Time>,
-    /// Messages that are complete with it, counted from where `epoch` began.
+    /// Number of messages completed up to this request, counted from the start of `epoch`.
     pub(super) messages: u32,
-    /// Which count that is: a gap among the requests begins another.
+    /// Identifier of the message count. A gap among the requests starts a new count.
     pub(super) epoch: u32,
-    /// Whether a port that conforms has taken one of its packets; until then nothing is known of it but its PSN.
+    /// Whether a conforming port accepts a captured packet of the request. Before that, only the request's PSN is
+    /// known.
     pub(super) is_taken: bool,
-    /// Responses that have come: the offset of the next one.
+    /// Offset after the furthest response seen, in PSNs.
     pub(super) next_response: u32,
-    /// The offset of the response that comes next if the responder goes on where it is.
+    /// Offset of the next response if the responder continues in sequence, in PSNs.
     pub(super) response_cursor: u32,
-    /// Whether responses to it were missing when what follows it was answered.
+    /// Whether the request's missing responses are no longer expected: a later request was answered, or a response was
+    /// wrong.
     pub(super) is_given_up: bool,
-    /// That the request came again, and not all of that was answered.
+    /// Retransmissions that the responder has not answered yet.
     pub(super) again: Option<Repeated>,
-    /// How many PSNs it takes was told by what came next alone: fewer, if that was lost and something behind it came.
+    /// Whether `psns` was derived from the PSN of the next request alone. The READ takes fewer PSNs if a request in
+    /// between was lost.
     pub(super) is_inferred: bool,
-    /// READs and atomics before it that were owed responses when it came.
+    /// Largest possible number of READs and atomics that awaited responses when this request was sent.
     pub(super) behind: u32,
-    /// What an atomic was answered with, and where.
+    /// Original value that the first response to an atomic returned, and the number of that packet.
     pub(super) original: Option<(u64, u64)>,
-    /// Why a responder may refuse it, or must.
+    /// Reason for which the responder must, or may, refuse the request as invalid.
     pub(super) invalid: Option<Invalid>,
-    /// Why the responder's memory does not allow it, where that is known.
+    /// Reason for which the responder's memory denies the request, if known.
     pub(super) denied: Option<&'static str>,
-    /// Its memory and its queue pair allow it for certain.
+    /// Whether the responder's memory and queue pair certainly allow the request.
     pub(super) is_allowed: bool,
-    /// It breaks a rule of what makes a message.
+    /// Whether the packet breaks a rule of message structure.
     pub(super) is_odd: bool,
 }
 
-/// Why a request is refused as invalid.
+/// Reason for which a responder refuses a request as invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Invalid {
-    /// It breaks that rule of the requester.
+    /// The packet breaks this rule of the requester.
     Breaks(&'static str),
-    /// An atomic whose address is no multiple of 8. A host may ask for it: the requester breaks nothing.
+    /// The address of an atomic is no multiple of 8. The requester breaks no rule: a host may post such an atomic.
     Unaligned,
-    /// There is nothing left of its message for what follows it: it may be taken, and what follows refused.
+    /// The packet carries all DMALen bytes though more packets follow. The responder may accept this packet and refuse
+    /// the next packet.
     Ends,
-    /// The responder's queue pair does not take it, and why.
+    /// The responder's queue pair does not accept the request, for this reason.
     NotAllowed(&'static str),
 }
 
@@ -76,39 +80,40 @@ impl Request {
         RequestKind::of(self.opcode)
     }
 
-    /// Whether that packet says the same.
+    /// Returns whether a packet has the same opcode, headers and payload.
     pub(super) fn is_as(&self, parsed: &Parsed<'_>) -> bool {
         (self.opcode, self.digests) == (parsed.opcode, parsed.digests())
     }
 
-    /// The last PSN that it surely takes.
+    /// Returns the last PSN that the request certainly takes.
     pub(super) fn last(&self) -> Psn {
         self.psn.plus(self.psns.max(1) - 1)
     }
 
-    /// Whether the request came again, so that responses may begin anew with that offset.
+    /// Returns whether a retransmission allows the responses to restart at the offset `into`.
     pub(super) fn is_asked_from(&self, into: u32) -> bool {
         self.again.is_some_and(|again| into >= again.least)
     }
 
-    /// Whether it is a READ or atomic whose responses have not all been seen.
+    /// Returns whether this is a READ or atomic with responses still expected.
     pub(super) fn is_owed(&self) -> bool {
         self.asks().has_response() && !self.is_given_up && (self.psns == 0 || self.next_response < self.psns)
     }
 
-    /// Whether nobody knows how many PSNs it takes: what seems to be of it may be of one behind it, which was not seen.
+    /// Returns whether the READ's size in PSNs is uncertain. A response to one of its PSNs may then answer a later
+    /// request that was not seen.
     pub(super) fn is_open(&self) -> bool {
         self.asks() == RequestKind::Read && (self.psns == 0 || self.is_inferred)
     }
 }
 
-/// How a READ or atomic came again.
+/// Retransmissions of a READ or atomic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Repeated {
-    /// How often, without an answer since.
+    /// Number of retransmissions without an answer.
     pub(super) times: u32,
-    /// The least offset from which on.
+    /// Lowest offset, in PSNs, at which a retransmission began.
     pub(super) least: u32,
-    /// The last packet that did.
+    /// Number of the last packet that retransmitted the request.
     pub(super) number: u64,
 }

@@ -1,85 +1,86 @@
-//! What a responder has said so far.
+//! State of a responder: the responses seen so far.
 
 use verbatim_record::Time;
 use verbatim_wire::packet::{Psn, RnrTimer, Syndrome, SyndromeKind};
 
-/// A NAK, or an RNR NAK.
+/// A NAK or RNR NAK.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) psn: Psn,
     pub(super) syndrome: Syndrome,
     pub(super) number: u64,
     pub(super) at: Option<Time>,
-    /// When the interval of an RNR NAK is over: that of the first, when another one came while it lasted, which a requester need not
-    /// obey.
+    /// End of an RNR NAK's interval. If a second RNR NAK came before the request was repeated, the earlier end: a
+    /// requester may ignore the second RNR NAK.
     pub(super) ends: Option<Time>,
-    /// Whether the request has come since.
+    /// Whether the request was sent again after the refusal.
     pub(super) is_asked_again: bool,
-    /// Nothing had been sent behind the request by then.
+    /// Whether the request was the newest request when the refusal came.
     pub(super) was_newest: bool,
 }
 
-/// What MSNs stand at so many messages more than our own count: what the responder had completed before it began. An
-/// interval while it is not exactly known.
+/// Offset of the responder's message count from the checks' own count: messages that the responder completed before
+/// that count began, modulo 2^24. An interval while the exact value is unknown.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Offset {
-    /// The count that it belongs to.
+    /// Message count that the offset belongs to.
     pub(super) epoch: u32,
-    /// The least that it may be.
+    /// Smallest possible value.
     pub(super) least: u32,
-    /// How many more than that it may be.
+    /// Largest possible value minus the smallest.
     pub(super) room: u32,
-    /// The packet that was last used to know it.
+    /// Number of the last packet that contributed.
     pub(super) number: u64,
-    /// The messages in our count, of the response that was last used.
+    /// Value of the checks' own count at the last response that contributed.
     pub(super) of: u32,
-    /// Whether responses to two requests agree on it, so that they were new; else they may have come before all that was seen.
+    /// Whether responses to two requests agree on the value. A single response may answer a request from before the
+    /// capture.
     pub(super) is_sure: bool,
-    /// Whether one response alone says exactly what it is.
+    /// Whether one response alone determines the value.
     pub(super) is_exact: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Responses {
-    /// The newest PSN that was acknowledged, and by which packet.
+    /// Newest acknowledged PSN, and the number of the packet that acknowledged it.
     pub(super) acknowledged: Option<(Psn, u64)>,
-    /// The last sequence NAK.
     pub(super) sequence: Option<Refusal>,
-    /// The last NAK of something that is missing, or put off, and its packet: what had come behind it was dropped.
+    /// PSN and packet number of the last sequence NAK or RNR NAK. The responder had dropped the requests after that
+    /// PSN.
     pub(super) dropped_behind: Option<(Psn, u64)>,
-    /// The last RNR NAK, while its request was not acknowledged.
+    /// Last RNR NAK, until its request is acknowledged.
     pub(super) rnr: Option<Refusal>,
-    /// The NAK that ended the connection.
+    /// NAK that ended the connection.
     pub(super) fatal: Option<Refusal>,
     pub(super) offset: Option<Offset>,
-    /// What it was taken for until two responses in a row contradicted it: they may have been wrong, and the rest is
-    /// right.
+    /// Previous offset, which two responses in a row contradicted. Those two responses may be wrong instead of the
+    /// offset.
     pub(super) offset_before: Option<Offset>,
-    /// The newest PSN that was answered when no request with it had been seen, until one behind it is.
+    /// Newest PSN that was answered before its request was seen. Removed when a later request is seen.
     pub(super) answered_unseen: Option<Psn>,
-    /// A request that is no part of a message as it should be, and its packet: what the responder made of it, its count
-    /// will show.
+    /// PSN and packet number of a malformed request. The responder's MSN shows later whether the responder counted the
+    /// request.
     pub(super) odd: Option<(Psn, u64)>,
 }
 
 impl Responses {
-    /// Whether a PSN was acknowledged.
     pub(super) fn has_acknowledged(&self, psn: Psn) -> bool {
         self.acknowledged.is_some_and(|(newest, _)| is_up_to(psn, newest))
     }
 
-    /// Whether a new request's PSN was answered before the request was seen. What lies behind all that was is new for certain.
+    /// Returns whether a response to this PSN, or to a later one, was seen before its request. A request after all such
+    /// responses is certainly new.
     pub(super) fn was_answered_unseen(&mut self, psn: Psn) -> bool {
         self.answered_unseen.take_if(|answered| !is_up_to(psn, *answered));
         self.answered_unseen.is_some()
     }
 
-    /// The packet that acknowledged the newest one; 0 when none did.
+    /// Returns the number of the packet that acknowledged the newest PSN; 0 if there is none.
     pub(super) fn acknowledged_by(&self) -> u64 {
         self.acknowledged.map_or(0, |(_, number)| number)
     }
 
-    /// A request is put off.
+    /// Stores an RNR NAK with the end of its interval.
     pub(super) fn put_off(&mut self, mut rnr: Refusal) {
         let timer = match rnr.syndrome.kind() {
             SyndromeKind::RnrNak(timer) => timer,
@@ -94,14 +95,14 @@ impl Responses {
         self.rnr = Some(rnr);
     }
 
-    /// A request has come that a port takes.
+    /// Notes a request that a conforming port accepts.
     pub(super) fn asked(&mut self, psn: Psn) {
         for refusal in [&mut self.sequence, &mut self.rnr].into_iter().flatten() {
             refusal.is_asked_again |= refusal.psn == psn;
         }
     }
 
-    /// A packet acknowledges all up to a PSN.
+    /// Notes that packet `number` acknowledges all requests up to `psn`.
     pub(super) fn acknowledge(&mut self, psn: Psn, number: u64) {
         if !self.has_acknowledged(psn) {
             self.acknowledged = Some((psn, number));
@@ -112,7 +113,7 @@ impl Responses {
     }
 }
 
-/// Whether `psn` is at or before `limit`.
+/// Returns whether `psn` is at or before `limit`.
 pub(super) fn is_up_to(psn: Psn, limit: Psn) -> bool {
     limit.since(psn) < Psn::COUNT / 2
 }

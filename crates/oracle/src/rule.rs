@@ -1,43 +1,47 @@
-//! What a rule is, and what came of asking it.
+//! Outcomes and findings of a rule.
 
 use core::fmt;
 
 pub(crate) use crate::registry::Rule;
 
-/// What explains a packet that breaks a rule, without anybody having broken it.
+/// Explanation for a packet that breaks a rule, under which neither end is at fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excuse {
-    /// The capture, or the way before it, has lost requests.
+    /// Requests were lost in the capture or before it.
     RequestsLost,
-    /// The same, of requests that are newer than all that were seen.
+    /// Requests newer than all captured requests were lost in the capture or before it.
     NewestLost,
-    /// The capture, or the way before it, has lost responses.
+    /// Responses were lost in the capture or before it.
     ResponsesLost,
-    /// What was seen was lost behind the place of the capture, or had not arrived yet.
+    /// A captured packet was lost after the capture point, or had not arrived yet.
     NotArrived,
     /// The packet was damaged on its way.
     Damaged,
-    /// Packets came in another order, or twice.
+    /// The network reordered or repeated packets.
     Reordered,
     /// The response belongs to another connection between the same ports.
     OtherPair,
-    /// Another connection of the same queue pair number begins here.
+    /// Another connection with the same queue pair number begins here.
     AnotherConnection,
-    /// The host changed the memory of a request before it was done, so that its packets came again with other bytes.
+    /// The host changed the memory of a request before its completion, so that the retransmission carries other
+    /// bytes.
     MemoryChanged,
     /// The subnet manager changed the partition, or the path.
     PartitionChanged,
-    /// The request had come before, and been counted, when nobody saw it.
+    /// The responder had counted an earlier transmission of the request, which was not captured.
     CameBefore,
-    /// A request before it, which breaks rules itself, was another one when the responder counted it.
+    /// An earlier request that breaks rules was altered before it was captured.
     RequestAltered,
 }
 
 impl Excuse {
-    /// Whether the record of a test excludes it: nothing is damaged between the device and the peer, all that the peer sends is
-    /// recorded before it leaves, and the tester, which has the host do what it does, changes neither memory nor partition.
-    /// A link that is `simulated` loses no response, and nothing overtakes anything on it. What was sent may not have arrived yet; and
-    /// a stray packet of the peer's, far from what is due, looks like one of a row of requests that were lost.
+    /// Returns whether the record of a test rules this excuse out.
+    ///
+    /// No packet is damaged between the device and the peer. The record has every packet of the peer before the
+    /// packet leaves. The tester controls the host, and changes neither memory nor partition. A `simulated` link
+    /// loses no response and keeps the order. The remaining excuses stay possible. A packet may not have arrived yet.
+    /// A stray packet of the peer, with a PSN far from the expected one, looks like a packet after a run of lost
+    /// requests.
     pub(super) fn is_excluded_in_record(self, simulated: bool) -> bool {
         match self {
             Self::CameBefore
@@ -71,30 +75,31 @@ impl fmt::Display for Excuse {
     }
 }
 
-/// How a rule is broken.
+/// Violation of a rule by a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Broken {
     pub(super) expected: String,
     pub(super) seen: String,
-    /// An earlier packet that shows it too.
+    /// Number of an earlier packet that also shows the violation.
     pub(super) with: Option<u64>,
-    /// The price at which nobody has broken it.
+    /// Excuse under which neither end broke the rule.
     pub(super) unless: Option<Excuse>,
 }
 
-/// What a rule says of a packet.
+/// Outcome of a rule for one packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    /// It does not speak of this packet, or what it rests on is not known.
+    /// The rule does not apply to the packet, or a fact that it needs is unknown.
     NotAsked,
-    /// It holds.
+    /// The packet obeys the rule.
     Holds,
-    /// It does not.
+    /// The packet breaks the rule.
     Broken(Box<Broken>),
 }
 
 impl Outcome {
-    /// It holds if `is_so`, else `expected` was not `seen`. The words are made only when they are needed.
+    /// Returns `Holds` if `is_so`, else `Broken`. Calls `words` for the expected and the seen value only in the
+    /// second case.
     pub(super) fn must<E: fmt::Display, S: fmt::Display>(is_so: bool, words: impl FnOnce() -> (E, S)) -> Self {
         if is_so {
             return Self::Holds;
@@ -108,7 +113,7 @@ impl Outcome {
         }))
     }
 
-    /// The same, excused if that happened.
+    /// Adds an excuse to a violation.
     pub(super) fn unless(mut self, excuse: Excuse) -> Self {
         if let Self::Broken(broken) = &mut self {
             broken.unless = Some(excuse);
@@ -116,7 +121,7 @@ impl Outcome {
         self
     }
 
-    /// The same, shown by that packet, too.
+    /// Adds an earlier packet to the evidence of a violation.
     pub(super) fn with(mut self, number: u64) -> Self {
         if let Self::Broken(broken) = &mut self {
             broken.with = Some(number);
@@ -125,20 +130,20 @@ impl Outcome {
     }
 }
 
-/// A rule that a packet breaks.
+/// Violation of a rule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// The rule.
     pub rule: Rule,
-    /// Which end of the connection has sent it: 0 or 1.
+    /// End of the connection that sent the packet: 0 or 1.
     pub by: usize,
-    /// The packets that show it, in the order of the capture.
+    /// Numbers of the packets that show the violation, in the order of the capture.
     pub packets: Vec<u64>,
-    /// What the rule allows.
+    /// Behaviour that the rule allows.
     pub expected: String,
-    /// What was there.
+    /// Behaviour that was seen.
     pub seen: String,
-    /// What would excuse it; `None`: nothing does.
+    /// Excuse for the violation; `None` if there is no excuse.
     pub unless: Option<Excuse>,
 }
 

@@ -1,4 +1,5 @@
-//! The requests of one direction that are still of interest: those without an answer, and the last ones before.
+//! Window of the requests in one direction that rules still need: unanswered requests, and the last requests before
+//! them.
 
 use std::collections::VecDeque;
 
@@ -9,74 +10,73 @@ use super::parsed::{Parsed, Part, RequestKind};
 use super::pmtu::Pmtu;
 use super::request::{Invalid, Repeated, Request};
 
-/// Requests that are kept behind the last acknowledged one, for duplicates of them.
+/// Number of acknowledged requests that the window keeps to recognize duplicates.
 const HISTORY: usize = 256;
-/// Requests that are kept at most: memory is by connections, not by packets.
+/// Maximum number of requests in a window, so that memory grows with connections and not with packets.
 const MOST: usize = 8192;
-/// Requests that are looked at one after the other, before all are searched.
+/// Number of newest requests that are compared one by one before the binary search.
 const NEWEST: usize = 8;
-/// PSNs from the oldest request that is kept to the newest: fewer than a quarter of all, so that behind and ahead are told
-/// apart.
+/// Limit of the PSN distance from the oldest to the newest request of the window: a quarter of all PSNs. A PSN is then
+/// clearly ahead or behind.
 const SPAN: u32 = 1 << 22;
-/// PSNs that may be missing before a packet belongs to another connection.
+/// Number of missing PSNs from which on a packet counts as part of another connection.
 const FAR: u32 = 1 << 16;
-/// Half of all PSNs: what is further ahead is behind.
+/// Half of all PSNs: a larger distance ahead means behind.
 const HALF: u32 = Psn::COUNT / 2;
 
-/// What the path MTU was learnt from.
+/// Source of the known path MTU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Source {
-    /// It is known, whatever packets say.
+    /// The path MTU is given, and packets do not change it.
     Known,
-    /// That packet; and the size that the last one had which contradicts.
+    /// Number of the packet that showed the path MTU, and the size in bytes of a later packet that contradicts it.
     Packet(u64, Option<u32>),
-    /// Nothing yet.
+    /// No packet has shown the path MTU yet.
     #[default]
     Nothing,
 }
 
-/// Where a request's PSN stands.
+/// Relation of a request's PSN to the earlier requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Nothing was seen before.
+    /// First request of the direction.
     Beginning,
-    /// It follows the last new one.
+    /// The request follows the newest request.
     Next,
-    /// That many PSNs before it were not seen.
+    /// This many PSNs before the request were not seen.
     Ahead(u32),
-    /// It came before: the request at that index, so many PSNs into it.
+    /// Retransmission of the request at this index, from this offset in PSNs on.
     Again(usize, u32),
-    /// It was skipped before.
+    /// The PSN lies in an earlier gap.
     Hole,
-    /// It is older than what is remembered.
+    /// The PSN is older than the window.
     Old,
-    /// It is nowhere near: another connection, or nonsense.
+    /// The PSN is far from all others: another connection, or a meaningless value.
     Far,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Window {
     requests: VecDeque<Request>,
-    /// The PSN of the next new request.
+    /// PSN of the next new request.
     pub(super) next: Option<Psn>,
-    /// The next PSN if the requester goes on where it is, be it new or not.
+    /// Next PSN if the requester continues in sequence, with a new request or a retransmission.
     pub(super) cursor: Option<Psn>,
-    /// The PSN of the first request, where it is known and nothing since was forgotten.
+    /// First PSN of the connection, if it is known and the window still has all requests.
     begun: Option<Psn>,
-    /// The PSN that was due when something came that is far ahead of all.
+    /// Expected PSN when a request far ahead arrived.
     pub(super) stray: Option<Psn>,
-    /// That it was due has been said.
+    /// Whether a sequence NAK has named `stray`.
     pub(super) stray_is_answered: bool,
-    /// Counts of messages that were begun: their numbers only grow.
+    /// Number of message counts started so far: the last [`Request::epoch`].
     epochs: u32,
     pub(super) pmtu: Pmtu,
-    /// What the path MTU was learnt from.
     pub(super) pmtu_source: Source,
-    /// READs and atomics that are owed responses, at most: none when 0.
+    /// Upper bound of the READs and atomics that await responses.
     owed: u32,
-    /// READs and atomics that came again and were not answered since.
+    /// READs and atomics with a retransmission that is not answered yet.
     asked_again: u32,
-    /// READs and atomics that the responder answers at a time; 0: unknown, one at least.
+    /// READs and atomics that the responder accepts at a time; 0: unknown, counts as one.
     pub(super) answers: u32,
 }
 
@@ -93,19 +93,19 @@ impl Window {
         self.requests.len()
     }
 
-    /// The newest request.
     pub(super) fn newest(&self) -> Option<&Request> {
         self.requests.back()
     }
 
-    /// The request right before the one at that index, if it ends where that one begins.
+    /// Returns the request directly before index `at`, if its last PSN directly precedes the PSN of the request at
+    /// `at`.
     pub(super) fn before(&self, at: usize) -> Option<&Request> {
         let before = self.requests.get(at.checked_sub(1)?)?;
         (before.psns != 0 && before.last().next() == self.requests[at].psn).then_some(before)
     }
 
-    /// The packets of a message up to the one at that index, from its First or Only on; none where one of them was not seen, or is
-    /// no part of it.
+    /// Returns the packets of a message from its First or Only up to the packet at index `at`. `None` if a packet was
+    /// not seen, or belongs to another message.
     pub(super) fn message_until(&self, at: usize) -> Option<Vec<&Request>> {
         let mut from = at;
         while let RequestKind::Send(Part::Middle | Part::Last) | RequestKind::Write(Part::Middle | Part::Last) =
@@ -122,16 +122,16 @@ impl Window {
         Some(self.requests.range(from..=at).collect())
     }
 
-    /// The same, if a port that conforms has taken it: of a damaged one nothing is known but its PSN.
+    /// Returns [`Self::before`], if a conforming port accepts that packet. Only the PSN of a damaged packet is known.
     pub(super) fn taken_before(&self, at: usize) -> Option<&Request> {
         self.before(at).filter(|before| before.is_taken)
     }
 
-    /// The index of the request that takes a PSN, and how far into it that is.
+    /// Returns the index of the request that takes a PSN, and the offset of the PSN in the request.
     pub(super) fn find(&self, psn: Psn) -> Option<(usize, u32)> {
         let base = self.requests.front()?.psn;
         let offset = psn.since(base);
-        // Most often one of the newest is meant.
+        // Most PSNs belong to one of the newest requests.
         let is_behind = |request: &Request| request.psn.since(base) <= offset;
         let near = self.requests.iter().rev().take(NEWEST).position(is_behind);
         let behind = near.map_or_else(
@@ -148,7 +148,7 @@ impl Window {
         (offset < HALF && into < takes).then_some((behind - 1, into))
     }
 
-    /// PSNs that a READ whose size in PSNs is not known takes at most: up to the next request that was seen.
+    /// Returns the largest number of PSNs that a READ of unknown size may take: up to the next request seen.
     fn room(&self, at: usize) -> u32 {
         let read = &self.requests[at];
         match self.requests.get(at + 1) {
@@ -157,7 +157,7 @@ impl Window {
         }
     }
 
-    /// The request at that index takes so many PSNs.
+    /// Sets the number of PSNs of the request at index `at`.
     fn resize(&mut self, at: usize, psns: u32) {
         let request = &mut self.requests[at];
         self.owed -= u32::from(request.is_owed());
@@ -165,8 +165,8 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
-    /// The READ at that index takes so many PSNs, if what told that it takes more was what came next: something between them was
-    /// lost, so that nobody knows how many messages lie there.
+    /// Reduces a READ to `psns` PSNs, if its size was derived from the next request alone. A packet between the two
+    /// requests was then lost, and a new message count starts after the READ.
     fn shrink(&mut self, at: usize, psns: u32) {
         let read = &self.requests[at];
         if !read.is_inferred || psns >= read.psns {
@@ -182,7 +182,7 @@ impl Window {
         }
     }
 
-    /// The path MTU is one of these, which may tell how many PSNs READs take.
+    /// Sets the possible path MTUs, which may determine the number of PSNs of READs.
     pub(super) fn set_pmtu(&mut self, pmtu: Pmtu) {
         if self.pmtu == pmtu {
             return;
@@ -205,7 +205,7 @@ impl Window {
         }
     }
 
-    /// The request with that PSN is no part of a message as it should be: of what follows, its lengths say nothing.
+    /// Marks the request with that PSN as malformed. The remaining length of its message is then unknown.
     pub(super) fn doubt(&mut self, psn: Psn) {
         if let Some((at, _)) = self.find(psn) {
             self.requests[at].left = None;
@@ -213,15 +213,15 @@ impl Window {
         }
     }
 
-    /// Why no responder may take the request with that PSN.
+    /// Sets the reason why the responder must, or may, refuse the request with that PSN.
     pub(super) fn set_invalid(&mut self, psn: Psn, invalid: Option<Invalid>) {
         if let Some((at, 0)) = self.find(psn) {
             self.requests[at].invalid = invalid;
         }
     }
 
-    /// What the responder's memory and queue pair allow of the request that this packet was the first to carry. Behind a gap it may
-    /// be no part of what the responder takes.
+    /// Stores whether the responder's memory and queue pair allow the request that packet `number` carried first. Does
+    /// nothing after a gap, because the responder may have dropped the request.
     pub(super) fn allow(&mut self, psn: Psn, number: u64, allows: Allows) {
         if let Some((at, 0)) = self.find(psn)
             && (at == 0 || self.requests[at - 1].epoch == self.requests[at].epoch)
@@ -235,7 +235,7 @@ impl Window {
         }
     }
 
-    /// Where a request's PSN stands.
+    /// Returns how a request's PSN relates to the requests before it.
     pub(super) fn place(&self, psn: Psn) -> Place {
         let Some(next) = self.next else {
             return Place::Beginning;
@@ -246,7 +246,7 @@ impl Window {
             return Place::Next;
         }
         match self.find(psn) {
-            // A READ of not yet known size ends somewhere before it.
+            // The READ of unknown size may end anywhere before this PSN.
             Some((at, into @ 1..)) if self.requests[at].psns == 0 => return Place::Ahead(into),
             Some((at, into)) => return Place::Again(at, into),
             None => {}
@@ -261,12 +261,12 @@ impl Window {
         }
     }
 
-    /// The PSN behind which nothing is remembered.
+    /// Returns the oldest PSN that the window covers.
     fn oldest(&self) -> Option<Psn> {
         self.begun.or_else(|| Some(self.requests.front()?.psn))
     }
 
-    /// Whether that PSN may follow the newest request, a READ of not yet known size.
+    /// Returns whether the PSN may follow the newest request, a READ of unknown size.
     fn ends_a_read(&self, psn: Psn) -> bool {
         self.newest().is_some_and(|read| {
             let count = psn.since(read.psn);
@@ -274,24 +274,24 @@ impl Window {
         })
     }
 
-    /// Whether a PSN lies near what was sent, so that a response with it may belong here.
+    /// Returns whether a request in the window takes the PSN, so that a response with it may belong here.
     pub(super) fn covers(&self, psn: Psn) -> bool {
         self.find(psn).is_some()
     }
 
-    /// Whether that PSN was not sent yet, as far as was seen.
+    /// Returns whether no request seen so far has this PSN or a later PSN.
     pub(super) fn is_beyond(&self, psn: Psn) -> bool {
         self.next.is_some_and(|next| psn.since(next) < HALF) && self.find(psn).is_none()
     }
 
-    /// The first request has this PSN.
+    /// Sets the PSN of the connection's first request.
     pub(super) fn begin(&mut self, first: Psn) {
         self.next = Some(first);
         self.cursor = self.next;
         self.begun = self.next;
     }
 
-    /// The first request that is seen has this PSN; others may have come before it.
+    /// Sets the PSN of the first request seen. The capture may lack earlier requests.
     pub(super) fn expect(&mut self, first: Psn) {
         if self.next.is_none() {
             self.next = Some(first);
@@ -299,7 +299,7 @@ impl Window {
         }
     }
 
-    /// A request came that is nowhere near: one that is ahead is out of sequence for the responder.
+    /// Notes a request with a PSN far from all others. A request far ahead is out of sequence for the responder.
     pub(super) fn strayed(&mut self, psn: Psn) {
         if self.next.is_some_and(|next| psn.since(next) < HALF) {
             self.stray = self.next;
@@ -307,7 +307,7 @@ impl Window {
         }
     }
 
-    /// Takes a new request; `gap`: PSNs before it are missing.
+    /// Adds a new request. `gap`: PSNs before the request are missing.
     pub(super) fn push(&mut self, parsed: &Parsed<'_>, gap: bool, acknowledged: Option<Psn>) {
         let open_read = self.newest().filter(|read| read.psns == 0 && !gap);
         if let Some(psns) = open_read.map(|read| parsed.psn.since(read.psn)) {
@@ -323,7 +323,7 @@ impl Window {
         self.forget(acknowledged);
     }
 
-    /// The packet with the next PSN came, and was damaged: nothing of it is kept but its PSN, until it comes again.
+    /// Adds a damaged packet with the expected PSN. Only its PSN is stored until a retransmission arrives.
     pub(super) fn push_damaged(&mut self, parsed: &Parsed<'_>, acknowledged: Option<Psn>) {
         let damaged = Request {
             opcode: Opcode(0x1F),
@@ -341,7 +341,7 @@ impl Window {
         self.forget(acknowledged);
     }
 
-    /// Nobody knows how many messages lie before the newest request.
+    /// Starts a new message count at the newest request, since an unknown number of messages precedes it.
     pub(super) fn count_anew(&mut self) {
         self.epochs += 1;
         let epoch = self.epochs;
@@ -350,7 +350,7 @@ impl Window {
         }
     }
 
-    /// A request that is counted on from the one before it, or begins a count; that of the first one is 0.
+    /// Sets the message count of a request: `epoch`, or 0 for the connection's first request, or a new count.
     fn counted(&mut self, request: Request, epoch: Option<u32>) -> Request {
         let epoch = epoch.or_else(|| (self.begun == Some(request.psn)).then_some(0));
         let epoch = epoch.unwrap_or_else(|| {
@@ -406,18 +406,19 @@ impl Window {
         }
     }
 
-    /// The request at that index came again, from so many PSNs into it.
+    /// Notes a retransmission of the request at index `at`, from the offset `into` on.
     pub(super) fn again(&mut self, at: usize, into: u32, parsed: &Parsed<'_>) {
         if !self.requests[at].is_taken {
             return self.replace(at, parsed);
         }
         if into > 0 || !self.requests[at].is_as(parsed) {
-            // What follows it is another message now, or none.
+            // The retransmission starts inside the request or differs. The results of the validity and access checks
+            // then no longer apply to this request and later requests.
             for request in self.requests.range_mut(at..) {
                 (request.invalid, request.denied, request.is_allowed) = (None, None, false);
             }
         }
-        // Behind a gap messages were counted anew; when what lay before it comes, they can be counted on.
+        // If the gap before the request is filled now, the request continues the message count of the request before.
         let counted = self.taken_before(at).map(|before| (before.epoch, before.messages));
         let behind = self.owed + self.asked_again;
         let request = &mut self.requests[at];
@@ -438,12 +439,12 @@ impl Window {
         }
     }
 
-    /// The request at that index was damaged so far: only now it is known.
+    /// Replaces the damaged packet at index `at` by its first undamaged transmission.
     fn replace(&mut self, at: usize, parsed: &Parsed<'_>) {
         let before = self.taken_before(at);
         let epoch = before.map(|before| before.epoch);
         let mut request = self.counted(self.request(parsed, before), epoch);
-        // What it takes may not reach into what follows.
+        // The request must end before the next request.
         if let Some(next) = self.requests.get(at + 1) {
             request.psns = request.psns.min(next.psn.since(parsed.psn));
         }
@@ -454,7 +455,7 @@ impl Window {
         self.requests[at] = request;
     }
 
-    /// A request that was skipped before has come.
+    /// Inserts a request that lies in an earlier gap.
     pub(super) fn fill(&mut self, parsed: &Parsed<'_>, acknowledged: Option<Psn>) {
         let Some(base) = self.oldest() else {
             return;
@@ -467,7 +468,7 @@ impl Window {
         let before = before.filter(|before| before.is_taken && before.psns != 0 && before.last().next() == parsed.psn);
         let epoch = before.map(|before| before.epoch);
         let mut request = self.counted(self.request(parsed, before), epoch);
-        // What it takes may not reach into what follows.
+        // The request must end before the next request.
         let room = self.requests.get(at).map_or(1, |next| next.psn.since(parsed.psn));
         request.psns = request.psns.min(room);
         self.owed += u32::from(request.is_owed());
@@ -475,35 +476,35 @@ impl Window {
         self.forget(acknowledged);
     }
 
-    /// All messages that were seen since the count began which that request is in; `None` when another has begun since,
-    /// and nobody knows how many lie between.
+    /// Returns the number of messages seen since the message count `epoch` started; `None` if a newer count has
+    /// started.
     pub(super) fn messages_of(&self, epoch: u32) -> Option<u32> {
         self.newest()
             .filter(|newest| newest.epoch == epoch)
             .map(|newest| newest.messages)
     }
 
-    /// Whether a READ or atomic after that index, or at it, is owed a response.
+    /// Returns whether a READ or atomic at index `at` or later awaits a response.
     pub(super) fn owes_from(&self, at: usize) -> bool {
         self.owed > 0 && self.requests.iter().skip(at).any(Request::is_owed)
     }
 
-    /// Whether READs or atomics are owed responses, or may be answered again.
+    /// Returns whether READs or atomics await responses, or may be answered again.
     pub(super) fn awaits_responses(&self) -> bool {
         self.owed + self.asked_again > 0
     }
 
-    /// Whether READs or atomics came again and were not answered since.
+    /// Returns whether READs or atomics were retransmitted and not answered since.
     pub(super) fn is_asked_again(&self) -> bool {
         self.asked_again > 0
     }
 
-    /// The oldest READ or atomic before that index that is owed a response.
+    /// Returns the oldest READ or atomic before index `at` that awaits a response.
     pub(super) fn owed_before(&self, at: usize) -> Option<usize> {
         if self.owed == 0 {
             return None;
         }
-        // From the newest on, of which few are without an answer: the last that is counted is the oldest.
+        // Search backwards, because requests that await a response are among the newest. The last match is the oldest.
         let later = self.requests.range(at..).filter(|request| request.is_owed()).count();
         let mut left = (self.owed as usize).checked_sub(later).filter(|left| *left > 0)?;
         (0..at).rev().find(|&at| {
@@ -512,13 +513,14 @@ impl Window {
         })
     }
 
-    /// Whether a READ or atomic is one more than the responder may be able to answer at a time.
+    /// Returns whether the READ or atomic may exceed the number that the responder accepts at a time.
     pub(super) fn may_be_one_more(&self, at: usize) -> bool {
         let request = &self.requests[at];
         request.asks().has_response() && request.behind >= self.answers.max(1)
     }
 
-    /// A response to the request at that index has come, so many PSNs into it.
+    /// Notes a response to the request at index `at`, at the offset `into`. `begins` and `is_last`: the response
+    /// starts or ends a series.
     pub(super) fn answered(&mut self, at: usize, into: u32, (begins, is_last): (bool, bool)) {
         let is_newest = at + 1 == self.requests.len();
         if is_last {
@@ -544,7 +546,8 @@ impl Window {
         self.owed += u32::from(request.is_owed());
     }
 
-    /// The request at that index is acknowledged: what came again before it was answered by then, or never will be.
+    /// Notes that the request at index `at` was acknowledged. Retransmissions before that request have been answered,
+    /// or will never be answered.
     pub(super) fn acknowledged(&mut self, at: usize) {
         if self.asked_again == 0 {
             return;
@@ -557,14 +560,15 @@ impl Window {
         }
     }
 
-    /// READs and atomics before that index are not waited for any more.
+    /// Stops expecting responses to READs and atomics before index `at`.
     pub(super) fn give_up_before(&mut self, at: usize) {
         while let Some(owed) = self.owed_before(at) {
             self.give_up(owed);
         }
     }
 
-    /// The request at that index was not answered, or wrongly: it may come again.
+    /// Stops expecting responses to the request at index `at`, because a response is missing or wrong. The requester
+    /// may send the request again.
     pub(super) fn give_up(&mut self, at: usize) {
         let request = &mut self.requests[at];
         self.owed -= u32::from(request.is_owed());
@@ -590,7 +594,7 @@ impl Window {
     }
 }
 
-/// Bytes of a WRITE that are still to come after this packet.
+/// Returns the number of bytes of a WRITE message that later packets carry.
 fn left(parsed: &Parsed<'_>, before: Option<&Request>) -> Option<u32> {
     match (RequestKind::of(parsed.opcode), parsed.reth()) {
         (RequestKind::Write(Part::First | Part::Only), Some(reth)) => reth.dma_len().checked_sub(parsed.length),

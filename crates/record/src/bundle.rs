@@ -1,5 +1,5 @@
-//! The directory that a run leaves: `run.json`, a record for each test, `verdicts.json`, and a manifest
-//! that hashes every one of them.
+//! The directory of a finished run: `run.json`, one record per test, `verdicts.json`, and a manifest with the hash of
+//! every file.
 
 mod signed;
 
@@ -24,88 +24,87 @@ pub use signed::Signed;
 /// The manifest's file name.
 const MANIFEST: &str = "manifest.json";
 
-/// The manifest's file name while it is written.
 const UNFINISHED: &str = ".manifest.json.part";
 
-/// The signature over the manifest, where the bundle is signed: its bytes alone, as other programs check them.
+/// The signature over the manifest, if the bundle is signed: raw bytes, so that other programs can verify it.
 const SIGNATURE: &str = "manifest.sig";
 
-/// The public key that the signature is checked with.
+/// The public key of the signature.
 const PUBLIC_KEY: &str = "manifest.pub";
 
-/// No signature and no public key has more bytes.
+/// The most bytes of a signature or a public key.
 const LARGEST_SIGNATURE: u64 = 4096;
 
-/// No manifest has more bytes: of a hundred thousand files it has fewer.
+/// The most bytes of a manifest. A manifest of a hundred thousand files is smaller.
 const LARGEST_MANIFEST: u64 = 32 << 20;
 
-/// What a run's directory must hold, byte for byte.
+/// The list of a bundle's files with their sizes and hashes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// "verbatim.record.v1".
+    /// The schema's name, "verbatim.record.v1".
     pub schema: String,
-    /// Every other file of the bundle, in order of name.
+    /// The bundle's other files, sorted by name.
     pub files: Vec<ManifestFile>,
     /// SHA-256 of the manifest with this field empty.
     pub sha256: String,
 }
 
-/// One file of the bundle.
+/// One file of a bundle.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManifestFile {
-    /// Name within the directory.
+    /// The file's name in the bundle's directory.
     pub name: String,
-    /// Bytes.
+    /// The file's size in bytes.
     pub bytes: u64,
-    /// SHA-256 in hexadecimal.
+    /// The file's SHA-256 in hexadecimal.
     pub sha256: String,
 }
 
-/// Why a bundle cannot be used.
+/// The reason why a bundle cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// The directory or a file of it cannot be read or written.
+    /// The directory or one of its files cannot be read or written.
     #[error("{path}: {source}")]
     Io {
-        /// Which.
+        /// The path of the directory or file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is no bundle.
+    /// The directory is not a bundle.
     #[error("{path} holds no record of a run: {what}; name the directory that `verbatim run --record` left")]
     NoRecord {
         /// The directory.
         path: PathBuf,
-        /// What is missing.
+        /// The name of the missing part.
         what: String,
     },
-    /// There is something where a bundle is to be made.
+    /// A new bundle's directory is a file, or is not empty.
     #[error("{path}: {found}: a record is never written over; name a new one")]
     Taken {
         /// The directory.
         path: PathBuf,
-        /// What is there.
+        /// A description of the existing content.
         found: &'static str,
     },
-    /// The manifest is not as it was written.
+    /// The manifest has changed since it was written.
     #[error("{path} is damaged: {what}; restore the directory from a copy or run again")]
     Manifest {
-        /// The manifest.
+        /// The path of the manifest.
         path: PathBuf,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
-    /// A file is not as it was written.
+    /// A file differs from the manifest.
     #[error("{path} is damaged: expected {expected}, found {found}; restore it from a copy or run again")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Size and hash in the manifest.
+        /// The size and hash in the manifest.
         expected: String,
-        /// Size and hash as found.
+        /// The actual size and hash.
         found: String,
     },
     /// A record cannot be read.
@@ -124,12 +123,13 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> BundleError + '_ {
     }
 }
 
-/// Whether that can only be the name of a file in the bundle's own directory.
+/// Returns whether the name denotes a file directly in the bundle's directory.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
 
-/// A plain file, such that reading it comes to an end, with its bytes; none for a link, pipe, socket, device or directory.
+/// Opens a regular file and returns it with its size in bytes. Returns `None` for a link, pipe, socket, device or
+/// directory, whose read might never end.
 fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
     let opened = File::options()
         .read(true)
@@ -137,7 +137,7 @@ fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
         .open(path);
     let file = match opened {
         Ok(file) => file,
-        // Of a link, and of a socket.
+        // `ELOOP`: a link. `ENXIO`: a socket.
         Err(error)
             if [Errno::ELOOP, Errno::ENXIO]
                 .map(|of| Some(of as i32))
@@ -151,7 +151,7 @@ fn open_file(path: &Path) -> Result<Option<(File, u64)>, BundleError> {
     Ok(metadata.is_file().then_some((file, metadata.len())))
 }
 
-/// So many bytes of a file, and one more if it has grown.
+/// Reads at most `bytes + 1` bytes. The extra byte shows that the file has grown.
 fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleError> {
     let mut read = Vec::new();
     file.take(bytes.saturating_add(1))
@@ -160,7 +160,6 @@ fn read_up_to(path: &Path, file: File, bytes: u64) -> Result<Vec<u8>, BundleErro
     Ok(read)
 }
 
-/// The files of a directory.
 fn names(directory: &Path) -> Result<Vec<String>, BundleError> {
     let files = std::fs::read_dir(directory).map_err(io(directory))?;
     files
@@ -185,7 +184,7 @@ impl Manifest {
         manifest
     }
 
-    /// Reads and checks a manifest: its own hash, and that it is written exactly as this version writes it.
+    /// Reads a manifest and checks it against its own hash. The text must be exactly what this version writes.
     fn open(path: &Path) -> Result<Self, BundleError> {
         let damaged = |what: String| BundleError::Manifest {
             path: path.into(),
@@ -218,7 +217,7 @@ impl Manifest {
     }
 }
 
-/// A directory being filled.
+/// A bundle that is being written.
 #[derive(Debug)]
 pub struct BundleWriter {
     directory: PathBuf,
@@ -226,10 +225,10 @@ pub struct BundleWriter {
 }
 
 impl BundleWriter {
-    /// Starts a bundle in a directory that is absent or empty.
+    /// Creates a bundle in a directory that is absent or empty.
     ///
     /// # Errors
-    /// When it cannot be made, or holds something.
+    /// Returns an error when the directory cannot be created, or is not empty.
     pub fn create(directory: &Path) -> Result<Self, BundleError> {
         let taken = |found| BundleError::Taken {
             path: directory.into(),
@@ -249,11 +248,11 @@ impl BundleWriter {
         })
     }
 
-    /// Goes on with a bundle whose writer died after so many whole records. What it left of a further one, and of a
-    /// manifest, is removed.
+    /// Resumes a bundle whose writer died after `done` complete records. Removes later records, the manifest and the
+    /// signature.
     ///
     /// # Errors
-    /// When the directory cannot be read, or a file of it removed.
+    /// Returns an error when the directory cannot be read, or a file cannot be removed.
     pub fn resume(directory: &Path, done: u32) -> Result<Self, BundleError> {
         for name in names(directory)? {
             let record = name.strip_suffix(".rec").and_then(|name| name.split('-').next());
@@ -269,25 +268,26 @@ impl BundleWriter {
         })
     }
 
-    /// The directory.
+    /// Returns the bundle's directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The file for the next test's record.
+    /// Creates the file of the next test's record.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// Returns an error when the file cannot be created.
     pub fn record(&mut self, test: &str) -> Result<file::FileSink, BundleError> {
         let path = self.next(test);
         file::FileSink::create(&path).map_err(io(&path))
     }
 
-    /// In place of [`BundleWriter::record`]: the entries of the next test's record, which is there already.
+    /// Reads the next test's record, which exists already. A resumed run calls this instead of
+    /// [`BundleWriter::record`].
     ///
     /// # Errors
-    /// When it is not, or is not whole.
+    /// Returns an error when the record is absent or incomplete.
     pub fn recorded(&mut self, test: &str) -> Result<Vec<Entry>, BundleError> {
         Ok(file::read_file(&self.next(test))?)
     }
@@ -297,19 +297,19 @@ impl BundleWriter {
         self.directory.join(format!("{:03}-{test}.rec", self.records))
     }
 
-    /// Writes a further file.
+    /// Writes a file that is not a record.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error when the file cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<(), BundleError> {
         let path = self.directory.join(name);
         std::fs::write(&path, text).map_err(io(&path))
     }
 
-    /// Seals the bundle with its manifest.
+    /// Writes the manifest, which completes the bundle. Returns the bundle's directory.
     ///
     /// # Errors
-    /// When a file cannot be read back or the manifest cannot be written.
+    /// Returns an error when a file cannot be read back, or the manifest cannot be written.
     pub fn seal(self) -> Result<PathBuf, BundleError> {
         let mut names = names(&self.directory)?;
         names.sort();
@@ -317,7 +317,8 @@ impl BundleWriter {
         for name in names {
             let path = self.directory.join(&name);
             let mut file = File::open(&path).map_err(io(&path))?;
-            // Before anybody is told that the run ended, so that a loss of power takes no verdict's evidence.
+            // The file must be on disk before the run reports its end: a power failure must not lose the evidence of a
+            // verdict.
             file.sync_all().map_err(io(&path))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes).map_err(io(&path))?;
@@ -343,8 +344,8 @@ impl BundleWriter {
     }
 }
 
-/// A bundle. What it holds beside its records is in memory, and was checked; a record is checked when it is read, since a run
-/// may leave more bytes than there is memory.
+/// An opened bundle. The files other than records are checked and in memory. A record is checked when it is read,
+/// because a run's records may exceed the memory.
 #[derive(Debug)]
 pub struct Bundle {
     directory: PathBuf,
@@ -358,11 +359,11 @@ pub struct Bundle {
 #[derive(Debug)]
 struct StoredFile {
     listed: ManifestFile,
-    /// Its bytes; of a record none.
+    /// The file's bytes, or `None` for a record.
     bytes: Option<Vec<u8>>,
 }
 
-/// A record of a bundle, not read yet.
+/// A record of a bundle that is not read yet.
 #[derive(Clone, Debug)]
 pub struct StoredRecord<'a> {
     path: PathBuf,
@@ -370,32 +371,32 @@ pub struct StoredRecord<'a> {
 }
 
 impl StoredRecord<'_> {
-    /// Its bytes, as the manifest has them.
+    /// Reads the record's bytes and checks them against the manifest.
     ///
     /// # Errors
-    /// When one is another.
+    /// Returns an error when the bytes differ from the manifest.
     pub fn bytes(&self) -> Result<Bytes, BundleError> {
         Ok(checked(&self.path, self.listed)?.into())
     }
 
-    /// Its entries, End excluded.
+    /// Reads the record's entries, without `End`.
     ///
     /// # Errors
-    /// When it is damaged.
+    /// Returns an error when the record is damaged.
     pub fn read(&self) -> Result<Vec<Entry>, BundleError> {
         self.entries(&self.bytes()?)
     }
 
-    /// The entries that these bytes of it are.
+    /// Parses this record's bytes as entries.
     ///
     /// # Errors
-    /// When they are none.
+    /// Returns an error when the bytes are not a complete record.
     pub fn entries(&self, bytes: &Bytes) -> Result<Vec<Entry>, BundleError> {
         Ok(file::read_shared(bytes, &self.path)?)
     }
 }
 
-/// The bytes of a file, if they are those that the manifest lists.
+/// Reads a file and checks it against the manifest's entry.
 fn checked(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
     let wrong = |found: String| BundleError::File {
         path: path.into(),
@@ -405,7 +406,7 @@ fn checked(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
     let Some((file, bytes)) = open_file(path)? else {
         return Err(wrong("a link, a pipe, a device or a directory".into()));
     };
-    // Not read before: it may be of any size.
+    // Compare the size before reading: the file may be of any size.
     if bytes != listed.bytes {
         return Err(wrong(format!("{bytes} bytes")));
     }
@@ -422,10 +423,10 @@ fn checked(path: &Path, listed: &ManifestFile) -> Result<Vec<u8>, BundleError> {
 }
 
 impl Bundle {
-    /// Opens a bundle and checks every byte of it against the manifest.
+    /// Opens a bundle and checks every byte against the manifest.
     ///
     /// # Errors
-    /// When a file is missing, damaged or cut.
+    /// Returns an error when a file is missing, damaged or cut off.
     pub fn open(directory: &Path) -> Result<Self, BundleError> {
         let bundle = Self::open_unread(directory)?;
         for record in bundle.each_record() {
@@ -434,10 +435,10 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// The same for who reads every record: each is checked then, and not before.
+    /// Opens a bundle and checks all files but its records. Each record is checked when it is read.
     ///
     /// # Errors
-    /// When another file than a record is missing, damaged or cut.
+    /// Returns an error when a file other than a record is missing, damaged or cut off.
     pub fn open_unread(directory: &Path) -> Result<Self, BundleError> {
         let path = directory.join(MANIFEST);
         let none = |what: String| BundleError::NoRecord {
@@ -471,24 +472,25 @@ impl Bundle {
         })
     }
 
-    /// The manifest, byte for byte: what a signature is over.
+    /// Returns the manifest's text, which the signature covers.
     #[must_use]
     pub fn manifest(&self) -> &str {
         &self.manifest
     }
 
-    /// The signature, if there is one.
+    /// Returns the signature, if the bundle is signed.
     #[must_use]
     pub const fn signed(&self) -> Option<&Signed> {
         self.signed.as_ref()
     }
 
-    /// Puts a signature beside the manifest, in place of one that is there.
+    /// Writes a signature next to the manifest. Replaces an existing signature.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Returns an error when the signature or the key cannot be written.
     pub fn put(&mut self, signed: Signed) -> Result<(), BundleError> {
-        // The key first: a key without a signature is no signed bundle, a signature without its key would be a damaged one.
+        // Write the key first. A key without a signature reads as an unsigned bundle; a signature without a key reads
+        // as damage.
         for (name, bytes) in [(PUBLIC_KEY, &signed.public_key), (SIGNATURE, &signed.signature)] {
             let path = self.directory.join(name);
             let part = self.directory.join(format!(".{name}.part"));
@@ -504,21 +506,21 @@ impl Bundle {
         Ok(())
     }
 
-    /// SHA-256 of the manifest, in hexadecimal: it stands for every byte of the bundle.
+    /// Returns the SHA-256 of the manifest in hexadecimal. It identifies the content of the whole bundle.
     #[must_use]
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The bytes of each file.
+    /// Returns the size of each file in bytes.
     pub fn sizes(&self) -> impl Iterator<Item = u64> {
         self.files.iter().map(|file| file.listed.bytes)
     }
 
-    /// What is in the directory and the manifest does not list, in order of name.
+    /// Returns the names of files in the directory that the manifest does not list, sorted.
     ///
     /// # Errors
-    /// When the directory cannot be read.
+    /// Returns an error when the directory cannot be read.
     pub fn added(&self) -> Result<Vec<String>, BundleError> {
         let is_listed = |name: &String| {
             let is_of_signature = [SIGNATURE, PUBLIC_KEY].contains(&name.as_str());
@@ -532,22 +534,23 @@ impl Bundle {
         Ok(added)
     }
 
-    /// The text of a file, if the bundle has it.
+    /// Returns the text of a file other than a record, if the bundle has it and it is UTF-8.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         let file = self.files.iter().find(|file| file.listed.name == name)?;
         core::str::from_utf8(file.bytes.as_ref()?).ok()
     }
 
-    /// The records, in the order of the run.
+    /// Reads all records, in the order of the run.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// Returns an error when a record cannot be read.
     pub fn records(&self) -> Result<Vec<Vec<Entry>>, BundleError> {
         self.each_record().map(|record| record.read()).collect()
     }
 
-    /// The same, each to be read when it is wanted: its entries take a multiple of its bytes.
+    /// Returns the records unread, in the order of the run. The entries of a record take several times its size in
+    /// memory.
     pub fn each_record(&self) -> impl Iterator<Item = StoredRecord<'_>> {
         let records = self.files.iter().filter(|file| file.bytes.is_none());
         records.map(|file| StoredRecord {

@@ -1,4 +1,4 @@
-//! A record or bundle of which a byte was flipped, or whose tail was cut, is a clear error: never a panic, never a verdict.
+//! A flipped bit or a cut file gives an error with the file's path: no panic and no verdict.
 
 use std::path::Path;
 
@@ -63,7 +63,7 @@ fn record(directory: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_put_is_what_is_read() {
+fn record_reads_back() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = record(directory.path());
     assert_eq!(read(&bytes, Path::new("r")).unwrap(), entries());
@@ -78,7 +78,7 @@ fn note_of(bytes: usize) -> Entry {
 }
 
 #[test]
-fn the_largest_memory_that_an_agent_passes_on_is_read_back() {
+fn largest_entry_reads_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("large.rec");
     let mut sink = FileSink::create(&path).unwrap();
@@ -92,7 +92,7 @@ fn the_largest_memory_that_an_agent_passes_on_is_read_back() {
 }
 
 #[test]
-fn an_entry_too_large_to_be_read_back_is_an_error_when_it_is_written() {
+fn oversized_entry_fails_at_write() {
     let directory = tempfile::tempdir().unwrap();
     let mut sink = FileSink::create(&directory.path().join("large.rec")).unwrap();
     sink.put(entries().remove(0));
@@ -102,7 +102,7 @@ fn an_entry_too_large_to_be_read_back_is_an_error_when_it_is_written() {
 }
 
 #[test]
-fn a_record_cut_anywhere_is_an_error_that_names_the_place() {
+fn cut_record_error_names_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = record(directory.path());
     for length in 0..bytes.len() {
@@ -112,7 +112,7 @@ fn a_record_cut_anywhere_is_an_error_that_names_the_place() {
 }
 
 #[test]
-fn a_bundle_with_any_bit_flipped_or_any_file_cut_or_gone_is_an_error() {
+fn rejects_any_flipped_bit_and_any_cut_file() {
     let directory = tempfile::tempdir().unwrap();
     record(directory.path());
     for entry in std::fs::read_dir(directory.path()).unwrap() {
@@ -137,7 +137,7 @@ fn a_bundle_with_any_bit_flipped_or_any_file_cut_or_gone_is_an_error() {
 }
 
 #[test]
-fn a_record_is_never_written_over_what_is_there() {
+fn create_rejects_non_empty_directory() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("x"), "").unwrap();
     let error = BundleWriter::create(directory.path()).unwrap_err().to_string();
@@ -145,11 +145,11 @@ fn a_record_is_never_written_over_what_is_there() {
 }
 
 #[test]
-fn a_bundle_whose_writer_died_is_gone_on_with_after_its_whole_records() {
+fn resume_keeps_complete_records() {
     let directory = tempfile::tempdir().unwrap();
     record(directory.path());
     let there = |name: &str| directory.path().join(name).exists();
-    // The writer dies in the second record; or later, when the bundle is sealed already.
+    // The writer died in the second record, or after it had written the manifest.
     for left in ["002-cut.rec", ".manifest.json.part", "manifest.json"] {
         std::fs::write(directory.path().join(left), "VBTM").unwrap();
     }
@@ -172,13 +172,13 @@ fn a_bundle_whose_writer_died_is_gone_on_with_after_its_whole_records() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_record_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool) {
+    fn rejects_any_bytes_as_record(bytes in proptest::collection::vec(any::<u8>(), 0..400), magic: bool) {
         let bytes = if magic { [&crate::MAGIC[..], &bytes].concat() } else { bytes };
         prop_assert!(read(&bytes, Path::new("r")).is_err());
     }
 
     #[test]
-    fn any_entries_that_decode_make_a_trace_or_an_error(
+    fn any_entries_are_traced_without_panic(
         picks in proptest::collection::vec((0usize..6, 0u32..4), 0..30)
     ) {
         let all = entries();

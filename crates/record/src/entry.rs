@@ -1,4 +1,4 @@
-//! Entries of a record; their form on disk is in [`form`].
+//! Entries of a record; [`form`] encodes them.
 
 mod capabilities;
 mod form;
@@ -14,20 +14,19 @@ use verbs::{Frame, RoundTrips, VerbsAnswered, VerbsAsked, VerbsTold, Waited};
 
 use crate::time::Span;
 
-/// Where a procedure's entries go.
+/// A receiver of a procedure's entries.
 pub trait Sink {
-    /// Takes an entry.
+    /// Accepts an entry.
     fn put(&mut self, entry: Entry);
-    /// Has what was put written now, without waiting for it. An error is kept, and shows when the record is closed at the
-    /// latest.
+    /// Starts writing the accepted entries without waiting for the end. A write error is kept: [`Sink::error`] returns
+    /// it.
     fn flush(&mut self);
-    /// The first error that the sink met: a full disk, say. The runner stops the test on it.
+    /// Returns the sink's first error, such as a full disk. The runner then stops the test.
     fn error(&self) -> Option<String> {
         None
     }
 }
 
-/// Keeps entries in memory.
 impl Sink for Vec<Entry> {
     fn put(&mut self, entry: Entry) {
         self.push(entry);
@@ -35,7 +34,7 @@ impl Sink for Vec<Entry> {
     fn flush(&mut self) {}
 }
 
-/// What was asked for: the first entry.
+/// The first entry: the test, its parameters and the properties of the rig.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Begin {
     /// The test's id.
@@ -50,26 +49,26 @@ pub struct Begin {
     pub rig_kind: String,
     /// The M_Key that the rig file gives for this DUT.
     pub rig_key: MKey,
-    /// How long our own host may hold up a MAD.
+    /// The longest time that the tester's host may delay a MAD.
     pub host_bound: Duration,
-    /// Whether time is simulated.
+    /// Whether the run used simulated time.
     pub simulated: bool,
-    /// Whether an SM of somebody else shares the subnet.
+    /// Whether another SM is active on the subnet.
     pub shared_subnet: bool,
-    /// Version of the catalogue.
+    /// The version of the catalogue.
     pub catalogue: String,
-    /// SubnetTimeOut by the rig file; the port's own counts when there is none.
+    /// SubnetTimeOut from the rig file. If absent, the port's own value applies.
     pub subnet_timeout: Option<SubnetTimeout>,
-    /// How many times slower than our own clock the device's runs, by the rig file: all instants are divided by it. 0 and
-    /// 1: it is not slower.
+    /// The largest factor by which the device's clock may be slower than the tester's, from the rig file. All recorded
+    /// times are divided by it. 0 and 1 mean equal clocks.
     pub time_scale: u32,
-    /// How many times slower it runs at least, where that varies; 0: it does not vary.
+    /// The smallest such factor if the device's speed varies; 0 if it does not vary.
     pub time_scale_least: u32,
 }
 
 impl Begin {
-    /// How many times longer a time may have been for the device than it is in the record: the record counts with the
-    /// slowest that the device may be.
+    /// Returns the largest factor by which a time on the device may exceed the recorded time. The record assumes the
+    /// slowest speed of the device.
     #[must_use]
     pub fn stretch(&self) -> f64 {
         let slowest = self.time_scale.max(1);
@@ -79,215 +78,215 @@ impl Begin {
         }
     }
 
-    /// The longest that a time of the record may have been for the device.
+    /// Returns the longest time on the device for a recorded time.
     #[must_use]
     pub fn at_most(&self, recorded: Duration) -> Duration {
         match self.stretch() {
-            // Not by way of a float, which would round what is exact.
+            // Without a stretch, avoid the rounding of floating-point numbers.
             1.0 => recorded,
             stretch => Duration::try_from_secs_f64(recorded.as_secs_f64() * stretch).unwrap_or(Duration::MAX),
         }
     }
 }
 
-/// Who made an exchange.
+/// The origin of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// The test's procedure.
     Test,
-    /// The runner: sanity check, restore, liveness.
+    /// The runner, for the sanity check, the restore and the liveness check.
     Runner,
 }
 
-/// A MAD left.
+/// A MAD that the tester sent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Sent {
-    /// Number of the exchange, from 1 on.
+    /// The number of the exchange, counted from 1.
     pub exchange: u32,
-    /// Number of its label.
+    /// The number of the exchange's label.
     pub label: u32,
-    /// 0 for the first try.
+    /// The number of the retry; 0 for the first try.
     pub attempt: u32,
-    /// The rig's port.
+    /// The number of the rig's port.
     pub port: u32,
-    /// When.
+    /// The time of the send.
     pub at: Span,
-    /// What.
+    /// The MAD.
     pub mad: Mad,
-    /// The LID that it went to, where that is another than the rig's way to the device under test.
+    /// The destination LID, if it differs from the one that the rig file configures for the device under test.
     pub dlid: Option<Lid>,
 }
 
-/// How an arrival relates to what was sent.
+/// The relation of a received MAD to the sent requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Match {
-    /// The answer.
+    /// The response to a request, in time.
     Answer,
-    /// Transaction id of a request, but no response, or another class, attribute or modifier.
+    /// The transaction ID of a request, but not its response: the method, class, attribute or modifier differs.
     Wrong,
-    /// A further answer.
+    /// A second response to the same request.
     Again,
-    /// An answer after its deadline.
+    /// A response after its deadline.
     Late,
-    /// A transaction id that is none of ours.
+    /// A transaction ID that the tester did not use.
     Stray,
     /// A trap.
     Trap,
 }
 
-/// A MAD came in.
+/// A MAD that the tester received.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Arrived {
-    /// The exchange that it belongs to by its transaction id, or 0.
+    /// The exchange with the same transaction ID, or 0.
     pub exchange: u32,
-    /// How it relates to that exchange.
+    /// The relation to that exchange.
     pub how: Match,
-    /// The rig's port.
+    /// The number of the rig's port.
     pub port: u32,
-    /// When.
+    /// The time of the receipt.
     pub at: Span,
-    /// What.
+    /// The MAD.
     pub mad: Mad,
 }
 
-/// Something worth knowing about the procedure.
+/// A remark of the procedure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Note {
-    /// When.
+    /// The time of the remark.
     pub at: Span,
-    /// The text.
+    /// The text of the remark.
     pub text: String,
 }
 
-/// Why a procedure ended before its end.
+/// The reason why a procedure stopped early.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// Somebody cancelled the run.
+    /// A user cancelled the run.
     Cancelled,
-    /// The lease of the rig ended.
+    /// The lease of the rig expired.
     LeaseEnded,
-    /// The rig is gone.
+    /// The rig disappeared.
     RigGone,
-    /// An exchange that the procedure needs was not answered.
+    /// A request that the procedure depends on got no response.
     NoAnswer,
-    /// An exchange that the procedure needs was refused.
+    /// A request that the procedure depends on was refused.
     Refused,
     /// The procedure panicked.
     Panicked,
-    /// The tester could not go on: journal, disk, event budget.
+    /// The tester failed: the journal, the disk or the limit of events.
     Tester,
     /// The device failed the sanity check.
     NotSane,
-    /// The rig does not offer what the test needs; nothing was sent.
+    /// The rig lacks a capability that the test needs; the tester sent nothing.
     NotOffered,
-    /// The run could not go on to this test; nothing was sent.
+    /// The run could not continue to this test; the tester sent nothing.
     Skipped,
-    /// The run ended before this test as its user had asked, such as at the first failure; nothing was sent.
+    /// The run ended before this test at its user's request, such as after the first failure; the tester sent nothing.
     NotWanted,
-    /// The rig did not stay what it was when it was opened: what was recorded cannot be relied on.
+    /// The rig changed after it was opened, so the record is unreliable.
     Disturbed,
-    /// The tester's own host did not keep up: what was recorded has holes.
+    /// The tester's host was too slow, so the record has gaps.
     Stalled,
 }
 
-/// The procedure ended before its end.
+/// An early end of the procedure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stopped {
-    /// Why.
+    /// The reason.
     pub reason: StopReason,
-    /// The label, message or error.
+    /// The label, message or error that the reason refers to.
     pub text: String,
 }
 
-/// The rig's reset command was run after the procedure and the restore.
+/// A run of the rig's reset command, after the procedure and the restore.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reset {
-    /// How the device was found before it; empty when it answered, and the reset is the one between two tests.
+    /// The failure that caused the reset. Empty if the device responded and the reset separates two tests.
     pub silent: String,
-    /// The command.
+    /// The command with its arguments.
     pub command: Vec<String>,
-    /// How it ended.
+    /// The command's exit, as text.
     pub ended: String,
-    /// Whether it did what it is there for.
+    /// Whether the reset succeeded.
     pub succeeded: bool,
-    /// How long it took, on our own clock.
+    /// The duration, on the tester's clock.
     pub took: Duration,
-    /// What it wrote, the end of it where that is much.
+    /// The command's output. Long output is cut at its beginning.
     pub output: String,
-    /// How the device was found after it; empty when it answered.
+    /// The device's failure after the reset; empty if the device responded.
     pub after: String,
 }
 
-/// One thing that happened. What is large is boxed: what holds a frame, of which many come fast, is moved several times.
+/// One event of a run. Large variants are boxed, because entries are moved several times and frames arrive fast.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
-    /// What was asked for.
+    /// The test, its parameters and the rig.
     Begin(Box<Begin>),
-    /// A label gets its number.
+    /// The definition of a label's number.
     Label {
-        /// The number, from 1 on.
+        /// The number, counted from 1.
         number: u32,
-        /// The words.
+        /// The label's text.
         name: String,
-        /// Who uses it.
+        /// The user of the label.
         role: Role,
     },
-    /// A MAD left.
+    /// The tester sent a MAD.
     Sent(Box<Sent>),
-    /// A MAD came in.
+    /// The tester received a MAD.
     Arrived(Box<Arrived>),
-    /// A deadline passed without an answer.
+    /// A deadline passed without a response.
     Silence {
-        /// The exchange.
+        /// The number of the exchange.
         exchange: u32,
-        /// When the deadline was found to have passed.
+        /// The time at which the tester noticed the expired deadline.
         at: Span,
-        /// The RespTimeValue that the deadline rests on.
+        /// The RespTimeValue of the deadline.
         resp_time: RespTime,
-        /// The SubnetTimeOut that the deadline rests on.
+        /// The SubnetTimeOut of the deadline.
         subnet_timeout: SubnetTimeout,
     },
-    /// The host gave a MAD back unanswered.
+    /// The host returned a MAD as unanswered.
     Returned {
-        /// The exchange.
+        /// The number of the exchange.
         exchange: u32,
-        /// When.
+        /// The time of the return.
         at: Span,
-        /// The host's error number.
+        /// The host's errno.
         errno: i32,
     },
-    /// Something worth knowing.
+    /// A remark of the procedure.
     Note(Note),
     /// A change of the restore journal.
     Journal {
-        /// The area.
+        /// The restored area.
         area: String,
-        /// What happened to it.
+        /// The change, as text.
         change: String,
     },
-    /// The procedure ended before its end.
+    /// The procedure stopped early.
     Stopped(Stopped),
-    /// What restoring an area came to.
+    /// The result of restoring an area.
     Restored(Restored),
-    /// A frame left or came in.
+    /// The tester sent or received a frame.
     Frame(Frame),
-    /// A verbs command left for the host of a device.
+    /// The tester sent a verbs command to a device's host.
     VerbsAsked(Box<VerbsAsked>),
-    /// A verbs command was answered.
+    /// A device's host replied to a verbs command.
     VerbsAnswered(Box<VerbsAnswered>),
-    /// The host of a device told of something.
+    /// A device's host reported a completion or an asynchronous event.
     VerbsTold(VerbsTold),
-    /// A wait of the procedure was over.
+    /// A wait of the procedure ended.
     Waited(Waited),
-    /// The delay of the path was measured.
+    /// The tester measured the delay of the path.
     RoundTrips(RoundTrips),
-    /// The rig's reset command was run.
+    /// The runner ran the rig's reset command.
     Reset(Box<Reset>),
-    /// The record is whole.
+    /// The trailer of a complete record.
     End {
-        /// Number of entries before this one.
+        /// The number of entries before this one.
         entries: u64,
-        /// When.
+        /// The time of the end.
         at: Span,
     },
 }

@@ -1,4 +1,4 @@
-//! What shows that a check is right: exchanges, frames, commands and events, with their numbers in the record.
+//! The evidence of a check: exchanges, frames, commands, events and waits.
 
 use verbatim_wire::Delimiter;
 use verbatim_wire::packet::{Medium, Packet};
@@ -8,7 +8,7 @@ use crate::findings::Check;
 use crate::timeline::{FrameSeen, HostEvent, VerbsDone, WaitDone};
 use crate::trace::Exchange;
 
-/// One thing in the record that shows that a check is right.
+/// One item of evidence.
 #[derive(Clone, Copy, Debug)]
 pub enum Evidence<'a> {
     /// A management exchange.
@@ -24,7 +24,7 @@ pub enum Evidence<'a> {
 }
 
 impl Evidence<'_> {
-    /// One line for people.
+    /// Describes the item in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -54,7 +54,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Its place among all that happened; of an exchange its number.
+    /// Returns the item's place on the timeline, or an exchange's number.
     #[must_use]
     pub fn place(&self) -> u64 {
         match self {
@@ -76,7 +76,7 @@ impl Evidence<'_> {
 }
 
 impl FrameSeen {
-    /// One line for people.
+    /// Describes the frame in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
         let medium = match self.delimiter {
@@ -134,7 +134,8 @@ mod tests {
     use crate::{Arrived, Entry, Findings, Frame, Match, Sent, Side, Span, Time, TimeSource, Trace, VerbsTold};
     use verbatim_wire::{AttributeId, Mad, Method};
 
-    /// The evidence of a check that failed on a frame, an event and an exchange whose times were taken so, from bytes.
+    /// Returns the evidence of a failed check on a frame, an event and an exchange with this time source. All entries
+    /// are encoded and decoded before.
     fn evidence(source: Option<TimeSource>) -> Vec<String> {
         let at = Span {
             source,
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_says_how_its_time_was_taken_where_the_record_does() {
+    fn evidence_names_the_time_source() {
         for (source, words) in [
             (None, ""),
             (Some(TimeSource::Hardware), " (hardware time)"),

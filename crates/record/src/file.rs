@@ -1,4 +1,4 @@
-//! The file of a record: magic, then entries, each behind its length and CRC-32, the last one End.
+//! The file of a record: a magic number, then entries, each after its length and CRC-32. The last entry is `End`.
 
 mod writer;
 
@@ -14,61 +14,61 @@ use writer::Writer;
 
 /// The first eight bytes of a record.
 pub const MAGIC: &[u8; 8] = b"VBTMREC1";
-/// No entry is larger: memory that an agent reads or writes in one command is the largest, with 16 MiB.
+/// The longest entry, in bytes. The longest command of an agent reads or writes 16 MiB of memory.
 const LARGEST: usize = (16 << 20) + (1 << 12);
 
-/// Entries that are handed to the thread that writes, at least, unless somebody waits for them.
+/// The least number of entries per message to the writing thread, unless the caller flushes.
 const BATCH: usize = 256;
 
-/// Why a record cannot be read.
+/// The reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file cannot be opened or read.
     #[error("cannot read the record {path}: {source}")]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It begins with something else.
+    /// The file does not begin with the magic number.
     #[error("{path} is not a record: it does not begin with VBTMREC1")]
     Magic {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// It ends within an entry, or without its trailer.
+    /// The file ends within an entry, or without its trailer.
     #[error("{path} is cut off at byte {offset}: {missing}; the run did not end, or its tail was lost: run it again")]
     Truncated {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where.
+        /// The offset of the incomplete part, in bytes.
         offset: usize,
-        /// What is missing.
+        /// The name of the missing part.
         missing: &'static str,
     },
-    /// Bytes are not those that were written.
+    /// An entry's bytes have changed, or break the format.
     #[error("{path} is damaged at byte {offset}: {what}; restore it from a copy or run again")]
     Damaged {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Where.
+        /// The offset of the damaged part, in bytes.
         offset: usize,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
 }
 
-/// Writes a record to a file.
+/// A sink that writes a record to a file.
 ///
-/// A thread of its own encodes and writes, so that neither holds up who must answer a packet in time, until the disk is
-/// thousands of entries behind: then whoever puts waits for it.
+/// A separate thread encodes and writes the entries. The tester can therefore respond to packets in time. If the disk
+/// falls thousands of entries behind, `put` blocks.
 #[derive(Debug)]
 pub struct FileSink {
     writer: Writer,
     path: PathBuf,
     entries: u64,
-    /// Entries that the thread was not given yet.
+    /// The entries that the thread has not received yet.
     pending: Vec<Entry>,
 }
 
@@ -76,7 +76,7 @@ impl FileSink {
     /// Creates the file, which must not exist.
     ///
     /// # Errors
-    /// When it cannot be created or written.
+    /// Returns an error when the file cannot be created or written.
     pub fn create(path: &Path) -> std::io::Result<Self> {
         let mut file = File::options().write(true).create_new(true).open(path)?;
         file.write_all(MAGIC)?;
@@ -91,7 +91,7 @@ impl FileSink {
     /// Writes the trailer and closes the file.
     ///
     /// # Errors
-    /// The first error that any write met: then the record is not whole and nothing may be judged from it.
+    /// Returns the first error of any write. The record is then incomplete and must not be judged.
     pub fn finish(mut self, at: Time) -> std::io::Result<()> {
         let entries = self.entries;
         self.put(Entry::End {
@@ -127,17 +127,17 @@ impl Sink for FileSink {
 
 impl Drop for FileSink {
     fn drop(&mut self) {
-        // What was put before a panic is evidence too.
+        // The entries before a panic are evidence too.
         if !self.pending.is_empty() {
             self.writer.take(std::mem::take(&mut self.pending));
         }
     }
 }
 
-/// The entries of a record, End excluded.
+/// Reads the entries of a record, without `End`.
 ///
 /// # Errors
-/// When a byte is missing or is not what was written.
+/// Returns an error when the record is cut off or damaged.
 pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
     let bytes = std::fs::read(path).map_err(|source| RecordError::Io {
         path: path.into(),
@@ -146,18 +146,18 @@ pub fn read_file(path: &Path) -> Result<Vec<Entry>, RecordError> {
     read_shared(&bytes.into(), path)
 }
 
-/// The entries of a record that is in memory, End excluded; `path` is for messages.
+/// Reads the entries of a record in memory, without `End`. Error messages name `path`.
 ///
 /// # Errors
-/// When a byte is missing or is not what was written.
+/// Returns an error when the record is cut off or damaged.
 pub fn read(bytes: &[u8], path: &Path) -> Result<Vec<Entry>, RecordError> {
     read_shared(&Bytes::copy_from_slice(bytes), path)
 }
 
-/// The same of bytes that its frames then share, rather than having them twice.
+/// Reads the entries of a record in memory. Frames share its bytes instead of copying them.
 ///
 /// # Errors
-/// As [`read`].
+/// Returns the errors of [`read`].
 pub(crate) fn read_shared(bytes: &Bytes, path: &Path) -> Result<Vec<Entry>, RecordError> {
     let truncated = |offset, missing| RecordError::Truncated {
         path: path.into(),

@@ -1,32 +1,32 @@
-//! Labels: typed names of exchanges, which tie a procedure to its judge.
+//! Labels: typed names of exchanges, which connect a procedure with its judge.
 
 use core::fmt;
 use core::marker::PhantomData;
 
-/// Marks labels of frames that the tester sends: `Label<Frames>`.
+/// The type of labels of frames that the tester sends: `Label<Frames>`.
 #[derive(Debug)]
 pub enum Frames {}
 
-/// Marks labels of verbs commands: `Label<Verbs>`.
+/// The type of labels of verbs commands: `Label<Verbs>`.
 #[derive(Debug)]
 pub enum Verbs {}
 
-/// Marks labels of waits: `Label<Wait>`.
+/// The type of labels of waits: `Label<Wait>`.
 #[derive(Debug)]
 pub enum Wait {}
 
-/// A typed constant that names an exchange, or a series of exchanges that differ in their modifier.
+/// A typed name of an exchange, or of a series of exchanges that differ in their modifier.
 ///
-/// A procedure sends under it, the judge looks up what was asked and answered under it. The labels of
-/// a test are its contract: another set of labels is another revision of the test.
+/// A procedure sends requests under a label; the judge looks up requests and responses by the label. A change of a
+/// test's labels makes a new revision of the test.
 pub struct Label<A> {
-    /// The words, such as "right key, before".
+    /// The label's text, such as "right key, before".
     pub name: &'static str,
     attribute: PhantomData<fn() -> A>,
 }
 
 impl<A> Label<A> {
-    /// A label of that name.
+    /// Creates a label with this text.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! What a run leaves: entries with labels and time spans, the file that holds them, the trace that
-//! judges read, their checks and verdicts.
+//! The record of a run: entries with labels and time spans, their file, the trace that judges read, checks and
+//! verdicts.
 //!
-//! A *procedure* writes [`Entry`]s through a [`Sink`]; a *judge* reads them as a [`Trace`] and states
-//! [`Check`]s through [`Findings`]. Nothing here knows a rule of the architecture, but for how long
-//! silence must last ([`silence`]).
+//! A *procedure* writes [`Entry`]s through a [`Sink`]. A *judge* reads them as a [`Trace`] and states [`Check`]s
+//! through [`Findings`]. This crate contains no rule of the architecture except how long silence must last
+//! ([`silence`]).
 
 mod bundle;
 #[cfg(test)]
@@ -20,10 +20,10 @@ mod trace;
 pub mod labels;
 pub mod silence;
 
-/// The parameter that says whether the device puts data into memory that came ahead of its turn.
+/// The parameter that tells whether the device writes the payload of packets to memory before earlier packets arrived.
 pub const OUT_OF_ORDER: &str = "dut_out_of_order";
 
-/// The bytes of a frame, shared by all who look at it.
+/// The bytes of a frame, in a shared buffer.
 pub use prost::bytes::Bytes;
 
 pub use bundle::{Bundle, BundleError, BundleWriter, Manifest, Signed, StoredRecord};

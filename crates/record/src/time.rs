@@ -1,20 +1,20 @@
-//! Time as a rig sees it: instants in nanoseconds, and spans that bound when something happened.
+//! Times of a rig: instants in nanoseconds, and spans that bound the time of an event.
 
 use core::fmt;
 use core::time::Duration;
 
-/// An instant: nanoseconds since the rig was opened.
+/// An instant, in nanoseconds since the rig was opened.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// That much later; stops at the end of time (584 years).
+    /// Returns the instant `duration` later; saturates after 584 years.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(nanos(duration)))
     }
 
-    /// How long after `earlier` this is; 0 when it is not.
+    /// Returns the time from `earlier` to this instant, or 0 if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -31,15 +31,15 @@ impl fmt::Display for Time {
     }
 }
 
-/// How the time of something was taken.
+/// The method by which a time was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeSource {
     /// The network adapter's timestamp.
     Hardware,
     /// The kernel's timestamp, taken next to the driver.
     Kernel,
-    /// Two readings of the clock of whoever saw it happen (the tester, or the agent on a device's host), before and
-    /// after.
+    /// Two readings of the observer's clock, before and after the event. The observer is the tester, or the agent on a
+    /// device's host.
     OwnClock,
 }
 
@@ -53,19 +53,19 @@ impl fmt::Display for TimeSource {
     }
 }
 
-/// When something happened: not before the first instant, not after the second.
+/// The bounds of an event's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// Not before this.
+    /// The earliest possible time.
     pub earliest: Time,
-    /// Not after this.
+    /// The latest possible time.
     pub latest: Time,
-    /// How it was taken; `None` in simulated time, and for what is the tester's own doing.
+    /// The method, or `None` in simulated time and for actions of the tester itself.
     pub source: Option<TimeSource>,
 }
 
 impl Span {
-    /// Exactly then, as simulated time has it.
+    /// Returns an exact time, as in simulated time.
     #[must_use]
     pub fn exactly(time: Time) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Span {
         }
     }
 
-    /// Between the two, in either order.
+    /// Returns the span between two instants, in either order.
     #[must_use]
     pub fn between(a: Time, b: Time) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Span {
         }
     }
 
-    /// The same, taken so.
+    /// Returns the same span with a time source.
     #[must_use]
     pub fn with_source(self, source: TimeSource) -> Self {
         Self {
@@ -94,41 +94,42 @@ impl Span {
         }
     }
 
-    /// How it was taken, to stand behind a time: " (kernel time)"; nothing where that is not said.
+    /// Returns text to append to a time, such as " (kernel time)". The text is empty without a time source.
     #[must_use]
     pub fn source_words(self) -> String {
         self.source.map_or_else(String::new, |source| format!(" ({source})"))
     }
 
-    /// Whether this was before the other for certain: where they overlap, nobody knows.
+    /// Returns whether this span is certainly before the other. Overlapping spans have no certain order.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         self.latest < other.earliest
     }
 
-    /// The shortest and longest time that can lie between `earlier` and this.
+    /// Returns the shortest and the longest possible time from `earlier` to this span.
     #[must_use]
     pub fn since(self, earlier: Self) -> (Duration, Duration) {
         (self.earliest.since(earlier.latest), self.latest.since(earlier.earliest))
     }
 }
 
-/// How far the clock of a device's host may be ahead of the tester's, which is known from the commands that it did:
-/// none before it was asked.
+/// The upper bound of the host clock minus the tester's clock, in nanoseconds, and the host's time at which it was
+/// learned. The tester learns it from executed commands, so it is `None` before the first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct HostClock(Option<(i128, Time)>);
 
-/// Two clocks drift apart by less than one part in so many.
+/// The inverse of the largest drift between two clocks: less than one part in 2,000.
 const DRIFT: i128 = 2_000;
 
 impl HostClock {
-    /// At most so far ahead, when the host's clock shows that instant.
+    /// Returns the upper bound of the difference in nanoseconds when the host's clock shows `at_host`.
     fn ahead(self, at_host: Time) -> Option<i128> {
         let (ahead, known) = self.0?;
         Some(ahead + (i128::from(at_host.0) - i128::from(known.0)).abs() / DRIFT)
     }
 
-    /// A command that left then was begun at that instant of the host's clock, or later.
+    /// Learns from a command: the tester sent it at `asked`, and the host began it at `begun_at_host` on its clock or
+    /// later.
     pub(crate) fn learn(&mut self, asked: Time, begun_at_host: Time) {
         let ahead = i128::from(begun_at_host.0) - i128::from(asked.0);
         if self.ahead(begun_at_host).is_none_or(|known| ahead < known) {
@@ -136,15 +137,15 @@ impl HostClock {
         }
     }
 
-    /// The earliest instant of the tester's clock at which something happened that did not happen before that one of
-    /// the host's.
+    /// Returns the earliest time on the tester's clock of an event that happened at `at_host` on the host's clock or
+    /// later.
     pub(crate) fn earliest(self, at_host: Time) -> Option<Time> {
         let earliest = i128::from(at_host.0) - self.ahead(at_host)?;
         Some(Time(u64::try_from(earliest.max(0)).unwrap_or(u64::MAX)))
     }
 }
 
-/// A duration as people say it: "491.52 ms".
+/// Formats a duration: "491.52 ms".
 #[must_use]
 pub fn words(duration: Duration) -> String {
     let ns = duration.as_nanos();
@@ -161,23 +162,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_of_spans_is_bounded_on_both_sides() {
+    fn span_difference_has_two_bounds() {
         let sent = Span::between(Time(100), Time(120));
         let seen = Span::between(Time(500), Time(510));
         assert_eq!(seen.since(sent), (Duration::from_nanos(380), Duration::from_nanos(410)));
     }
 
     #[test]
-    fn a_host_tells_when_it_saw_what_the_tester_heard_late() {
+    fn host_clock_gives_earlier_event_time() {
         let mut clock = HostClock::default();
         assert_eq!(clock.earliest(Time(5)), None);
         clock.learn(Time(1_000), Time(900_000));
         clock.learn(Time(2_000), Time(950_000));
         assert_eq!(clock.earliest(Time(900_500)), Some(Time(1_500)));
-        // A command that was on its way for less time says more.
+        // A command with a shorter delay gives a tighter bound.
         clock.learn(Time(3_000), Time(901_500));
         assert_eq!(clock.earliest(Time(901_500)), Some(Time(3_000)));
-        // After an hour the clocks may have drifted by 1.8 s.
+        // The clocks may have drifted by 1.8 s after an hour.
         let hour = 3_600_000_000_000;
         assert_eq!(
             clock.earliest(Time(901_500 + hour)),
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn of_spans_that_touch_neither_is_before_the_other() {
+    fn touching_spans_have_no_order() {
         let span = |from, to| Span::between(Time(from), Time(to));
         assert!(span(1, 2).is_before(span(3, 4)));
         assert!(!span(3, 4).is_before(span(1, 2)));
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_instant_is_no_time_after_a_later_one() {
+    fn time_arithmetic_saturates() {
         assert_eq!(Time(3).since(Time(9)), Duration::ZERO);
         assert_eq!(Time(u64::MAX).after(Duration::MAX), Time(u64::MAX));
     }

@@ -1,4 +1,4 @@
-//! Frames, verbs commands, events and waits of a record, in the order in which the tester knew of them.
+//! Frames, verbs commands, events and waits of a record, in the order in which the tester learned of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,112 +12,111 @@ use crate::label::{Frames, Label, Verbs, Wait};
 use crate::time::{HostClock, Span, Time};
 use crate::trace::{Gap, Trace};
 
-/// A frame that left or came in.
+/// A frame that the tester sent or received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrameSeen {
-    /// Its number, from 1 on.
+    /// The frame's number, counted from 1.
     pub number: u32,
-    /// Its label; empty when it came in, or when the tester answered by itself.
+    /// The frame's label. Empty for a received frame, and for the tester's automatic responses.
     pub label: String,
-    /// The rig's port.
+    /// The number of the rig's port.
     pub port: u32,
-    /// Whether it came in.
+    /// Whether the tester received the frame.
     pub received: bool,
-    /// When.
+    /// The time of the send or the receipt.
     pub at: Span,
-    /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with
-    /// it.
+    /// The frame from the first byte of its link header. A native packet's bytes end with the VCRC.
     pub bytes: Bytes,
-    /// What ended a native InfiniBand packet; `None` for an Ethernet frame.
+    /// The delimiter that ended a native InfiniBand packet, or `None` for an Ethernet frame.
     pub delimiter: Option<Delimiter>,
-    /// Its place among all that happened: compares with other places.
+    /// The frame's place on the timeline, comparable with other places.
     pub place: usize,
 }
 
-/// A verbs command and its answer.
+/// A verbs command and its reply.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VerbsDone {
-    /// Its number, from 1 on.
+    /// The command's number, counted from 1.
     pub number: u32,
-    /// Its label.
+    /// The command's label.
     pub label: String,
-    /// Whose device.
+    /// The device that the command is for.
     pub side: Side,
-    /// When it left.
+    /// The time at which the tester sent the command.
     pub asked: Span,
-    /// What.
+    /// The command.
     pub command: Command,
-    /// When it left, among all that happened.
+    /// The place of the send on the timeline.
     pub place: usize,
-    /// The answer: when the tester knew of it, when it was done on the host's clock, what it came to, and its place
-    /// among all that happened.
+    /// The reply: the time at which the tester received it, the time of the execution on the host's clock, the reply
+    /// itself, and its place on the timeline.
     pub answer: Option<(Span, Span, Reply, usize)>,
 }
 
-/// Something that the host of a device told.
+/// A completion or an asynchronous event that a device's host reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HostEvent {
-    /// Whose device.
+    /// The device of the event.
     pub side: Side,
-    /// When it happened: not before the host's clock allows, and not after the tester knew of it, which may be much
-    /// later.
+    /// The time of the event on the tester's clock. The host's clock bounds it from below. The tester's receipt of the
+    /// report, which may be much later, bounds it from above.
     pub at: Span,
-    /// When it happened, on the clock of that host.
+    /// The time of the event, on the clock of the device's host.
     pub host_at: Span,
-    /// What.
+    /// The event.
     pub event: Event,
-    /// Its place among all that happened.
+    /// The report's place on the timeline.
     pub place: usize,
 }
 
-/// A wait that was over.
+/// A finished wait of the procedure.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitDone {
-    /// Its label.
+    /// The wait's label.
     pub label: String,
-    /// When it began.
+    /// The time at which the wait began.
     pub since: Time,
-    /// When it was found to be over.
+    /// The time at which the tester noticed the end.
     pub until: Time,
-    /// Its end's place among all that happened.
+    /// The place of the wait's end on the timeline.
     pub place: usize,
 }
 
-/// One thing that happened: an index into the lists of the [`Timeline`].
+/// One event of the [`Timeline`], as an index into its lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Happened {
-    /// A frame left or came in.
+    /// The tester sent or received this frame.
     Frame(usize),
-    /// A verbs command left.
+    /// The tester sent this verbs command.
     Asked(usize),
-    /// A verbs command was answered.
+    /// The host replied to this verbs command.
     Answered(usize),
-    /// A host told of something.
+    /// A host reported this event.
     Told(usize),
-    /// A wait was over.
+    /// This wait ended.
     Waited(usize),
 }
 
 /// Frames, verbs commands, events and waits of a record.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Timeline {
-    /// Frames, by number − 1.
+    /// The frames; frame n is at index n − 1.
     pub frames: Vec<FrameSeen>,
-    /// Verbs commands, by number − 1.
+    /// The verbs commands; command n is at index n − 1.
     pub commands: Vec<VerbsDone>,
-    /// What hosts told.
+    /// Completions and asynchronous events that hosts reported.
     pub told: Vec<HostEvent>,
-    /// Waits.
+    /// The waits.
     pub waits: Vec<WaitDone>,
-    /// Measurements of the path.
+    /// Measurements of the path's delay.
     pub round_trips: Vec<RoundTrips>,
-    /// All in order.
+    /// All events in the order in which the tester learned of them.
     pub order: Vec<Happened>,
     labels: BTreeSet<String>,
     clocks: BTreeMap<Side, HostClock>,
 }
 
-/// What stands between two places, both excluded, of what is in the order of its places.
+/// Returns the elements strictly between two places. The slice must be sorted by place.
 fn between<T>(all: &[T], place: impl Fn(&T) -> usize, (after, before): (usize, usize)) -> &[T] {
     let begin = all.partition_point(|of| place(of) <= after);
     let end = all.partition_point(|of| place(of) < before);
@@ -125,25 +124,25 @@ fn between<T>(all: &[T], place: impl Fn(&T) -> usize, (after, before): (usize, u
 }
 
 impl Timeline {
-    /// Frames between two places, both excluded.
+    /// Returns the frames strictly between two places.
     #[must_use]
     pub fn frames_between(&self, places: (usize, usize)) -> &[FrameSeen] {
         between(&self.frames, |frame| frame.place, places)
     }
 
-    /// Verbs commands between two places, both excluded.
+    /// Returns the verbs commands strictly between two places.
     #[must_use]
     pub fn commands_between(&self, places: (usize, usize)) -> &[VerbsDone] {
         between(&self.commands, |done| done.place, places)
     }
 
-    /// What hosts told between two places, both excluded.
+    /// Returns the events that hosts reported strictly between two places.
     #[must_use]
     pub fn told_between(&self, places: (usize, usize)) -> &[HostEvent] {
         between(&self.told, |told| told.place, places)
     }
 
-    /// Takes an entry; what it refers to and the number, when that is not there.
+    /// Adds an entry. If the entry refers to an undefined item, returns the item's kind and number.
     pub(crate) fn take(&mut self, entry: Entry, names: &[Arc<str>]) -> Result<(), (&'static str, u32)> {
         let place = self.order.len();
         let name = |number: u32| {
@@ -204,7 +203,7 @@ impl Timeline {
                 Happened::Answered(at)
             }
             Entry::VerbsTold(told) => {
-                // In simulated time the tester knows at once.
+                // In simulated time the tester learns of an event at once.
                 let clock = self.clocks.get(&told.side).filter(|_| told.at.source.is_some());
                 let happened = clock.and_then(|clock| clock.earliest(told.host_at.earliest));
                 let earliest = happened.map_or(told.at.earliest, |happened| happened.min(told.at.earliest));
@@ -238,14 +237,14 @@ impl Timeline {
         Ok(())
     }
 
-    /// Whether a frame, command or wait has this label.
+    /// Returns whether a frame, command or wait has this label.
     pub(crate) fn uses(&self, label: &str) -> bool {
         self.labels.contains(label)
     }
 }
 
 impl Trace {
-    /// The frames that left under a label, in order.
+    /// Returns the frames that the tester sent under a label, in order.
     pub fn frames(&self, label: Label<Frames>) -> impl Iterator<Item = &FrameSeen> {
         self.looked_at(label.name);
         self.timeline
@@ -254,15 +253,15 @@ impl Trace {
             .filter(move |frame| frame.label == label.name)
     }
 
-    /// The one frame that left under a label.
+    /// Returns the only frame that the tester sent under a label.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// Returns an error when there is no frame or more than one.
     pub fn frame(&self, label: Label<Frames>) -> Result<&FrameSeen, Gap> {
         one(self.frames(label), label.name)
     }
 
-    /// The verbs commands under a label, in order.
+    /// Returns the verbs commands under a label, in order.
     pub fn commands(&self, label: Label<Verbs>) -> impl Iterator<Item = &VerbsDone> {
         self.looked_at(label.name);
         self.timeline
@@ -271,7 +270,7 @@ impl Trace {
             .filter(move |command| command.label == label.name)
     }
 
-    /// The same between two places, both excluded.
+    /// Returns the verbs commands under a label strictly between two places, in order.
     pub fn commands_between(&self, label: Label<Verbs>, places: (usize, usize)) -> impl Iterator<Item = &VerbsDone> {
         self.looked_at(label.name);
         self.timeline
@@ -280,24 +279,24 @@ impl Trace {
             .filter(move |command| command.label == label.name)
     }
 
-    /// The one verbs command under a label.
+    /// Returns the only verbs command under a label.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// Returns an error when there is no command or more than one.
     pub fn command(&self, label: Label<Verbs>) -> Result<&VerbsDone, Gap> {
         one(self.commands(label), label.name)
     }
 
-    /// The waits under a label, in order.
+    /// Returns the waits under a label, in order.
     pub fn waits(&self, label: Label<Wait>) -> impl Iterator<Item = &WaitDone> {
         self.looked_at(label.name);
         self.timeline.waits.iter().filter(move |wait| wait.label == label.name)
     }
 
-    /// The one wait under a label.
+    /// Returns the only wait under a label.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// Returns an error when there is no wait or more than one.
     pub fn waited(&self, label: Label<Wait>) -> Result<&WaitDone, Gap> {
         one(self.waits(label), label.name)
     }

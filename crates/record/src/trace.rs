@@ -1,4 +1,4 @@
-//! A record as judges read it: exchanges by label.
+//! The view of a record for judges: exchanges by label.
 
 mod tracing;
 
@@ -21,33 +21,33 @@ use crate::timeline::Timeline;
 
 pub use tracing::Tracing;
 
-/// A request and all that followed from it.
+/// A request with its responses.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Exchange {
-    /// Its number, from 1 on.
+    /// The exchange's number, counted from 1.
     pub number: u32,
-    /// Its label, shared by all exchanges under it.
+    /// The label's text, shared by all exchanges under it.
     pub label: Arc<str>,
-    /// 0 for the first try.
+    /// The number of the retry; 0 for the first try.
     pub attempt: u32,
-    /// When the request left.
+    /// The time at which the request left.
     pub sent: Span,
     /// The request.
     pub request: Mad,
-    /// The rig's port that it left by.
+    /// The number of the rig's port that sent the request.
     pub port: u32,
-    /// The LID that it went to, where that is another than the rig's way to the device under test.
+    /// The destination LID, if it differs from the one that the rig file configures for the device under test.
     pub dlid: Option<Lid>,
-    /// What came in with its transaction id, in order.
+    /// Received MADs with the request's transaction ID, in order.
     pub arrivals: Vec<Arrived>,
-    /// When silence was found, and the codes its deadline rests on.
+    /// The time at which the tester noticed the expired deadline, and the two time codes of the deadline.
     pub silence: Option<(Span, RespTime, SubnetTimeout)>,
-    /// When the host gave the MAD back unanswered, and its error number. It drops an answer that comes later.
+    /// The time at which the host returned the MAD as unanswered, and its errno. The host then drops a later response.
     pub returned: Option<(Span, i32)>,
 }
 
 impl Exchange {
-    /// The answer, in time or late.
+    /// Returns the response, in time or late.
     #[must_use]
     pub fn answer(&self) -> Option<&Arrived> {
         self.arrivals.iter().find(|arrived| match arrived.how {
@@ -57,14 +57,14 @@ impl Exchange {
         })
     }
 
-    /// Any response with the request's transaction id, be it the right one or not: it breaks silence.
+    /// Returns any response with the request's transaction ID, even a malformed one. It disproves silence.
     #[must_use]
     pub fn response(&self) -> Option<&Arrived> {
         self.answer()
             .or_else(|| self.arrivals.iter().find(|arrived| arrived.mad.method().is_response()))
     }
 
-    /// Whether the device said that it was busy: the request may have been done or not.
+    /// Returns whether the device responded with BUSY. It may or may not have executed the request.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.answer()
@@ -75,7 +75,7 @@ impl Exchange {
         unlike_an_answer(&self.request, mad).is_empty()
     }
 
-    /// A response that is the answer in all but one field of its header, and that field.
+    /// Returns a MAD that differs from the expected response in one header field only, and that field's name.
     #[must_use]
     pub fn nearly_answered(&self) -> Option<(&Arrived, &'static str)> {
         self.arrivals.iter().find_map(|arrived| {
@@ -84,9 +84,9 @@ impl Exchange {
         })
     }
 
-    /// Whether the wait was as long as the rule of silence asks, and the request did leave the host.
+    /// Returns whether the tester waited as long as the rule of silence requires, and the request left the host.
     ///
-    /// A MAD that the host gave back before the deadline may never have reached the device.
+    /// If the host returned the MAD before that time, the MAD may never have reached the device.
     #[must_use]
     pub fn is_waited_out(&self, begin: &Begin) -> bool {
         let Some((found, resp_time, subnet_timeout)) = self.silence else {
@@ -99,13 +99,13 @@ impl Exchange {
         found.earliest.since(self.sent.latest) >= needed && !gave_back
     }
 
-    /// Whether "no answer" is proven: nothing came, and it was waited for long enough.
+    /// Returns whether the lack of a response is proven: none arrived, and the tester waited long enough.
     #[must_use]
     pub fn is_silent(&self, begin: &Begin) -> bool {
         self.response().is_none() && self.is_waited_out(begin)
     }
 
-    /// One line for people.
+    /// Describes the exchange in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
         let answer = match (self.answer(), self.arrivals.first(), &self.silence) {
@@ -151,7 +151,7 @@ impl Exchange {
     }
 }
 
-/// The fields of its header in which a MAD is not the response to a request whose TransactionID it has.
+/// Returns the header fields in which a MAD with the request's TransactionID differs from its response.
 #[must_use]
 pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
     let fields = [
@@ -167,7 +167,7 @@ pub fn unlike_an_answer(request: &Mad, mad: &Mad) -> Vec<&'static str> {
         .collect()
 }
 
-/// The one field in which it is not, if it is one.
+/// Returns the only header field in which a MAD differs from the response, or `None` if the number of fields is not 1.
 #[must_use]
 pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
     match unlike_an_answer(request, mad)[..] {
@@ -176,64 +176,64 @@ pub fn nearly_an_answer(request: &Mad, mad: &Mad) -> Option<&'static str> {
     }
 }
 
-/// Why a judge cannot go on.
+/// The reason why a judge cannot continue.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Gap {
-    /// Nothing was recorded under the label.
+    /// The record has no exchange under the label.
     Missing(&'static str),
-    /// More than one exchange where the label is unique.
+    /// The record has more than one exchange under a unique label.
     Repeated(&'static str),
-    /// All tries under the label stayed unanswered, by the rule of silence.
+    /// All tries of the exchange stayed without a response, by the rule of silence.
     NoAnswer(u32),
-    /// A port without LID or SM refused a Set, as it may.
+    /// A port without LID or SM refused a Set, which is legal.
     NoLid(u32),
-    /// The exchange was answered with an error status.
+    /// The response had an error status.
     Refused(u32, Status),
-    /// An exchange was neither answered nor waited for long enough.
+    /// The exchange had no response, and the wait was too short to prove silence.
     Undecided(u32),
-    /// What a check rests on does not hold.
+    /// A precondition of a check does not hold.
     Unmet(&'static str, String),
-    /// The procedure ended before it came to what is missing: why.
+    /// The procedure ended before the missing exchange; the text is the reason.
     Ended(String),
 }
 
-/// A record of one test, indexed.
+/// The indexed record of one test.
 #[derive(Debug)]
 pub struct Trace {
-    /// What was asked for.
+    /// The test, its parameters and the rig.
     pub begin: Begin,
-    /// Every exchange, by number − 1.
+    /// The exchanges; exchange n is at index n − 1.
     pub exchanges: Vec<Exchange>,
-    /// Why the procedure ended early, if it did.
+    /// The reason of an early end of the procedure.
     pub stopped: Option<Stopped>,
-    /// What restoring came to.
+    /// The results of the restore.
     pub restored: Vec<Restored>,
     /// Runs of the rig's reset command after the restore.
     pub resets: Vec<Reset>,
-    /// Notes of the procedure.
+    /// Remarks of the procedure.
     pub notes: Vec<String>,
-    /// Traps and strays.
+    /// Traps, and MADs with an unknown transaction ID.
     pub unasked: Vec<Arrived>,
-    /// Frames, verbs commands and waits, in order.
+    /// Frames, verbs commands, events and waits, in order.
     pub timeline: Timeline,
     labels: BTreeMap<Arc<str>, (Role, Vec<usize>)>,
     judged: RefCell<BTreeSet<String>>,
 }
 
-/// Why entries make no trace.
+/// The reason why entries are not a trace.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The first entry is not Begin.
+    /// The first entry is not `Begin`.
     #[error("the record does not begin with Begin")]
     NoBegin,
-    /// An entry refers to an exchange or label that was not defined before it.
+    /// An entry refers to an exchange, command, frame or label that no earlier entry defined.
     #[error("entry {entry} refers to {what} {number}, which the record does not have")]
     Dangling {
-        /// Place of the entry.
+        /// The index of the entry.
         entry: usize,
-        /// Exchange or label.
+        /// The kind of the undefined item.
         what: &'static str,
-        /// Its number.
+        /// The number of the undefined item.
         number: u32,
     },
 }
@@ -242,7 +242,7 @@ impl Trace {
     /// Indexes the entries of a record.
     ///
     /// # Errors
-    /// When an entry refers to what is not there.
+    /// Returns an error when an entry refers to an undefined item.
     pub fn new(entries: Vec<Entry>) -> Result<Self, TraceError> {
         let mut tracing = Tracing::default();
         for entry in entries {
@@ -251,7 +251,6 @@ impl Trace {
         tracing.into_trace()
     }
 
-    /// An empty one.
     fn of(begin: Begin) -> Self {
         Self {
             begin,
@@ -271,24 +270,24 @@ impl Trace {
         self.exchanges.get_mut((number as usize).checked_sub(1)?)
     }
 
-    /// Says that a label was looked at.
+    /// Marks a label as judged.
     pub(crate) fn looked_at(&self, name: &str) {
         self.judged.borrow_mut().insert(name.to_string());
     }
 
-    /// Begins judging: nothing was looked at yet.
+    /// Marks all labels as not judged.
     pub fn judged_anew(&self) {
         self.judged.borrow_mut().clear();
     }
 
-    /// Declares that all that was recorded is judged, whatever its label.
+    /// Marks all labels as judged.
     pub fn judged_whole(&self) {
         self.judged
             .borrow_mut()
             .extend(self.labels.keys().map(ToString::to_string));
     }
 
-    /// All tries and keys under a label, in order; none when nothing was sent under it.
+    /// Returns all exchanges under a label, in order.
     pub fn each<A>(&self, label: Label<A>) -> impl Iterator<Item = &Exchange> {
         self.looked_at(label.name);
         self.labels
@@ -297,21 +296,21 @@ impl Trace {
             .flat_map(|(_, exchanges)| exchanges.iter().map(|&at| &self.exchanges[at]))
     }
 
-    /// Declares that a judge does not go by what was recorded under a label, if anything was.
+    /// Marks a label as judged, although the judge does not use its exchanges.
     pub fn not_judged<A>(&self, label: Label<A>) {
         self.looked_at(label.name);
     }
 
-    /// Whether anything was sent under a label.
+    /// Returns whether the tester sent any request under a label.
     #[must_use]
     pub fn has<A>(&self, label: Label<A>) -> bool {
         self.each(label).next().is_some()
     }
 
-    /// The one exchange under a label: the last try.
+    /// Returns the last try of the only request under a label.
     ///
     /// # Errors
-    /// When there is none, or more than one.
+    /// Returns an error when there is no request or more than one.
     pub fn exchange<A>(&self, label: Label<A>) -> Result<&Exchange, Gap> {
         let firsts = self.each(label).filter(|exchange| exchange.attempt == 0).count();
         match (firsts, self.each(label).last()) {
@@ -321,27 +320,27 @@ impl Trace {
         }
     }
 
-    /// What was asked under a label: the M_Key and the attribute that the request carried.
+    /// Returns the M_Key and the attribute of the request under a label.
     ///
     /// # Errors
-    /// As [`Trace::exchange`].
+    /// Returns the errors of [`Trace::exchange`].
     pub fn asked<A: Attribute>(&self, label: Label<A>) -> Result<(MKey, A), Gap> {
         let request = &self.exchange(label)?.request;
         Ok((request.m_key(), request.attribute()))
     }
 
-    /// What was answered with success under a label.
+    /// Returns the attribute of the successful response under a label.
     ///
     /// # Errors
-    /// As [`Trace::exchange`], and when there was no answer or an error status.
+    /// Returns the errors of [`Trace::exchange`], and an error when there was no response or an error status.
     pub fn answer<A: Attribute>(&self, label: Label<A>) -> Result<A, Gap> {
         self.answered(self.exchange(label)?)
     }
 
-    /// The attribute that an exchange was answered with.
+    /// Returns the attribute of an exchange's response.
     ///
     /// # Errors
-    /// When there was no answer or an error status.
+    /// Returns an error when there was no response, or an error status.
     pub fn answered<A: Attribute>(&self, exchange: &Exchange) -> Result<A, Gap> {
         match exchange.answer() {
             Some(arrived) if arrived.mad.status() == Status::OK => Ok(arrived.mad.attribute()),
@@ -351,7 +350,7 @@ impl Trace {
         }
     }
 
-    /// The answer of a keyed series for one AttributeModifier: of its last try.
+    /// Returns the last try of a series' request with this AttributeModifier.
     #[must_use]
     pub fn keyed<A>(&self, label: Label<A>, modifier: u32) -> Option<&Exchange> {
         self.each(label)
@@ -359,7 +358,8 @@ impl Trace {
             .last()
     }
 
-    /// How many tries of a request stayed unanswered, up to this one: not those that found the device busy.
+    /// Returns how many tries of the request stayed without a response, up to and including this exchange. A BUSY
+    /// response counts as a response.
     #[must_use]
     pub fn silences(&self, exchange: &Exchange) -> usize {
         let places = self.labels.get(&exchange.label).map_or(&[][..], |(_, places)| places);
@@ -376,7 +376,7 @@ impl Trace {
         silent
     }
 
-    /// The first try of a request.
+    /// Returns the first try of a request.
     #[must_use]
     pub fn first_try<'t>(&'t self, exchange: &'t Exchange) -> &'t Exchange {
         let places = self.labels.get(&exchange.label).map_or(&[][..], |(_, places)| places);
@@ -385,8 +385,8 @@ impl Trace {
         earlier.next().unwrap_or(exchange)
     }
 
-    /// How many SMPs that carried another key than this one found the device busy, from one exchange to another: whether
-    /// their keys were looked at is not known.
+    /// Returns how many SMPs with a key other than `key` got a BUSY response strictly between two exchanges. The device
+    /// may or may not have checked their keys.
     #[must_use]
     pub fn busy_with_another_key(&self, key: MKey, from: &Exchange, to: &Exchange) -> usize {
         let between = self.exchanges.iter().skip(from.number as usize);
@@ -396,10 +396,10 @@ impl Trace {
             .count()
     }
 
-    /// Demands that something holds on which a check rests.
+    /// Requires that a precondition of a check holds.
     ///
     /// # Errors
-    /// When it does not.
+    /// Returns [`Gap::Unmet`] when it does not hold.
     pub fn require<A>(&self, label: Label<A>, what: &str, holds: bool) -> Result<(), Gap> {
         if holds {
             Ok(())
@@ -408,13 +408,13 @@ impl Trace {
         }
     }
 
-    /// How long a packet may take one way through the subnet: by the rig file, else as the port itself tells.
+    /// Returns the longest one-way time of a packet through the subnet, from the rig file or else from the port.
     #[must_use]
     pub fn way(&self, port: &PortInfo) -> Duration {
         self.begin.subnet_timeout.unwrap_or(port.subnet_timeout()).duration()
     }
 
-    /// The value of a parameter, as recorded.
+    /// Returns the value of a parameter.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<u64> {
         self.begin
@@ -424,7 +424,7 @@ impl Trace {
             .map(|(_, value)| *value)
     }
 
-    /// The last exchange of the procedure itself: the one that an early end is about.
+    /// Returns the procedure's last exchange, which an early end refers to.
     #[must_use]
     pub fn last_of_procedure(&self) -> Option<&Exchange> {
         let mut places = self
@@ -436,7 +436,7 @@ impl Trace {
         Some(&self.exchanges[places.fold(first, |last, place| last.max(*place))])
     }
 
-    /// Labels of the procedure that no judge looked at: a defect of the test.
+    /// Returns the procedure's labels that no judge looked up: a defect of the test.
     #[must_use]
     pub fn unjudged(&self) -> Vec<&str> {
         let judged = self.judged.borrow();
@@ -450,8 +450,8 @@ impl Trace {
             .collect()
     }
 
-    /// A response that came while that exchange was waited for, belongs to no request by its TransactionID, and is its
-    /// answer in all else.
+    /// Returns a MAD that would be the response to this exchange, but has an unknown TransactionID. The port received
+    /// it before the exchange's deadline.
     #[must_use]
     pub fn answered_as_another(&self, exchange: &Exchange) -> Option<&Arrived> {
         let until = exchange.silence.as_ref().map(|(at, ..)| at.latest);
@@ -464,7 +464,7 @@ impl Trace {
         })
     }
 
-    /// Whether the device answered anything after that exchange was sent: it was alive, then.
+    /// Returns whether the device responded to any request after this exchange.
     #[must_use]
     pub fn alive_after(&self, number: u32) -> bool {
         self.exchanges

@@ -1,4 +1,4 @@
-//! What a report needs of a record: a record may have a million packets, and a page that tells them all is read by nobody.
+//! The parts of a record that a report shows. A record may have a million packets, too many for a page.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,19 +9,19 @@ use crate::counted::counted;
 use crate::ladder::{Shown, ladder};
 use crate::told::at;
 
-/// Of one record: what was asked for, how long it took, what is shown of it, and what its findings rest on.
+/// The report's extract of one record: parameters, duration, shown events and the evidence of findings.
 #[derive(Clone, Debug)]
 pub struct Digest {
     pub(crate) begin: Option<Begin>,
     pub(crate) took: Option<Duration>,
     pub(crate) reached: Reached,
     pub(crate) ladder: Vec<Shown>,
-    /// The labels, and what the findings name.
+    /// The labels, and the entries that findings name as evidence.
     pub(crate) evidence: Vec<Entry>,
 }
 
 impl Digest {
-    /// Of a record and its verdict.
+    /// Extracts the digest of a record and its verdict.
     #[must_use]
     pub fn of(record: &[Entry], verdict: &Verdict) -> Self {
         let mut times = record.iter().filter_map(at);
@@ -40,14 +40,14 @@ impl Digest {
     }
 }
 
-/// How far a procedure got.
+/// The progress of a procedure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reached {
-    /// MADs, packets and commands to hosts.
+    /// The numbers of MADs, packets and commands to hosts.
     pub(crate) did: [usize; 3],
-    /// What the last of them was for; none where the procedure did nothing.
+    /// The label of the last of them, or `None` if the procedure sent nothing.
     pub(crate) last: Option<String>,
-    /// Why it ended before its end.
+    /// The reason of an early end.
     pub(crate) stopped: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Reached {
         for entry in record {
             let (kind, label) = match entry {
                 Entry::Label { number, name, role } => {
-                    // What makes ready and what clears away says nothing of the procedure.
+                    // Labels of the runner belong to preparation and restore, not to the procedure.
                     if *role == Role::Test {
                         labels.insert(*number, name.as_str());
                     }
@@ -106,14 +106,14 @@ fn kept(record: &[Entry], verdict: &Verdict) -> Vec<Entry> {
     record.iter().filter(is_kept).cloned().collect()
 }
 
-/// The numbers of what findings rest on.
+/// The numbers of the exchanges and frames that findings name as evidence.
 pub(crate) struct Evidence {
     exchanges: BTreeSet<u32>,
     frames: BTreeSet<u32>,
 }
 
 impl Evidence {
-    /// Of all findings of a verdict.
+    /// Collects the evidence of all findings of a verdict.
     pub(crate) fn of(verdict: &Verdict) -> Self {
         let findings = || verdict.findings.iter();
         Self {
@@ -122,7 +122,7 @@ impl Evidence {
         }
     }
 
-    /// Of one finding.
+    /// Makes the evidence of one finding.
     pub(crate) fn these(exchanges: &[u32], frames: &[u32]) -> Self {
         Self {
             exchanges: exchanges.iter().copied().collect(),

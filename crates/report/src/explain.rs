@@ -1,4 +1,4 @@
-//! A finding and what it rests on, field by field.
+//! Explains findings with the fields of their evidence.
 
 use verbatim_record::{Cause, Entry};
 use verbatim_record_proto::v1::Check;
@@ -7,9 +7,9 @@ use crate::fields::detail;
 use crate::ladder::{self, Rung};
 use crate::told::{Reported, title};
 
-/// Each finding that is wanted: the statement in our words, what was expected beside what was seen, and every packet that it
-/// rests on with its fields and bytes. `test` and `statement` leave out the others; `number` counts a test's findings from 1.
-/// Nothing when none is left.
+/// Returns the findings as text: the catalogue's wording of the statement, the expected and the seen value, and each
+/// packet of the evidence with its fields and bytes. `test`, `statement` and `number` select findings; `number` counts
+/// a test's findings from 1. The text is empty if no finding matches.
 #[must_use]
 pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> String {
     let mut out = String::new();
@@ -34,8 +34,8 @@ pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&s
     out
 }
 
-/// The verdict of a test that has no finding: why, what was looked at, how far the procedure got. None where it has one, or the run
-/// has no such test.
+/// Explains the verdict of a test without findings: the reason, the passed checks and the procedure's progress. Returns
+/// `None` if the test has findings or is not part of the run.
 #[must_use]
 pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
     let verdict = reported.verdicts.iter().find(|verdict| verdict.test == test)?;
@@ -97,7 +97,7 @@ fn one(check: &Check, record: &[Entry]) -> String {
     }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     if rungs.is_empty() {
-        // Completions and times rest on no packet: then the words are all there is.
+        // Completions and measured times have no packets, so print their evidence as text.
         out.extend(check.evidence.iter().map(|words| format!("\n  {words}\n")));
     }
     for (entry, rung) in rungs {

@@ -1,4 +1,4 @@
-//! A packet field by field, and its bytes.
+//! The fields and bytes of a packet.
 
 use std::fmt::Display;
 
@@ -7,7 +7,7 @@ use verbatim_wire::packet::{Medium, Packet};
 
 use crate::counted::counted;
 
-/// Fields and bytes of what crossed the wire; empty for what did not.
+/// Returns the fields and bytes of a MAD or frame, or the output of a reset. Other entries have no detail.
 pub(crate) fn detail(entry: &Entry) -> String {
     match entry {
         Entry::Sent(sent) => format!("{:?}\n\n{}", sent.mad, hex(sent.mad.bytes())),
@@ -29,7 +29,7 @@ pub(crate) fn detail(entry: &Entry) -> String {
     }
 }
 
-/// What carried a frame: who taps InfiniBand has its delimiter.
+/// Returns the medium of a frame. Only frames of native InfiniBand have a delimiter.
 pub(crate) const fn medium(frame: &Frame) -> Medium {
     match frame.delimiter {
         Some(_) => Medium::InfiniBand,
@@ -37,7 +37,7 @@ pub(crate) const fn medium(frame: &Frame) -> Medium {
     }
 }
 
-/// Each header that is there, in the order of the packet.
+/// Lists the headers of a frame in the order of the packet.
 fn frame_fields(frame: &Frame) -> String {
     let packet = match Packet::parse(medium(frame), &frame.bytes) {
         Ok(packet) => packet,
@@ -87,7 +87,7 @@ fn octets(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Sixteen bytes a line, each line with its offset.
+/// Formats bytes as lines of 16, each after its offset.
 fn hex(bytes: &[u8]) -> String {
     let line = |(number, line): (usize, &[u8])| {
         let bytes: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -1,4 +1,4 @@
-//! One page that needs nothing else: no network, no script.
+//! Renders a run as a self-contained page, without scripts or network access.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use crate::ladder::Shown;
 use crate::told::{Reported, explanation, findings, followers, title, words};
 use crate::trend::{Trend, trend};
 
-/// A run as one HTML page, whole in itself: legible in print, in dark and light, by keyboard and screen reader.
+/// Renders a run as one self-contained HTML page. It supports print, dark and light mode, keyboards and screen readers.
 #[must_use]
 pub fn html(of: &Reported<'_>) -> String {
     let page = Page {
@@ -30,7 +30,7 @@ pub fn html(of: &Reported<'_>) -> String {
         trend: whole_trend(of),
         tests: of.verdicts.iter().map(|verdict| test(of, verdict)).collect(),
     };
-    // Writing to a string cannot fail; a template's own errors would be ours.
+    // Writing to a `String` cannot fail, so an error would be a defect of the template.
     page.render()
         .unwrap_or_else(|error| format!("<!doctype html><title>{error}</title>"))
 }
@@ -52,9 +52,9 @@ struct Page<'a> {
 struct StatementRow<'a> {
     id: &'a str,
     title: &'static str,
-    /// None where no test came to a check of it.
+    /// The outcome, or `None` if no test checked the statement.
     outcome: Option<Outcome>,
-    /// Tests that are about it, with what each came to of this statement, if it came to a check of it.
+    /// The tests that are about the statement, each with its outcome for the statement, or `None` if it made no check.
     tests: Vec<(&'a str, Option<Outcome>)>,
 }
 
@@ -64,18 +64,18 @@ struct TestPage<'a> {
     reading: &'static str,
     took: String,
     again: String,
-    /// Why its verdict is that of the run.
+    /// The reason why the verdict is taken from the run.
     as_recorded: Option<String>,
-    /// Whether it is open when the page is.
+    /// Whether the test's section is expanded at first.
     is_open: bool,
     findings: Vec<FindingBox<'a>>,
-    /// The findings that follow from these, a line each.
+    /// The findings that follow from the others, one line each.
     followers: Vec<String>,
-    /// What is to be said where there is no finding.
+    /// The reason shown if the test has no findings.
     reason: String,
-    /// Statement, what was looked at, what was seen first, how often: a walk makes the same check ten thousand times.
+    /// Statement, subject, first seen value and number of equal checks. A walk may make one check ten thousand times.
     passed: Vec<(&'a str, &'a str, &'a str, usize)>,
-    /// Times that were measured, against their bounds.
+    /// The measured times with their bounds.
     times: Vec<Picture>,
     ladder: &'a [Shown],
 }
@@ -94,7 +94,7 @@ struct FindingBox<'a> {
     evidence: &'a [String],
 }
 
-/// The earlier runs, and this one.
+/// Returns the trend over the earlier runs and this run.
 fn whole_trend(of: &Reported<'_>) -> Trend {
     let before = of.before.iter().map(|past| (&past.run, past.verdicts.as_slice()));
     let runs: Vec<_> = before.chain([(of.run, of.verdicts)]).collect();
@@ -118,7 +118,7 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
     .collect()
 }
 
-/// The members of a fingerprint; one that is no JSON object as it is.
+/// Formats the members of a fingerprint. Text that is not a JSON object is returned unchanged.
 fn in_words(fingerprint: &str) -> String {
     let Ok(serde_json::Value::Object(members)) = serde_json::from_str(fingerprint) else {
         return fingerprint.into();
@@ -126,7 +126,7 @@ fn in_words(fingerprint: &str) -> String {
     members_in_words(members)
 }
 
-/// One after the other; those of a member in parentheses. What is not known is left out.
+/// Formats members, separated by commas; nested members are in parentheses. Members without a value are left out.
 fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> String {
     let member = |(name, value): (String, serde_json::Value)| match value {
         serde_json::Value::String(text) => format!("{name} {text}"),
@@ -149,7 +149,7 @@ fn members_in_words(members: serde_json::Map<String, serde_json::Value>) -> Stri
     known.map(member).collect::<Vec<_>>().join(", ")
 }
 
-/// Each statement that a test is about, the gravest first.
+/// Returns a row for each statement of the tests, the worst outcome first.
 fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     let mut by_id: BTreeMap<&str, Vec<(&str, Option<Outcome>)>> = BTreeMap::new();
     for verdict in verdicts {
@@ -177,8 +177,8 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     rows
 }
 
-/// What a test came to of one statement: a test that fails on one may pass on another, and may have come to no check of a
-/// third, of which nothing is known then.
+/// Returns a test's outcome for one statement, which may differ from the test's own outcome. Returns `None` if the test
+/// passed no check of the statement and failed none.
 fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     let worst = verdict
         .findings
@@ -198,7 +198,7 @@ fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     }
 }
 
-/// The checks that passed, equal ones together, in the order of the first of each.
+/// Groups passed checks by statement and subject, in the order of their first occurrence.
 fn passed(verdict: &Verdict) -> Vec<(&str, &str, &str, usize)> {
     let mut places = HashMap::new();
     let mut out: Vec<(&str, &str, &str, usize)> = Vec::new();

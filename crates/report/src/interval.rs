@@ -1,7 +1,7 @@
-//! Times that were measured, drawn against what they must keep to.
+//! Pictures of measured times and their bounds.
 //!
-//! A picture for a test and a statement. Each row is one thing that was timed, with its bounds and all that was measured of
-//! it; what a reader sees in the picture stands in its words, too.
+//! There is one picture per test and statement. Each row is one subject with its bounds and all its measurements. The
+//! picture's accessible text contains the same values.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -10,25 +10,25 @@ use std::fmt::Write as _;
 use verbatim_record::{Check, Measured, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
-/// Rows of a picture: of more, those that failed or are open come first.
+/// The most rows of a picture. If there are more, rows with failed and open checks come first.
 const ROWS: usize = 24;
-/// Bars of a row.
+/// The most bars of a row.
 const BARS: usize = 60;
-/// Where a picture's columns begin, in its own units: names, the plot, values, the end.
+/// The left edges of the columns in SVG units: name, plot, value, right edge.
 const COLUMNS: [f64; 4] = [0.0, 300.0, 620.0, 960.0];
-/// Height of a row, and where the first begins.
+/// The height of a row, and the top of the first row, in SVG units.
 const ROW: f64 = 26.0;
 const TOP: f64 = 30.0;
-/// Letters that fit into the column of names.
+/// The most characters of a name.
 const NAME: usize = 44;
 
-/// One thing that was timed.
+/// One measured subject.
 #[derive(Debug)]
 struct Row<'a> {
     about: &'a str,
     lower: Option<u64>,
     upper: Option<u64>,
-    /// Each measurement, and what the check came to.
+    /// Each measurement's least and greatest value in nanoseconds, with the result of its check.
     bars: Vec<(u64, u64, CheckResult)>,
 }
 
@@ -73,7 +73,7 @@ impl Row<'_> {
     }
 }
 
-/// Between two ends; one number where they are told alike.
+/// Formats a range of nanoseconds, as one number if both ends are formatted alike.
 pub(crate) fn span_words(least: u64, most: u64) -> String {
     let [least, most] = [least, most].map(|ns| duration_words(Duration::from_nanos(ns)));
     if least == most {
@@ -82,19 +82,19 @@ pub(crate) fn span_words(least: u64, most: u64) -> String {
     format!("{least}..{most}")
 }
 
-/// A picture, and in words what it shows.
+/// A picture with the same content as text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Picture {
     pub(crate) caption: String,
-    /// Made here alone, all text of others in it escaped.
+    /// The SVG text; all text from outside is escaped.
     pub(crate) svg: String,
-    /// What was timed, what is demanded, what was measured.
+    /// Each row's subject, bounds and measured values.
     pub(crate) rows: Vec<[String; 3]>,
-    /// Rows that are not shown.
+    /// The number of rows that the picture leaves out.
     pub(crate) left_out: usize,
 }
 
-/// The pictures of a test, one for each statement of which a time was measured.
+/// Returns the pictures of a test, one per statement with a measured time.
 pub(crate) fn pictures(verdict: &Verdict) -> Vec<Picture> {
     let checks = verdict.findings.iter().chain(&verdict.passed);
     let timed = checks.filter_map(|check| Some((check, check.measured?)));
@@ -162,7 +162,7 @@ fn picture(statement: &str, timed: &[(&Check, Measured)]) -> Picture {
     }
 }
 
-/// Where a time lies between 0 and 1.
+/// A scale that maps times to 0..1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     low: f64,
@@ -171,7 +171,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Room for all of these; by powers of ten where they lie far apart.
+    /// Returns a scale that contains all these times in nanoseconds. It is logarithmic if the largest exceeds the
+    /// smallest 30 times.
     pub(crate) fn of(times: impl Iterator<Item = u64>) -> Self {
         #[allow(clippy::cast_precision_loss)] // a picture
         let times: Vec<f64> = times.map(|ns| ns as f64).collect();
@@ -202,7 +203,7 @@ impl Scale {
         part.clamp(0.0, 1.0)
     }
 
-    /// Times that stand at the axis.
+    /// Returns the times of the axis marks, in nanoseconds.
     pub(crate) fn marks(self) -> Vec<u64> {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the scale
         let whole = |ns: f64| ns.round() as u64;
@@ -239,7 +240,7 @@ impl Scale {
     }
 }
 
-/// A time at an axis, as short as it can be told.
+/// Formats a time for an axis mark, without trailing zeros.
 pub(crate) fn mark_words(ns: u64) -> String {
     #[allow(clippy::cast_precision_loss)] // rounded for people
     let of = |unit: f64, name: &str| {
@@ -255,7 +256,7 @@ pub(crate) fn mark_words(ns: u64) -> String {
     }
 }
 
-/// What a check came to, as the style sheet has it.
+/// Returns the style sheet's class for a check's result.
 pub(crate) const fn class(result: CheckResult) -> &'static str {
     match result {
         CheckResult::Fail => "m-FAIL",
@@ -264,7 +265,7 @@ pub(crate) const fn class(result: CheckResult) -> &'static str {
     }
 }
 
-/// Text in XML.
+/// Escapes text for XML.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -293,7 +294,6 @@ fn svg(caption: &str, rows: &[Row<'_>], words: &[[String; 3]], scale: &Scale) ->
     #[allow(clippy::cast_precision_loss)] // few rows
     let bottom = TOP + ROW * rows.len() as f64;
     let mut out = String::new();
-    // Writing to a string cannot fail.
     let mut put = |text: String| out.push_str(&text);
     put(format!(
         "<svg class=\"times\" role=\"img\" viewBox=\"0 0 {end} {:.0}\" aria-label=\"{}\">",
@@ -349,7 +349,7 @@ fn svg(caption: &str, rows: &[Row<'_>], words: &[[String; 3]], scale: &Scale) ->
         }
         let mut bars: Vec<_> = row.bars.iter().collect();
         bars.sort_by_key(|(.., result)| *result);
-        // What failed is drawn last, on top; of too many the first that passed go.
+        // Failed bars are drawn last, on top. If there are too many bars, the first passed ones are left out.
         let shown = bars.len().saturating_sub(BARS);
         for (least, most, result) in &bars[shown..] {
             let (left, right) = (x(*least), x(*most));
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_measured_of_one_thing_is_a_row_with_its_bounds_and_what_failed() {
+    fn measurements_of_a_subject_share_a_row() {
         let ms = 1_000_000;
         let verdict = Verdict {
             findings: vec![check(
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_has_room_for_all_and_a_time_on_its_place() {
+    fn scale_contains_all_times() {
         let near = Scale::of([10_u64, 20, 100].into_iter());
         assert!(!near.logarithmic && near.at(0) == 0.0 && near.at(100) < 1.0);
         assert!((near.at(50) * 2.0 - near.at(100)).abs() < 1e-9);
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_rows_those_that_failed_are_shown() {
+    fn failed_rows_are_kept_first() {
         let mut passed: Vec<Check> = (0..100)
             .map(|number| check(&format!("row {number}"), (5, 6), (Some(4), None), CheckResult::Pass))
             .collect();

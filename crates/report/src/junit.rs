@@ -1,4 +1,4 @@
-//! JUnit's XML, as Jenkins, GitLab and GitHub read it.
+//! JUnit XML for Jenkins, GitLab and GitHub.
 
 use std::time::Duration;
 
@@ -8,13 +8,12 @@ use verbatim_record::{Outcome, Verdict};
 
 use crate::told::{Reported, explanation, in_words};
 
-/// A run as JUnit's XML: one suite, named after the rig, with a case for each test.
+/// Renders a run as JUnit XML: one suite, named after the rig, with one case per test.
 ///
-/// FAIL is a failure, and skipped where it is known and known deviations are tolerated, as an expected failure of
-/// pytest is. ERROR and INCONCLUSIVE are errors, told apart by their type: neither says that the device conforms, so
-/// neither may look like a pass. NOT_APPLICABLE and SKIPPED are skipped. Statements, public names and cause stand in
-/// the output of the case: properties of a case are not in the schema that Jenkins' xunit plugin holds a report
-/// against.
+/// FAIL becomes a failure. If known deviations are tolerated, a known FAIL becomes skipped, like an expected failure of
+/// pytest. ERROR and INCONCLUSIVE become errors with different types. Neither proves that the device conforms, so
+/// neither may count as a pass. NOT_APPLICABLE and SKIPPED become skipped. Statements, public names and cause are in
+/// the case's output, because the schema of Jenkins' xunit plugin has no properties of a case.
 #[must_use]
 pub fn junit(of: &Reported<'_>) -> String {
     let mut suite = TestSuite::new(&of.run.rig);
@@ -33,16 +32,17 @@ pub fn junit(of: &Reported<'_>) -> String {
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
-    // No characters by XML 1.0; quick-junit leaves out the others.
+    // XML 1.0 forbids these two characters; quick-junit removes the other forbidden ones.
     xml.retain(|c| !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
     without_skipped(xml)
 }
 
-/// Without the count of what was skipped in all suites, which that schema does not know; it stands at the suite, too.
+/// Removes the count of skipped tests from the `testsuites` element, where the schema of Jenkins' xunit plugin does not
+/// allow it. Each suite has its own count.
 fn without_skipped(mut xml: String) -> String {
     const COUNT: &str = " skipped=\"";
     let place = || {
-        // The first is that of all suites: before it there is their name alone, which is ours.
+        // The first match is in the `testsuites` element: only its name, a constant, comes before.
         let begin = xml.find(COUNT)?;
         let value = begin + COUNT.len();
         Some(begin..value + xml[value..].find('"')? + 1)
@@ -76,7 +76,7 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
         status.set_description(format!("{}\n{}", explanation(verdict), of.again(&verdict.test)));
     }
     let mut case = TestCase::new(verdict.test.as_str(), status);
-    // The chapter, which readers of this form show as a folder.
+    // The chapter, which readers of JUnit XML show as a folder.
     let chapter = verdict.test.split('-').next().unwrap_or_default();
     case.set_classname(format!("verbatim.{chapter}"));
     case.set_time(of.took(&verdict.test).unwrap_or(Duration::ZERO));
@@ -92,7 +92,7 @@ fn case(of: &Reported<'_>, verdict: &Verdict, known: &[Known]) -> TestCase {
     if let Some(as_recorded) = of.as_recorded(&verdict.test) {
         about.push_str(&format!("{as_recorded}\n"));
     }
-    // Tolerated or not, here stands what it is.
+    // List known deviations whether or not they are tolerated.
     for known in known.iter().filter(|known| known.test == verdict.test) {
         about.push_str(&format!("{}\n", in_words(known)));
     }

@@ -1,4 +1,4 @@
-//! The exchange of a test as rungs between tester and device, in the order of the record.
+//! The events of a test between tester and device, in the order of the record.
 
 use std::collections::BTreeSet;
 
@@ -11,26 +11,26 @@ use crate::digest::Evidence;
 use crate::fields::{detail, medium};
 use crate::told::at;
 
-/// Rungs shown around each that is evidence.
+/// The number of rungs shown before and after each rung that is evidence.
 const AROUND: usize = 4;
-/// A test with so few is shown whole.
+/// The most rungs of a test that is shown completely.
 const WHOLE: usize = 120;
-/// Rungs that are evidence and are shown: a walk may have a thousand.
+/// The most evidence rungs shown. A walk may have a thousand.
 const MOST: usize = 60;
 
-/// Which way something went.
+/// The direction of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// From the tester to the device.
     Out,
     /// From the device to the tester.
     In,
-    /// Neither: a silence, a wait, a note.
+    /// An event without a direction: a silence, a wait, a note.
     Here,
 }
 
 impl Way {
-    /// As the page's style sheet and its readers have it.
+    /// Returns the word for the style sheet and the page's readers.
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Out => "out",
@@ -40,30 +40,30 @@ impl Way {
     }
 }
 
-/// One rung.
+/// One event of the ladder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Rung {
-    /// When, on the rig's clock; empty for what has no time.
+    /// The time on the rig's clock, or empty if the event has none.
     pub(crate) at: String,
     pub(crate) way: Way,
-    /// One line.
+    /// The description in one line.
     pub(crate) what: String,
-    /// Fields and bytes; empty where there are none.
+    /// The fields and bytes, or empty.
     pub(crate) detail: String,
-    /// Whether a finding rests on it.
+    /// Whether a finding names the event as evidence.
     pub(crate) is_evidence: bool,
 }
 
-/// What of the ladder is shown.
+/// One line of the shown ladder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Shown {
     /// A rung.
     Rung(Rung),
-    /// So many rungs are left out.
+    /// This many rungs are left out.
     LeftOut(usize),
 }
 
-/// The rungs of a test; of a long one those around the evidence, and its end.
+/// Returns the rungs of a test. Of a long test, returns those around the evidence, at the beginning and at the end.
 pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
     let evidence = Evidence::of(verdict);
     let total = record.iter().filter(|entry| is_rung(entry)).count();
@@ -78,7 +78,7 @@ pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
         if !is_rung(entry) {
             continue;
         }
-        // Words are made for what is shown alone: of a million packets they would fill the memory.
+        // Format only the shown rungs: the text of a million packets would fill the memory.
         if shown.contains(&place) {
             if place > next {
                 out.push(Shown::LeftOut(place - next));
@@ -94,7 +94,7 @@ pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
     out
 }
 
-/// Which rungs are shown, by their place among all.
+/// Returns the indices of the shown rungs.
 fn places(record: &[Entry], evidence: &Evidence, total: usize) -> BTreeSet<usize> {
     let Some(last) = total.checked_sub(1) else {
         return BTreeSet::new();
@@ -111,7 +111,7 @@ fn places(record: &[Entry], evidence: &Evidence, total: usize) -> BTreeSet<usize
         .collect()
 }
 
-/// The rungs of these exchanges and frames, without their detail.
+/// Returns the rungs of these exchanges and frames, without their detail.
 pub(crate) fn of<'r>(record: &'r [Entry], exchanges: &[u32], frames: &[u32]) -> Vec<(&'r Entry, Rung)> {
     let evidence = Evidence::these(exchanges, frames);
     let mut labels = vec![String::new()];
@@ -138,7 +138,6 @@ fn rung(entry: &Entry, labels: &[String], is_evidence: bool, with_detail: bool) 
     })
 }
 
-/// Whether it is an event.
 const fn is_rung(entry: &Entry) -> bool {
     !matches!(
         entry,
@@ -146,7 +145,7 @@ const fn is_rung(entry: &Entry) -> bool {
     )
 }
 
-/// Which way, and in one line what; nothing for what is no event.
+/// Returns the direction and the one-line description of an event, or `None` for other entries.
 fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
     let label = |number: u32| {
         let name = usize::try_from(number).ok().and_then(|number| labels.get(number));
@@ -187,7 +186,7 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
             let bytes = counted(frame.bytes.len() as u64, "byte", "bytes");
             let what = Packet::parse(medium(frame), &frame.bytes).map_or_else(
                 |error| match error {
-                    // Address resolution and the like: nothing is wrong with it.
+                    // Other protocols, such as address resolution, are not errors.
                     NotAPacket::NotRoce(kind) => format!("{kind}, {bytes}"),
                     error => format!("{bytes}: {error}"),
                 },

@@ -1,8 +1,8 @@
-//! A run as people and machines want to read it: [`html`], [`markdown`], [`junit`], [`tap`]; and
-//! a finding with its packets: [`explain`].
+//! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], and [`explain`] for a finding
+//! with its packets.
 //!
-//! Each is a function of the same thing, a [`Reported`]: what was run, the verdicts, and the records that they rest on. What
-//! a form has no word for is said in one that errs on the safe side: no machine takes INCONCLUSIVE for a pass.
+//! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. If a
+//! format lacks a matching outcome, the form chooses a safe one: no machine reads INCONCLUSIVE as a pass.
 
 mod counted;
 mod digest;

@@ -1,10 +1,10 @@
-//! Markdown, as a merge request or a ticket takes it.
+//! Markdown for merge requests and tickets.
 
 use verbatim_record::{Outcome, Verdict};
 
 use crate::told::{Reported, explanation, in_words};
 
-/// A run in Markdown: the summary, a table of the tests, and what did not pass explained.
+/// Renders a run as Markdown: a summary, a table of the tests, and an explanation of each test that did not pass.
 #[must_use]
 pub fn markdown(of: &Reported<'_>) -> String {
     let run = of.run;
@@ -74,13 +74,13 @@ fn section(of: &Reported<'_>, verdict: &Verdict) -> String {
     )
 }
 
-/// More backticks than the text has in a row.
+/// Returns a fence with more backticks than any sequence in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)
 }
 
-/// Text within a line: what Markdown or a table would take for its own is shown as it is.
+/// Escapes text within a line or table cell, so that Markdown shows it literally.
 fn cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

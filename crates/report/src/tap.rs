@@ -1,15 +1,15 @@
-//! The Test Anything Protocol, in what versions 13 and 14 have in common.
+//! The Test Anything Protocol, limited to the features that versions 13 and 14 share.
 
 use verbatim_record::{Outcome, Verdict};
 
 use crate::told::{Reported, explanation, in_words};
 
-/// A run in TAP: a point for each test, with its verdict as a YAML block where it is no pass.
+/// Renders a run as TAP: one point per test. A point that did not pass has its verdict as a YAML block.
 ///
-/// It calls itself version 13, which readers of 14 take as well: perl's, as of 5.36, refuse a 14.
+/// The output declares version 13, which readers of version 14 accept as well. Perl's reader (as of 5.36) rejects 14.
 ///
-/// What did not pass is `not ok`, INCONCLUSIVE and ERROR too; what could not be run is `ok … # SKIP` with the reason.
-/// A known deviation is `not ok … # TODO` where these are tolerated: readers count it as a success.
+/// FAIL, INCONCLUSIVE and ERROR become `not ok`. NOT_APPLICABLE and SKIPPED become `ok … # SKIP` with the reason. If
+/// known deviations are tolerated, they become `not ok … # TODO`, which readers count as a success.
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());
@@ -36,7 +36,7 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict, is_tolerated: bool
         }
         Outcome::Fail | Outcome::Inconclusive | Outcome::Error => {}
     }
-    // A literal block takes any text that is indented.
+    // A YAML literal block accepts any indented text.
     let text: String = explanation(verdict)
         .lines()
         .map(|line| format!("    {}\n", shown(line)))
@@ -49,23 +49,23 @@ fn point(of: &Reported<'_>, number: usize, verdict: &Verdict, is_tolerated: bool
     )
 }
 
-/// A text as a YAML scalar in quotes.
+/// Formats text as a single-quoted YAML scalar.
 fn yaml(text: &str) -> String {
     format!("'{}'", line(text).replace('\'', "''"))
 }
 
-/// One line: what breaks lines becomes a blank.
+/// Joins text into one line.
 fn line(text: &str) -> String {
     shown(&text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Without what some reader or terminal takes for a command or for the end of a line.
+/// Replaces control characters and line separators, which readers or terminals would interpret.
 fn shown(line: &str) -> String {
     let ends_or_commands = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     line.replace(ends_or_commands, "\u{FFFD}")
 }
 
-/// In a description `#` would begin a directive.
+/// Escapes `\` and `#`. An unescaped `#` would begin a directive.
 fn escaped(text: &str) -> String {
     line(text).replace('\\', "\\\\").replace('#', "\\#")
 }

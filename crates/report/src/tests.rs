@@ -1,4 +1,4 @@
-//! The forms, read again by what others read them with.
+//! Reads the rendered forms back with independent parsers.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn finding(result: CheckResult, seen: &str) -> Check {
     }
 }
 
-/// Every outcome, with a text in each place where there can be one.
+/// Makes a run with every outcome. `text` fills each free-text field.
 fn all(text: &str) -> (RunInfo, Vec<Verdict>) {
     let run = RunInfo {
         id: "01a2".into(),
@@ -79,7 +79,7 @@ fn with<T>(text: &str, form: impl FnOnce(&Reported<'_>) -> T) -> T {
 }
 
 #[test]
-fn junit_counts_what_is_inconclusive_as_an_error_and_what_does_not_apply_as_skipped() {
+fn junit_maps_inconclusive_to_error() {
     let xml = with("a reason", junit);
     let report = quick_junit::Report::deserialize_from_str(&xml).unwrap();
     assert_eq!((report.tests, report.failures, report.errors), (6, 1, 2), "{xml}");
@@ -97,7 +97,7 @@ fn junit_counts_what_is_inconclusive_as_an_error_and_what_does_not_apply_as_skip
 }
 
 #[test]
-fn tap_has_a_point_for_each_test_and_ok_is_said_of_passes_and_skips_alone() {
+fn tap_marks_only_passes_and_skips_ok() {
     let text = with("a reason", tap);
     let points: Vec<&str> = text
         .lines()
@@ -113,7 +113,7 @@ fn tap_has_a_point_for_each_test_and_ok_is_said_of_passes_and_skips_alone() {
 }
 
 #[test]
-fn a_finding_that_is_there_twice_is_told_once_with_its_count_and_what_failed_comes_first() {
+fn equal_findings_are_grouped_failed_first() {
     let text = with("an answer", markdown);
     assert_eq!(text.matches("M_Key (2 times)").count(), 1, "{text}");
     let (failed, open) = (text.find("(2 times)").unwrap(), text.rfind("M_Key\n").unwrap());
@@ -121,7 +121,7 @@ fn a_finding_that_is_there_twice_is_told_once_with_its_count_and_what_failed_com
 }
 
 #[test]
-fn a_single_error_is_not_told_as_several() {
+fn single_error_is_singular() {
     for form in [html, markdown] {
         let text = with("a reason", form);
         assert!(text.contains("1 error") && !text.contains("1 errors"), "{text}");
@@ -129,7 +129,7 @@ fn a_single_error_is_not_told_as_several() {
 }
 
 #[test]
-fn the_page_loads_nothing_and_runs_nothing() {
+fn page_has_no_scripts_or_links() {
     let page = with("a reason", html);
     for word in ["<script", "http:", "https:", "src=", "@import", "url("] {
         assert!(!page.contains(word), "{word} in the page");
@@ -138,7 +138,7 @@ fn the_page_loads_nothing_and_runs_nothing() {
 }
 
 #[test]
-fn a_verdict_that_was_not_judged_anew_is_marked_so_in_every_form() {
+fn verdicts_not_judged_anew_are_marked() {
     let (run, verdicts) = all("a reason");
     let of = Reported {
         run: &run,
@@ -164,7 +164,7 @@ fn a_verdict_that_was_not_judged_anew_is_marked_so_in_every_form() {
 
 proptest! {
     #[test]
-    fn what_a_device_or_a_bundle_says_is_shown_and_never_taken_for_markup(text in ".{0,40}") {
+    fn device_text_is_never_markup(text in ".{0,40}") {
         let text = format!("{text}</details><script>x</script>]]>`|#");
         let page = with(&text, html);
         prop_assert!(!page.contains("<script"), "{page}");
@@ -178,7 +178,7 @@ proptest! {
 }
 
 #[test]
-fn a_fingerprint_is_told_in_words_and_one_that_is_no_object_as_it_is() {
+fn fingerprint_is_formatted_or_kept() {
     let page = |text| with(text, crate::html);
     let told = page(r#"{"kind":"virtual","defects":["a","b"],"seed":3,"more":[]}"#);
     assert!(told.contains("defects a b, kind virtual, no more, seed 3"), "{told}");
@@ -186,7 +186,7 @@ fn a_fingerprint_is_told_in_words_and_one_that_is_no_object_as_it_is() {
 }
 
 #[test]
-fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
+fn equal_passed_checks_are_grouped() {
     let (run, mut verdicts) = all("a reason");
     let check = Check {
         about: "PSN".into(),
@@ -212,9 +212,9 @@ fn a_check_that_passed_a_thousand_times_is_told_once_with_its_count() {
 }
 
 proptest! {
-    /// Whatever a long record holds, each rung is shown or counted, and what a finding rests on is shown first.
+    /// Each rung of a long record is shown or counted, and the evidence of a finding is shown.
     #[test]
-    fn a_long_ladder_shows_the_evidence_and_counts_what_it_leaves_out(length in 1_usize..2000, at in 0_usize..2000) {
+    fn long_ladder_shows_evidence(length in 1_usize..2000, at in 0_usize..2000) {
         let at = at % length;
         let frame = |number: usize| Entry::Frame(Frame {
             number: u32::try_from(number).unwrap(),
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// A record of one command to a host, and why its procedure ended, if it did.
+/// Makes a record of one sent frame, with the reason of an early end if there is one.
 fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
     let label = Entry::Label {
         number: 1,
@@ -279,7 +279,7 @@ fn of_a_command(stopped: Option<&str>) -> Vec<Entry> {
 }
 
 #[test]
-fn a_verdict_without_findings_says_why_and_how_far_its_procedure_got() {
+fn verdict_without_findings_is_explained() {
     let (why, verdicts) = (
         "the DUT's device x has no READ",
         [
@@ -322,7 +322,7 @@ fn a_verdict_without_findings_says_why_and_how_far_its_procedure_got() {
     assert_eq!(explain_verdict(&reported, "c09-3"), None);
 }
 
-/// A known FAIL, one that was not seen, and one beside which something else fails.
+/// Makes a run with a known FAIL, and a passed test whose known deviation was not seen.
 fn of_rxe() -> (RunInfo, Vec<Verdict>) {
     let run = RunInfo {
         rig: "rxe".into(),
@@ -342,7 +342,7 @@ fn of_rxe() -> (RunInfo, Vec<Verdict>) {
 }
 
 #[test]
-fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
+fn known_fail_is_named_in_every_form() {
     let (run, verdicts) = of_rxe();
     let of = Reported {
         run: &run,
@@ -378,7 +378,7 @@ fn a_fail_that_is_known_is_a_fail_in_every_form_and_each_says_what_is_known() {
 }
 
 #[test]
-fn a_fingerprint_is_told_in_words_whatever_it_holds() {
+fn nested_fingerprint_is_formatted() {
     let (mut run, verdicts) = of_rxe();
     run.fingerprint =
         r#"{"tester":{"kernel":null,"gids":[{"index":0,"gid":"fe80::1"}]},"device":{"name":"rxe0","lid":7}}"#.into();

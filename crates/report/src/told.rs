@@ -1,4 +1,4 @@
-//! What all forms tell, worked out once.
+//! The report's input, and the texts that all forms share.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
@@ -12,58 +12,58 @@ use crate::counted::{counted, plural};
 use crate::digest::Digest;
 use crate::trend::Past;
 
-/// A run, its verdicts, and the record of each test that has one.
+/// A run with its verdicts and the digests of its records.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported<'a> {
-    /// What was run.
+    /// The run.
     pub run: &'a RunInfo,
-    /// A verdict for each test, in the order of the run.
+    /// One verdict per test, in the order of the run.
     pub verdicts: &'a [Verdict],
-    /// Of each record what a report needs. A test that was skipped has none.
+    /// The digests of the records. A skipped test has none.
     pub records: &'a [Digest],
     /// Earlier runs of the device, the oldest first.
     pub before: &'a [Past],
-    /// Tests whose verdict is that of the run, and why it was not judged anew.
+    /// The tests whose verdict was taken from the run instead of judged anew, each with the reason.
     pub not_judged_anew: &'a BTreeMap<String, String>,
-    /// Known deviations of such devices.
+    /// The known deviations of devices.
     pub deviations: &'a Register,
-    /// Whether what is known counts as no failure, where readers count.
+    /// Whether JUnit and TAP count a known deviation as a non-failure.
     pub tolerates_known: bool,
-    /// What ties it to its evidence: the manifest's hash and who signed it, in words; nothing where there is no bundle.
+    /// The manifest's hash and its signer, as text, or empty without a bundle.
     pub seal: &'a str,
 }
 
 impl<'a> Reported<'a> {
-    /// The record of a test.
+    /// Returns the digest of a test's record.
     pub(crate) fn record(&self, test: &str) -> Option<&'a Digest> {
         self.records
             .iter()
             .find(|record| record.begin.as_ref().is_some_and(|begin| begin.test == test))
     }
 
-    /// What is known of devices of its kind, and whether it showed.
+    /// Returns the known deviations of this kind of device, each with whether it was seen.
     pub(crate) fn deviations(&self) -> Vec<Known> {
         self.deviations
             .known(&self.run.fingerprint, self.run.started_ns, self.verdicts)
     }
 
-    /// Whether a test counts as no failure, since all that it found is known.
+    /// Returns whether a test counts as a non-failure, because known deviations explain all its findings.
     pub(crate) fn is_tolerated(&self, test: &str, known: &[Known]) -> bool {
         self.tolerates_known && known.iter().any(|known| known.test == test && known.explains_all)
     }
 
-    /// Why the verdict of a test is that of the run, in words; none where it was judged anew.
+    /// Returns the reason why a test's verdict was taken from the run, or `None` if it was judged anew.
     pub(crate) fn as_recorded(&self, test: &str) -> Option<String> {
         let why = self.not_judged_anew.get(test)?;
         Some(format!("not judged anew: {why}"))
     }
 
-    /// How long a test took on its rig's clock, which may be simulated.
+    /// Returns the duration of a test on its rig's clock, which may be simulated.
     pub(crate) fn took(&self, test: &str) -> Option<Duration> {
         self.record(test)?.took
     }
 
-    /// Outcomes with how many tests have each, the gravest first.
+    /// Returns the outcomes with their numbers of tests, the worst first.
     pub(crate) fn counts(&self) -> Vec<(Outcome, usize)> {
         GRAVEST_FIRST
             .into_iter()
@@ -77,7 +77,7 @@ impl<'a> Reported<'a> {
             .collect()
     }
 
-    /// One line: how many tests, on what, and what they came to.
+    /// Returns a one-line summary: the number of tests, the rig, the seed and the outcomes.
     pub(crate) fn summary(&self) -> String {
         let counts: Vec<String> = self
             .counts()
@@ -101,7 +101,7 @@ impl<'a> Reported<'a> {
         )
     }
 
-    /// The command that runs a test again as it was run.
+    /// Returns the command that repeats a test with the same seed and parameters.
     pub(crate) fn again(&self, test: &str) -> String {
         let options = match self.run.rig_options.as_str() {
             "" => String::new(),
@@ -130,7 +130,7 @@ impl<'a> Reported<'a> {
         command
     }
 
-    /// When the run began.
+    /// Returns the date and time of the run's start.
     pub(crate) fn started(&self) -> String {
         time::OffsetDateTime::from_unix_timestamp_nanos(self.run.started_ns.into()).map_or_else(
             |_| String::new(),
@@ -142,13 +142,13 @@ impl<'a> Reported<'a> {
     }
 }
 
-/// The day of an instant.
+/// Formats the date of a time in nanoseconds since 1970.
 pub(crate) fn day(ns: u64) -> String {
     time::OffsetDateTime::from_unix_timestamp_nanos(ns.into())
         .map_or_else(|_| String::new(), |at| at.date().to_string())
 }
 
-/// Every outcome, the gravest first.
+/// All outcomes, the worst first.
 const GRAVEST_FIRST: [Outcome; 6] = [
     Outcome::Error,
     Outcome::Fail,
@@ -158,7 +158,7 @@ const GRAVEST_FIRST: [Outcome; 6] = [
     Outcome::Skipped,
 ];
 
-/// An outcome behind a number.
+/// Returns the word for an outcome after a count.
 pub(crate) const fn words(outcome: Outcome, count: usize) -> &'static str {
     match outcome {
         Outcome::Error => plural(count as u64, "error", "errors"),
@@ -170,7 +170,7 @@ pub(crate) const fn words(outcome: Outcome, count: usize) -> &'static str {
     }
 }
 
-/// A deviation in a line, with its place among the known ones.
+/// Describes a known deviation in one line.
 pub(crate) fn in_words(known: &Known) -> String {
     let kind = match known.showed {
         Showed::Seen => "known deviation",
@@ -180,7 +180,7 @@ pub(crate) fn in_words(known: &Known) -> String {
     format!("{kind}: {}", known.words())
 }
 
-/// When something in a record happened.
+/// Returns the time of an entry, if it has one.
 pub(crate) fn at(entry: &Entry) -> Option<Span> {
     match entry {
         Entry::Sent(sent) => Some(sent.at),
@@ -196,24 +196,24 @@ pub(crate) fn at(entry: &Entry) -> Option<Span> {
     }
 }
 
-/// What a statement is about, in a few words; nothing where its id says it.
+/// Returns the short title of a statement, or an empty string if its id already describes it.
 pub(crate) fn title(statement: &str) -> &'static str {
     verbatim_catalog::statement(statement)
         .filter(|known| !known.id.contains(' '))
         .map_or("", |known| &known.title)
 }
 
-/// Findings that say the same of one statement, told once.
+/// Equal findings on one statement, grouped.
 #[derive(Debug)]
 pub(crate) struct Finding<'a> {
-    /// The first.
+    /// The first of them.
     pub(crate) check: &'a Check,
-    /// How many there are.
+    /// The number of equal findings.
     pub(crate) times: usize,
 }
 
-/// The causes among the findings of a verdict, equal ones together, in the order of the first of each: failed ones before
-/// open ones.
+/// Groups equal findings in the order of their first occurrence, failed before open ones. Leaves out findings that
+/// follow from others.
 pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
     let mut found: Vec<Finding<'_>> = Vec::new();
     let mut places = HashMap::new();
@@ -225,24 +225,25 @@ pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
             &check.seen,
             check.result,
         );
-        // By hash: a sweep has a hundred thousand findings.
+        // Look up by hash: a sweep has a hundred thousand findings.
         let place = *places.entry(what).or_insert(found.len());
         match found.get_mut(place) {
             Some(known) => known.times += 1,
             None => found.push(Finding { check, times: 1 }),
         }
     }
-    // Stable: what failed is what matters, and is not hidden behind what is open.
+    // The sort is stable, and puts failed findings before open ones.
     found.sort_by_key(|finding| core::cmp::Reverse(finding.check.result));
     found
 }
 
-/// The findings that follow from another one.
+/// Returns the findings that follow from another one.
 pub(crate) fn followers(verdict: &Verdict) -> impl Iterator<Item = &Check> {
     verdict.findings.iter().filter(|check| check.follows_from.is_some())
 }
 
-/// Text as a block of lines: statement, expected, seen, evidence of each finding; or the reason.
+/// Explains a verdict in lines of text: each finding's statement, expected value, seen value and evidence, or else the
+/// reason.
 pub(crate) fn explanation(verdict: &Verdict) -> String {
     let mut out = String::new();
     if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {

@@ -1,4 +1,4 @@
-//! How verdicts and measured times went over earlier runs of the device, firmware after firmware.
+//! The trend of verdicts and measured times over earlier runs of a device.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use verbatim_record_proto::v1::{CheckResult, RunInfo};
 use crate::interval::{Scale, class, escaped, mark_words, span_words};
 use crate::told::day;
 
-/// Pictures of a test: of more, those that failed somewhere come first.
+/// The most pictures of a test. If there are more, those with failed checks come first.
 const PICTURES: usize = 6;
 
 /// An earlier run of the device.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Past {
-    /// What was run.
+    /// The run.
     pub run: RunInfo,
-    /// A verdict for each test.
+    /// One verdict per test.
     pub verdicts: Vec<Verdict>,
 }
 
-/// What a device says of its version: its host's word for the firmware, else NodeInfo's Revision; "-" where it says nothing.
+/// Returns the device's version: the firmware that its host reports, otherwise the Revision of NodeInfo, otherwise "-".
 #[must_use]
 pub fn version(fingerprint: &str) -> String {
     let fingerprint: Value = serde_json::from_str(fingerprint).unwrap_or_default();
@@ -38,29 +38,30 @@ pub fn version(fingerprint: &str) -> String {
     places.iter().find_map(word).unwrap_or_else(|| "-".into())
 }
 
-/// What a run is called in a row of runs: by the device's version, else by its own id.
+/// Returns the name of a run in the trend: the device's version, otherwise the run's id.
 fn called(run: &RunInfo) -> String {
     match version(&run.fingerprint).as_str() {
-        // The first half of an id is the same for all runs within a minute.
+        // An id is a time and a serial number, which is nearly always 0 and is left out then.
         "-" => format!("run {}", run.id.trim_end_matches("-0000")),
         known => known.into(),
     }
 }
 
-/// The trend of a run: the runs before it, and it.
+/// The trend over the earlier runs and the current one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trend {
-    /// Version of the device and day of each run, the oldest first.
+    /// Each run's name and date, the oldest first.
     pub(crate) runs: Vec<(String, String)>,
-    /// Each test, with what it came to in each run, if it was run.
+    /// Each test with its outcome in each run, `None` if the run did not include it.
     pub(crate) tests: Vec<(String, Vec<Option<Outcome>>)>,
-    /// What was measured, each a picture with its caption.
+    /// Each picture's caption and SVG text.
     pub(crate) pictures: Vec<(String, String)>,
-    /// Pictures that are not shown.
+    /// The number of pictures left out.
     pub(crate) left_out: usize,
 }
 
-/// The least and the most that was measured in a run, the bounds, and the worst that a check came to.
+/// A run's measurements of one subject: the least and greatest value and the bounds in nanoseconds, and the worst
+/// result.
 #[derive(Clone, Copy, Debug)]
 struct Bar {
     least: u64,
@@ -70,7 +71,7 @@ struct Bar {
     worst: CheckResult,
 }
 
-/// Of the tests of the last of these runs.
+/// Returns the trend of the last run's tests.
 pub(crate) fn trend(runs: &[(&RunInfo, &[Verdict])]) -> Trend {
     let Some((_, last)) = runs.last().filter(|_| runs.len() > 1) else {
         return Trend::default();
@@ -89,7 +90,7 @@ pub(crate) fn trend(runs: &[(&RunInfo, &[Verdict])]) -> Trend {
         let outcomes = of_runs.iter().map(|verdict| verdict.map(Verdict::outcome)).collect();
         out.tests.push((test.clone(), outcomes));
         let mut pictures = of_test(test, &of_runs, &out.runs);
-        // Stable: what failed somewhere is what is looked for.
+        // The sort is stable, and puts pictures with failed checks first.
         pictures.sort_by_key(|(worst, ..)| core::cmp::Reverse(*worst));
         out.left_out += pictures.len().saturating_sub(PICTURES);
         let shown = pictures.into_iter().take(PICTURES);
@@ -98,7 +99,7 @@ pub(crate) fn trend(runs: &[(&RunInfo, &[Verdict])]) -> Trend {
     out
 }
 
-/// What was measured in a run, by statement and what was timed.
+/// Returns a verdict's measurements, keyed by statement and subject.
 fn bars(verdict: &Verdict) -> BTreeMap<(&str, &str), Bar> {
     let mut bars: BTreeMap<(&str, &str), Bar> = BTreeMap::new();
     for check in verdict.findings.iter().chain(&verdict.passed) {
@@ -122,7 +123,7 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
         .iter()
         .map(|verdict| verdict.map(bars).unwrap_or_default())
         .collect();
-    // As the last run that has it says it: 10 is not before 2 there.
+    // Keep the order of the latest run that has the subject. A sorted order would put 10 before 2.
     let mut seen = BTreeSet::new();
     let last_first = of_runs.iter().rev().flatten();
     let checks = last_first.flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed));
@@ -134,7 +135,7 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
     keys.into_iter()
         .filter_map(|key| {
             let bars: Vec<Option<Bar>> = measured.iter().map(|bars| bars.get(&key).copied()).collect();
-            // One point is no trend.
+            // A single measurement shows no trend.
             if bars.iter().flatten().count() < 2 {
                 return None;
             }
@@ -160,15 +161,15 @@ fn svg(caption: &str, bars: &[Option<Bar>], runs: &[(String, String)]) -> String
     const LEFT: f64 = 80.0;
     const TOP: f64 = 12.0;
     const HIGH: f64 = 150.0;
-    // What a letter of a name takes, with some room between names.
+    // The width of a character of a name, with some space between names, in SVG units.
     const LETTER: f64 = 7.0;
     let step = (780.0 / bars.len() as f64).clamp(24.0, 120.0);
     let right = LEFT + step * bars.len() as f64;
-    // Names stand beside each other, not upon each other: where there is no room only some have theirs, the last always.
+    // Names must not overlap. If space is short, only every n-th run has its name, and always the last.
     let longest = runs.iter().map(|(version, day)| version.len().max(day.len())).max();
     let name = longest.unwrap_or(0) as f64 * LETTER;
     let every = (name / step).ceil().max(1.0) as usize;
-    // The last name is as wide as the others, and its run stands at the edge.
+    // The last name may extend beyond the plot.
     let end = right + ((name - step) / 2.0).max(10.0);
     let scale = Scale::of(
         bars.iter()
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_and_measured_times_stand_by_version_the_oldest_first() {
+    fn trend_lists_runs_oldest_first() {
         let (old, new) = (run("16.35"), run("16.<36>"));
         let before = [verdict(Outcome::Pass, 120, CheckResult::Pass)];
         let now = [verdict(Outcome::Fail, 50, CheckResult::Fail)];
@@ -317,13 +318,13 @@ mod tests {
     }
 
     #[test]
-    fn one_run_has_no_trend() {
+    fn single_run_has_no_trend() {
         let now = [verdict(Outcome::Pass, 50, CheckResult::Pass)];
         assert_eq!(trend(&[(&run("1"), &now)]), Trend::default());
     }
 
     #[test]
-    fn the_version_is_the_devices_not_the_testers() {
+    fn version_is_the_devices() {
         assert_eq!(
             version(r#"{"device":{"firmware":"16.35"},"tester":{"firmware":"1"}}"#),
             "16.35"
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_many_runs_do_not_stand_upon_each_other_and_the_last_run_has_its_own() {
+    fn names_of_many_runs_do_not_overlap() {
         let names = |count: usize| {
             let runs: Vec<_> = (1..=count)
                 .map(|n| (format!("16.35.{n:04}"), "2026-01-02".into()))
@@ -346,12 +347,12 @@ mod tests {
             )
         };
         assert_eq!(names(3), (3, true));
-        // 24 units a run, 70 a name.
+        // 24 units per run, 70 per name.
         assert_eq!(names(60), (20, true));
     }
 
     #[test]
-    fn runs_of_one_minute_whose_device_tells_no_version_have_names_of_their_own() {
+    fn unversioned_runs_have_unique_names() {
         let named = |id: &str| {
             called(&RunInfo {
                 id: id.into(),

@@ -1,19 +1,18 @@
-//! The time of a rig.
+//! The clock of a rig.
 
 use core::time::Duration;
 
 use verbatim_hw::ether::{Stamp, StampSource, now as monotonic};
 use verbatim_record::{Span, Time, TimeSource};
 
-/// The time of a rig: it begins when the rig is opened. The only place where the daemon's rigs read a clock, which is
-/// CLOCK_MONOTONIC: times of frames and of a local adapter can be put on it.
-///
-/// Where the device's own clock is slower than ours, as that of a simulated core, the rig's time is the device's: every
-/// deadline of the tester and every bound of a statement then means what it means to the device.
+/// The clock of a rig. It starts when the rig is opened and counts CLOCK_MONOTONIC, so timestamps of frames and of a
+/// local adapter can be converted to the rig's time.
+/// // A device may run slower than real time, as a simulated core does. The rig's time is then the device's time: every
+/// deadline of the tester and every limit of a statement applies to the device's own pace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: Duration,
-    /// Our nanoseconds in one of the device's.
+    /// Nanoseconds of the host per nanosecond of the device.
     scale: u32,
 }
 
@@ -25,22 +24,23 @@ impl Clock {
         }
     }
 
-    /// CLOCK_MONOTONIC: for what concerns our own host, whatever the device's speed.
+    /// Returns the time of CLOCK_MONOTONIC, unscaled, for waits that concern only this host.
     pub(super) fn wall_now() -> Duration {
         monotonic()
     }
 
-    /// How long of our own time a time of the rig lasts.
+    /// Converts a duration of the rig to one of the host.
     pub(super) fn wall(self, of_rig: Duration) -> Duration {
         of_rig.saturating_mul(self.scale)
     }
 
-    /// How long of the rig's time our own time lasts.
+    /// Converts a duration of the host to one of the rig.
     pub(super) fn of_rig(self, wall: Duration) -> Duration {
         wall / self.scale
     }
 
-    /// An instant of the agent's clock, of which nothing is known but its pace: not before and not after this.
+    /// Converts an interval of the agent's clock: scales the interval and rounds it outwards. The agent's clock has the
+    /// rate of this host's clock, but another origin.
     pub(super) fn of_host(self, earliest_ns: u64, latest_ns: u64) -> Span {
         let scale = u64::from(self.scale);
         Span::between(Time(earliest_ns / scale), Time(latest_ns.div_ceil(scale)))
@@ -50,18 +50,18 @@ impl Clock {
         self.at(monotonic())
     }
 
-    /// An instant of CLOCK_MONOTONIC; the beginning, if it was before that.
+    /// Converts an instant of CLOCK_MONOTONIC, rounded down; an instant before the rig's start becomes 0.
     pub(super) fn at(self, monotonic: Duration) -> Time {
         Time(0).after(self.of_rig(monotonic.saturating_sub(self.start)))
     }
 
-    /// The same, the end of the rig's nanosecond in which it lies.
+    /// Like [`Self::at`], rounded up to the next nanosecond of the rig.
     fn late(self, monotonic: Duration) -> Time {
         let lasted = monotonic.saturating_sub(self.start).as_nanos();
         Time(u64::try_from(lasted.div_ceil(self.scale.into())).unwrap_or(u64::MAX))
     }
 
-    /// The same for both ends of a stamp.
+    /// Converts a stamp, with the earliest time rounded down and the latest rounded up.
     pub(super) fn span(self, stamp: Stamp) -> Span {
         Span::between(self.at(stamp.earliest), self.late(stamp.latest)).with_source(match stamp.source {
             StampSource::Hardware => TimeSource::Hardware,
@@ -70,7 +70,7 @@ impl Clock {
         })
     }
 
-    /// Between an earlier reading and one that is taken now.
+    /// Returns the span from `before` to now.
     pub(super) fn since(self, before: Time) -> Span {
         Span::between(before, self.late(monotonic())).with_source(TimeSource::OwnClock)
     }
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_of_the_monotonic_clock_has_its_place_in_the_rigs_time() {
+    fn converts_monotonic_stamps() {
         let clock = Clock {
             start: Duration::from_secs(100),
             scale: 1,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn for_a_slow_device_time_is_its_own_and_its_bounds_never_tighten() {
+    fn slow_device_scales_time_and_rounds_outwards() {
         let clock = Clock {
             start: Duration::from_secs(100),
             scale: 10_000,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_goes_on() {
+    fn clock_advances() {
         let clock = Clock::start(1);
         let first = clock.now();
         while clock.now() == first {}

@@ -1,7 +1,7 @@
-//! The environment that a rig's process must have been started with.
+//! The environment variables that a rig's process must start with.
 //!
-//! A preloaded library is loaded when a process starts and at no other time. So a process that is to open such a rig
-//! starts itself again, once, with the rig's environment.
+//! The dynamic linker reads LD_PRELOAD only at process start. A process that opens a rig with such variables therefore
+//! executes itself once more with the rig's environment.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,15 +11,14 @@ use std::process::Command;
 
 use super::file::RigConfig;
 
-/// Set to the rig's name in a process that was started again for it.
+/// Name of the environment variable that [`enter()`] sets to the rig's name in the process that it starts again.
 pub const MARKER: &str = "VERBATIM_RIG_ENV";
 
-/// Makes sure that the rig's environment is in force. If it is not, this process is replaced by the same program with
-/// the same arguments and that environment, and the call does not return. Call it before anything is open, locked or
-/// written.
+/// Makes sure that this process has the rig's environment. If the process lacks a variable, this function replaces the
+/// process with the same program, the same arguments and the rig's environment, and does not return. Call this function
+/// before the process opens, locks or writes anything.
 ///
-/// # Errors
-/// When the program cannot be started again, or was started again and the environment is still not in force.
+/// # Errors Fails if the program cannot be executed again, or if a variable is still missing after the restart.
 pub fn enter(config: &RigConfig) -> io::Result<()> {
     let have = |name: &str| std::env::var_os(name);
     let Some((name, value)) = missing(&config.env, have) else {
@@ -50,13 +49,13 @@ pub fn enter(config: &RigConfig) -> io::Result<()> {
     ))
 }
 
-/// Whether this process was started with the rig's environment.
+/// Returns whether this process has the rig's environment variables.
 #[must_use]
 pub fn in_force(config: &RigConfig) -> bool {
     missing(&config.env, |name| std::env::var_os(name)).is_none()
 }
 
-/// The first variable of the rig that this process was not started with.
+/// Returns the first of the rig's variables that this process does not have with the rig's value, and that value.
 pub(super) fn missing(
     wanted: &BTreeMap<String, String>,
     have: impl Fn(&str) -> Option<OsString>,
@@ -67,7 +66,7 @@ pub(super) fn missing(
         .map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// What a process has of a variable, in words.
+/// Formats a variable for an error message.
 pub(super) fn seen(value: Option<OsString>, name: &str) -> String {
     match value {
         Some(value) => format!("{name}={}", value.to_string_lossy()),
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_in_force_when_every_variable_has_its_value() {
+    fn every_variable_must_have_its_value() {
         let all = |name: &str| wanted().get(name).map(OsString::from);
         assert_eq!(missing(&wanted(), all), None);
         assert_eq!(missing(&wanted(), |_| Some("1".into())), Some(("B", "2")));
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_is_told_with_the_variable_that_did_not_take() {
+    fn error_names_the_variable_still_missing() {
         let text = still_missing("sim", "LD_PRELOAD", "/x.so", None);
         assert!(
             text.contains("LD_PRELOAD=/x.so") && text.contains("has no LD_PRELOAD"),

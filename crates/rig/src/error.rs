@@ -1,34 +1,34 @@
-//! Why a rig cannot be used.
+//! Errors of opening a rig.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a rig cannot be opened: what is missing, and the remedy.
+/// The reason why a rig cannot be opened. The message names what is missing and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RigError {
     /// libibumad cannot be used in this process.
     #[error("rig {rig:?} is unavailable: {source}")]
     Unavailable {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Why.
+        /// Cause.
         source: umad::Unavailable,
     },
     /// The devices of this machine could not be listed.
     #[error("rig {rig:?} is unavailable: {source}")]
     Listing {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Why.
+        /// Cause.
         source: umad::ListError,
     },
     /// The port could not be opened.
     #[error("rig {rig:?} is unavailable: {source}")]
     Port {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Why.
+        /// Cause.
         source: umad::OpenError,
     },
     /// The process was not started with the rig's environment.
@@ -37,70 +37,70 @@ pub enum RigError {
          set when the process starts: start it again with it"
     )]
     Environment {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// The variable as the rig file has it.
+        /// The variable and its value in the rig file.
         expected: String,
-        /// What the process has.
+        /// The variable in this process.
         seen: String,
     },
-    /// A subnet manager of somebody else manages the port's subnet.
+    /// A foreign subnet manager manages the port's subnet.
     #[error(
         "rig {rig:?} is refused: the subnet of {device}/{port} is managed by a subnet manager at LID {sm_lid}, our own \
          LID is {lid}, and tests would disturb its subnet and be disturbed by it; stop that subnet manager, or, if the \
          subnet is yours to disturb, write `shared_subnet = true` into the rig file"
     )]
     ForeignSubnetManager {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Its device.
+        /// Name of its RDMA device.
         device: String,
-        /// Its port.
+        /// Number of its port.
         port: u8,
-        /// Where the master subnet manager is.
+        /// LID of the master subnet manager.
         sm_lid: u16,
         /// The port's own LID.
         lid: u16,
     },
-    /// No model serves the socket.
+    /// No device model listens on the socket.
     #[error(
         "rig {rig:?} is unavailable: no device model answers at {path} ({source}); start it with `verbatimd model \
          --listen {path}`, or correct `socket` of the rig"
     )]
     NoModel {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// A directory of the rig's own could not be made.
+    /// A temporary directory for the rig could not be created.
     #[error(
         "rig {rig:?} is unavailable: {what} failed ({source}); check TMPDIR and the free space of the temporary directory"
     )]
     Place {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// What was being done, with its path.
+        /// The failed action, with its path.
         what: String,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// What it says cannot be worked with where it is.
+    /// The rig's settings do not fit the device or this host.
     #[error("rig {rig:?} is refused: {why}")]
     Refused {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Why, and the remedy.
+        /// Reason and remedy.
         why: String,
     },
-    /// Something that it is made of is not there, or went away while it was opened.
+    /// A part of the rig is missing, or disappeared while it was opened.
     #[error("rig {rig:?} is unavailable: {why}")]
     Lost {
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
 }

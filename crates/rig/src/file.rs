@@ -1,4 +1,4 @@
-//! The rig file: which rigs there are.
+//! The rig file: the rigs of a machine.
 //!
 //! TOML, version 1:
 //!
@@ -10,59 +10,59 @@
 //! kind = "umad"             # "virtual", "umad", "model", "packet" or "verbs"
 //! device = "mlx5_0"         # umad: the tester's adapter and port
 //! port = 1
-//! route = "0,1"             # the ports to leave by, ours first; "0" stands for the adapter itself
+//! route = "0,1"             # output ports of the directed route, the tester's first; "0" is the adapter itself
 //! # lid = 5                 # instead of a route: the device's LID
 //! m_key = "0x1234"          # the M_Key of the device, if it has one
-//! shared_subnet = false     # whether a subnet manager of somebody else may be there
-//! deviations = ["my.toml"]  # files of what such devices are known to do wrong, beside the built-in ones; of any kind
-//! labels = ["25g", "fw=1.2"] # what it can be reserved by, beside its name and `kind=umad`; of any kind
+//! shared_subnet = false     # whether a foreign subnet manager may manage the subnet
+//! deviations = ["my.toml"]  # any kind: files of known deviations of the device, in addition to the built-in ones
+//! labels = ["25g", "fw=1.2"] # any kind: labels for reservations, in addition to the name and `kind=umad`
 //! window = 16               # MADs outstanding at once, 1..=64
-//! subnet_timeout = 18       # 0..=20: where no subnet manager sets the port's own SubnetTimeOut
-//! assign_lid = 5            # where no subnet manager gives the device a LID: the one that it gets for each test
-//! write_counters = true     # umad, model: counters of the device may be written, which nothing gives back to the last packet
-//! # reset = ["./power", "cycle"] # of any kind but virtual: run between tests and when the device stopped answering
-//! # reset_within = 60       # seconds that it may take
-//! # time_scale = 10000      # model, packet: the device's clock is that many times slower than ours
-//! # time_scale_least = 2000 # and at least that many times, where its speed varies
-//! # agent_within = 600      # packet: seconds that the agent may take for a command
-//! # send_within = 30        # packet with a socket: seconds that a frame may wait for room
-//! # dut_ack_timeout_least = 16 # virtual, packet, verbs: the least local ACK timeout that the device keeps to, as a code
-//! # dut_out_of_order = true # virtual, packet, verbs: it may put data into memory ahead of its turn
-//! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, which tells of its kernel and driver; its other keys below
-//! [rig.env]                 # umad: environment that the process must be started with
+//! subnet_timeout = 18       # 0..=20: SubnetTimeOut to assume if no subnet manager sets that of the port
+//! assign_lid = 5            # LID to give the device for each test, if no subnet manager assigns one
+//! write_counters = true     # umad, model: tests may write the device's counters, which cannot be restored exactly
+//! # reset = ["./power", "cycle"] # any kind but virtual: runs between tests and when the device stops responding
+//! # reset_within = 60       # time limit of the reset, in seconds
+//! # time_scale = 10000      # model, packet: the device's clock is this many times slower than real time
+//! # time_scale_least = 2000 # lower limit of that factor, if the device's speed varies
+//! # agent_within = 600      # packet, verbs: time limit of an agent's command, in seconds
+//! # send_within = 30        # packet with a socket: time limit for sending a frame, in seconds
+//! # dut_ack_timeout_least = 16 # virtual, packet, verbs: code of the shortest local ACK timeout that the device honors
+//! # dut_out_of_order = true # virtual, packet, verbs: the device may write data to memory out of order
+//! # agent = "10.1.2.3:7000" # umad: an agent on the DUT's host, to report that host's kernel and driver
+//! [rig.env]                 # umad: environment variables that the process must start with
 //! LD_PRELOAD = "/opt/a.so"
 //!
 //! [[rig]]
 //! name = "model"
 //! kind = "model"
-//! socket = "/run/model"     # of `verbatimd model --listen`
+//! socket = "/run/model"     # path given to `verbatimd model --listen`
 //!
 //! [[rig]]
 //! name = "broken"
 //! kind = "virtual"
-//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or silicon: "connectx-6",
+//! profile = "full"          # "minimal", "full", "one-data-vl", "any", or a real device: "connectx-6",
 //! # "connectx-6-conforming", "qib", "small-fpga-core"
-//! seed = 7                  # another device of the same kind; "none": the profile as it is; left out: the run's seed
+//! seed = 7                  # variant of the device; "none": the unvaried profile; default: the run's seed
 //! defects = ["m-key-not-kept"]
 //! link_choices = ["corrupts-and-forwards", "checks-icrc-in-transit", "forwards-short-packets", "takes-grh-on-vl15"]
 //! disturbance = ["loses", "swaps", "late"]
-//! busy = 2                  # of 16 SMPs that many are answered with "busy", by chance
-//! ipv6 = true               # frames go over IPv6
-//! simulated = false         # judged by the rules that hold on hardware
+//! busy = 2                  # how many of 16 SMPs get a response with the status "busy", at random
+//! ipv6 = true               # frames use IPv6
+//! simulated = false         # apply the rules for hardware instead of those for simulated time
 //!
 //! [[rig]]
 //! name = "rxe"
 //! kind = "packet"
-//! interface = "enp3s0"      # or: socket = { local = "t.sock", remote = "m.sock" }, a frame a datagram
-//! mac = "02:00:00:00:00:02" # the tester's own; left out: the interface's
-//! ip = "10.0.0.2"           # the tester's own, which no kernel has
-//! # dut_ip, gid_index       # the DUT's, where the first that fits is not meant
+//! interface = "enp3s0"      # or: socket = { local = "t.sock", remote = "m.sock" }, one frame per datagram
+//! mac = "02:00:00:00:00:02" # the tester's MAC address; default: the interface's
+//! ip = "10.0.0.2"           # the tester's IP address, which no host may have configured
+//! # dut_ip, gid_index       # the DUT's IP address and GID index; default: the first GID that fits
 //! agent = "10.1.2.3:7000"   # or "dut-host.example:7000", or "unix:PATH"
-//! agent_ca = "ca.pem"       # these three, unless the agent is on a unix socket or a loopback address
+//! agent_ca = "ca.pem"       # these three are required unless the agent is on a unix socket or a loopback address
 //! agent_cert = "client.pem"
 //! agent_key = "client-key.pem"
-//! # agent_name = "dut-host" # the name in its certificate, where it is not the address
-//! # dut_device = "rxe0"     # refuse an agent with another device
+//! # agent_name = "dut-host" # the name in the agent's certificate, if it differs from the address
+//! # dut_device = "rxe0"     # refuse an agent that offers no such device
 //!
 //! [[rig]]
 //! name = "pair"
@@ -73,7 +73,7 @@
 //! agent = "unix:/run/agent.sock"
 //! ```
 //!
-//! Relative paths count from the directory of the rig file. A rig `virtual` is always there.
+//! Relative paths start at the directory of the rig file. The rig `virtual` always exists.
 
 mod given;
 mod hint;
@@ -105,89 +105,91 @@ pub use virtual_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
 
 /// The environment variable that names the rig file.
 pub const VARIABLE: &str = "VERBATIM_RIG_FILE";
-/// The rig file of a machine.
+/// The default path of the rig file.
 pub const SYSTEM_FILE: &str = "/etc/verbatim/rigs.toml";
-/// The rig that is always there.
+/// Name of the built-in rig, which always exists.
 pub const BUILT_IN: &str = "virtual";
-/// MADs outstanding at once, where the rig file says nothing.
+/// Number of outstanding MADs, if the rig file does not set `window`.
 pub const DEFAULT_WINDOW: usize = 16;
 
 /// All rigs of a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RigFile {
-    /// Where it was read from; nothing when only the built-in rig is there.
+    /// The path that the file was read from; None for [`RigFile::built_in`].
     pub path: Option<PathBuf>,
     /// The rigs, in the order of the file.
     pub rigs: Vec<RigConfig>,
 }
 
-/// Where a rig was read.
+/// The source text of one rig.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RigSource {
-    /// A rig file that has this rig alone, for a process that needs no other; empty for a rig that no file has.
+    /// A rig file with this rig alone, to pass to another process; empty for a rig that is in no file.
     pub toml: String,
-    /// The rig file: what is relative in it is relative to its directory.
+    /// Path of the rig file. Relative paths in `toml` start at its directory.
     pub path: PathBuf,
 }
 
 /// One rig.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RigConfig {
-    /// Its name: letters, digits, `-`, `_` and `.`, so that files can be called after it.
+    /// The name, of letters, digits, `-`, `_` and `.`. It is safe as part of a file name.
     pub name: String,
-    /// What it is made of.
+    /// The kind of rig, with the settings of that kind.
     pub kind: RigKind,
-    /// How MADs reach the DUT.
+    /// Route of MADs to the DUT.
     pub route: Route,
-    /// The M_Key of the DUT, 0 for none.
+    /// The M_Key of the DUT; 0 for no key.
     pub m_key: MKey,
-    /// Whether an SM of somebody else may share the subnet.
+    /// Whether a foreign subnet manager may manage the subnet.
     pub shared_subnet: bool,
-    /// MADs outstanding at once, 1..=64.
+    /// Limit of outstanding MADs, 1..=64.
     pub window: usize,
-    /// SubnetTimeOut to count with, where no SM sets the port's own.
+    /// SubnetTimeOut to assume if no subnet manager sets the port's own.
     pub subnet_timeout: Option<SubnetTimeout>,
-    /// The LID to give the DUT for each test where it has none, or no SM.
+    /// LID to give the DUT for each test, if it has none or if there is no subnet manager.
     pub assign_lid: Option<Lid>,
-    /// Whether the DUT's counters may be written, which nothing gives back to the last packet. The virtual device's may be.
+    /// Whether tests may write the DUT's counters. Counter values cannot be restored exactly. Tests may always write
+    /// the counters of a virtual device.
     pub write_counters: bool,
-    /// Environment that the process must have been started with.
+    /// Environment variables that the process must start with.
     pub env: BTreeMap<String, String>,
-    /// What it is known by beside its name.
+    /// Labels by which a reservation selects the rig, beside its name.
     pub labels: Vec<String>,
-    /// How much slower than usual the device and its host are.
+    /// Slowness of the device and its host.
     pub slow: Slowness,
-    /// The command that brings the device back to where it begins, if there is one.
+    /// Command that resets the device.
     pub reset: Option<ResetConfig>,
-    /// Files of what such devices are known to do wrong.
+    /// Files of known deviations.
     pub deviation_files: Vec<PathBuf>,
-    /// Known deviations of such devices; the built-in entries alone until the files were read.
+    /// Known deviations of the device; only the built-in ones until [`Self::read_deviations`] has read the files.
     pub deviations: Register,
-    /// Parameters of the device that hold in each test of its connections.
+    /// Parameters of the device that apply to each test of its connections.
     pub known: KnownOfDut,
-    /// Where it was read.
+    /// Source text of the rig.
     pub source: RigSource,
 }
 
-/// What a path that stands in a file means.
+/// Resolves a path in `file` relative to the directory of `file`.
 fn beside(file: &Path, path: &Path) -> PathBuf {
     file.parent().unwrap_or(Path::new("")).join(path)
 }
 
 impl RigConfig {
-    /// What its device is, as far as the rig file tells: the same for each rig that drives it. None for a device within
-    /// the process.
-    ///
-    /// An agent that is given by name is its name, and not the address that this leads to today: a journal or a lock of the
-    /// device must be found again when the address has changed or no resolver answers. So one rig by name and one by address
-    /// are two devices here; the agent, which has one session at a time, keeps them apart.
+    /// Returns a text that identifies the rig's device, derived from the rig file. Rigs that name their device in the
+    /// same way return the same text. Returns None for a device model inside the process.
+    /// // If the rig file gives a host name for the agent, the text contains that name and not its current IP address.
+    /// Journals and locks of the device must still be found after the address has changed, or while no resolver
+    /// responds. A rig with the name and a rig with the address therefore count as two devices. The agent accepts one
+    /// session at a time, so two such rigs still cannot use the device at the same time.
     #[must_use]
     pub fn device_identity(&self) -> Option<String> {
         match &self.kind {
             RigKind::Virtual(_) => None,
             RigKind::Umad { device, port, .. } => Some(format!("umad {device} {port} {:?} {:?}", self.route, self.env)),
             RigKind::Model { socket } => {
-                // The same while the model is away.
+                // Resolve a link and the directory, but do not require the socket to exist: the text must stay the same
+                // while the model is stopped.
                 let socket = socket
                     .read_link()
                     .map_or_else(|_| socket.clone(), |to| beside(socket, &to));
@@ -200,13 +202,13 @@ impl RigConfig {
         }
     }
 
-    /// What it can be asked for by: its labels, and its kind.
+    /// Returns the labels of the rig, and `kind=KIND`.
     pub fn all_labels(&self) -> impl Iterator<Item = String> {
         let kind = format!("kind={}", self.kind.name());
         self.labels.iter().cloned().chain([kind])
     }
 
-    /// The rig that is always there, with this device.
+    /// Returns the built-in rig with this device model.
     #[must_use]
     pub fn built_in(model: VirtualConfig) -> Self {
         Self {
@@ -230,22 +232,22 @@ impl RigConfig {
         }
     }
 
-    /// Reads its files of deviations.
+    /// Reads the rig's files of deviations.
     ///
     /// # Errors
-    /// When one cannot be read, or something in it is wrong: with path and line.
+    /// When a file cannot be read or is invalid; the error has its path and line.
     pub fn read_deviations(&mut self) -> Result<(), DeviationsError> {
         self.deviations = Register::default().with(&self.deviation_files)?;
         Ok(())
     }
 
-    /// Whether the way to its device is made to lose, swap or delay what it carries.
+    /// Returns whether the rig loses, swaps or delays packets on purpose.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         matches!(&self.kind, RigKind::Virtual(model) if model.disturbance != Disturbances::default())
     }
 
-    /// The rig in a run with this seed: a virtual one without a seed of its own gets a device of its kind for each.
+    /// Returns the rig for a run with this seed. A virtual rig without a seed of its own takes the run's seed.
     #[must_use]
     pub fn in_run(&self, seed: u64) -> Self {
         let mut rig = self.clone();
@@ -258,33 +260,33 @@ impl RigConfig {
     }
 }
 
-/// What a rig is made of.
+/// The kind of a rig.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RigKind {
     /// A device model under simulated time.
     Virtual(VirtualConfig),
-    /// A port of this machine, through libibumad.
+    /// A port of this machine, used with libibumad.
     Umad {
-        /// The adapter.
+        /// Name of the RDMA device.
         device: String,
-        /// Its port.
+        /// Port number.
         port: u8,
-        /// An agent on the DUT's host, which tells of its kernel and driver.
+        /// The agent on the DUT's host, which reports its kernel and driver.
         agent: Option<Box<AgentConfig>>,
     },
     /// The device model of another process.
     Model {
-        /// The socket that it listens on.
+        /// Path of the model's socket.
         socket: PathBuf,
     },
-    /// Frames of our own making, and an agent on the DUT's host.
+    /// Raw frames from the tester, and an agent on the DUT's host.
     Packet(Box<PacketConfig>),
-    /// An adapter of the tester's own, and an agent on the DUT's host.
+    /// An RDMA device of the tester's host, and an agent on the DUT's host.
     Verbs(Box<VerbsConfig>),
 }
 
 impl RigKind {
-    /// As the rig file has it.
+    /// Returns the `kind` in the rig file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -296,7 +298,7 @@ impl RigKind {
         }
     }
 
-    /// The device, or the way to it, in words.
+    /// Describes the device or the path to it.
     #[must_use]
     pub fn device(&self) -> String {
         match self {
@@ -317,74 +319,74 @@ impl RigKind {
     }
 }
 
-/// Why the rig file cannot be used.
+/// The reason why the rig file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RigFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the rig file {} cannot be read ({source}); correct the path, or {VARIABLE}, or make the file", path.display())]
     Read {
-        /// The file.
+        /// Path of the rig file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// Others may write it, and it says what is loaded into our process.
+    /// Other users may write the file, and it names a library or program that runs with this user's rights.
     #[error(
         "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `{key}`, by which they could have \
          any {runs} run as this user; `chmod go-w` it",
         path.display()
     )]
     Others {
-        /// The file.
+        /// Path of the rig file.
         path: PathBuf,
-        /// Its mode.
+        /// File mode.
         mode: u32,
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// What of it would run.
+        /// Key of the rig that names a library or program.
         key: &'static str,
-        /// What that is.
+        /// "library" or "program".
         runs: &'static str,
     },
     /// A file of deviations cannot be used.
     #[error("{error}; rig {rig:?} of {} names it", path.display())]
     Deviations {
-        /// The rig file.
+        /// Path of the rig file.
         path: PathBuf,
-        /// The rig.
+        /// Name of the rig.
         rig: String,
-        /// The problem.
+        /// Error of that file.
         error: DeviationsError,
     },
-    /// Something in it is wrong.
+    /// The content of the file is invalid.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Wrong {
-        /// The file.
+        /// Path of the rig file.
         path: PathBuf,
-        /// Line, from 1 on.
+        /// Line, counted from 1.
         line: usize,
-        /// Column in characters, from 1 on.
+        /// Column in characters, counted from 1.
         column: usize,
-        /// What is wrong and what was expected.
+        /// Error text, with the expected value.
         what: String,
     },
 }
 
-/// A rig that the rig file does not have.
+/// Error for a rig name that the rig file does not contain.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("no rig is called {name:?}{hint}; the rigs of {place} are: {}", .existing.join(", "))]
 pub struct UnknownRig {
-    /// The name that was asked for.
+    /// The unknown name.
     pub name: String,
-    /// Where they were looked for.
+    /// Path of the rig file, or a note that there is none.
     pub place: String,
-    /// The rigs that exist.
+    /// Names of the existing rigs.
     pub existing: Vec<String>,
     hint: String,
 }
 
 impl UnknownRig {
-    /// The same for somebody who may know of some rigs alone.
+    /// Removes from the message the rigs that the user may not see.
     #[must_use]
     pub fn among(mut self, sees: impl Fn(&str) -> bool) -> Self {
         self.existing.retain(|rig| sees(rig));
@@ -394,11 +396,11 @@ impl UnknownRig {
 }
 
 impl RigFile {
-    /// Reads the rig file: `explicit`, else what [`VARIABLE`] names, else [`SYSTEM_FILE`] if there is one, else there is
-    /// only the built-in rig.
+    /// Reads the rig file: `explicit`, else the file that [`VARIABLE`] names, else [`SYSTEM_FILE`] if it exists.
+    /// Otherwise returns [`RigFile::built_in`].
     ///
     /// # Errors
-    /// When the file cannot be read, or something in it is wrong: with path, line and column.
+    /// When the file cannot be read or is invalid; the error has path, line and column.
     pub fn load(explicit: Option<&Path>) -> Result<Self, RigFileError> {
         Self::search(explicit, std::env::var_os(VARIABLE), Path::new(SYSTEM_FILE))
     }
@@ -412,7 +414,7 @@ impl RigFile {
         }
     }
 
-    /// Two rigs that have one device, if there are.
+    /// Returns the names of two rigs that use the same device, if any.
     #[must_use]
     pub fn two_of_one_device(&self) -> Option<(&str, &str)> {
         let mut seen = BTreeMap::new();
@@ -422,7 +424,7 @@ impl RigFile {
         })
     }
 
-    /// Only the built-in rig.
+    /// Returns a rig file with the built-in rig alone.
     #[must_use]
     pub fn built_in() -> Self {
         let mut file = Self {
@@ -433,7 +435,7 @@ impl RigFile {
         file
     }
 
-    /// Reads that file.
+    /// Reads the rig file at `path`, and its files of deviations.
     ///
     /// # Errors
     /// As [`RigFile::load`].
@@ -452,7 +454,8 @@ impl RigFile {
             })?;
         }
         let mode = std::fs::metadata(&whole).map_or(0, |file| file.permissions().mode()) & 0o777;
-        // Group and others: the libraries that a rig's `env` names and the program of its `reset` run with our rights.
+        // Other users must not choose the libraries in `env` or the program in `reset`, because these run with our
+        // rights.
         let runs = |rig: &RigConfig| match () {
             () if !rig.env.is_empty() => Some(("env", "library")),
             () if rig.reset.is_some() => Some(("reset", "program")),
@@ -470,11 +473,10 @@ impl RigFile {
         }
     }
 
-    /// Reads the bytes of a rig file, and no other file. `path` is for messages, and what a relative `socket` counts
-    /// from.
+    /// Parses the bytes of a rig file without reading any file. `path` appears in messages, and relative paths start at
+    /// its directory.
     ///
-    /// # Errors
-    /// When something in it is wrong: with path, line and column.
+    /// # Errors When the content is invalid; the error has path, line and column.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, RigFileError> {
         let mut rigs = parse::rigs(bytes, path)?;
         let whole: toml::Table = String::from_utf8_lossy(bytes).parse().unwrap_or_default();
@@ -502,10 +504,10 @@ impl RigFile {
         }
     }
 
-    /// The rig of that name.
+    /// Returns the rig of that name.
     ///
     /// # Errors
-    /// [`UnknownRig`], which names those that exist.
+    /// [`UnknownRig`], with the names of the existing rigs.
     pub fn find(&self, name: &str) -> Result<&RigConfig, UnknownRig> {
         self.rigs.iter().find(|rig| rig.name == name).ok_or_else(|| {
             let existing: Vec<_> = self.rigs.iter().map(|rig| rig.name.clone()).collect();

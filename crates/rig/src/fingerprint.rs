@@ -1,4 +1,4 @@
-//! What a rig and its device are, in words: kept with every run.
+//! Fingerprints: descriptions of a rig and its device that are stored with every run.
 
 use core::net::Ipv6Addr;
 use core::time::Duration;
@@ -14,14 +14,15 @@ use verbatim_wire::{Attribute, Layout, Mad, Method, Mtu, NodeDescription, NodeIn
 
 use super::file::VirtualConfig;
 
-/// Low halves of the transaction ids of these questions; the tester's have the top bit clear.
+/// Transaction IDs of this module's requests count up from this number. The tester's own transaction IDs have the top
+/// bit clear.
 const FIRST_ID: u32 = 0xFFFF_FE00;
-/// Where a rig with MADs keeps what an agent on the DUT's host tells.
+/// Key of the fingerprint under which a rig with MADs stores its agent's description of the DUT's host.
 pub(super) const DUT_HOST: &str = "dut_host";
-/// Tries of each question, and how long each waits.
+/// Maximum number of times that one request is sent.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long a host may take to open its device.
+/// Time limit for a host to open its device.
 const OPENED_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
@@ -32,7 +33,7 @@ pub(super) fn of_virtual(config: &VirtualConfig) -> Value {
         "seed": config.varied_by(),
         "defects": config.defect_names(),
     });
-    // Only what is not as it usually is.
+    // These keys appear only if their value is not the default.
     let (choices, disturbance) = (config.link_choice_names(), config.disturbance_names());
     for (key, value, is_usual) in [
         ("link_choices", json!(choices), choices.is_empty()),
@@ -57,7 +58,7 @@ pub(super) fn of_model(socket: &Path) -> Value {
     })
 }
 
-/// What the tester's own side is; what cannot be read is null.
+/// Describes the tester's own adapter and port; a value that cannot be read is null.
 pub(super) fn of_umad(device: Option<&Device>, seen: Option<&DevicePort>, port: &Port) -> Value {
     let hex = |guid: u64| format!("{guid:#018x}");
     let adapter = device.map(|device| {
@@ -95,12 +96,13 @@ pub(super) fn of_umad(device: Option<&Device>, seen: Option<&DevicePort>, port: 
     })
 }
 
-/// What the device under test says of itself: NodeInfo, NodeDescription and PortInfo without its M_Key. What it does
-/// not answer is null. Ask after an earlier run was restored: the questions carry the rig's own M_Key. On a rig without
-/// MADs, what the DUT's host says of its device.
+/// Reads the fingerprint of the device under test: NodeInfo, NodeDescription and PortInfo without its M_Key. An
+/// attribute is null if the device does not respond. On a rig without MADs, returns the DUT host's description of the
+/// device.
+/// // Call this function after the device's state was restored. The requests carry the rig's M_Key, and an interrupted
+/// run may have left another M_Key in the device.
 ///
-/// # Errors
-/// When the run must stop.
+/// # Errors When the rig stops the run.
 pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
     if !info.offers.contains(&Need::Mad) {
         return Ok(of_host(&ask_host(rig, Side::Dut)?));
@@ -113,8 +115,8 @@ pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
     }))
 }
 
-/// What the tester's own side and the device are, together. Where an agent told of the DUT's host, and of another device
-/// than the one that answers, it says so.
+/// Combines the fingerprints of the tester's own side and of the device. Adds a note if the DUT's agent describes a
+/// device with another NodeGUID than the device that responds to MADs.
 #[must_use]
 pub fn whole(mut tester: Value, device: Value) -> Value {
     let told = tester[DUT_HOST]["device"]["node_guid"].as_str();
@@ -131,7 +133,7 @@ pub fn whole(mut tester: Value, device: Value) -> Value {
     json!({ "tester": tester, "device": device })
 }
 
-/// Has a host open its device, or tell again what it is. What else comes meanwhile belongs to nobody.
+/// Asks a host to open its device, or to describe an open one. Discards all other arrivals meanwhile.
 pub(super) fn ask_host(rig: &mut dyn Rig, side: Side) -> Step<pb::Opened> {
     let open = Command::Open(pb::Open {});
     let until = rig
@@ -165,7 +167,7 @@ pub(super) fn ask_host(rig: &mut dyn Rig, side: Side) -> Step<pb::Opened> {
     }
 }
 
-/// A device as its host describes it.
+/// Converts a host's description of its device.
 pub(super) fn of_host(opened: &pb::Opened) -> Value {
     let gids: Vec<_> = opened
         .gids
@@ -210,7 +212,7 @@ fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Va
             match rig.wait(until) {
                 Arrival::Stop(stop) => return Err(stop),
                 Arrival::Deadline => break,
-                // A busy device is asked again after a while.
+                // A busy device gets the request again after the timeout.
                 Arrival::Mad(_, _, mad) if mad.transaction_id() as u32 == *id && mad.status() != Status::BUSY => {
                     return Ok(match mad.status() {
                         Status::OK => fields(&mad.attribute::<A>()),
@@ -224,7 +226,7 @@ fn ask<A: Attribute>(rig: &mut dyn Rig, info: &RigInfo, id: &mut u32) -> Step<Va
     Ok(Value::Null)
 }
 
-/// Every field in words, but for reserved ones and keys.
+/// Formats every field except reserved ones and keys.
 fn fields<A: Layout>(attribute: &A) -> Value {
     let shown = A::FIELDS
         .iter()
@@ -237,12 +239,12 @@ pub(super) fn kernel() -> Option<String> {
     line("/proc/sys/kernel/osrelease".as_ref())
 }
 
-/// The driver behind an adapter, and its version where the module tells one.
+/// Returns the name and version of an adapter's driver; the version is null if the module has none.
 pub(super) fn driver(adapter: &str) -> Value {
     module_of(&Path::new("/sys/class/infiniband").join(adapter))
 }
 
-/// The driver behind a network interface.
+/// Returns the name and version of a network interface's driver.
 pub(super) fn interface_driver(interface: &str) -> Value {
     module_of(&Path::new("/sys/class/net").join(interface))
 }
@@ -262,7 +264,7 @@ mod tests {
     use verbatim_wire::Guid;
 
     #[test]
-    fn fields_are_in_words_without_reserved_bits_and_keys() {
+    fn omits_reserved_fields_and_keys() {
         let info = PortInfo::from_bytes(&[0xFF; 64]);
         let Value::Object(fields) = fields(&info) else {
             panic!("no object");
@@ -274,7 +276,7 @@ mod tests {
         assert!(fields.keys().all(|name| !name.starts_with("Reserved")), "{fields:?}");
     }
     #[test]
-    fn an_agent_that_has_another_device_open_than_the_one_that_answers_is_told_and_the_right_one_is_not() {
+    fn notes_an_agent_on_another_device() {
         let tester =
             json!({ "dut_host": { "device": { "node_guid": format!("{:#018x}", 0x0002_c900_0000_1000_u64) } } });
         let info = |guid: u64| NodeInfo::default().with_node_guid(Guid(guid));
@@ -286,7 +288,7 @@ mod tests {
             said.contains("0x0002c90000001000") && said.contains("0x0002c90000002000"),
             "{said}"
         );
-        // Without an agent, or without an answer, there is nothing to compare.
+        // Nothing to compare: no agent, or no response.
         assert_eq!(whole(json!({}), device(1))["tester"], json!({}));
         assert_eq!(whole(tester.clone(), json!({ "node_info": null }))["tester"], tester);
     }

@@ -1,14 +1,14 @@
-//! Rigs: what the rig file says, and the open rig that a run works on.
+//! Rigs: the rig file, and the open rig that a run uses.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | [`mod@file`] | the rig file: TOML, found, read, checked |
-//! | [`mod@env`] | the environment that a rig's process must have been started with |
-//! | `port` | what all ports that send MADs share: spans, deadlines, cancel, a peer that vanishes |
-//! | `umad` | a port of this machine, through libibumad |
-//! | `model` | the device model of another process |
-//! | `peer` | rigs without MADs: frames of our own making, verbs on the hosts of both devices |
-//! | `survey` | what such a rig needs, part by part |
+//! | [`mod@file`] | the rig file: finds, parses and checks the TOML |
+//! | [`mod@env`] | the environment that a rig's process must start with |
+//! | `port` | common part of all ports that send MADs: spans, deadlines, cancel, loss of the port |
+//! | `umad` | a port of this machine, used with libibumad |
+//! | `model` | the device model in another process |
+//! | `peer` | rigs without MADs, with raw frames or with verbs on the hosts of both devices |
+//! | `survey` | checks of the parts that a rig needs |
 //!
 //! ```no_run
 //! use std::sync::{Arc, atomic::AtomicBool};
@@ -58,17 +58,17 @@ pub use survey::{Part, survey};
 /// A rig that is ready for a run.
 #[derive(Debug)]
 pub struct OpenRig {
-    /// What procedures and judges need to know of it.
+    /// Facts about the rig that procedures and judges use.
     pub info: RigInfo,
-    /// What to run on.
+    /// The device model or the open port.
     pub session: Session,
-    /// Firmware, driver, kernel, link: whatever is known of the tester's own side.
+    /// Description of the tester's own side: firmware, driver, kernel, link.
     pub fingerprint: serde_json::Value,
 }
 
-/// What a run works on.
+/// The device model or port of a run.
 pub enum Session {
-    /// A device model under simulated time: each test gets a fresh one, made from this.
+    /// A device model under simulated time. Each test creates a new model from this configuration.
     Virtual(VirtualConfig),
     /// A port that sends in real time. Dropping it closes the port.
     Real(Box<dyn Rig + Send>),
@@ -83,12 +83,13 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Opens a rig. `cancel` stops the run at its next wait, within 20 ms; it can be reset for the next run.
+/// Opens a rig. When `cancel` becomes true, the run stops at its next wait, within 20 ms. The caller may reset `cancel`
+/// for the next run.
 ///
-/// The rig's environment must be in force, see [`env::enter()`].
+/// The process must have the rig's environment, see [`env::enter()`].
 ///
 /// # Errors
-/// [`RigError`]: what is missing, and the remedy.
+/// [`RigError`] names what is missing, and the remedy.
 pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     match &config.kind {
         RigKind::Virtual(config_of_model) => Ok(OpenRig {
@@ -103,7 +104,6 @@ pub fn open(config: &RigConfig, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigE
     }
 }
 
-/// What procedures and judges need to know of a rig.
 fn info(config: &RigConfig, host_bound: Duration) -> RigInfo {
     let mut offers = vec![Need::Mad];
     if !config.shared_subnet {

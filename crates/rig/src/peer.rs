@@ -1,8 +1,8 @@
-//! Rigs without MADs: frames of our own making on one link, and verbs on the hosts of one or both devices.
+//! Rigs without MADs: raw frames on one link, and verbs on the hosts of one or both devices.
 //!
-//! One door: a look takes what all sources have, in the order of the latest instants, and what one source says stays in
-//! its order. So a frame that the DUT sent before its host told of a completion is handed over before it, as far as the
-//! spans of both can tell.
+//! All arrivals pass through one queue. Each call of `look` takes the arrivals of all sources and sorts them by the
+//! latest time of their spans. Arrivals of one source keep their order. A frame that the DUT sent before its host
+//! reported a completion thus precedes the completion, as far as both spans show the order.
 
 mod host;
 mod kernel;
@@ -29,74 +29,73 @@ pub(super) use kernel::kernel_has;
 pub(super) use link::machine_is_there;
 pub(super) use open::{dut_host, packet, pair};
 
-/// Things that one look takes of one source: more are left for the next, so that a flood never keeps a deadline.
+/// Maximum number of arrivals that one call of `look` takes from one source. The rest waits for the next call, so that
+/// a flood of arrivals does not delay a deadline.
 const AT_ONCE: usize = 4096;
-/// How often a link is asked for lost frames.
+/// Interval between two queries of the number of lost frames.
 const LOST_EVERY: Duration = Duration::from_millis(5);
-/// How often hosts are looked at while a link is waited on.
+/// Interval between two polls of the hosts during a wait on the link.
 const HOSTS_EVERY: Duration = Duration::from_millis(1);
-/// After a frame passed, the next is waited for without sleeping: what answers it may come at once, and to be woken takes
-/// the system longer than to answer.
+/// For this time after a frame, the rig polls for the next frame without sleeping. A response may arrive sooner than
+/// the system can wake this thread.
 const ATTENTION: Duration = Duration::from_micros(200);
 
-/// What was taken from a link.
+/// A frame received from a link.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// When it came.
+    /// Time of arrival.
     pub(super) at: Stamp,
-    /// The frame; none for one that concerns somebody else.
+    /// The frame; None if it is for another station.
     pub(super) frame: Option<Vec<u8>>,
 }
 
-/// Carries frames; knows nothing of the rig's time.
+/// A link that carries frames. It has no access to the rig's clock.
 pub(super) trait FrameLink: Send {
-    /// Sends, and says when it left.
+    /// Sends a frame, and returns the time at which it left.
     fn send(&mut self, frame: &[u8]) -> Result<Stamp, NotSent>;
 
-    /// Takes what came in, waiting at most that long; zero looks without waiting, and nothing from a look means that
-    /// nothing was there.
+    /// Returns the next frame. Waits at most `timeout`; zero only polls. None from a poll means that no frame was
+    /// there.
     ///
     /// # Errors
-    /// When the link is gone: why.
+    /// When the link is gone; the text is the reason.
     fn receive(&mut self, timeout: Duration) -> Result<Option<Taken>, String>;
 
-    /// Frames that came in since the link was opened and that nobody will see.
+    /// Returns the number of received frames that were dropped since the link was opened.
     fn lost(&mut self) -> u64;
 
-    /// Finds out whether the other end is there, where that would not be seen otherwise.
+    /// Checks whether the other end still exists, for links on which no other call reports its loss.
     ///
-    /// # Errors
-    /// When the link is gone: why.
+    /// # Errors When the link is gone; the text is the reason.
     fn probe(&mut self) -> Result<(), String>;
 }
 
-/// The link that frames go by, and what is known of it.
+/// The link for frames, with its state.
 struct Wire {
     link: Box<dyn FrameLink>,
-    /// Nothing that is still to come arrived before this.
+    /// The next frame cannot have arrived before this time.
     empty_at: Time,
-    /// The last sign of life.
+    /// Time of the last frame or probe.
     sign_at: Time,
-    /// Lost frames that were told of, and when it was asked for them last.
+    /// Number of lost frames that were reported, and the time of the last query for them.
     lost: u64,
     lost_asked: Option<Time>,
-    /// When the last frame passed, either way.
+    /// Time of the last frame in either direction.
     passed: Option<Time>,
-    /// What a wait ended with.
+    /// A frame that ended a wait and was not taken yet.
     next: Option<Taken>,
 }
 
-/// How fast a device and its host are.
+/// Speed of a device and its agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How many times slower than our own clock the device's runs.
+    /// Ratio of host time to device time.
     pub(super) scale: u32,
-    /// How long its agent may take for a command; none for what is usual.
+    /// Time limit of an agent's command; None for the default.
     pub(super) agent_within: Option<Duration>,
 }
 
 impl Pace {
-    /// That of a rig.
     pub(super) fn of(config: &super::RigConfig) -> Self {
         Self {
             scale: config.slow.scale,
@@ -105,24 +104,24 @@ impl Pace {
     }
 }
 
-/// A rig over a link for frames, hosts, or both; in real time.
+/// A rig with a link for frames, hosts, or both; in real time.
 pub(super) struct PeerRig {
     clock: Clock,
     wire: Option<Wire>,
     hosts: Vec<Host>,
-    /// Its loss is told once all that came before it is handed over.
+    /// Cancel and loss of the rig. The loss is reported after all earlier arrivals.
     end: End,
-    /// What came in and was not handed over.
+    /// Arrivals that the caller has not taken yet.
     queue: VecDeque<Arrival>,
-    /// The deadline that was waited for last, if it was not met.
+    /// The deadline of the last wait, if an arrival ended that wait.
     waited_for: Option<Time>,
 }
 
-/// What a look found, each with the instant that orders it.
+/// The arrivals of one call of `look`, each with its sort time.
 #[derive(Default)]
 struct Found {
     all: Vec<(Time, Arrival)>,
-    /// The order of the source never goes back.
+    /// The largest sort time of the current source so far. Sort times of one source never decrease.
     last: Time,
 }
 
@@ -164,7 +163,7 @@ impl PeerRig {
         }
     }
 
-    /// How long our own host may hold up what comes in: as for ports that send MADs.
+    /// Measures how long this host may delay an arrival.
     fn measure_host_bound(&mut self) -> Duration {
         let clock = self.clock;
         let measured: Result<_, core::convert::Infallible> = host_bound(clock, |wait| Ok(!self.doze(wait)));
@@ -173,8 +172,8 @@ impl PeerRig {
         }
     }
 
-    /// Waits until a source has something, at most that long; whether one has. A frame ends it at once; hosts are looked
-    /// at every millisecond where there is a link for frames, which waits by itself.
+    /// Waits until a source has an arrival; false on timeout. A frame ends the wait at once. If there is a link, the
+    /// wait blocks on the link and polls the hosts every millisecond.
     fn doze(&mut self, timeout: Duration) -> bool {
         let until = Clock::wall_now() + timeout;
         loop {
@@ -207,14 +206,15 @@ impl PeerRig {
         }
     }
 
-    /// Everything that came in before this was handed over, or is in the queue.
+    /// Returns the time before which all arrivals are in the queue or were taken.
     fn complete_until(&self) -> Time {
         let wire = self.wire.iter().map(|wire| wire.empty_at);
         let hosts = self.hosts.iter().map(|host| host.empty_at);
         wire.chain(hosts).min().unwrap_or_else(|| self.clock.now())
     }
 
-    /// Takes what all sources have. The hosts come first: a frame that left before a host spoke is there by then.
+    /// Takes the arrivals of all sources. Takes those of the hosts first: a frame sent before a host's report has then
+    /// already arrived.
     fn look(&mut self) {
         let mut found = Found::default();
         let mut gone = Vec::new();
@@ -239,7 +239,7 @@ impl PeerRig {
         }
     }
 
-    /// Asks the other ends for a sign when there was none for a while.
+    /// Probes the link and the hosts that were silent for some time.
     fn probe(&mut self) {
         let now = self.clock.now();
         let mut gone = Vec::new();
@@ -257,7 +257,7 @@ impl PeerRig {
         }
     }
 
-    /// Whether a host was not heard of for so long that the silence of its device says nothing.
+    /// Returns whether a host was silent for so long that its device's silence proves nothing.
     fn wants_sign(&self) -> bool {
         let now = self.clock.now();
         self.hosts.iter().any(|host| host.wants_sign(now))
@@ -266,7 +266,7 @@ impl PeerRig {
 
 impl Wire {
     fn look(&mut self, clock: Clock, found: &mut Found) -> Result<(), String> {
-        // What a wait ended with is handed over at once: who waited is to answer it.
+        // Return at once the frame that ended a wait, because the tester may have to respond.
         let at_once = if self.next.is_some() { 1 } else { AT_ONCE };
         for _ in 0..at_once {
             let before = clock.now();
@@ -281,7 +281,7 @@ impl Wire {
             let at = clock.span(at);
             self.sign_at = before;
             self.passed = Some(before);
-            // The link keeps the order of arrival.
+            // The link delivers frames in the order of their arrival.
             self.empty_at = self.empty_at.max(at.earliest);
             if let Some(frame) = frame {
                 found.push(at.latest, Arrival::Frame(0, at, frame));
@@ -363,7 +363,8 @@ impl Rig for PeerRig {
     }
 
     fn wait(&mut self, until: Time) -> Arrival {
-        // A look of an earlier call may have met this deadline, and found more than that call could hand over.
+        // An earlier call with this deadline may have found more arrivals than it returned. All sources may then
+        // already be empty beyond the deadline.
         let mut looked = self.waited_for == Some(until);
         loop {
             if self.end.is_cancelled_now() {

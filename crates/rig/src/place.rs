@@ -1,4 +1,4 @@
-//! A directory of a rig's own, for its sockets.
+//! A temporary directory for a rig's sockets.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -12,16 +12,18 @@ use tempfile::TempDir;
 
 use super::error::RigError;
 
-/// How the names of all of them begin.
+/// First part of each directory's name.
 const PREFIX: &str = "verbatim-rig-";
-/// Locked as long as the directory's owner lives.
+/// Lock file. The process that owns the directory holds its lock.
 const LOCK: &str = "lock";
-/// A directory that is not older may belong to a process that has not locked it yet.
+/// A younger directory may belong to a process that has not locked it yet.
 const YOUNG: Duration = Duration::from_secs(10);
-/// Entries of the temporary directory that are looked at: others may fill it, and nothing waits for more than these.
+/// Maximum number of entries of the temporary directory that a scan reads. Other programs may fill the directory, and a
+/// scan must not take long.
 const MOST_ENTRIES: usize = 10_000;
 
-/// A private temporary directory, removed when dropped; after a crash, when the next one is made.
+/// A private temporary directory. Dropping it removes the directory. If the process crashes, a later [`Place::make`] or
+/// [`Place::remove_abandoned`] removes the directory.
 #[derive(Debug)]
 pub struct Place {
     directory: TempDir,
@@ -29,10 +31,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes one. Blocks on the disk.
+    /// Creates a directory. Blocks on the disk.
     ///
     /// # Errors
-    /// When none can be made.
+    /// When the directory or its lock file cannot be created.
     pub fn make() -> io::Result<Self> {
         let temporary = std::env::temp_dir();
         remove_what_crashes_left(&temporary);
@@ -53,19 +55,19 @@ impl Place {
         })
     }
 
-    /// Removes what processes left that were killed.
+    /// Removes the directories of processes that were killed.
     pub fn remove_abandoned() {
         remove_what_crashes_left(&std::env::temp_dir());
     }
 
-    /// The directory.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 }
 
-/// Removes the directories of processes that are no more. Nothing depends on it: what cannot be removed stays.
+/// Removes the directories of dead processes. Ignores errors, because no caller depends on the removal.
 fn remove_what_crashes_left(temporary: &Path) {
     let entries = fs::read_dir(temporary).into_iter().flatten().take(MOST_ENTRIES);
     for entry in entries.flatten() {
@@ -76,7 +78,8 @@ fn remove_what_crashes_left(temporary: &Path) {
     }
 }
 
-/// Everybody may make a directory of such a name: what is not this user's is left alone, and nothing in it is waited for.
+/// Returns whether `place` is a directory of this user that is unlocked and older than 10 s. Any user may create an
+/// entry with such a name, so the check follows no link, and does not block on a FIFO.
 fn is_abandoned(place: &Path) -> bool {
     let own = fs::symlink_metadata(place).is_ok_and(|of| of.is_dir() && of.uid() == geteuid().as_raw());
     let lock = || {
@@ -99,7 +102,7 @@ mod tests {
     use std::time::SystemTime;
 
     #[test]
-    fn a_place_is_private_and_goes_with_its_owner() {
+    fn place_is_private_and_removed_on_drop() {
         let place = Place::new("r").unwrap();
         let path = place.path().to_path_buf();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_removed_and_a_living_place_is_not() {
+    fn removes_only_abandoned_places() {
         let temporary = tempfile::tempdir().unwrap();
         let make = |name: &str, age: u64| {
             let path = temporary.path().join(name);
@@ -129,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_or_a_link_in_place_of_a_lock_is_left_alone_and_not_waited_for() {
+    fn ignores_fifo_and_symlink_locks() {
         let temporary = tempfile::tempdir().unwrap();
         let place = |name: &str| {
             let path = temporary.path().join(name);

@@ -1,4 +1,4 @@
-//! What all real ports share: spans, deadlines, cancel, and a peer that vanishes without a word.
+//! Common part of all ports that send in real time: spans, deadlines, cancel, loss of the port.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -11,22 +11,21 @@ use verbatim_wire::{Lid, Mad};
 
 use super::clock::Clock;
 
-/// The longest time in which a cancel is not seen.
+/// The longest single wait. A cancel is noticed within this time.
 pub(super) const SLICE: Duration = Duration::from_millis(20);
-/// After so long without any sign the link is asked whether its other end is still there.
+/// After this time without an arrival or a send, the rig probes whether the link's other end is still there.
 pub(super) const PROBE_AFTER: Duration = Duration::from_millis(250);
-/// Waits that are measured, and how long each is.
+/// Number of waits in a measurement of the host, and the length of each.
 const MEASURED: u32 = 20;
 const MEASURED_WAIT: Duration = Duration::from_millis(1);
-/// The bound of our own host is never taken as less.
+/// Lower limit of the measured host bound.
 const LEAST_HOST_BOUND: Duration = Duration::from_millis(10);
 
-/// A port that MADs go out by and come in from; knows nothing of time.
+/// A port that sends and receives MADs. It has no clock.
 pub(super) trait Link: Send {
-    /// Sends.
     fn send(&mut self, mad: &Mad) -> Result<(), NotSent>;
 
-    /// Sends a LID-routed SMP to any LID.
+    /// Sends a LID-routed SMP to an arbitrary LID.
     fn send_to(&mut self, lid: Lid, mad: &Mad) -> Result<(), NotSent> {
         Err(NotSent::Refused(format!(
             "{mad} cannot be sent to LID {lid}: this rig reaches the device under test alone; use a rig of kind umad or \
@@ -34,72 +33,69 @@ pub(super) trait Link: Send {
         )))
     }
 
-    /// Takes what came in, waiting at most that long; zero looks without waiting. Nothing from a look means that
-    /// nothing was there; nothing from a wait may come early.
+    /// Returns the next MAD. Waits at most `timeout`; zero only polls. None from a poll means that no MAD was there. A
+    /// wait may return None early.
     ///
     /// # Errors
-    /// When the port is gone: why.
+    /// When the port is gone; the text is the reason.
     fn recv(&mut self, timeout: Duration) -> Result<Option<Incoming>, String>;
 
-    /// Does what shows whether the other end is still there, if it would not be seen otherwise. Nothing of it reaches
-    /// the device under test.
+    /// Checks whether the link's other end still exists, for links on which no other call reports its loss. Sends
+    /// nothing to the device under test.
     ///
-    /// # Errors
-    /// When the port is gone: why.
+    /// # Errors When the port is gone; the text is the reason.
     fn probe(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// How long answers to what is sent from now on are waited for.
+    /// Sets the response timeout of the MADs sent from now on.
     fn answers_within(&mut self, _: Duration) {}
 
-    /// Whether a MAD that is sent now leaves at once. What frees room is an arrival, or time.
+    /// Returns whether a MAD sent now leaves at once. If not, an arrival or the passage of time frees room.
     ///
     /// # Errors
-    /// When the port is gone: why.
+    /// When the port is gone; the text is the reason.
     fn has_room(&mut self) -> Result<bool, String> {
         Ok(true)
     }
 
-    /// Nobody waits any more for answers to what was sent so far.
+    /// Stops waiting for the responses to all MADs sent so far.
     ///
     /// # Errors
-    /// When the port is gone: why.
+    /// When the port is gone; the text is the reason.
     fn give_up(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Whether what the rig was opened on is as it was.
+    /// Checks that the state found when the rig was opened, such as its subnet manager, has not changed.
     ///
-    /// # Errors
-    /// What became of it, and the remedy.
+    /// # Errors When the state has changed; the text has the change and the remedy.
     fn is_undisturbed(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What came in.
+/// An arrival at the port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Incoming {
-    /// The MAD.
     pub(super) mad: Mad,
-    /// 0, or the host's error number with which it gives a MAD of ours back.
+    /// 0, or the errno with which the host returns one of our own MADs.
     pub(super) errno: i32,
 }
 
-/// Why a MAD was not sent.
+/// The reason why a MAD was not sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum NotSent {
     /// The port is gone.
     Gone(String),
-    /// This MAD cannot be sent; the port lives.
+    /// This MAD cannot be sent; the port can still be used.
     Refused(String),
-    /// There was no room for it on the way out; the port lives.
+    /// The send queue is full; the port can still be used.
     NoRoom(String),
 }
 
-/// How long this host may hold something up: twice the worst overshoot of short waits. A wait says whether it lasted
-/// its time: one that was cut short measures nothing.
+/// Measures how long this host may delay an action: twice the worst overshoot of short waits. `wait` returns whether it
+/// lasted its full time; a wait that ended early is not measured.
 pub(super) fn host_bound<E>(clock: Clock, mut wait: impl FnMut(Duration) -> Result<bool, E>) -> Result<Duration, E> {
     let mut worst = Duration::ZERO;
     for _ in 0..MEASURED {
@@ -112,7 +108,8 @@ pub(super) fn host_bound<E>(clock: Clock, mut wait: impl FnMut(Duration) -> Resu
     Ok(clock.of_rig((2 * worst).max(LEAST_HOST_BOUND)))
 }
 
-/// What ends a run on a rig from outside: a cancel, told once, and the loss of the rig, told at every wait and send.
+/// The events that end a run from outside. A cancel is reported once; the loss of the rig is reported at every wait and
+/// send.
 pub(super) struct End {
     pub(super) cancel: Arc<AtomicBool>,
     cancel_told: bool,
@@ -128,7 +125,7 @@ impl End {
         }
     }
 
-    /// Whether the run was cancelled and nobody was told yet.
+    /// Returns true once after the run was cancelled.
     pub(super) fn is_cancelled_now(&mut self) -> bool {
         let cancelled = self.cancel.load(Ordering::Acquire);
         let news = cancelled && !self.cancel_told;
@@ -136,27 +133,27 @@ impl End {
         news
     }
 
-    /// The rig is gone, for this reason if it was not gone before.
+    /// Records the loss of the rig, and returns it. Keeps the first reason.
     pub(super) fn lost(&mut self, why: String) -> Stop {
         Stop::RigGone(self.gone.get_or_insert(why).clone())
     }
 
-    /// What tells that the rig is gone, if it is.
+    /// Returns the loss of the rig, if it is lost.
     pub(super) fn gone(&self) -> Option<Stop> {
         self.gone.clone().map(Stop::RigGone)
     }
 }
 
-/// A rig over one link, in real time.
+/// A rig on one link, in real time.
 pub(super) struct PortRig<L> {
     link: L,
     clock: Clock,
     end: End,
-    /// Nothing that is still to come arrived before this.
+    /// The next arrival cannot be before this time.
     empty_at: Time,
-    /// The last sign of life: something arrived, or was taken from us.
+    /// Time of the last arrival or successful send.
     sign_at: Time,
-    /// What came in while a send waited for room.
+    /// Arrivals during a send that waited for room.
     early: VecDeque<Arrival>,
 }
 
@@ -172,15 +169,15 @@ impl<L: Link> PortRig<L> {
         }
     }
 
-    /// How long our own host may hold up a MAD: twice the worst overshoot of short waits.
+    /// Measures how long this host may delay a MAD.
     pub(super) fn measure_host_bound(&mut self) -> Result<Duration, String> {
         let link = &mut self.link;
-        // What arrives here belongs to nobody.
+        // A MAD that arrives during the measurement is dropped.
         host_bound(self.clock, |wait| link.recv(wait).map(|incoming| incoming.is_none()))
     }
 
-    /// Waits until the link has room for one more. What comes in meanwhile is kept, in order and with its instant. A run
-    /// that was cancelled waits for no answer any more.
+    /// Waits until the link has room for one more MAD. Queues the arrivals meanwhile, in order and with their times. If
+    /// the run was cancelled, stops waiting for outstanding responses instead.
     fn make_room(&mut self) -> Result<(), String> {
         while !self.link.has_room()? {
             if self.end.cancel.load(Ordering::Acquire) {
@@ -194,7 +191,8 @@ impl<L: Link> PortRig<L> {
         Ok(())
     }
 
-    /// Takes what came early; else looks, then waits once. Nothing when neither `until` nor an arrival was met.
+    /// Returns a queued arrival, else polls, then waits once. Returns None if that wait ended before `until` without an
+    /// arrival.
     fn step(&mut self, until: Time) -> Result<Option<Arrival>, String> {
         match self.early.pop_front() {
             Some(arrival) => Ok(Some(arrival)),
@@ -304,16 +302,16 @@ mod tests {
     use std::time::Instant;
     use verbatim_wire::{AttributeId, Method};
 
-    /// A link with a script: what each recv does.
+    /// A link that follows a script.
     #[derive(Default)]
     struct Script {
-        /// Waits until the first arrival, then what arrives.
+        /// Time of each arrival after the first `recv`, and the arrival.
         arrivals: VecDeque<(Duration, Incoming)>,
         start: Option<Instant>,
         probes: usize,
         dies_at_probe: bool,
         refuses: Option<NotSent>,
-        /// So many arrivals until there is room.
+        /// Number of arrivals until there is room to send.
         full: usize,
         disturbed: Option<String>,
     }
@@ -374,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_span_of_an_arrival_holds_its_true_instant_and_is_shorter_than_a_slice() {
+    fn arrival_span_contains_true_time() {
         let due = Duration::from_millis(1500);
         let mut rig = rig(Script {
             arrivals: VecDeque::from([(due, incoming(0)), (due, incoming(110))]),
@@ -384,7 +382,7 @@ mod tests {
             panic!("no MAD");
         };
         let truth = Time(0).after(due);
-        // The script's clock starts a little after the rig's, and the machine may be busy with something else.
+        // The script's clock starts a little after the rig's, and the machine may be busy.
         let slack = Duration::from_secs(1);
         assert!(
             at.earliest <= truth.after(slack) && at.latest >= truth,
@@ -398,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_comes_when_the_link_was_seen_empty_after_it_and_not_before() {
+    fn deadline_waits_until_link_is_empty() {
         let mut rig = rig(Script::default());
         let until = rig.now().after(Duration::from_millis(30));
         assert_eq!(rig.wait(until), Arrival::Deadline);
@@ -411,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_there_at_the_deadline_is_taken_first() {
+    fn arrival_precedes_a_passed_deadline() {
         let mut rig = rig(Script {
             arrivals: VecDeque::from([(Duration::ZERO, incoming(0))]),
             ..Script::default()
@@ -421,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_is_seen_in_the_middle_of_a_wait_told_once_and_told_again_for_the_next_run() {
+    fn cancel_interrupts_wait_and_is_reported_once() {
         let mut rig = rig(Script::default());
         let cancel = Arc::clone(&rig.end.cancel);
         let other = Arc::clone(&cancel);
@@ -443,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_dies_silently_is_found_by_a_probe_and_stays_gone() {
+    fn probe_finds_a_silently_lost_link() {
         let mut rig = rig(Script {
             dies_at_probe: true,
             ..Script::default()
@@ -458,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_answers_is_not_probed() {
+    fn active_link_is_not_probed() {
         let arrivals = (1..=20)
             .map(|at| (Duration::from_millis(at * 20), incoming(0)))
             .collect();
@@ -473,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_mad_stops_the_test_and_leaves_the_port() {
+    fn refused_mad_leaves_port_usable() {
         let mut rig = rig(Script {
             refuses: Some(NotSent::Refused("no".into())),
             ..Script::default()
@@ -484,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_send_waits_for_room_and_what_comes_meanwhile_keeps_its_order_and_its_instant() {
+    fn send_waits_for_room_and_queues_arrivals() {
         let due = [40, 80].map(Duration::from_millis);
         let mut rig = rig(Script {
             arrivals: VecDeque::from([(due[0], incoming(0)), (due[1], incoming(110))]),
@@ -502,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_run_waits_for_no_room() {
+    fn cancelled_run_does_not_wait_for_room() {
         let mut rig = rig(Script {
             full: 1,
             ..Script::default()
@@ -512,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_between_is_told_at_the_end_of_a_procedure_and_the_port_lives_on() {
+    fn procedure_end_reports_disturbance() {
         let mut rig = rig(Script {
             full: 1,
             disturbed: Some("somebody".into()),
@@ -526,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_bound_is_at_least_ten_milliseconds() {
+    fn host_bound_is_at_least_10_ms() {
         let bound = rig(Script::default()).measure_host_bound().unwrap();
         assert!(bound >= LEAST_HOST_BOUND, "{bound:?}");
     }

@@ -1,4 +1,4 @@
-//! What rigs without MADs need of this host and of the agent's, part by part: for `verbatim doctor`.
+//! Checks by `verbatim doctor` of the parts that a rig needs, on this host and on the agent's host.
 
 use std::fs;
 use std::path::Path;
@@ -14,29 +14,28 @@ use super::file::{AgentConfig, PacketConfig, RigConfig, RigKind, VerbsConfig, Wi
 use super::peer::{kernel_has, machine_is_there};
 use verbatim_verbs::AgentClient;
 
-/// Where the kernel shows network interfaces, and RDMA devices.
+/// Directories in which the kernel lists network interfaces and RDMA devices.
 const INTERFACES: &str = "/sys/class/net";
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 /// Number of CAP_NET_RAW (`linux/capability.h`).
 const CAP_NET_RAW: u32 = 13;
 /// `IFF_UP` (`linux/if.h`).
 const IFF_UP: u64 = 1;
-/// How long an agent may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// A part of a rig, looked at.
+/// One part of a rig, with the result of its check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// What it is.
+    /// Name of the part.
     pub what: String,
-    /// Whether it can be used as it is.
+    /// Whether the part can be used as it is.
     pub usable: bool,
-    /// What was found, and where it cannot be used, the remedy.
+    /// The findings and, if the part cannot be used, the remedy.
     pub words: String,
 }
 
-/// Looks at the parts of a rig of kind `umad`, `packet` or `verbs`; nothing for other kinds, and for a port that is not
-/// there, where opening tells all. Opens no device and sends no frame.
+/// Checks the parts of a rig of kind `umad`, `packet` or `verbs`. Opens no device and sends no frame. Returns no parts
+/// for other kinds, and none for a umad port that does not exist: opening such a rig reports the error.
 #[must_use]
 pub fn survey(config: &RigConfig) -> Vec<Part> {
     match &config.kind {
@@ -55,7 +54,7 @@ pub fn survey(config: &RigConfig) -> Vec<Part> {
     }
 }
 
-/// A port that is not there is told by opening, which knows why.
+/// Returns no parts for a missing port, because opening the rig reports the reason.
 fn port_of(config: &RigConfig, device: &str, number: u8) -> Vec<Part> {
     let library = umad::Library::open().ok();
     let devices = library
@@ -87,7 +86,7 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
     }
 }
 
-/// What of the tests hangs on a LID, and on what a subnet manager sets.
+/// Describes the port's LID. If there is none, names the tests that need one, or need SubnetTimeOut.
 fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
     match (Lid(port.lid).is_unicast(), has_subnet_timeout) {
         (false, false) => {
@@ -172,7 +171,7 @@ fn interface(all: &Path, name: &str) -> Result<String, String> {
     ))
 }
 
-/// `status` is what `/proc/PID/status` says.
+/// Checks for CAP_NET_RAW. `status` is the content of `/proc/PID/status`.
 fn raw_frames(status: &str) -> Result<String, String> {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
@@ -211,7 +210,8 @@ fn own_address(of: &PacketConfig, interface: &str) -> Result<String, String> {
     Ok(format!("{}, which this host's kernel does not have", of.ip))
 }
 
-/// An adapter with RoCE on the tester's port takes packets to UDP port 4791 out before the kernel sees them.
+/// Checks that no RoCE adapter consumes the frames of the tester's port: RoCE hardware takes packets to UDP port 4791
+/// before the kernel sees them.
 fn roce(devices: &Path, interface: &str) -> Result<String, String> {
     for device in names(devices) {
         let place = devices.join(&device);
@@ -223,7 +223,7 @@ fn roce(devices: &Path, interface: &str) -> Result<String, String> {
             {
                 continue;
             }
-            // Only software over an interface has this file.
+            // Only a software RoCE device has the file `parent`.
             return if place.join("parent").exists() {
                 Ok(format!(
                     "{device} port {port} is RoCE in software on {interface}: frames are seen all the same"
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_absent_down_or_without_link_is_told_with_the_remedy() {
+    fn unusable_interface_has_a_remedy() {
         let all = tempfile::tempdir().unwrap();
         let of = |flags: &str, carrier: &str| {
             file(&all.path().join("e0/flags"), flags);
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_down_is_told_with_the_remedy_and_a_port_without_a_lid_with_what_needs_one() {
+    fn reports_link_down_and_missing_lid() {
         let mut port = crate::umad::manager::tests::port(0, 0);
         assert!(link(&port).unwrap().contains("Active, LinkUp, 100 Gb/s"));
         (port.state, port.physical_state) = (1, 2);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_send_raw_frames_is_read_from_the_kernel() {
+    fn reads_cap_net_raw_from_status() {
         assert!(raw_frames("Name:\tx\nCapEff:\t0000000000002000\n").is_ok());
         assert!(
             raw_frames("CapEff:\t00000000ffffdfff\n")
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn roce_of_hardware_on_the_testers_port_is_told_and_that_of_software_or_elsewhere_is_not() {
+    fn reports_only_hardware_roce_on_the_port() {
         let devices = tempfile::tempdir().unwrap();
         assert!(roce(devices.path(), "e0").is_ok());
         file(&devices.path().join("mlx5_0/ports/1/gid_attrs/ndevs/0"), "e0\n");
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_that_is_missing_is_told() {
+    fn reports_every_missing_part() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("rigs.toml");
         let text = "config_version = 1\n[[rig]]\nname = \"p\"\nkind = \"packet\"\nip = \"192.0.2.2\"\nmac = \

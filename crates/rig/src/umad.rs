@@ -1,4 +1,4 @@
-//! A port of this machine, through libibumad.
+//! A port of this machine, used with libibumad.
 
 pub(super) mod manager;
 mod places;
@@ -22,18 +22,16 @@ use super::{OpenRig, Session, env, fingerprint, info, peer};
 use manager::{Manager, came_between};
 use places::{AFTERWARDS, Places, Room};
 
-/// How long answers are waited for before anybody said so: the longest that the rule of silence asks of a port that told
-/// nothing of itself yet, and more.
+/// Initial response timeout. It is longer than the wait that tests require for a port whose timeouts are still unknown.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// How long opening may take.
+/// Time limit for opening the port.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
-/// How long a MAD that nothing answers may take to leave, and how often it is tried in that time.
+/// Time limit for sending a MAD that has no response, and the interval between its tries.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(1);
-/// Queue pair and key of the general services interface.
+/// QPN and Q_Key of the General Service Interface.
 const GSI: (u32, u32) = (1, 0x8001_0000);
 
-/// Opens the rig.
 pub(super) fn open(
     config: &RigConfig,
     (device, number): (&str, u8),
@@ -86,7 +84,7 @@ pub(super) fn open(
         .map_err(|why| RigError::Lost { rig: rig(), why })?;
     let mut info = info(config, bound);
     if manager.is_there() {
-        // Also one of this very host sweeps: it stops lease timers and sends keys of its own.
+        // A subnet manager on this host sweeps too: it stops lease timers and sends its own keys.
         info.shared_subnet = true;
         info.offers.retain(|need| *need != Need::OwnSubnet);
     }
@@ -104,7 +102,7 @@ fn without_ports(device: &Device) -> Device {
     }
 }
 
-/// Subnet management goes by QP0, which not every port that opens has.
+/// Refuses a port without QP0. A port that opens may lack QP0, and subnet management needs QP0.
 fn refuse_what_has_no_smi(config: &RigConfig, seen: Option<&DevicePort>, port: &Port) -> Result<(), RigError> {
     let class = match config.route {
         Route::Directed(_) => MgmtClass::SUBN_DIRECTED,
@@ -133,7 +131,8 @@ fn no_smi(config: &RigConfig, link_layer: &str, refusal: &str) -> String {
     )
 }
 
-/// Omni-Path looks like InfiniBand to libibumad, and is not: MADs of 2048 bytes, LIDs of 32 bits, an agent of its own.
+/// Refuses Omni-Path. libibumad shows such adapters like InfiniBand ones, but their MADs have 2048 bytes and their LIDs
+/// 32 bits, and they have a management agent of their own kind.
 fn refuse_omni_path(config: &RigConfig, driver: Option<&str>) -> Result<(), RigError> {
     match driver {
         Some(driver @ "hfi1") => Err(RigError::Refused {
@@ -165,22 +164,21 @@ fn refuse_foreign_manager(
     })
 }
 
-/// One open port.
 struct UmadLink {
     library: Library,
     device: String,
     number: u8,
-    /// Who managed the subnet when the rig was opened.
+    /// The subnet manager when the rig was opened.
     manager: Manager,
-    /// Not there when it could not be opened anew.
+    /// None if reopening the port failed.
     port: Option<Port>,
     route: Route,
-    /// The DUT's LID, as its PortInfo told on a directed route.
+    /// The DUT's LID, from a PortInfo read on a directed route.
     lid_seen: Option<Lid>,
-    /// How long answers to what is sent now are waited for.
+    /// Response timeout of the MADs sent from now on.
     answer_within: Duration,
     places: Places,
-    /// What was there when the port was opened anew.
+    /// MADs read before the port was reopened, and requests returned by reopening it.
     taken_out: VecDeque<Incoming>,
 }
 
@@ -194,8 +192,8 @@ impl UmadLink {
             match port.send(mad.bytes(), to, within.saturating_add(AFTERWARDS)) {
                 Ok(()) => break,
                 Err(SendError::PortGone(lost)) => return Err(NotSent::Gone(gone(&lost))),
-                // Of two TrapRepresses with one transaction id the kernel takes the second when the first has left. It tells
-                // nobody when that is.
+                // The kernel refuses a second TrapRepress with the transaction ID of one that has not left yet. It does
+                // not report when the first has left, so poll.
                 Err(SendError::Refused { seen, .. })
                     if !awaits_answer
                         && seen.raw_os_error() == Some(Errno::EINVAL as i32)
@@ -219,8 +217,8 @@ impl UmadLink {
             .ok_or_else(|| format!("umad port {device}/{number} was closed and could not be opened again: start anew"))
     }
 
-    /// Closes the port and opens it again: the kernel then lets go of every request at once. What lies there is taken out
-    /// first; the requests come back as cancelled.
+    /// Closes the port and opens it again, so that the kernel drops all outstanding requests at once. First reads the
+    /// MADs that wait at the port. Returns the outstanding requests with ECANCELED.
     fn open_anew(&mut self) -> Result<(), String> {
         while let Some(incoming) = self.take(Duration::ZERO)? {
             self.taken_out.push_back(incoming);
@@ -236,7 +234,7 @@ impl UmadLink {
         Ok(())
     }
 
-    /// Takes what the port has.
+    /// Reads one MAD from the port.
     fn take(&mut self, timeout: Duration) -> Result<Option<Incoming>, String> {
         let Some(received) = self.port()?.recv(timeout).map_err(|lost| gone(&lost))? else {
             return Ok(None);
@@ -252,7 +250,7 @@ impl UmadLink {
         }))
     }
 
-    /// Keeps the LID that the DUT shows, for MADs that go to a LID.
+    /// Stores the LID from the DUT's PortInfo, for LID-routed MADs.
     fn learn(&mut self, mad: &Mad) {
         let shows_it = mad.is_directed()
             && (mad.method(), mad.attribute_id()) == (Method::GET_RESP, AttributeId::PORT_INFO)
@@ -265,7 +263,7 @@ impl UmadLink {
     }
 }
 
-/// Where a MAD goes, by its class; `seen` is the DUT's LID, as it told it.
+/// Returns the destination of a MAD, by its class; `seen` is the LID in the DUT's PortInfo.
 fn destination(route: &Route, seen: Option<&Lid>, mad: &Mad) -> Result<Destination, String> {
     let lid = match route {
         Route::Lid(lid) => Some(lid.0),
@@ -325,7 +323,7 @@ impl Link for UmadLink {
     }
 
     fn is_undisturbed(&mut self) -> Result<(), String> {
-        // What cannot be read now is not held against the run: a port that is gone says so itself.
+        // A failed listing is no disturbance: if the port is gone, the next call on it reports that.
         let devices = self.library.devices(OPEN_WITHIN).unwrap_or_default();
         let ours = devices.iter().find(|known| known.name == self.device);
         let port = ours.and_then(|known| known.ports.iter().find(|port| port.number == self.number));
@@ -352,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_manager_elsewhere_is_refused_with_the_remedy_and_our_own_or_one_that_left_is_not() {
+    fn refuses_only_a_foreign_subnet_manager() {
         let text =
             "config_version = 1\n[[rig]]\nname = \"r\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n";
         let config = RigFile::parse(text.as_bytes(), "/f".as_ref()).unwrap().rigs.remove(0);
@@ -373,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_without_qp0_is_refused_with_the_remedy_for_roce_and_for_a_multi_plane_adapter() {
+    fn refuses_port_without_qp0() {
         let config = config();
         assert!(no_smi(&config, "Ethernet", "").contains("kind packet or verbs"));
         let said = no_smi(&config, "InfiniBand", "Invalid argument");
@@ -384,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn omni_path_is_refused_and_what_is_not_known_to_be_it_is_not() {
+    fn refuses_omni_path() {
         let config = config();
         let error = refuse_omni_path(&config, Some("hfi1")).unwrap_err().to_string();
         assert!(error.contains("not InfiniBand"), "{error}");
@@ -392,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_class_of_a_mad_says_where_it_goes() {
+    fn mad_class_selects_destination() {
         let directed = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]);
         let by_lid = Mad::lid_routed(Method::GET, AttributeId::PORT_INFO, 0);
         let counters = Mad::performance(Method::GET, AttributeId::PORT_COUNTERS, 0);

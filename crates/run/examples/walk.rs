@@ -1,8 +1,9 @@
-//! `cargo xtask campaign walk`: random walks on the device model, and on models with a defect.
+//! `cargo xtask campaign walk`: random walks on the device model, with and without defects.
 //!
-//! On sound models, whatever choices they make and whatever the way to them loses, no walk may fail. Of each defect it says
-//! at which seed a walk found it, and in how many steps; what no walk found is listed, and so is what was not shrunk to ten
-//! steps. `--table` lists them all.
+//! No walk may fail on a sound model, which has no defects, for any choices of the model and any disturbance of its
+//! link. For each defect the program prints the first seed whose walk finds it, and the number of steps after
+//! shrinking. It lists the defects that no walk found, and those whose walk was not shrunk to ten steps. `--table`
+//! lists all defects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use verbatim_record_proto::v1::{Outcome, RunSpec, Verdict};
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, RigConfig, VirtualConfig};
 use verbatim_run::{Request, RunId, command, execute};
 
-/// The walks, and the one whose defects are hunted.
+/// All walks. The defects run with [`TRANSPORT`] only.
 const WALKS: [&str; 2] = [TRANSPORT, "c14-walk"];
 const TRANSPORT: &str = "c09-walk";
 const THREADS: usize = 2;
-/// Steps that a walk that fails is to be shrunk to.
+/// Number of steps that a shrunk walk should not exceed.
 const SHORT: u32 = 10;
 
 fn main() -> std::process::ExitCode {
@@ -61,7 +62,7 @@ fn main() -> std::process::ExitCode {
     std::process::ExitCode::from(u8::from(all > 0))
 }
 
-/// A walk of a seed on a device.
+/// Runs a walk on a device model.
 fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool) -> (Request, Verdict) {
     let rig = RigConfig::built_in(config);
     let request = Request {
@@ -84,7 +85,7 @@ fn walk(test: &str, config: VirtualConfig, seed: u64, steps: u64, shrinks: bool)
     (request, report.verdicts.remove(0))
 }
 
-/// Walks on sound models. How many were failed.
+/// Runs walks on sound models, and returns the number of false alarms.
 fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
     let (next, alarms) = (AtomicU64::new(first), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -96,7 +97,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
                         break;
                     }
                     for rules_of_hardware in [false, true] {
-                        // Every fourth is a device of any kind.
+                        // Every fourth seed draws the capabilities of the device too.
                         let of_any_kind = seed % 4 == 3;
                         let config = VirtualConfig {
                             profile: if of_any_kind {
@@ -110,7 +111,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
                         let is_disturbed = request.rig.is_disturbed();
                         let is_alarm = match verdict.outcome() {
                             Outcome::Pass => false,
-                            // A device of any kind may lack a step.
+                            // A device with random capabilities may lack one that the walk needs.
                             Outcome::NotApplicable => !of_any_kind,
                             Outcome::Inconclusive => !is_disturbed,
                             _ => true,
@@ -128,7 +129,7 @@ fn on_sound(test: &str, first: u64, seeds: u64, steps: u64) -> usize {
     alarms.into_inner()
 }
 
-/// The sound model of a seed: all choices are drawn; by the rules of hardware the way to it loses, swaps and delays.
+/// Returns the sound model of a seed. With the rules of hardware, the seed also selects the disturbances of the link.
 fn sound(seed: u64, rules_of_hardware: bool) -> VirtualConfig {
     let bit = |of: u64| rules_of_hardware && seed >> of & 1 == 1;
     VirtualConfig {
@@ -144,7 +145,7 @@ fn sound(seed: u64, rules_of_hardware: bool) -> VirtualConfig {
     }
 }
 
-/// Walks on devices with a defect each, until one fails. How many defects none found.
+/// Runs walks on a model of each defect until one fails. Returns the number of defects that no walk found.
 fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
     let next = AtomicUsize::new(0);
     let found = Mutex::new(BTreeMap::new());
@@ -180,7 +181,7 @@ fn on_defects(seeds: u64, steps: u64, table: bool) -> usize {
     survivors
 }
 
-/// The first seed whose walk finds a defect, and the steps that are left of it.
+/// Returns the first seed whose walk finds a defect, and the number of its steps after shrinking.
 fn hunt(defect: RcDefect, seeds: u64, steps: u64) -> Option<(u64, u32)> {
     (1..=seeds).find_map(|seed| {
         let config = || VirtualConfig {

@@ -1,9 +1,8 @@
-//! The command line that makes a run.
+//! The command line that repeats a run.
 
 use crate::execute::Request;
 
-/// The command that makes this run again, for a shell. Its rig is the built-in one, or one of kind `virtual` that keys
-/// make of it.
+/// Returns the shell command that repeats this run. The rig must be of kind `virtual`; its keys become options.
 #[must_use]
 pub fn command(request: &Request) -> String {
     let mut words: Vec<String> = ["verbatim", "--server", "none", "run"].map(String::from).into();
@@ -19,7 +18,7 @@ pub fn command(request: &Request) -> String {
     quoted.join(" ")
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell, if needed.
 #[must_use]
 pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_=./,:".contains(&byte);

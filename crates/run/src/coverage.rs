@@ -1,5 +1,5 @@
-//! What the catalogue covers: of each statement its rules and tests, how often they were exercised on sound models, and on
-//! which kinds of rig they can be.
+//! Coverage of the catalogue: the rules and tests of each statement, how often sound models exercise them, and the
+//! kinds of rig that can run them.
 
 mod noticed;
 
@@ -18,7 +18,7 @@ use crate::qualify::{AnyDefect, Extent, Rules, sound_models};
 
 pub use noticed::Noticed;
 
-/// States of each sound model in which tests are run for it.
+/// Number of seeds for each sound model.
 const SEEDS: u64 = 8;
 
 /// Rules that no test of a sound device can exercise, each with the reason.
@@ -27,9 +27,9 @@ const NOT_IN_A_TEST: &[(&str, &str)] = &[
     ("after-refusal", "it speaks only of what a device sends that breaks it"),
 ];
 
-/// A record cannot tell what it speaks of from what was lost.
+/// Reason for rules whose violation in a record is excused by a lost packet.
 const IN_CONVERSATIONS: &str = "in a record a lost packet excuses it; conversations break it (oracle/tests/rules.rs)";
-/// Rules that no defect of the device model breaks, each with what shows that they can fail.
+/// Rules that no defect of the device model breaks, each with the evidence that they can fail.
 const UNBROKEN: &[(&str, &str)] = &[
     ("vcrc", "only captures of native links have a VCRC"),
     (
@@ -69,49 +69,50 @@ const UNBROKEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the catalogue covers.
+/// Coverage of the catalogue.
 #[derive(Clone, Debug, Serialize)]
 pub struct Coverage {
     /// Version of the catalogue.
     pub catalogue: String,
-    /// Of each statement of the registry.
+    /// Coverage of each statement of the registry.
     pub statements: Vec<Covered>,
 }
 
-/// What covers a statement.
+/// Coverage of one statement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Covered {
-    /// Its id.
+    /// Id of the statement.
     pub statement: String,
-    /// A few words.
+    /// Title of the statement.
     pub title: String,
-    /// The oracle's rules that are part of it.
+    /// The oracle's rules that belong to the statement.
     pub rules: Vec<Exercised>,
-    /// The tests that name it.
+    /// The tests that list the statement.
     pub tests: Vec<Exercised>,
-    /// The kinds of rig on which one of the tests can be run.
+    /// The kinds of rig that can run one of the tests.
     pub rigs: Vec<&'static str>,
-    /// Why no adapter of a host can be used for it, where that is so.
+    /// The reason why no adapter of a host can run a test of the statement, if none can.
     pub not_from_a_host: Option<String>,
 }
 
-/// A rule or a test, and how often it looked at something.
+/// A rule or a test, with counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Exercised {
     /// The rule's name or the test's id.
     pub name: String,
-    /// How often the rule was asked, how many checks of the statement the test made.
+    /// Number of evaluations of the rule, or of the test's checks of the statement.
     pub times: u64,
-    /// Why a rule is exercised by no test, where that must be so.
+    /// The reason why no test can exercise the rule.
     pub reason: Option<&'static str>,
-    /// In how many cases of defects a rule failed; none of a test.
+    /// Numbers of defect cases in which the rule failed; None for a test.
     pub noticed: Option<Noticed>,
-    /// Why no defect breaks a rule, where that must be so.
+    /// The reason why no defect breaks the rule.
     pub unbroken: Option<&'static str>,
 }
 
 impl Coverage {
-    /// Rules that no test exercises, and those that one does against a reason that is given.
+    /// Returns the rules that no test exercises, without a reason for that. Also returns the rules that have such a
+    /// reason and are exercised.
     pub fn idle_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -119,7 +120,8 @@ impl Coverage {
             .map(|rule| rule.name.as_str())
     }
 
-    /// Rules that no defect breaks, so that nobody would notice if they went, and those that one does against a reason that is given.
+    /// Returns the rules that no defect breaks, without a reason for that. Also returns the rules that have such a
+    /// reason and are broken by a defect. The loss of a rule that no defect breaks would go unnoticed.
     pub fn unnoticed_rules(&self) -> impl Iterator<Item = &str> {
         let rules = self.statements.iter().flat_map(|covered| &covered.rules);
         rules
@@ -127,7 +129,7 @@ impl Coverage {
             .map(|rule| rule.name.as_str())
     }
 
-    /// Statements that no test checks.
+    /// Returns the statements that no test checks.
     pub fn idle_statements(&self) -> impl Iterator<Item = &str> {
         let is_idle = |covered: &&Covered| covered.tests.iter().all(|test| test.times == 0);
         self.statements
@@ -137,13 +139,14 @@ impl Coverage {
     }
 }
 
-/// Called with what is run ("tests", "defects"), how many of them are done, and of how many.
+/// Progress callback: the phase ("tests" or "defects"), the number of finished cases, and the number of all cases.
 pub type Told<'a> = &'a (dyn Fn(&'static str, usize, usize) + Sync);
 
-/// Runs every test on sound models, and every defect against the tests of its statement, and counts.
+/// Runs every test on sound models, and every defect against the tests of its statement, and counts evaluations and
+/// failures.
 ///
 /// # Errors
-/// When records cannot be written to, or read from, a temporary directory.
+/// When records cannot be written to a temporary directory, or cannot be read back.
 pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
     let extent = Extent {
         rules: Rules::Simulated,
@@ -183,7 +186,7 @@ pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
     let hunted = Extent {
         sweep: 512,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
-        // The rules are of connections: the agents have nothing to do with them.
+        // The oracle's rules are about connections, so defects of the management agents do not matter here.
         defects: AnyDefect::all()
             .filter(|defect| !matches!(defect, AnyDefect::Agent(_)))
             .collect(),
@@ -250,7 +253,8 @@ fn count(verdict: &Verdict, checks: &mut BTreeMap<(String, String), u64>) {
     }
 }
 
-/// The kinds of rig on which one of these tests can be run, and why none of them is a host's adapter.
+/// Returns the kinds of rig that can run one of these tests. If no adapter of a host can run any of these tests, also
+/// returns the reason.
 fn places(tests: &[&Test]) -> (Vec<&'static str>, Option<String>) {
     let can = |test: &Test, kind: &str| test.needs.iter().all(|need| need.kinds().contains(&kind));
     let kinds = KINDS

@@ -1,8 +1,8 @@
-//! One process at a time drives a device, whatever the rig is called and wherever its journal is.
+//! Device locks: only one process at a time uses a device, independent of rig names and journal directories.
 //!
-//! The lock is a file, called after the device, in a directory of the user's own (see [`locks`]). Root's counts for everybody,
-//! and that of a user who has a way to the device: who may open its device file, or write to the model's socket. Whoever else
-//! takes a lock of that name keeps nobody from the device.
+//! A lock is a file named after the device, in a directory of the user (see [`locks`]). A lock counts if it belongs to
+//! root, to the same user, or to a user who can use the device. Such a user may open the device file or write to the
+//! model's socket. Other users therefore cannot lock out anyone by creating a lock with that name.
 
 mod claim;
 mod locks;
@@ -23,7 +23,8 @@ pub(crate) use claim::{Claimed, Patience, miss};
 
 use crate::RunError;
 
-/// Whose journal that of a rig is: what a test changes belongs to the device, whatever the rig is called.
+/// Returns the owner of a rig's journal. The journal belongs to the device, not to the rig's name, because tests change
+/// the device.
 #[must_use]
 pub fn journal_owner(rig: &RigConfig) -> JournalOwner {
     JournalOwner {
@@ -34,17 +35,18 @@ pub fn journal_owner(rig: &RigConfig) -> JournalOwner {
     }
 }
 
-/// A device that is ours alone until this is dropped.
+/// Exclusive use of a device. Dropping this value ends the use.
 #[derive(Debug)]
 enum DeviceLock {
-    /// It is within this process.
+    /// The device is a model in this process.
     Own,
-    /// The lock, and what its file told of who had it before.
+    /// The lock, and the previous content of its file.
     Held(locks::Lock, locks::Holder),
 }
 
 impl DeviceLock {
-    /// Takes the device of a rig. While another process has it, `again` waits and says whether to try once more.
+    /// Locks the device of a rig. While another process has the device, calls `again`, which waits and returns whether
+    /// to retry.
     ///
     /// # Errors
     /// As [`DeviceLock::take`].
@@ -57,10 +59,10 @@ impl DeviceLock {
         }
     }
 
-    /// Takes the device of a rig; one within this process needs no lock.
+    /// Locks the device of a rig. A device model in this process needs no lock.
     ///
     /// # Errors
-    /// When another process drives it.
+    /// When another process has the device, or the lock file cannot be used.
     fn take(rig: &RigConfig) -> Result<Self, RunError> {
         let Some(device) = rig.device_identity() else {
             return Ok(Self::Own);
@@ -80,12 +82,12 @@ impl DeviceLock {
     }
 }
 
-/// Takes the lock of a device that is called so, which a rig leads to.
+/// Takes the lock of the device with this identity, for a rig that uses the device.
 fn lock(device: &str, rig: &RigConfig) -> std::io::Result<locks::Taken> {
     locks::take(locks::base()?, &name_of(device), |user| may_drive(rig, user))
 }
 
-/// The name of a device's lock.
+/// Returns the name of a device's lock file.
 fn name_of(device: &str) -> String {
     Sha256::digest(device)
         .iter()
@@ -93,8 +95,9 @@ fn name_of(device: &str) -> String {
         .collect()
 }
 
-/// Whether a user has a way to a rig's device, as far as the files tell that lead to it. Over a network only the agent knows,
-/// and on a simulator nobody: there a user's own locks and root's are all that count.
+/// Returns whether a user can use the rig's device, as far as the permissions of its files show. A device behind a
+/// network and a simulated port have no file on this host. For these devices, only locks of the same user and of root
+/// count.
 fn may_drive(rig: &RigConfig, user: u32) -> bool {
     let ways: Vec<PathBuf> = match &rig.kind {
         RigKind::Model { socket } => vec![socket.clone()],
@@ -124,7 +127,7 @@ fn groups_of(user: u32) -> Vec<Gid> {
         .unwrap_or_default()
 }
 
-/// Whether a user may do with a file what a bit of its mode stands for: 1 to pass a directory, 2 to write.
+/// Returns whether a user has a permission on a file, by a bit of the mode: 1 to enter a directory, 2 to write.
 fn may(file: &Metadata, user: u32, groups: &[Gid], bit: u32) -> bool {
     let shift = if file.uid() == user {
         6
@@ -136,13 +139,14 @@ fn may(file: &Metadata, user: u32, groups: &[Gid], bit: u32) -> bool {
     file.mode() >> shift & bit != 0
 }
 
-/// Looks whether a rig's device can be reached: its port opens, and where the kernel or an agent tells of its link, that is
-/// up. No management packet is sent: one with a wrong M_Key would be counted by the device, and start its lease timer. A
-/// device that another process drives is left alone, and counts as reached. So does one whose rig is refused, such as for a
-/// foreign subnet manager: the run that gets it ends with the reason and the remedy.
+/// Checks whether a rig's device is reachable: its port opens, and its link is up, if the kernel or an agent reports
+/// the link. Sends no management packet, because the device would count a wrong M_Key and start its lease timer.
+///
+/// A device that another process uses counts as reachable and is left alone. A rig that is refused, for example because
+/// of a foreign subnet manager, also counts as reachable. The next run on it fails with the reason and the remedy.
 ///
 /// # Errors
-/// [`RunError::Rig`] or [`RunError::Unreachable`]: what is missing, and the remedy.
+/// [`RunError::Rig`] or [`RunError::Unreachable`], with the missing part and the remedy.
 pub fn look(rig: &RigConfig, cancel: Arc<AtomicBool>) -> Result<(), RunError> {
     let _device = match DeviceLock::take(rig) {
         Err(RunError::DeviceBusy { .. }) => return Ok(()),
@@ -151,7 +155,7 @@ pub fn look(rig: &RigConfig, cancel: Arc<AtomicBool>) -> Result<(), RunError> {
     if matches!(rig.kind, RigKind::Umad { .. } | RigKind::Model { .. }) {
         match verbatim_rig::open(rig, cancel) {
             Ok(opened) => drop(opened),
-            // Waiting mends none of these: the run says what is to be done.
+            // Waiting does not help in these cases; the run reports the remedy.
             Err(RigError::ForeignSubnetManager { .. } | RigError::Refused { .. } | RigError::Environment { .. }) => {
                 return Ok(());
             }
@@ -180,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn whose_lock_counts_the_modes_of_the_way_to_the_device_tell() {
+    fn lock_counts_by_access_to_the_device() {
         use std::os::unix::fs::PermissionsExt;
         const NOBODY: u32 = 65534;
-        // Where everybody may pass, which a temporary directory is not made for.
+        // A directory that all users may enter; the default temporary directory may not be.
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let set = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         let socket = directory.path().join("model");
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_another_process_lets_go_of_is_taken() {
+    fn takes_a_device_once_it_is_released() {
         let file = rigs("[[rig]]\nname = \"a\"\nkind = \"model\"\nsocket = \"looked-at.sock\"\n");
         let rig = file.find("a").unwrap();
         let mut held = Some(DeviceLock::take(rig).unwrap());
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_driven_once_under_whatever_name() {
+    fn device_is_locked_under_any_rig_name() {
         let file = rigs(
             "[[rig]]\nname = \"a\"\nkind = \"model\"\nsocket = \"one-device.sock\"\n\
              [[rig]]\nname = \"b\"\nkind = \"model\"\nsocket = \"/d/one-device.sock\"\n\

@@ -1,4 +1,4 @@
-//! Why there is no report.
+//! Errors of a run.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::signature::SignatureError;
 use crate::state::NoStateDirectory;
 use verbatim_rig::RigError;
 
-/// Why a run did not begin, or could not be kept.
+/// The reason why a run did not begin, or could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The rig cannot be opened.
@@ -18,15 +18,15 @@ pub enum RunError {
     /// The restore journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Its device cannot be reached.
+    /// The device cannot be reached.
     #[error("rig {rig}: {what}")]
     Unreachable {
         /// The rig.
         rig: String,
-        /// What is missing, and the remedy.
+        /// The missing part, and the remedy.
         what: String,
     },
-    /// Another process drives the device.
+    /// Another process uses the device.
     #[error(
         "rig {rig}: another process drives its device ({device}): {who}. It is a daemon, or a run under another rig's name or \
          with another state directory: wait for it, or stop it; two at once would spoil each other's verdicts"
@@ -34,9 +34,9 @@ pub enum RunError {
     DeviceBusy {
         /// The rig.
         rig: String,
-        /// The device, in words.
+        /// Description of the device.
         device: String,
-        /// The process and its user, in words, as the kernel knows them.
+        /// Description of the process and its user, from the kernel.
         who: String,
     },
     /// A run with another state directory left the device changed.
@@ -48,14 +48,14 @@ pub enum RunError {
     LeftElsewhere {
         /// The rig.
         rig: String,
-        /// The rig's name there.
+        /// Name of the rig in the other run.
         there: String,
         /// The other state directory.
         state: PathBuf,
         /// The journal.
         journal: PathBuf,
     },
-    /// The same, and its journal is gone.
+    /// A run with another state directory left the device changed, and its journal is gone.
     #[error(
         "rig {rig}: process {pid} left its device changed, and its journal is not in {journals} any more: restore the device by \
          hand, or reset it, then remove {lock}; nothing was sent"
@@ -63,24 +63,24 @@ pub enum RunError {
     JournalGone {
         /// The rig.
         rig: String,
-        /// The process that changed it.
+        /// The process that changed the device.
         pid: u32,
-        /// Where the journal was.
+        /// The former directory of the journal.
         journals: PathBuf,
-        /// What tells of it.
+        /// The lock file that records the change.
         lock: PathBuf,
     },
-    /// It cannot be told whether another process drives the device.
+    /// The lock of the device cannot be used.
     #[error(
         "rig {rig}: its device cannot be locked ({source}); mend that: two processes at one device spoil each other's verdicts"
     )]
     DeviceLock {
         /// The rig.
         rig: String,
-        /// What the system says.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// Somebody with a later lease has used the rig since.
+    /// A later lease has used the rig.
     #[error(
         "rig {rig}: the lease with token {token} is over: one with token {last} has used the rig since. Nothing was sent; \
          reserve the rig anew"
@@ -88,67 +88,68 @@ pub enum RunError {
     Fenced {
         /// The rig.
         rig: String,
-        /// Of the lease.
+        /// Token of the lease.
         token: u64,
-        /// The greatest that was seen.
+        /// Greatest token that used the rig.
         last: u64,
     },
-    /// It cannot be told who used the rig last.
+    /// The file with the greatest token cannot be read or written.
     #[error("{path}: {source}; free space or mend the permissions of the state directory")]
     Fence {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system call.
         source: std::io::Error,
     },
-    /// It was asked to let somebody else have the rig. What it recorded is there, and [`resume`](crate::resume) goes on.
+    /// The run ended early to let another lease use the rig. Its records exist, and [`resume`](crate::resume) continues
+    /// the run.
     #[error("the run gave way after {done} tests")]
     GaveWay {
-        /// Tests that have a whole record.
+        /// Number of tests with a complete record.
         done: u32,
     },
-    /// There is no place for the restore journal.
+    /// No state directory can be determined.
     #[error(transparent)]
     State(#[from] NoStateDirectory),
     /// The bundle cannot be written or read.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A bundle cannot be signed, or its signature is not true.
+    /// A bundle cannot be signed, or its signature is invalid.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// What an earlier run left changed cannot be restored.
+    /// The changes of an earlier run cannot be restored.
     #[error(
         "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
     )]
     NotRestored {
         /// The rig.
         rig: String,
-        /// What is left, area by area.
+        /// Description of the areas that are still changed.
         what: String,
-        /// The journal.
+        /// Path of the journal.
         journal: PathBuf,
     },
-    /// There is something where a capture is to be written.
+    /// The output file of an export exists.
     #[error("{0} exists already; name a new file, or write over it with --force")]
     FileExists(PathBuf),
-    /// A pattern names no test.
+    /// A pattern matches no test.
     #[error(transparent)]
     Select(#[from] verbatim_catalog::SelectError),
     /// A record does not fit the catalogue.
     #[error(transparent)]
     Judge(#[from] verbatim_catalog::JudgeError),
-    /// A document of the bundle is not what it should be.
+    /// A document of the bundle is malformed.
     #[error("{path}: {what}")]
     Document {
-        /// The file.
+        /// Path of the document.
         path: PathBuf,
-        /// What is wrong.
+        /// Error text.
         what: String,
     },
 }
 
 impl RunError {
-    /// What it is due to.
+    /// Returns the cause of the error: rig, operator or tester.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match self {
@@ -175,12 +176,12 @@ impl RunError {
         }
     }
 
-    /// Whether it says that the device is, or may be, left changed.
+    /// Returns whether the error means that the device is, or may be, still changed.
     #[must_use]
     pub fn left_changed(&self) -> bool {
         match self {
             Self::NotRestored { .. } | Self::LeftElsewhere { .. } | Self::JournalGone { .. } => true,
-            // What another process does to the device, it restores. A journal that cannot be read may hold anything.
+            // Another process restores its own changes. An unreadable journal may list any change.
             Self::Journal(error) => !matches!(error, JournalError::Busy { .. }),
             _ => false,
         }

@@ -1,5 +1,5 @@
-//! A run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
-//! other, judge each from its record.
+//! A run inside the calling process: opens the rig, restores the changes of an earlier run, runs the tests in sequence,
+//! and judges each test from its record.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,59 +26,61 @@ use crate::sink::RunSink;
 use crate::state::StateDirectory;
 use verbatim_rig::{OpenRig, RigConfig, Session, VirtualConfig};
 
-/// A run to be made.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The run's id.
+    /// Id of the run.
     pub id: RunId,
     /// The rig.
     pub rig: RigConfig,
-    /// What to run on it.
+    /// The tests and their parameters.
     pub spec: RunSpec,
-    /// Where the bundle goes; none for a run that leaves only its verdicts.
+    /// Directory of the bundle; None to keep only the verdicts.
     pub record: Option<PathBuf>,
     /// Set to stop the run.
     pub cancel: Arc<AtomicBool>,
-    /// Whether a walk that fails is run again with fewer and fewer of its steps.
+    /// Whether a failed walk is repeated with fewer steps, to find the shortest failing one.
     pub shrinks: bool,
-    /// Options of `verbatim run` that lead to the rig again, beside --rig, as a shell takes them.
+    /// Options of `verbatim run` that select the rig in addition to --rig, quoted for a shell.
     pub rig_options: String,
-    /// What the rig is used under; [`Lease::default`] for who needs none.
+    /// The lease of the rig; [`Lease::default`] if none is needed.
     pub lease: Arc<Lease>,
 }
 
-/// Where a run goes on whose process died in it: see [`resume`].
+/// The point at which [`resume`] continues a run whose process died.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resume {
-    /// Tests that have a whole record.
+    /// Number of tests with a complete record.
     pub done: u32,
-    /// Why the test after those is lost, when it had begun.
+    /// The reason why the next test is lost; None if it had not started.
     pub lost: Option<String>,
-    /// Nanoseconds since 1970 at the start of the run.
+    /// Start of the run, in nanoseconds since 1970.
     pub started_ns: u64,
 }
 
-/// Version of the shape of [`Report`] in JSON.
+/// Schema version of [`Report`] in JSON.
 pub const REPORT_SCHEMA: &str = "verbatim.report.v1";
 
-/// A run and its verdicts: the document of `--json`.
+/// A run with its verdicts; the document that `--json` prints.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`REPORT_SCHEMA`].
+    /// The constant [`REPORT_SCHEMA`].
     pub schema: String,
-    /// The run; what `--json` prints says its start in words, too.
+    /// The run. The JSON also has its start as an RFC 3339 time.
     #[serde(serialize_with = "with_start_in_words")]
     pub run: RunInfo,
-    /// A verdict for each test, in order.
+    /// The verdict of each test, in the order of the run.
     pub verdicts: Vec<Verdict>,
-    /// What is known of devices of its kind, and whether it showed. It changes no verdict.
+    /// Known deviations of this kind of device, and whether each appeared in the run. Known deviations change no
+    /// verdict.
     pub known_deviations: Vec<Known>,
-    /// Of a record that is read again: tests whose verdict is that of the run, and why it was not judged anew.
+    /// For a stored record: the tests that this version cannot judge again, each with the reason. Their verdicts are
+    /// those of the run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub not_judged_anew: BTreeMap<String, String>,
 }
 
-/// A run, and `started` beside `started_ns`: nobody reads nanoseconds since 1970.
+/// Serializes a run with its start both as `started_ns` and, in RFC 3339, as `started`.
 fn with_start_in_words<S: serde::Serializer>(run: &RunInfo, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct InWords<'a> {
@@ -94,7 +96,7 @@ fn with_start_in_words<S: serde::Serializer>(run: &RunInfo, serializer: S) -> Re
 }
 
 impl Report {
-    /// A run with its verdicts, and what of them the built-in entries know.
+    /// Creates a report, with the known deviations of the built-in register.
     #[must_use]
     pub fn new(run: RunInfo, verdicts: Vec<Verdict>) -> Self {
         Self {
@@ -106,7 +108,7 @@ impl Report {
         }
     }
 
-    /// The same, with what is known by these entries.
+    /// Replaces the known deviations by those of this register.
     #[must_use]
     pub fn knowing(self, deviations: &Register) -> Self {
         Self {
@@ -115,7 +117,7 @@ impl Report {
         }
     }
 
-    /// Whether all that failed in a test, or was left undecided, is known of such devices.
+    /// Returns whether known deviations explain all failed and undecided checks of a test.
     #[must_use]
     pub fn is_known(&self, test: &str) -> bool {
         self.known_deviations
@@ -124,14 +126,14 @@ impl Report {
     }
 }
 
-/// The worst outcome of a run; SKIPPED when there is no verdict.
+/// Returns the worst outcome of the verdicts; SKIPPED if there are none.
 #[must_use]
 pub fn worst(verdicts: &[Verdict]) -> Outcome {
     let outcomes = verdicts.iter().map(Verdict::outcome);
     outcomes.max().unwrap_or(Outcome::Skipped)
 }
 
-/// A journal for each kind of rig: on disk where the device outlives this process.
+/// The restore journal. It is on disk if the device outlives this process.
 enum RunJournal {
     Memory(MemoryJournal),
     File(Box<Claimed>),
@@ -149,13 +151,14 @@ impl RunJournal {
 /// Runs tests on a rig and judges them.
 ///
 /// # Errors
-/// When the run cannot begin or its bundle cannot be kept, or it gave way between two tests. What happens to a test is in
-/// its verdict.
+/// When the run cannot begin, its bundle cannot be written, or the run gave way between two tests. Errors of a test are
+/// in its verdict.
 pub fn execute(request: &Request, report: &mut dyn FnMut(Event)) -> Result<Report, RunError> {
     execute_in(request, None, report)
 }
 
-/// As [`execute`], with the restore journal in that state directory; none for the one that the environment names.
+/// Like [`execute`], with the restore journal in the state directory `state`. If `state` is None, the environment names
+/// the directory.
 ///
 /// # Errors
 /// As [`execute`].
@@ -173,11 +176,11 @@ pub fn execute_in(
     rest(request, &from_the_start, bundle, state, report)
 }
 
-/// Goes on with a run whose process died in it, and which keeps a record. The tests that it came to the end of are judged
-/// from their records and not reported again; the one that is lost gets a record that says why, and its verdict.
+/// Continues a recorded run whose process died. Judges finished tests from their records, without events. The lost test
+/// gets a record with the reason, and a verdict.
 ///
 /// # Errors
-/// As [`execute`], and when a record of the run is not whole.
+/// As [`execute`], and when a record of a finished test is incomplete.
 pub fn resume(
     request: &Request,
     from: &Resume,
@@ -189,7 +192,7 @@ pub fn resume(
     rest(request, from, bundle, state, report)
 }
 
-/// The run from there on.
+/// Runs the tests from the point `from` on.
 fn rest(
     request: &Request,
     from: &Resume,
@@ -221,7 +224,7 @@ fn rest(
         recover_first(&request.rig, &mut open, journal, report)?;
     }
 
-    // What restores first needs no lease; whatever tests do does.
+    // The restore of an earlier run's changes needs no lease, but tests need one.
     if let Session::Real(rig) = open.session {
         open.session = Session::Real(Box::new(Leased::new(rig, Arc::clone(&request.lease))));
     }
@@ -238,7 +241,7 @@ fn rest(
                 _ => None,
             });
             let verdict = judge(entries)?;
-            // A reset that did not bring the device back is seen at the next test.
+            // A reset may have revived the device. If not, the next test reports that.
             let is_reset = request.rig.reset.is_some();
             let ends = ends_the_run(&verdict, stopped, how_far);
             over = over.or_else(|| ends.filter(|(why, _)| !is_reset || *why == StopReason::NotWanted));
@@ -259,7 +262,7 @@ fn rest(
         let instead = match (&from.lost, &over) {
             (Some(why), _) if place < first => Some((StopReason::Tester, why.as_str())),
             (_, Some((reason, why))) => Some((*reason, why.as_str())),
-            // As if it had begun: otherwise a run that did not do what it was asked for could look like a success.
+            // A test after a cancel still gets a record, because a cancelled run must not look like a success.
             _ if cancelled => Some((StopReason::Cancelled, "the run was cancelled before this test")),
             _ if request.lease.is_over() => {
                 Some((StopReason::LeaseEnded, "the lease of the rig ended before this test"))
@@ -279,7 +282,7 @@ fn rest(
         if over.is_none() {
             over = match after {
                 After::Over(why) => Some((StopReason::Skipped, format!("the run ended at {}: {why}", verdict.test))),
-                // What ended it was the device, which is as new.
+                // The run would end because of the device, but the reset restored it.
                 After::Reset => {
                     ends_the_run(&verdict, stopped, how_far).filter(|(why, _)| *why == StopReason::NotWanted)
                 }
@@ -291,7 +294,8 @@ fn rest(
             && let Session::Real(rig) = &mut open.session
             && let Ok(device) = verbatim_rig::device_fingerprint(rig.as_mut(), &open.info)
         {
-            // Asked of a device that is known to answer: a dead one would cost minutes of silence.
+            // Read the fingerprint only after a test without an error, because a dead device would cost minutes of
+            // timeouts.
             open.fingerprint = verbatim_rig::whole_fingerprint(open.fingerprint, device);
         }
         let of_such = request.rig.deviations.known(
@@ -364,7 +368,7 @@ fn one_test(
     let verdict = judge_trace(trace)?;
     let verdict = match written {
         Ok(()) => verdict,
-        // What is not on disk whole cannot be checked by anyone: it is no verdict.
+        // A record that is incomplete on disk cannot be checked, so its verdict does not count.
         Err(error) => Verdict {
             outcome: Outcome::Error.into(),
             cause: Cause::Tester.into(),
@@ -375,17 +379,17 @@ fn one_test(
     Ok((verdict, stopped, after))
 }
 
-/// What became of the rig after a test.
+/// The state of the rig after a test.
 enum After {
-    /// Nothing was done to it.
+    /// No reset was needed.
     AsItWas,
-    /// Its reset command was run, and its device answers.
+    /// The reset command ran, and the device responds.
     Reset,
-    /// It is of no use any more, and why.
+    /// The rig cannot be used any more; the text is the reason.
     Over(String),
 }
 
-/// Runs the rig's reset command, if it has one and now is the time: between two tests, and when the device stopped answering.
+/// Runs the rig's reset command between two tests, and when the device stopped responding.
 fn reset_after(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
@@ -407,11 +411,11 @@ fn reset_after(
         keys.extend(journal.left().keys);
     }
     let silent = reset::found(rig.as_mut(), &open.info, &keys);
-    // A device that answers and is not as it was found stays so: what was done to it is to be seen, not to be reset away.
+    // A device that responds and still has changes is not reset, so that the changes stay visible.
     if silent.is_empty() && (is_last || is_changed) {
         return Ok(After::AsItWas);
     }
-    // The agent and the socket are let go: the reset may take them down.
+    // Close the agent's connection and the socket, because the reset may end both.
     open.session = Session::Virtual(VirtualConfig::default());
     let mut reset = reset::command(config, &request.cancel);
     reset.silent = silent;
@@ -446,7 +450,7 @@ fn reset_after(
 fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Time {
     let info = &open.info;
     match &mut open.session {
-        // Each test has a device of its own: its record depends on nothing that ran before.
+        // Each test has its own device model, so that its record does not depend on earlier tests.
         Session::Virtual(config) => {
             let mut rig = config.rig();
             let _: Ran = run(&mut rig, info, sink, journal, case);
@@ -459,16 +463,16 @@ fn perform(open: &mut OpenRig, sink: &mut dyn Sink, journal: &mut dyn Journal, c
     }
 }
 
-/// A walk that has failed is tried with fewer and fewer of its steps; the shortest that still fails goes into its record.
+/// Repeats a failed walk with fewer and fewer steps. The shortest walk that still fails becomes a note in the record.
 fn shorten(
     open: &mut OpenRig,
     sink: &mut RunSink<'_, '_>,
     journal: &mut dyn Journal,
     (case, cancel, now): (&Case<'_>, &AtomicBool, Time),
 ) -> Result<(), RunError> {
-    /// How long the tries may take in real time.
+    /// Time limit of all tries, in real time.
     const PATIENCE: Duration = Duration::from_secs(120);
-    /// How often a walk is tried on hardware before it counts as one that passes.
+    /// Number of tries on hardware before a shorter walk counts as passed.
     const AGAIN: u32 = 2;
     let whole = judge_trace(sink.tracing.trace().map_err(JudgeError::from)?)?;
     if whole.outcome() != Outcome::Fail {
@@ -513,7 +517,7 @@ fn shorten(
     Ok(())
 }
 
-/// The parameters of the run, and what the rig file says of the device where the run says nothing.
+/// Returns the parameters of the run, and those of the device that the run does not set.
 fn parameters(spec: &RunSpec, info: &RigInfo) -> Vec<(String, u64)> {
     let of_rig = info.of_device.iter().cloned();
     let of_rig = of_rig.filter(|(name, _)| !spec.parameters.contains_key(name));
@@ -521,8 +525,8 @@ fn parameters(spec: &RunSpec, info: &RigInfo) -> Vec<(String, u64)> {
     given.chain(of_rig).collect()
 }
 
-/// Whether the run cannot or, where the first failure ends it, shall not go on after this verdict, and why. Where each
-/// test has a device of its own, none leaves anything to the next.
+/// Returns why the run ends after this verdict, if it does. On a rig with a new device for each test, only errors of
+/// the operator end the run, or the first failure if the run asks for that.
 fn ends_the_run(
     verdict: &Verdict,
     stopped: Option<StopReason>,
@@ -538,7 +542,8 @@ fn ends_the_run(
     }
     let ends = match (verdict.outcome(), verdict.cause()) {
         (Outcome::Error, Cause::Rig | Cause::Operator) => true,
-        // One odd answer ends its test; who cannot be worked with, or is not alone, is so in the next one too.
+        // One malformed response ends only its test. A failed sanity check or a disturbance would recur in the next
+        // test.
         (Outcome::Inconclusive, Cause::Rig) => {
             matches!(stopped, Some(StopReason::NotSane | StopReason::Disturbed))
                 && verdict.findings.is_empty()
@@ -546,7 +551,7 @@ fn ends_the_run(
         }
         _ => false,
     };
-    // On a device that is not as it was found, nothing more is known.
+    // A device that could not be restored makes further verdicts meaningless.
     let left = verdict.restored.iter().any(|restored| !restored.is_complete());
     let why = || format!("the run ended at {}: {}", verdict.test, verdict.reason);
     (ends || left).then(|| (StopReason::Skipped, why()))

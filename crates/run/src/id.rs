@@ -1,4 +1,4 @@
-//! What a run is called.
+//! Ids of runs.
 
 use core::fmt;
 use std::str::FromStr;
@@ -6,34 +6,34 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-/// Names a run: time of its creation and a serial number, so that ids in order of text are in order of creation.
+/// The id of a run: its creation time and a serial number. Sorting ids as text sorts them by creation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
 impl RunId {
-    /// The id of a run created at that time, in nanoseconds since 1970.
+    /// Returns the id of a run created at that time, in nanoseconds since 1970.
     #[must_use]
     pub fn new(created_ns: u64, serial: u16) -> Self {
         Self(format!("{:012x}-{serial:04x}", created_ns / 1_000_000))
     }
 
-    /// The id of a run that is created now by somebody who creates no others.
+    /// Returns the id of a run created now, by a process that creates only this run.
     #[must_use]
     pub fn of_now() -> Self {
         Self::new(now_ns(), 0)
     }
 
-    /// Its time in milliseconds since 1970, and its serial number.
+    /// Returns the creation time in milliseconds since 1970, and the serial number.
     #[must_use]
     pub fn number(&self) -> (u64, u16) {
-        // An id is two numbers in hexadecimal.
+        // The constructor and the parser guarantee two hexadecimal numbers.
         let (ms, serial) = self.0.split_once('-').unwrap_or_default();
         let ms = u64::from_str_radix(ms, 16).unwrap_or_default();
         (ms, u16::from_str_radix(serial, 16).unwrap_or_default())
     }
 
-    /// Such as `019a3c5e77d1-0000`.
+    /// Returns the text, such as `019a3c5e77d1-0000`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -49,7 +49,7 @@ impl fmt::Display for RunId {
 impl FromStr for RunId {
     type Err = String;
 
-    /// Takes what [`RunId::new`] makes and nothing else: files are called after it.
+    /// Parses the text that [`RunId::new`] makes. Refuses any other text, because file names contain the id.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = |part: &str, digits: usize| {
             part.len() == digits && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
@@ -77,7 +77,7 @@ impl From<RunId> for String {
     }
 }
 
-/// Nanoseconds since 1970.
+/// Returns the nanoseconds since 1970.
 #[must_use]
 pub fn now_ns() -> u64 {
     let since = SystemTime::now()
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_by_time_and_nothing_else_is_an_id() {
+    fn ids_sort_by_time_and_parse_strictly() {
         let early = RunId::new(1_763_654_400_000_000_000, 3);
         let late = RunId::new(1_763_654_400_001_000_000, 0);
         assert!(early < late);

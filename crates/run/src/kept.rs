@@ -1,4 +1,4 @@
-//! What is done with the bundle of an earlier run: judge it anew, make a capture of it.
+//! Stored bundles: judging their records again, and exporting a capture.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -17,34 +17,34 @@ use crate::error::RunError;
 use crate::execute::{Report, worst};
 use crate::signature::{self, PublicKey, SignatureError};
 
-/// A bundle that was judged anew.
+/// A bundle that was judged again.
 #[derive(Debug)]
 pub struct Kept<T> {
-    /// The run with the verdicts of now.
+    /// The run with its new verdicts.
     pub report: Report,
-    /// In what they differ from those of the run.
+    /// The differences from the verdicts of the run.
     pub drift: Vec<String>,
-    /// What was made of each record, in the order of the run.
+    /// The result of the `digest` of [`read_bundle`] for each record, in the order of the run.
     pub records: Vec<T>,
-    /// What ties a report to these bytes, in words: the manifest's hash, and the key that signed it.
+    /// Text that identifies the bundle's bytes: the manifest's hash, and the key that signed it.
     pub seal: String,
 }
 
-/// Judges the records of a bundle anew. Returns also in what the verdicts differ from those of the run.
+/// Judges the records of a bundle again. Also returns the differences from the verdicts of the run.
 ///
-/// Where this catalogue has another revision of a test, or does not have it, the verdict is the one that the run sealed:
-/// [`Report::not_judged_anew`] says so.
+/// If this catalogue lacks a test or has another revision of it, the report has the stored verdict of the run, and
+/// [`Report::not_judged_anew`] has the reason.
 ///
 /// # Errors
-/// When a byte of the bundle is not what was written, or a record cannot be judged and the run left no verdict of it.
+/// When the bundle's bytes were altered, or a record cannot be judged and the bundle has no verdict of it.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
     Ok((report, drift))
 }
 
-/// The same, with what `digest` makes of each record and its verdict. As many records are in memory at a time as
-/// are judged at a time: one for each core, four at most.
+/// Judges the records of a bundle again, and applies `digest` to each record and its verdict. Judges one record per
+/// core at a time, but at most four, because each record is in memory.
 ///
 /// # Errors
 /// As [`judge_bundle`].
@@ -54,7 +54,7 @@ pub fn read_bundle<T: Send>(
 ) -> Result<Kept<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let (report, drift, records) = judged(&bundle, directory, |stored, bytes, verdict| {
-        // Read again: the judge has taken the entries, and to copy them would take their memory twice.
+        // Read the entries again, because the judge consumed them; a copy would double their memory.
         Ok(digest(&stored.entries(bytes)?, verdict))
     })?;
     let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
@@ -66,33 +66,33 @@ pub fn read_bundle<T: Send>(
     })
 }
 
-/// Records that are judged at a time, at most: each takes a multiple of its bytes of memory.
+/// Limit of records that are judged at a time. Each needs a multiple of its size in memory.
 const THREADS: usize = 4;
 
-/// A bundle whose bytes are those that the run sealed.
+/// A bundle whose bytes match its manifest.
 #[derive(Debug)]
 pub struct Verified {
-    /// How many files the manifest lists.
+    /// Number of files in the manifest.
     pub files: usize,
-    /// Their bytes.
+    /// Total size of these files, in bytes.
     pub bytes: u64,
-    /// SHA-256 of the manifest, in hexadecimal: it stands for every byte.
+    /// SHA-256 of the manifest, in hexadecimal. It covers every byte of the bundle.
     pub sha256: String,
-    /// Names in the directory that the manifest does not list.
+    /// Names in the directory that are not in the manifest.
     pub added: Vec<String>,
-    /// The key whose signature the bundle has. Whose key it is, the bundle does not say: whoever has one can sign.
+    /// Public key of the signature, if there is one. The bundle does not prove whose key it is.
     pub signed_by: Option<PublicKey>,
-    /// The run with the verdicts of now.
+    /// The run with its new verdicts.
     pub report: Report,
-    /// In what they differ from those of the run.
+    /// The differences from the verdicts of the run.
     pub drift: Vec<String>,
 }
 
 impl Verified {
-    /// Demands that the bundle is signed by this key.
+    /// Checks that this key signed the bundle.
     ///
     /// # Errors
-    /// When it is not signed, or by another.
+    /// When the bundle has no signature, or one by another key.
     pub fn demand(&self, directory: &Path, key: &PublicKey) -> Result<(), SignatureError> {
         if self.signed_by == Some(*key) {
             return Ok(());
@@ -107,7 +107,7 @@ impl Verified {
     }
 }
 
-/// Checks a bundle, and judges it anew.
+/// Checks a bundle's bytes and signature, and judges its records again.
 ///
 /// # Errors
 /// As [`judge_bundle`].
@@ -126,7 +126,8 @@ pub fn verify_bundle(directory: &Path) -> Result<Verified, RunError> {
     })
 }
 
-/// The run with the verdicts of now, in what they differ, and what `seen` makes of each record.
+/// Judges the records of a bundle again. Returns the report, the differences from the verdicts of the run, and the
+/// result of `seen` for each record.
 fn judged<T: Send>(
     bundle: &Bundle,
     directory: &Path,
@@ -156,10 +157,10 @@ fn judged<T: Send>(
     Ok((report, drift, digests))
 }
 
-/// The verdict of a record; with why it is the run's own, where it is.
+/// Judges a record again. If this version cannot judge the record, returns the verdict of the run and the reason.
 ///
-/// A judge knows the steps of its own revision's procedure. In another's record it may miss one and call that a failure of the
-/// device, or find no fault because it does not know where to look. So such a record is not judged at all.
+/// The judge of a test knows only its own revision of the procedure. On the record of another revision it could report
+/// a false failure or miss a fault, so it refuses that record.
 fn anew_or_as_recorded(
     entries: Vec<Entry>,
     recorded: Option<&Verdict>,
@@ -179,14 +180,14 @@ fn anew_or_as_recorded(
         JudgeError::UnknownTest(_) => "this version does not have the test".into(),
         JudgeError::Trace(_) => return Err(error),
     };
-    // A record without the verdict that its run gave has none to show.
+    // Without a stored verdict of the run there is nothing to return.
     let recorded = recorded.filter(|verdict| verdict.test == test).ok_or(error)?;
     let why = format!("{why}: this is the verdict of the run; Verbatim {made_by}, which made the record, judges it");
     Ok((recorded.clone(), Some(why)))
 }
 
-/// Does the same with each, on as many threads as there are cores, four at most. What came of each, in their order; after
-/// the first error no more is begun, and what lies behind it may be missing.
+/// Applies `work` to each item, on one thread per core, at most four. Returns the results in the order of the items.
+/// After the first error no more items are started, so later results may be missing.
 fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Result<T, E> + Sync) -> Vec<Result<T, E>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -212,18 +213,17 @@ fn side_by_side<I: Sync, T: Send, E: Send>(items: &[I], work: impl Fn(&I) -> Res
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Writes the capture of a bundle.
+/// Exports a bundle as a pcapng capture.
 ///
 /// # Errors
-/// When the bundle cannot be read, or the capture cannot be written, or is there already and is not to be written over
-/// (`force`).
+/// When the bundle cannot be read, the capture cannot be written, or the file exists and `force` is not set.
 pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let run: RunInfo = document(&bundle, directory, "run.json")?;
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
     let mut holds = Holds::default();
     let mut verdicts = Vec::new();
-    // One record at a time is in memory, and read twice: what a capture begins with is what all hold.
+    // Keeps one record in memory at a time, and reads each twice: the capture's header needs a summary of all records.
     for (at, stored) in bundle.each_record().enumerate() {
         let entries = stored.read()?;
         holds.add(&entries);
@@ -239,7 +239,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     if file.exists() && !force {
         return Err(exists());
     }
-    // Whole or not at all: what is cut off must not look like the capture of a shorter run.
+    // Write to a temporary file and rename it, because a truncated capture looks like that of a shorter run.
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         let what = format!(
@@ -308,7 +308,8 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
     drift
 }
 
-/// Whether a verdict without rules, premises and places in its checks, of an earlier version, is the same otherwise.
+/// Returns whether `before` is by an earlier version, which stored no rules, premises and places, and otherwise equals
+/// `now`.
 fn is_same_without_places(before: &Verdict, now: &Verdict) -> bool {
     let plain = |of: &Verdict| {
         let mut of = of.clone();
@@ -343,7 +344,7 @@ fn is_same_without_places(before: &Verdict, now: &Verdict) -> bool {
     !has_places && plain(before) == plain(now)
 }
 
-/// The first check that is not made any more, and the first that was not made then, in words.
+/// Describes the first check that is missing now, and the first that is new.
 fn why(before: &Verdict, now: &Verdict) -> String {
     let all = |of: &Verdict| -> Vec<String> {
         let checks = of.findings.iter().chain(&of.passed);
@@ -371,10 +372,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_of_each_stands_in_its_order_whoever_was_done_first() {
+    fn results_keep_the_order_of_items() {
         let items: Vec<u64> = (0..64).collect();
         let done = side_by_side(&items, |item| {
-            // The first are the last to be done.
+            // The first items finish last.
             std::hint::black_box((0..(64 - item) * 1_000).fold(0, |sum, at| sum ^ std::hint::black_box(at)));
             Ok::<_, ()>(item * 2)
         });
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_that_of_the_first_record_that_has_one() {
+    fn first_error_is_of_the_first_failing_item() {
         let items: Vec<u64> = (0..64).collect();
         let done = side_by_side(&items, |item| if *item >= 7 { Err(*item) } else { Ok(()) });
         let errors: Vec<u64> = done.into_iter().filter_map(Result::err).collect();

@@ -1,4 +1,5 @@
-//! The lease under which a run uses its rig: asked for at each call to the hardware, and a fence against who had it before.
+//! The lease under which a run uses its rig. The run checks the lease at each call to the hardware. A fence keeps out
+//! earlier leases.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,33 +15,33 @@ use verbatim_tester::{Arrival, FileJournal, Rig, Step, Stimulus, Stop};
 
 use crate::RunError;
 
-/// Nanoseconds since the host started, also of the time that it slept: what leases are measured in within a host.
+/// Returns the nanoseconds since boot, including suspend. The host measures leases in this clock.
 #[must_use]
 pub fn boot_ns() -> u64 {
-    // The clock is there on every Linux that this runs on; without it no lease would ever seem to be valid.
+    // Every supported Linux has the clock; if it failed, every lease would count as over.
     let now = clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::MAX, Duration::from);
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A lease, as a run knows it. Renewing it is told to who holds the same.
+/// A lease, shared by the run that uses it and the caller that renews it.
 #[derive(Debug)]
 pub struct Lease {
     token: u64,
     until_boot_ns: AtomicU64,
     gives_way: AtomicBool,
-    /// The fence that this lease put up, as long as it stands.
+    /// The fence file of this lease, open while the lease is in use.
     fence: OnceLock<File>,
 }
 
 impl Default for Lease {
-    /// Of who needs none: it has no token, and never ends.
+    /// Returns a lease for runs that need none: it has no token and never ends.
     fn default() -> Self {
         Self::new(0, u64::MAX)
     }
 }
 
 impl Lease {
-    /// With this token, until that instant of [`boot_ns`].
+    /// Creates a lease with this token, which ends at that instant of [`boot_ns`].
     #[must_use]
     pub fn new(token: u64, until_boot_ns: u64) -> Self {
         Self {
@@ -51,44 +52,44 @@ impl Lease {
         }
     }
 
-    /// Lasts until another instant.
+    /// Sets a new end.
     pub fn renew(&self, until_boot_ns: u64) {
         self.until_boot_ns.store(until_boot_ns, Ordering::Release);
     }
 
-    /// Somebody else is to have the rig before the next test.
+    /// Asks the run to end before the next test, so that another lease can use the rig.
     pub fn give_way(&self) {
         self.gives_way.store(true, Ordering::Release);
     }
 
-    /// Whether a daemon gave it: then others may wait for the same device.
+    /// Returns whether a daemon granted the lease. A run with a daemon's lease may wait for its device.
     pub(crate) fn is_of_a_daemon(&self) -> bool {
         self.token != 0
     }
 
-    /// Whether it is to give way.
+    /// Returns whether the run was asked to give way.
     pub(crate) fn gives_way(&self) -> bool {
         self.gives_way.load(Ordering::Acquire)
     }
 
-    /// How long it still lasts; nothing when it is over.
+    /// Returns the remaining time; None if the lease is over.
     fn left(&self) -> Option<Duration> {
         let until = self.until_boot_ns.load(Ordering::Acquire);
         let left = until.saturating_sub(boot_ns());
         (left > 0).then(|| Duration::from_nanos(left))
     }
 
-    /// Whether it is over.
+    /// Returns whether the lease is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.left().is_none()
     }
 
-    /// Puts the fence up for every lease before this one: a rig that a greater token has used is not used again by less.
-    /// The caller holds the rig's journal, so that nobody does the same at the same time.
+    /// Writes the fence: a file with the greatest token that used the rig. A lease with a smaller token is refused. The
+    /// caller must hold the rig's journal, so that no other process writes the fence at the same time.
     ///
     /// # Errors
-    /// When a greater token was here, or the fence cannot be read or written.
+    /// When a greater token has used the rig, or the fence cannot be read or written.
     pub(crate) fn fence(&self, journals: &Path, rig: &str) -> Result<(), RunError> {
         if self.token == 0 {
             return Ok(());
@@ -108,7 +109,7 @@ impl Lease {
             });
         }
         if last < self.token {
-            // All of it or what was there before: half a number would let those in again who had the rig before.
+            // Write atomically. A truncated number would admit earlier leases.
             let write = || {
                 let mut file = tempfile::NamedTempFile::new_in(&of_rig)?;
                 writeln!(file, "{}", self.token)?;
@@ -118,14 +119,14 @@ impl Lease {
             };
             write().map_err(failed)?;
         }
-        // Kept open: another fence takes the file's place, and this one's has no name any more.
+        // Keep the file open. After a later fence has replaced the file, the open file has no link.
         let file = File::open(&path).map_err(failed)?;
         self.fence.get_or_init(|| file);
         Ok(())
     }
 
-    /// Whether another lease has put its fence in the place of this one's. Asked for at each call of a test: while a
-    /// process lives it has the rig's lock, so that this comes only where that was taken away.
+    /// Returns whether another lease replaced this lease's fence. The rig's lock normally prevents that. The run still
+    /// checks at each call, because the lock may have been removed.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
         let stands = |fence: &File| fstat(fence).is_ok_and(|of| of.st_nlink > 0);
@@ -133,11 +134,11 @@ impl Lease {
     }
 }
 
-/// The greatest token that any rig of a directory of journals was used under: who gives tokens begins above it, also after
-/// what kept the last one was lost or is of yesterday.
+/// Returns the greatest token that any rig in a journal directory was used with. A daemon grants tokens above this one,
+/// even if its own record of the last token is lost or old.
 ///
 /// # Errors
-/// When the directory or one of the fences in it cannot be read.
+/// When the directory or a fence in it cannot be read.
 pub fn last_token(journals: &Path) -> Result<u64, RunError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
@@ -161,7 +162,7 @@ pub fn last_token(journals: &Path) -> Result<u64, RunError> {
     Ok(last)
 }
 
-/// The token in a fence; 0 where there is none.
+/// Reads the token in a fence; 0 if there is none.
 fn read_token(path: &Path) -> io::Result<u64> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -176,8 +177,8 @@ fn read_token(path: &Path) -> io::Result<u64> {
     })
 }
 
-/// A rig that is used under a lease: once that is over, the procedure is told to stop, at the next call and at the next
-/// wait, and what follows restores.
+/// A rig used under a lease. When the lease is over, the next send and the next wait tell the procedure to stop. The
+/// restore after that is still allowed.
 pub(crate) struct Leased {
     rig: Box<dyn Rig + Send>,
     lease: Arc<Lease>,
@@ -185,7 +186,7 @@ pub(crate) struct Leased {
     told_waiter: bool,
 }
 
-/// The longest time in which the end of a lease is not seen by who waits; a shorter one is seen to its end.
+/// The longest delay with which a wait notices the lease's end. A shorter wait runs to its own end.
 const SLICE: Duration = Duration::from_millis(100);
 
 impl Leased {
@@ -205,7 +206,7 @@ impl Rig for Leased {
     }
 
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span> {
-        // Told at a wait, the procedure has stopped.
+        // After a wait has reported the end, the procedure has stopped, so this send belongs to the restore.
         if self.lease.is_superseded() || !self.told_sender && !self.told_waiter && self.lease.is_over() {
             self.told_sender = true;
             return Err(Stop::LeaseEnded);
@@ -244,7 +245,7 @@ impl Rig for Leased {
 mod tests {
     use super::*;
 
-    /// A rig on which time passes when somebody waits.
+    /// A rig whose time passes only during waits.
     struct Clock(Time);
 
     impl Rig for Clock {
@@ -265,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn no_call_goes_out_once_the_lease_is_over_but_those_that_restore() {
+    fn ended_lease_allows_only_the_restore() {
         let lease = Arc::new(Lease::new(1, u64::MAX));
         let mut rig = leased(&lease);
         assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
         assert_eq!(rig.wait(Time(5)), Arrival::Deadline);
         lease.renew(0);
         assert_eq!(rig.send(Stimulus::Frame(0, &[])), Err(Stop::LeaseEnded));
-        // A procedure that did not listen is told again, where it is remembered.
+        // The wait also reports the end, and the tester records it.
         assert_eq!(rig.wait(Time(6)), Arrival::Stop(Stop::LeaseEnded));
         assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
         assert_eq!(rig.wait(Time(7)), Arrival::Deadline);
@@ -282,11 +283,11 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_renewed_lasts_and_a_long_wait_sees_its_end() {
+    fn renewed_lease_lasts_through_a_long_wait() {
         let lease = Arc::new(Lease::new(1, boot_ns() + 3_600_000_000_000));
         let mut rig = leased(&lease);
         let hours = Time(10 * 3_600_000_000_000);
-        // In the rig's time the lease is over long before; by the host's clock it is not.
+        // The wait is longer than the lease in the rig's time, but not by the host's clock.
         assert_eq!(rig.wait(hours), Arrival::Deadline);
         assert_eq!(rig.now(), hours);
         assert!(!lease.is_over());
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_had_a_rig_before_is_fenced_out() {
+    fn fence_refuses_earlier_leases() {
         let directory = tempfile::tempdir().unwrap();
         let of_rig = |rig| FileJournal::directory(directory.path(), rig);
         for rig in ["r", "another"] {
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_goes_out_once_a_later_lease_has_used_the_rig_and_none_that_restores() {
+    fn superseded_lease_cannot_send_at_all() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(FileJournal::directory(directory.path(), "r")).unwrap();
         let lease = |token| Arc::new(Lease::new(token, u64::MAX));
@@ -323,7 +324,7 @@ mod tests {
         first.fence(directory.path(), "r").unwrap();
         let mut rig = leased(&first);
         assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
-        // Its own worker, started again.
+        // The same lease in a restarted worker.
         again.fence(directory.path(), "r").unwrap();
         assert!(rig.send(Stimulus::Frame(0, &[])).is_ok());
         second.fence(directory.path(), "r").unwrap();
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_fence_lets_nobody_in() {
+    fn damaged_fence_refuses_all_leases() {
         let directory = tempfile::tempdir().unwrap();
         let of_rig = FileJournal::directory(directory.path(), "r");
         fs::create_dir(&of_rig).unwrap();

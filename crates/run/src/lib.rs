@@ -1,18 +1,18 @@
-//! One run inside the calling process: open the rig, restore what an earlier run left, run the tests one after the
-//! other, judge each from its record; and what is done with the bundles of earlier runs. Qualification runs the same
-//! tests on the device model.
+//! A run inside the calling process: opens the rig, restores the changes of an earlier run, runs the tests in sequence,
+//! and judges each test from its record. The crate also judges and exports the bundles of earlier runs. Qualification
+//! runs the same tests on the device model.
 //!
-//! | module | what |
+//! | module or function | content |
 //! |---|---|
 //! | [`execute()`] | the run |
-//! | [`resume`] | the rest of a run whose process died |
-//! | [`recover_only`] | the restore of what an earlier run left |
+//! | [`resume`] | continues a run whose process died |
+//! | [`recover_only`] | restores the changes of an earlier run |
 //! | [`judge_bundle`], [`verify_bundle`], [`read_bundle`], [`export_pcapng`] | the bundle of an earlier run |
-//! | [`sign_bundle`], [`PublicKey`], [`Signer`] | its signature |
-//! | [`command()`] | the command line that makes a run again |
+//! | [`sign_bundle`], [`PublicKey`], [`Signer`] | the signature of a bundle |
+//! | [`command()`] | the command line that repeats a run |
 //! | [`mod@qualify`] | tests x (sound models + defects) |
 //! | [`mod@coverage`] | statements x (rules + tests) |
-//! | [`state`] | where journals and runs are kept |
+//! | [`state`] | the directory of journals and runs |
 
 mod command;
 pub mod coverage;

@@ -1,10 +1,12 @@
-//! The tests are tested: every test on sound models, which must not fail, and every defect of the device model against the
-//! tests of its statement, one of which must fail for it.
+//! Qualification checks the tests themselves. Every test runs on sound models, which have no defects, and must not
+//! fail. Every defect of the device model runs against the tests of its statement, and one of these tests must fail.
 //!
-//! By two sets of rules: of simulated time, where nothing is lost, and of hardware, where anything may be. By the second,
-//! sound models stand behind links that lose, swap and delay, and parameters are those that are usual on hardware.
+//! There are two sets of rules. With the rules of simulated time no packet is lost. With the rules of hardware any
+//! packet may be lost. Sound models then have links that lose, swap and delay packets, and parameters have their usual
+//! values for hardware.
 //!
-//! Each case is a run on a rig of kind `virtual`, so that `verbatim run` can repeat it: [`command()`] says how.
+//! Each case is a run on a rig of kind `virtual`, which `verbatim run` can repeat: [`command()`] returns the command
+//! line.
 
 mod defects;
 mod exceptions;
@@ -28,18 +30,18 @@ pub use defects::{AnyDefect, unseen};
 pub use exceptions::{EXCEPTIONS, Exception};
 pub use models::{Model, sound_models};
 
-/// What a record is judged by.
+/// The rules by which a record is judged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rules {
-    /// Nothing is lost, and time is exact.
+    /// No packet is lost, and times are exact.
     Simulated,
-    /// Anything may be lost, late or out of order.
+    /// Packets may be lost, late or out of order.
     Hardware,
 }
 
 impl Rules {
-    /// As people type it.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,134 +51,134 @@ impl Rules {
     }
 }
 
-/// How far a qualification goes.
+/// The extent of a qualification.
 #[derive(Clone, Debug)]
 pub struct Extent {
     /// The rules.
     pub rules: Rules,
-    /// Seeds from 0 on, for each sound model.
+    /// Number of seeds for each sound model; they start at 0.
     pub seeds: u64,
-    /// Illegal values that a sweep tries; the legal ones are always tried.
+    /// Number of illegal values in a sweep. Legal values are always tried.
     pub sweep: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// These tests. Defects count as survivors only when they are all of the catalogue.
+    /// The tests to qualify. A defect counts as survived only if this list has all tests of the catalogue.
     pub tests: Vec<&'static Test>,
-    /// These models, none of which a test may fail.
+    /// The sound models. A test that fails on one is a false alarm.
     pub models: Vec<Model>,
-    /// These defects, those of them that one of the tests is there for.
+    /// The defects to run, if one of the tests is for them.
     pub defects: Vec<AnyDefect>,
-    /// Every test that is there for a defect is tried with it, to tell all that catch it; else they are tried until one does.
+    /// Whether every test for a defect runs with it. If not, the tests run until one catches the defect.
     pub every: bool,
 }
 
-/// States of a model in which a defect is looked for.
+/// Number of seeds of a model for each defect.
 const DEFECT_SEEDS: u64 = 6;
-/// Violations of a key on a sound model.
+/// Number of key violations on a sound model.
 const VIOLATIONS: u64 = 300;
-/// The same where a defect is to be found: beyond the range of the counter, which takes a tenth of a second.
+/// Number of key violations with a defect. It is beyond the range of the counter, and takes a tenth of a second.
 const VIOLATIONS_BEYOND_THE_COUNTER: u64 = 65_540;
 
-/// What a qualification came to.
+/// The result of a qualification.
 #[derive(Clone, Debug, Serialize)]
 pub struct Qualification {
     /// The rules.
     pub rules: Rules,
     /// Version of the catalogue.
     pub catalogue: String,
-    /// Whether every test that is there for a defect was tried with it; else `catches` and `killed_by` name the first that caught
-    /// it.
+    /// Whether every test for a defect ran with it. If not, `catches` and `killed_by` contain only the first test that
+    /// caught the defect.
     pub every: bool,
-    /// Every test, with the defects that it catches.
+    /// The result of every test, with the defects that it catches.
     pub tests: Vec<QualifiedTest>,
-    /// Every defect, with the tests of its statement that catch it.
+    /// The result of every defect, with the tests of its statement that catch it.
     pub defects: Vec<QualifiedDefect>,
     /// Defects that no test of their statement catches.
     pub survived: Vec<String>,
-    /// Defects that show on hardware only with other parameters than the usual ones.
+    /// Defects that appear on hardware only with a parameter other than the usual one.
     pub excepted: Vec<Excepted>,
-    /// Exceptions that are none: the defect is caught with the usual parameters.
+    /// Exceptions that are not needed: the defect is caught with the usual parameters.
     pub stale: Vec<String>,
-    /// Sound models that a test did not pass.
+    /// Sound models on which a test did not pass.
     pub false_alarms: Vec<FalseAlarm>,
-    /// Runs of one test on one model.
+    /// Total number of runs, each of one test on one model.
     pub cases: usize,
-    /// The most alternatives that the transport oracle has held at once in one of all these runs.
+    /// Largest number of alternatives that the transport oracle tracked at once, over all runs.
     pub largest_state_set: usize,
 }
 
 impl Qualification {
-    /// Whether every defect was caught, or with reason is not, and no sound model was failed.
+    /// Returns whether every defect was caught or excepted, and no test failed on a sound model.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.survived.is_empty() && self.stale.is_empty() && self.false_alarms.is_empty()
     }
 }
 
-/// A defect that shows on hardware only with other parameters than the usual ones.
+/// A defect that appears on hardware only with a parameter other than the usual one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Excepted {
     /// The defect's name.
     pub defect: String,
-    /// Why the usual parameters do not show it.
+    /// The reason why the usual parameters do not show the defect.
     pub reason: String,
-    /// What shows it, as `--set` takes it.
+    /// The parameter that shows the defect, in the form of `--set`.
     pub set: String,
 }
 
-/// A test and the defects that it catches.
+/// The result of a test, with the defects that it catches.
 #[derive(Clone, Debug, Serialize)]
 pub struct QualifiedTest {
     /// The test's id.
     pub id: String,
-    /// Runs on sound models that it passed.
+    /// Number of runs on sound models that passed.
     pub passed: usize,
-    /// Runs on sound models to which it does not apply.
+    /// Number of runs on sound models to which the test does not apply.
     pub not_applicable: usize,
-    /// Runs on sound models behind a link that loses, swaps or delays, which could not be decided.
+    /// Number of undecided runs on sound models behind a link that loses, swaps or delays packets.
     pub inconclusive: usize,
-    /// Defects of its statements that it catches.
+    /// Names of the defects that the test catches, among those of its statements.
     pub catches: Vec<String>,
 }
 
-/// A defect and the tests that catch it.
+/// The result of a defect, with the tests that catch it.
 #[derive(Clone, Debug, Serialize)]
 pub struct QualifiedDefect {
     /// The defect's name.
     pub name: String,
-    /// The statement that it breaks.
+    /// The statement that the defect breaks.
     pub statement: String,
-    /// What it does.
+    /// Description of the defect.
     pub about: String,
-    /// The model on which it was caught, or tried last.
+    /// Name of the model on which a test caught the defect, or of the last model tried.
     pub model: String,
-    /// Tests of its statement that fail for it.
+    /// Ids of the tests that fail with the defect, among those of its statement.
     pub killed_by: Vec<String>,
-    /// The parameters that it takes to catch it, where those that are usual on hardware do not.
+    /// The parameter that shows the defect on hardware, if the usual parameters do not.
     pub set: Option<String>,
-    /// The command that shows it again: the tests that fail for it, or all that were tried last.
+    /// The command that repeats the failing tests, or else the last tries.
     pub repeat: String,
 }
 
-/// A sound model that a test did not pass.
+/// A run on a sound model that did not pass.
 #[derive(Clone, Debug, Serialize)]
 pub struct FalseAlarm {
-    /// The test.
+    /// Id of the test.
     pub test: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
     /// The seed.
     pub seed: u64,
-    /// What it came to.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// Why.
+    /// Reason of the verdict.
     pub reason: String,
-    /// The command that repeats it.
+    /// The command that repeats the run.
     pub repeat: String,
 }
 
 impl Extent {
-    /// The run of a test on a sound model in the state of a seed.
+    /// Returns the run of a test on a sound model with a seed.
     #[must_use]
     pub fn case(&self, model: &Model, test: &'static Test, seed: u64) -> Request {
         let mut config = model.for_test(test, seed);
@@ -186,8 +188,8 @@ impl Extent {
         self.request(&[test], config, seed, &[("violations", VIOLATIONS)])
     }
 
-    /// The runs of all tests that are for a sound model, in the state of a seed, where nothing is lost on the way. In the first
-    /// state of the first model counters are driven beyond their ranges, as where a defect is looked for.
+    /// Returns the runs of all tests for a sound model with a seed, without a disturbed link. With seed 1 of the first
+    /// model, key violations exceed the counter's range, as in the runs with a defect.
     #[must_use]
     pub fn undisturbed(&self, model: &Model, seed: u64) -> Vec<Request> {
         let is_first = seed == 1 && self.models.first().is_some_and(|first| first.name == model.name);
@@ -202,7 +204,7 @@ impl Extent {
         runs.collect()
     }
 
-    /// Of one state after the other in which a defect may show, the verdicts of all tests that are there for it.
+    /// Returns the verdicts of all tests for a defect, once per state of a model in which the defect may show.
     pub(crate) fn verdicts_of(&self, defect: AnyDefect) -> impl Iterator<Item = Vec<Verdict>> + '_ {
         let (tests, states) = places(self, defect);
         let parameters = [("violations", VIOLATIONS_BEYOND_THE_COUNTER)];
@@ -215,8 +217,8 @@ impl Extent {
         })
     }
 
-    /// Tests on a rig in a state, as `verbatim run` would run them. By the rules of hardware parameters are as usual there, but
-    /// for the length of a sweep: what is left out of it comes last.
+    /// Returns a run of tests on a rig with a seed, as `verbatim run` would run them. With the rules of hardware all
+    /// parameters have their usual values, except that a sweep is shorter and omits the values that come last.
     fn request(
         &self,
         tests: &[&'static Test],
@@ -233,7 +235,7 @@ impl Extent {
         self.request_with(tests, model, seed, &parameters)
     }
 
-    /// The same with these parameters, as far as a test has them.
+    /// Returns a run with these parameters, as far as one of the tests declares them.
     fn request_with(
         &self,
         tests: &[&'static Test],
@@ -266,7 +268,7 @@ impl Extent {
     }
 }
 
-/// The verdict of a run of one test.
+/// Returns the verdict of a run with one test.
 fn verdict(request: &Request) -> Verdict {
     let report = execute(request, &mut |_| {});
     let mut report = report.expect("a run on a device model that keeps no record");
@@ -279,12 +281,12 @@ enum Job<'a> {
 }
 
 enum Result {
-    /// Of each case its verdict, and the alarm if it is one.
+    /// The verdict of each case, with the false alarm if there is one.
     Sound(Vec<(Verdict, Option<FalseAlarm>)>),
     Defect(QualifiedDefect, usize),
 }
 
-/// Qualifies the catalogue. `progress` is told how many of how many jobs are done.
+/// Qualifies the catalogue. Calls `progress` with the number of finished jobs and of all jobs.
 pub fn qualify(extent: &Extent, progress: &(dyn Fn(usize, usize) + Sync)) -> Qualification {
     let concerns = |defect: &AnyDefect| extent.tests.iter().any(|test| defect.concerns(test));
     let sound = extent
@@ -332,7 +334,7 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
         let verdict = verdict(&request);
         let is_alarm = match verdict.outcome() {
             Outcome::Pass | Outcome::NotApplicable => false,
-            // What was lost or late may have been what would have decided it.
+            // The lost or late packets may be the ones that the verdict needed.
             Outcome::Inconclusive => !request.rig.is_disturbed(),
             _ => true,
         };
@@ -349,8 +351,7 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
     judged.collect()
 }
 
-/// The tests that are there for a defect, first those that are there for little else, and the states of models in which it may
-/// show.
+/// Returns the tests for a defect, the most specific ones first, and the states of models in which the defect may show.
 fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Model, u64)>) {
     let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
     let mut tests: Vec<_> = concerned.collect();
@@ -367,8 +368,8 @@ fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Mode
     (tests, states)
 }
 
-/// Looks for a defect on one model after the other. Some show only in some states of the device: a port with one
-/// operational VL, say.
+/// Runs the tests for a defect on each model in turn. Some defects show only in certain states of the device, for
+/// example with one operational VL.
 fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
     let statement = defect.statement();
     let (tests, states) = places(extent, defect);
@@ -475,7 +476,7 @@ fn summary(extent: &Extent, mut results: Vec<(usize, Result)>) -> Qualification 
                     (Some(_), None) => qualification.stale.push(defect.name.clone()),
                     _ => {}
                 }
-                // A few chosen tests need not catch what others are there for.
+                // If only some tests were selected, a defect that they do not catch has not survived.
                 if defect.killed_by.is_empty() && extent.tests.len() == TESTS.len() {
                     qualification.survived.push(defect.name.clone());
                 }

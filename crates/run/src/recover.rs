@@ -1,4 +1,4 @@
-//! Restoring what an earlier run left changed, before a run begins or by itself.
+//! Restores the changes of an earlier run, before a run or separately.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,10 +13,10 @@ use crate::device::{Claimed, Patience, journal_owner, miss};
 use crate::error::RunError;
 use crate::state::StateDirectory;
 
-/// Restores what an earlier run left changed on a rig, and nothing else. Empty when nothing was left.
+/// Restores the changes that an earlier run left on a rig. Returns an empty list if there were none.
 ///
 /// # Errors
-/// When the rig or its journal cannot be opened, or something is left after all.
+/// When the rig or its journal cannot be opened, or an area cannot be restored.
 pub fn recover_only(
     rig: &RigConfig,
     state: &StateDirectory,
@@ -26,7 +26,7 @@ pub fn recover_only(
     if matches!(rig.kind, RigKind::Virtual(_)) {
         return Ok(Vec::new());
     }
-    // Before the rest: a device that nothing is left on is not locked, nor opened.
+    // Check the journal first: a device without changes is neither locked nor opened.
     miss(rig, &state.journals())?;
     if FileJournal::open(&state.journals(), journal_owner(rig))?
         .pending()
@@ -43,8 +43,8 @@ pub fn recover_only(
     recover_first(rig, &mut open, &mut journal, report)
 }
 
-/// Whether an earlier run left a rig's device changed, as far as can be known: yes, when its journal cannot be read or
-/// is held by another process.
+/// Returns whether an earlier run left a rig's device changed. Also returns true if the journal cannot be read, or if
+/// another process has it.
 #[must_use]
 pub fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     if matches!(rig.kind, RigKind::Virtual(_)) {

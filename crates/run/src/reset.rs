@@ -1,7 +1,7 @@
-//! The rig's reset command: run between two tests, and when the device stopped answering.
+//! The rig's reset command. It runs between two tests, and when the device stopped responding.
 //!
-//! A reset never hides a change that was not restored: while the journal has one and the device answers, there is none; and
-//! after one the journal is worked off before anything else is sent.
+//! A reset never hides a missing restore. There is no reset while the journal lists changes and the device responds.
+//! After a reset the tester restores the journal's changes before it sends anything else.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
@@ -16,13 +16,14 @@ use verbatim_rig::ResetConfig;
 use verbatim_tester::{Case, MemoryJournal, Need, Rig, RigInfo, Test, run};
 use verbatim_wire::MKey;
 
-/// Bytes of its output that are kept: the last ones, where it ends.
+/// Limit of the stored output, in bytes. The end of the output is kept.
 const KEPT: u64 = 16 * 1024;
-/// How often it is looked whether the command has ended.
+/// Interval between two checks whether the command has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How the device is: empty when it answers, be it to refuse; else what the check before a test says of it, or what became of
-/// the rig. It is asked with each of these M_Keys: to another it may be silent by right.
+/// Checks whether the device responds; a refusal counts as a response. Returns an empty text if the device responds,
+/// and the reason of the failed check otherwise. Tries each of these M_Keys, because a device need not respond to a
+/// wrong key.
 pub(crate) fn found(rig: &mut dyn Rig, info: &RigInfo, keys: &[MKey]) -> String {
     let mut silent = String::new();
     for key in keys {
@@ -54,7 +55,7 @@ fn found_by(rig: &mut dyn Rig, info: &RigInfo) -> String {
         parameters: Vec::new(),
         catalogue: String::new(),
     };
-    // Nothing is changed on the device: the check reads. Nothing is to be given back, either.
+    // The check only reads, so no LID is assigned and nothing needs a restore.
     let info = RigInfo {
         assign_lid: None,
         ..info.clone()
@@ -68,7 +69,7 @@ fn found_by(rig: &mut dyn Rig, info: &RigInfo) -> String {
     }
 }
 
-/// Runs the command, and says what came of it. A run that is cancelled ends it.
+/// Runs the command, and returns its result. Kills the command if the run is cancelled.
 pub(crate) fn command(config: &ResetConfig, cancel: &AtomicBool) -> Reset {
     let begun = Instant::now();
     let mut reset = Reset {
@@ -96,7 +97,7 @@ fn ended(config: &ResetConfig, cancel: &AtomicBool, begun: Instant) -> std::io::
     let Some((program, arguments)) = config.command.split_first() else {
         return Err(std::io::Error::other("no program"));
     };
-    // A file, not a pipe: what the command leaves running in the background may go on writing.
+    // A file instead of a pipe, because background processes of the command may keep writing.
     let mut output = tempfile::tempfile()?;
     let program = match program.contains('/') {
         true => config.directory.join(program),
@@ -131,7 +132,7 @@ fn ended(config: &ResetConfig, cancel: &AtomicBool, begun: Instant) -> std::io::
     Ok((status, why, tail(&mut output)?))
 }
 
-/// Ends it, and what it started.
+/// Kills the command and its process group.
 fn killed(child: &mut Child) -> std::io::Result<ExitStatus> {
     if let Ok(pid) = i32::try_from(child.id()) {
         let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
@@ -168,7 +169,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[test]
-    fn what_a_reset_wrote_and_how_it_ended_is_kept() {
+    fn keeps_output_and_exit_status() {
         let reset = command(&config("echo out; echo err >&2", LONG), &AtomicBool::new(false));
         assert_eq!((reset.succeeded, reset.output.as_str()), (true, "out\nerr\n"));
         assert_eq!(reset.ended, "exit status: 0");
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_that_hangs_is_ended_with_all_that_it_started() {
+    fn kills_a_hanging_reset_and_its_children() {
         let reset = command(
             &config("sleep 1000 & sleep 1000", Duration::ZERO),
             &AtomicBool::new(false),
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_output_the_end_is_kept() {
+    fn keeps_the_end_of_long_output() {
         let reset = command(
             &config("yes | head -c 100000; echo last", LONG),
             &AtomicBool::new(false),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told() {
+    fn reports_a_missing_program() {
         let of = ResetConfig {
             command: vec!["./no-such-program".into()],
             ..config("", LONG)

@@ -1,49 +1,49 @@
-//! A walk that fails is made short: its steps are left out, a few at a time, as long as what is left still fails.
+//! Shortens a failed walk: leaves out steps, as long as the remaining walk still fails.
 //!
-//! A walk is a test with the parameter `keep`, a bit for each step that is taken; it may have `connection` too, the one
-//! connection that is taken. Each try is a run of the test like any other, on the same rig, with the device restored after
-//! it; none of them leaves a record. What was found goes into the record of the walk as a note, from which its judge says
-//! which steps are left.
+//! A walk is a test with the parameter `keep`, which has one bit per step. It may also have the parameter `connection`,
+//! which selects one connection. Each try is a normal run of the test on the same rig, and the device is restored after
+//! the try. A try leaves no record. The result goes into the walk's record as a note, from which the judge names the
+//! remaining steps.
 
 use verbatim_record_proto::v1::{Outcome, Verdict};
 use verbatim_tester::{Case, Test};
 
-/// Tries, at most.
+/// Limit of tries.
 const TRIES: u32 = 120;
 
-/// What became of a try.
+/// The result of a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Try {
-    /// It fails as the whole walk did.
+    /// The shorter walk fails with the same fault.
     Fails,
-    /// It does not.
+    /// The shorter walk does not fail.
     Passes,
-    /// No more tries: the run was cancelled, the rig is gone, or it took too long.
+    /// No more tries: the run was cancelled, the rig is lost, or the time limit is over.
     Stop,
 }
 
-/// Runs a walk with other values of some parameters.
+/// Runs a walk with other values of these parameters.
 pub(crate) type Attempt<'a> = dyn FnMut(&[(&str, u64)]) -> Try + 'a;
 
-/// Whether a test is a walk.
+/// Returns whether a test is a walk.
 pub(crate) fn is_walk(test: &Test) -> bool {
     test.parameters.iter().any(|parameter| parameter.name == "keep")
 }
 
-/// Whether a verdict shows the fault that another one has shown: the device broke the statement of its first finding.
+/// Returns whether `verdict` shows the same fault as `first`: it fails the statement of the first finding in `first`.
 pub(crate) fn is_same(first: &Verdict, verdict: &Verdict) -> bool {
     let statement = first.findings.first().map(|finding| finding.statement.as_str());
     verdict.outcome() == Outcome::Fail && statement.is_some_and(|statement| verdict.fails(statement))
 }
 
-/// Parameters of a walk that is tried.
+/// The parameters of a try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Part {
     connection: u64,
     keep: u64,
 }
 
-/// The note on the shortest walk that was found to fail; none when no shorter one did. `attempt` runs the test with other
+/// Returns a note on the shortest failing walk; None if no shorter walk fails. `attempt` runs the test with other
 /// values of some parameters.
 pub(crate) fn shrink(case: &Case<'_>, simulated: bool, attempt: &mut Attempt<'_>) -> Option<String> {
     let value = |name: &str| case.parameter(name, simulated);
@@ -74,7 +74,7 @@ pub(crate) fn shrink(case: &Case<'_>, simulated: bool, attempt: &mut Attempt<'_>
             .iter()
             .find(|parameter| parameter.name == "connection")
     {
-        // The mask has a bit for each step that a connection may have.
+        // The mask has one bit per step of a connection.
         let on_one = keeps.map_or(1, |keeps| keeps.range.1.count_ones().max(1));
         let count = value("steps").unwrap_or(0).div_ceil(on_one.into());
         let one = (1..=count.clamp(1, range.range.1)).map(|connection| Part { connection, ..whole });
@@ -92,8 +92,8 @@ pub(crate) fn shrink(case: &Case<'_>, simulated: bool, attempt: &mut Attempt<'_>
     })
 }
 
-/// The fewest bits of a mask that still fail: halves are left out, then quarters, down to single ones, until none of these can
-/// be left out any more.
+/// Returns the fewest bits of a mask that still fail. Leaves out halves of the bits, then quarters, down to single
+/// bits, until every bit is needed.
 fn fewest(mut mask: u64, fails: &mut dyn FnMut(u64) -> bool) -> u64 {
     let mut size = mask.count_ones().div_ceil(2).max(1);
     loop {
@@ -118,7 +118,8 @@ fn fewest(mut mask: u64, fails: &mut dyn FnMut(u64) -> bool) -> u64 {
 mod tests {
     use super::*;
 
-    /// Shrinks a mask of 16 bits of which these are needed. What is left, and tries.
+    /// Shrinks a mask of 16 bits that fails with the `needed` bits. Returns the remaining bits, and the number of
+    /// tries.
     fn shrunk(needed: u64) -> (u64, u32) {
         let mut tries = 0;
         let mut fails = |mask: u64| {
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_walk_is_what_it_takes_to_fail() {
+    fn keeps_only_the_needed_bits() {
         for needed in [1, 0x8000, 0x8001, 0x0550, 0x1111, 0xFFFF] {
             let (left, tries) = shrunk(needed);
             assert_eq!(left, needed);

@@ -1,6 +1,6 @@
-//! The signature of a bundle: ed25519, over the manifest, which stands for every byte.
+//! The signature of a bundle: Ed25519 over the manifest, which covers every byte of the bundle.
 //!
-//! Keys and signatures are such as `openssl genpkey -algorithm ed25519` and `openssl pkeyutl -verify -rawin` make and read.
+//! The keys and signatures work with `openssl genpkey -algorithm ed25519` and `openssl pkeyutl -verify -rawin`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,67 +10,67 @@ use verbatim_record::{Bundle, Signed};
 
 use crate::error::RunError;
 
-/// What DER has before the 32 bytes of a public key of ed25519 (RFC 8410).
+/// The DER prefix of the 32 bytes of an Ed25519 public key (RFC 8410).
 const DER_BEFORE: [u8; 12] = [0x30, 0x2A, 0x30, 0x05, 0x06, 0x03, 0x2B, 0x65, 0x70, 0x03, 0x21, 0x00];
-/// What PEM calls a public key.
+/// PEM label of a public key.
 const PUBLIC: &str = "PUBLIC KEY";
-/// What PEM calls a private key in PKCS#8.
+/// PEM label of a PKCS#8 private key.
 const PRIVATE: &str = "PRIVATE KEY";
-/// No file of a key has more bytes.
+/// Size limit of a key file, in bytes.
 const LARGEST_KEY: u64 = 64 << 10;
 
-/// Why a bundle cannot be signed, or its signature is not taken.
+/// The reason why a bundle cannot be signed, or its signature is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// A file of a key is none.
+    /// The file contains no suitable key.
     #[error("{path}: expected {expected}, seen {seen}; {remedy}")]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What it should hold.
+        /// Expected content.
         expected: &'static str,
-        /// What it holds.
+        /// Actual content.
         seen: String,
-        /// What to do.
+        /// Remedy.
         remedy: &'static str,
     },
     /// The bundle is signed already.
     #[error("{path} is signed already, by key {id}; --force puts another signature in its place")]
     Already {
-        /// The bundle.
+        /// Path of the bundle.
         path: PathBuf,
-        /// Of the key that signed it.
+        /// Id of the key that signed it.
         id: String,
     },
-    /// Signature, public key and manifest do not belong together.
+    /// Signature, public key and manifest do not match.
     #[error("{path} is damaged: {what}; get the record again from who signed it")]
     Broken {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Error text.
         what: String,
     },
-    /// A signature was demanded, and there is none or another's.
+    /// The demanded signature is missing, or the bundle has another signature.
     #[error("{path} is not signed as demanded: expected a signature by key {expected}, found {found}; ask who sent it")]
     NotBy {
-        /// The bundle.
+        /// Path of the bundle.
         path: PathBuf,
-        /// The key that was demanded.
+        /// Id of the demanded key.
         expected: String,
-        /// What there is.
+        /// Description of the actual signature.
         found: String,
     },
 }
 
-/// A public key of ed25519.
+/// An Ed25519 public key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// Reads a PEM file, as `openssl pkey -pubout` writes it.
+    /// Reads a PEM file in the format of `openssl pkey -pubout`.
     ///
     /// # Errors
-    /// When there is no such key in it.
+    /// When the file contains no such key.
     pub fn open(path: &Path) -> Result<Self, SignatureError> {
         let remedy = "`openssl pkey -in KEY.pem -pubout` writes one of a private key";
         let wrong = |seen| SignatureError::Key {
@@ -91,14 +91,15 @@ impl PublicKey {
         [DER_BEFORE.as_slice(), &self.0].concat()
     }
 
-    /// As a PEM file, with the bytes that openssl writes.
+    /// Returns the key as a PEM file, byte by byte as openssl writes it.
     #[must_use]
     pub fn pem(&self) -> String {
         let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
         pem::encode_config(&pem::Pem::new(PUBLIC, self.der()), config)
     }
 
-    /// SHA-256 of the key in DER, in hexadecimal: `openssl pkey -pubin -in PUBLIC.pem -outform DER | sha256sum`.
+    /// Returns the SHA-256 of the key in DER, in hexadecimal:
+    /// `openssl pkey -pubin -in PUBLIC.pem -outform DER | sha256sum`.
     #[must_use]
     pub fn id(&self) -> String {
         Sha256::digest(self.der())
@@ -108,15 +109,15 @@ impl PublicKey {
     }
 }
 
-/// A private key, to sign with.
+/// A private key for signatures.
 #[derive(Debug)]
 pub struct Signer(Ed25519KeyPair);
 
 impl Signer {
-    /// Reads a PEM file, as `openssl genpkey -algorithm ed25519` writes it.
+    /// Reads a PEM file in the format of `openssl genpkey -algorithm ed25519`.
     ///
     /// # Errors
-    /// When there is no such key in it.
+    /// When the file contains no such key.
     pub fn open(path: &Path) -> Result<Self, SignatureError> {
         let wrong = |seen| SignatureError::Key {
             path: path.into(),
@@ -130,7 +131,7 @@ impl Signer {
             .map_err(|error| wrong(format!("a private key of another kind ({error})")))
     }
 
-    /// The public key.
+    /// Returns the public key.
     ///
     /// # Panics
     /// Never: such a key has 32 bytes.
@@ -140,10 +141,10 @@ impl Signer {
     }
 }
 
-/// Signs a bundle that is whole, and puts signature and public key beside its manifest.
+/// Signs a complete bundle. Writes the signature and the public key beside its manifest.
 ///
 /// # Errors
-/// When the bundle is damaged, is signed already and `again` is not set, or cannot be written to.
+/// When the bundle is damaged, when it is signed already and `again` is not set, or when it cannot be written.
 pub fn sign_bundle(directory: &Path, signer: &Signer, again: bool) -> Result<PublicKey, RunError> {
     let mut bundle = Bundle::open(directory)?;
     if let Some(signed) = bundle.signed()
@@ -165,8 +166,8 @@ pub fn sign_bundle(directory: &Path, signer: &Signer, again: bool) -> Result<Pub
     Ok(public)
 }
 
-/// Opens a bundle, and checks the signature that it has, if it has one. Nobody reads what was altered behind a signature.
-/// Its records are checked when they are read.
+/// Opens a bundle, and checks its signature if it has one. A bundle with an invalid signature does not open. The
+/// records are checked when they are read.
 pub(crate) fn open(directory: &Path) -> Result<(Bundle, Option<PublicKey>), RunError> {
     let bundle = Bundle::open_unread(directory)?;
     let Some(signed) = bundle.signed() else {
@@ -192,7 +193,8 @@ pub(crate) fn open(directory: &Path) -> Result<(Bundle, Option<PublicKey>), RunE
     Ok((bundle, Some(key)))
 }
 
-/// The key beside a signature, if the file is what [`PublicKey::pem`] writes: then no byte of it can be another.
+/// Returns the key beside a signature. The file must have the exact bytes of [`PublicKey::pem`], so that no byte can be
+/// altered unnoticed.
 fn public_key(signed: &Signed) -> Result<PublicKey, String> {
     let key = section(&signed.public_key, PUBLIC)
         .ok()
@@ -214,7 +216,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// The first section of that name in a PEM file.
+/// Returns the first section with that label in a PEM file.
 fn section(text: &[u8], name: &str) -> Result<Vec<u8>, String> {
     let sections = pem::parse_many(text).map_err(|error| format!("no PEM ({error})"))?;
     if let Some(found) = sections.iter().find(|section| section.tag() == name) {

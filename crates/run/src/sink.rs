@@ -1,12 +1,12 @@
-//! Where the entries of a running test go.
+//! The sink for the entries of a running test.
 
 use verbatim_record::{Entry, FileSink, Sink, Tracing};
 
 use verbatim_record_proto::v1::StepStarted;
 use verbatim_record_proto::v1::run_event::Event;
 
-/// Indexes entries for the judge, writes them into the bundle, and reports steps. Nobody keeps them: of the longest tests that
-/// would be hundreds of MiB, in the daemon.
+/// Indexes entries for the judge, writes them to the bundle, and reports steps. Does not keep the entries, because the
+/// longest tests would need hundreds of MiB in the daemon.
 pub(super) struct RunSink<'a, 'b> {
     pub(super) tracing: Tracing,
     pub(super) file: Option<FileSink>,
@@ -42,7 +42,7 @@ impl Sink for RunSink<'_, '_> {
     }
 }
 
-/// The label of the step that begins with this entry; what the tester answers by itself has none.
+/// Returns the label of the step that starts with this entry. Frames that the tester sends by itself have no label.
 fn step_of(entry: &Entry) -> Option<u32> {
     match entry {
         Entry::Sent(sent) => Some(sent.label),

@@ -1,13 +1,13 @@
-//! Where journals and runs are kept.
+//! The directory of journals and runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The state directory: journals and runs.
+/// The state directory, which contains journals and runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StateDirectory(PathBuf);
 
-/// No state directory can be named.
+/// Error: no state directory can be determined.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
     "there is no place for journals and runs: expected $STATE_DIRECTORY, $XDG_STATE_HOME or $HOME to be an absolute \
@@ -16,8 +16,9 @@ pub struct StateDirectory(PathBuf);
 pub struct NoStateDirectory;
 
 impl StateDirectory {
-    /// `$STATE_DIRECTORY` (the first of several, as a service manager sets it), else `$XDG_STATE_HOME/verbatim`, else
-    /// `~/.local/state/verbatim`. Variables that hold no absolute path count as unset. It need not exist yet.
+    /// Returns `$STATE_DIRECTORY` (the first of several, which a service manager separates by colons), else
+    /// `$XDG_STATE_HOME/verbatim`, else `~/.local/state/verbatim`. Variables without an absolute path count as unset.
+    /// The directory need not exist.
     ///
     /// # Errors
     /// When none of the variables is set to an absolute path.
@@ -28,7 +29,7 @@ impl StateDirectory {
     fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoStateDirectory> {
         let absolute = |path: &PathBuf| path.is_absolute();
         let path = |name: &str| variable(name).map(PathBuf::from).filter(absolute);
-        // A service manager that was asked for several directories separates them by colons.
+        // A service manager separates several directories by colons.
         let first = variable("STATE_DIRECTORY").and_then(|list| std::env::split_paths(&list).next());
         first
             .filter(absolute)
@@ -38,25 +39,25 @@ impl StateDirectory {
             .ok_or(NoStateDirectory)
     }
 
-    /// That directory, whatever the environment says.
+    /// Returns the state directory at `path`. Ignores the environment.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The directory.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where restore journals are.
+    /// Returns the directory of restore journals.
     #[must_use]
     pub fn journals(&self) -> PathBuf {
         self.0.join("journals")
     }
 
-    /// Where runs are.
+    /// Returns the directory of runs.
     #[must_use]
     pub fn runs(&self) -> PathBuf {
         self.0.join("runs")
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_service_managers_directory_comes_first_then_xdg_then_home() {
+    fn prefers_state_directory_then_xdg_then_home() {
         let all = [("STATE_DIRECTORY", "/a:/b"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
         assert_eq!(found(&all).as_deref(), Some("/a"));
         assert_eq!(found(&all[1..]).as_deref(), Some("/x/verbatim"));
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_or_empty_variable_counts_as_none() {
+    fn relative_or_empty_variable_is_unset() {
         assert_eq!(
             found(&[("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "x"), ("HOME", "/h")]).as_deref(),
             Some("/h/.local/state/verbatim")

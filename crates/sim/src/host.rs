@@ -1,4 +1,4 @@
-//! The host of a model adapter: does what a verbs command says, as an agent would on a real host.
+//! The host of a model adapter: executes verbs commands as an agent does on a real host.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ use verbatim_record::verbs::{Command, Event, OutOfRange, Reply, pb, qp_state, se
 use verbatim_wire::verbs::{AddressVector, QpAttributes, Work};
 use verbatim_wire::{QKey, Qpn};
 
-/// Does a command on an adapter.
+/// Executes a command on an adapter.
 pub(crate) fn perform(adapter: &mut Adapter, now: Duration, command: &Command) -> Reply {
     adapter.tick(now);
     done(adapter, now, command).unwrap_or_else(|refusal| {
@@ -21,7 +21,7 @@ pub(crate) fn perform(adapter: &mut Adapter, now: Duration, command: &Command) -
     })
 }
 
-/// The next thing that the adapter tells, and when it happened.
+/// Returns the adapter's next completion or asynchronous event, with its time.
 pub(crate) fn told(adapter: &mut Adapter) -> Option<(Duration, Event)> {
     if let Some(completion) = adapter.poll_completion() {
         return Some((completion.at, Event::Completion(completion_of(&completion))));
@@ -108,7 +108,7 @@ fn opened(adapter: &Adapter) -> pb::Opened {
         device: "model".into(),
         port: 1,
         firmware: env!("CARGO_PKG_VERSION").into(),
-        // As NodeInfo of the model has them.
+        // The same values as in the model's NodeInfo.
         vendor_id: 0x00_02c9,
         vendor_part_id: 0x1003,
         port_state: 4,
@@ -126,7 +126,8 @@ fn opened(adapter: &Adapter) -> pb::Opened {
     }
 }
 
-/// What it has not, where that is so. That it has no SQD is not said: it refuses it.
+/// Returns the timer values that the adapter supports, if they are limited. The missing SQD state is not reported; the
+/// adapter refuses that transition instead.
 fn capabilities(profile: &AdapterProfile) -> Option<pb::Capabilities> {
     let codes = |codes: &[u8]| codes.iter().map(|code| u32::from(*code)).collect();
     let has = pb::Capabilities {

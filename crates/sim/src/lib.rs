@@ -1,7 +1,7 @@
-//! Simulated time and link: the virtual rig.
+//! The virtual rig: simulated time and a simulated link.
 //!
-//! Waiting costs nothing: the event loop runs in the caller's thread, in order of (time, serial), and time
-//! jumps from event to event. Nothing here reads a clock, so one seed leaves one record, byte for byte.
+//! The event loop runs in the caller's thread, in the order of time and serial number. Time jumps from event to event,
+//! so a wait takes no real time. This crate reads no clock, so equal seeds give byte-identical records.
 
 mod host;
 mod link;

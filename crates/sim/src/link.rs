@@ -1,17 +1,17 @@
-//! The cable between tester and device, with what the SMI of the tester's own port does to directed routes,
-//! and what can happen on the way.
+//! The cable between tester and device. It includes the handling of directed routes by the SMI of the tester's port,
+//! and tampering with responses.
 
 use core::time::Duration;
 
 use verbatim_wire::{DrSmp, Layout, Mad};
 
-/// What becomes of an answer on its way: any number of MADs, each after a delay of its own.
+/// The deliveries of one response: any number of MADs, each with its own delay.
 pub type Delivery = Vec<(Duration, Mad)>;
 
-/// Decides what becomes of each answer; for tests of bad input.
+/// A function that replaces each response by its deliveries, for tests of malformed input.
 pub type Tamper = Box<dyn FnMut(&Mad) -> Delivery + Send>;
 
-/// A request as it leaves the tester's port: the first hop of a directed route is behind it.
+/// Returns a request after the first hop of its directed route, as it leaves the tester's port.
 #[must_use]
 pub fn smi_forward(mad: &Mad) -> Mad {
     if !mad.is_directed() {
@@ -24,7 +24,7 @@ pub fn smi_forward(mad: &Mad) -> Mad {
     to_mad(&smp.with_hop_pointer(smp.hop_pointer() + 1))
 }
 
-/// An answer as the tester's port hands it up: the last hop of the way back is behind it.
+/// Returns a response after the last hop of its return route, as the tester's port passes it up.
 #[must_use]
 pub fn smi_return(mad: &Mad) -> Mad {
     if !mad.is_directed() {

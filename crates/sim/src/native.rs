@@ -1,4 +1,4 @@
-//! The native link between tester and device: packets through the device's link layer, answers back as packets.
+//! The native link between tester and device: packets pass the device's link layer, and responses leave as packets.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -9,32 +9,32 @@ use verbatim_wire::{
     Bth, Deth, Grh, Layout, Lid, Lnh, Lrh, MAD_LENGTH, Mad, MadHeaders, MgmtClass, QKey, Qpn, mad_packet,
 };
 
-/// Requests whose answers are still to come; the oldest is forgotten when there are more.
+/// The most requests without a response that the link remembers. If there are more, it drops the oldest.
 const MAX_ASKED: usize = 256;
 
-/// A request that came in as a packet: its answer leaves as it came.
+/// A request that the device received in a native packet.
 #[derive(Clone, Debug)]
 struct Asked {
     port: u8,
     class: MgmtClass,
     transaction: u64,
     headers: MadHeaders,
-    /// The tester's port made the packet of a MAD, and hands up the answer as one.
+    /// Whether the tester's port made the packet of a MAD and expects a MAD as the response.
     as_mad: bool,
 }
 
-/// How an answer of the device leaves.
+/// The form in which a MAD of the device leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Leaves {
-    /// As a MAD.
+    /// A MAD.
     Mad,
-    /// As a native packet.
+    /// A native packet.
     Packet(Vec<u8>),
-    /// To somebody else: the answer to a LID-routed request that does not go to who asked.
+    /// Nothing: the response to a LID-routed request goes to a LID other than the requester's.
     Elsewhere,
 }
 
-/// The link layer of the device's ports. Without defects it conforms.
+/// The link layer of the device's ports. It conforms unless it has defects.
 #[derive(Debug, Default)]
 pub struct NativeLink {
     pub(crate) defects: Vec<LinkDefect>,
@@ -43,8 +43,9 @@ pub struct NativeLink {
 }
 
 impl NativeLink {
-    /// A packet reaches a port of the device: what is accepted goes up, what is counted shows. A packet that the device
-    /// sends on comes back with its delimiter. `as_mad`: the answer leaves as a MAD.
+    /// Delivers a packet to a port of the device. The device handles an accepted packet, and its link layer counts
+    /// errors. Returns the packet and the delimiter if the device forwards it. With `as_mad`, the response leaves as a
+    /// MAD.
     pub fn receive(
         &mut self,
         (device, now): (&mut Device, Duration),
@@ -75,7 +76,7 @@ impl NativeLink {
         relayed(arrival, &outcome)
     }
 
-    /// How something that the device sends leaves it: an answer as its request came, a trap as a MAD.
+    /// Returns the form in which a MAD of the device leaves: a response like its request, a trap as a MAD.
     pub fn leaves(&mut self, transmit: &Transmit) -> Leaves {
         let mad = Mad::from(transmit.bytes);
         let is_it = |asked: &Asked| {
@@ -83,7 +84,7 @@ impl NativeLink {
         };
         let asked = self.asked.iter().position(is_it).filter(|_| mad.method().is_response());
         match asked.and_then(|place| self.asked.remove(place)) {
-            // The headers of the answer say where the request came from.
+            // The response's headers must be addressed to the requester.
             Some(asked) if !mad.is_directed() && transmit.dlid != asked.headers.lrh.dlid() => Leaves::Elsewhere,
             None | Some(Asked { as_mad: true, .. }) => Leaves::Mad,
             Some(asked) => {
@@ -100,8 +101,8 @@ impl NativeLink {
     }
 }
 
-/// The MAD in an accepted packet, and the headers of its answer: where the request went, the answer comes from. `None`
-/// when nobody above takes it: QP0 and QP1 are all that there is, each for its classes, QP1 with its Q_Key.
+/// Returns the MAD of an accepted packet, and the headers of its response, whose addresses are swapped. Returns `None`
+/// if no agent accepts the packet. QP0 accepts SMPs, and QP1 accepts other classes with its Q_Key.
 fn handed_up(bytes: &[u8], up: &[u8]) -> Option<(Mad, MadHeaders)> {
     let lrh = Lrh::from_bytes(bytes.get(..Lrh::SIZE)?);
     let (grh, rest) = match lrh.lnh() {
@@ -128,7 +129,7 @@ fn handed_up(bytes: &[u8], up: &[u8]) -> Option<(Mad, MadHeaders)> {
     taken.then_some((mad, headers))
 }
 
-/// A LID-routed SMP as a port sends it.
+/// Builds the packet of a LID-routed SMP.
 #[must_use]
 pub fn packet_of(slid: Lid, dlid: Lid, mad: &Mad) -> Vec<u8> {
     mad_packet(&MadHeaders::subnet_management(slid, dlid), mad)

@@ -17,11 +17,11 @@ use crate::link::{Tamper, smi_forward, smi_return};
 use crate::native::{self, Leaves, NativeLink};
 use crate::segment::{Disturbance, Segment};
 
-/// One way through the cable.
+/// The one-way delay of the cable.
 const WAY: Duration = Duration::from_micros(1);
-/// Events after which a procedure counts as endless.
+/// The most events of a procedure before it counts as endless.
 const EVENT_BUDGET: u64 = 20_000_000;
-/// Events at one instant after which a device counts as one that never rests.
+/// The most events without progress of time before the device counts as never idle.
 const AT_ONE_INSTANT: u32 = 1_000_000;
 
 /// MAC addresses on the Ethernet segment.
@@ -29,22 +29,22 @@ const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const TESTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const TESTER_ADAPTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
 
-/// LID of the tester's port: beyond all that models are found with.
+/// The LID of the tester's port. No model has a LID as large.
 const TESTER_LID: Lid = Lid(0xBFF0);
 
 enum Event {
     ToDevice(PortId, Mad),
     ToTester(PortId, Mad),
-    /// A native packet; whether the tester's port made it of a MAD.
+    /// A native packet, and whether the tester's port made it of a MAD.
     PacketToDevice(PortId, Vec<u8>, Delimiter, bool),
     PacketToTester(PortId, Vec<u8>, Delimiter),
-    /// A frame on the segment, and whose it is.
+    /// A frame on the segment, and its sender.
     Frame(MacAddress, Vec<u8>),
-    /// A frame that the tester's port has held since then.
+    /// A frame that the tester's port has held back since this time.
     Held(Time, Vec<u8>),
 }
 
-/// The addresses of a station: one of each family, the last byte as in its MAC address.
+/// Returns the IPv4 and the IPv6 address of a station. Their last byte equals the MAC address's.
 fn addresses(mac: MacAddress) -> [IpAddr; 2] {
     let last = mac.0[5];
     [
@@ -53,31 +53,31 @@ fn addresses(mac: MacAddress) -> [IpAddr; 2] {
     ]
 }
 
-/// The device's port that is cabled to the rig's; no device has a port 0.
+/// Returns the device's port at the other end of the rig's port. An impossible number becomes 0, which no device has.
 fn port_of(cable: PortId) -> u8 {
     u8::try_from(cable + 1).unwrap_or(0)
 }
 
-/// The device model behind simulated links: the rig's port n is cabled to the device's port n + 1, if it has one; an
-/// adapter of the device, one of the tester, and the tester's own Ethernet port share one Ethernet segment.
+/// The device model behind simulated links. The rig's port n is cabled to the device's port n + 1, if that exists. One
+/// Ethernet segment connects the device's adapter, the tester's adapter and the tester's own Ethernet port.
 ///
-/// A MAD of [`Stimulus::Mad`] reaches the device's agents past its link layer, so that whatever is wrong there can still be
-/// read; [`Stimulus::MadTo`] and [`Stimulus::Packet`] go through it.
+/// [`Stimulus::Mad`] bypasses the device's link layer, so a test can read counters of a defective link layer.
+/// [`Stimulus::MadTo`] and [`Stimulus::Packet`] pass through it.
 pub struct VirtualRig {
     device: Device,
     native: NativeLink,
     adapters: [Adapter; 2],
     segment: Segment,
-    /// When the last frame of each station left.
+    /// The time at which each station's last frame left; the key is the MAC address.
     left: BTreeMap<[u8; 6], Time>,
-    /// What the device sends in frames comes no earlier: a late answer holds it up.
+    /// The earliest arrival of the device's next frame. A late response delays later frames.
     held_up: Time,
     arrivals: VecDeque<Arrival>,
     now: Time,
     serial: u64,
     events: BTreeMap<(Time, u64), Event>,
     budget: u64,
-    /// Events since time moved.
+    /// The number of events since time last advanced.
     at_this_instant: u32,
     tamper: Option<Tamper>,
     stop_at: Option<(Time, Stop)>,
@@ -90,7 +90,7 @@ impl core::fmt::Debug for VirtualRig {
 }
 
 impl VirtualRig {
-    /// A rig whose device has this profile and these defects.
+    /// Makes a rig whose device has this profile and these defects.
     #[must_use]
     pub fn new(profile: Profile, defects: &[Defect]) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl VirtualRig {
         }
     }
 
-    /// What a procedure may know of a rig of this kind.
+    /// Returns the properties that a procedure may know of this kind of rig.
     #[must_use]
     pub fn info(key: MKey) -> RigInfo {
         RigInfo {
@@ -144,7 +144,7 @@ impl VirtualRig {
         }
     }
 
-    /// The tester's Ethernet port, over IPv4 or IPv6.
+    /// Returns the tester's Ethernet port, with its IPv4 or IPv6 address.
     #[must_use]
     pub fn frame_port(ipv6: bool) -> FramePort {
         FramePort {
@@ -154,63 +154,63 @@ impl VirtualRig {
         }
     }
 
-    /// The adapter of one side as this rig has it: to be varied, or given less.
+    /// Returns the default adapter profile of one side.
     #[must_use]
     pub fn adapter_profile(side: Side) -> AdapterProfile {
         let mac = Self::mac_of(side);
         AdapterProfile::new(mac, &addresses(mac))
     }
 
-    /// Another adapter for the device under test, with these defects.
+    /// Replaces the adapter of the device under test.
     #[must_use]
     pub fn with_adapter(mut self, profile: AdapterProfile, defects: &[RcDefect]) -> Self {
         self.adapters[0] = Adapter::new(profile, defects);
         self
     }
 
-    /// Gives the link layer of the device's ports these defects.
+    /// Sets the defects of the device's link layer.
     #[must_use]
     pub fn with_link_defects(mut self, defects: &[LinkDefect]) -> Self {
         self.native.defects = defects.to_vec();
         self
     }
 
-    /// Gives the link layer of the device's ports these choices.
+    /// Sets the choices of the device's link layer.
     #[must_use]
     pub fn with_link_choices(mut self, choices: LinkChoices) -> Self {
         self.native.choices = choices;
         self
     }
 
-    /// Lets frames and MADs suffer on their way.
+    /// Sets the disturbance of frames and MADs in transit.
     #[must_use]
     pub fn with_disturbance(mut self, disturbance: Disturbance) -> Self {
         self.segment = Segment::new(disturbance);
         self
     }
 
-    /// Lets every answer pass through `tamper`.
+    /// Passes every response through `tamper`.
     #[must_use]
     pub fn with_tamper(mut self, tamper: Tamper) -> Self {
         self.tamper = Some(tamper);
         self
     }
 
-    /// Stops the procedure at an instant, as a cancel or the end of a lease would.
+    /// Stops the procedure at this time, as a cancel or the end of a lease would.
     #[must_use]
     pub fn with_stop_at(mut self, at: Time, stop: Stop) -> Self {
         self.stop_at = Some((at, stop));
         self
     }
 
-    /// Ends a procedure after that many events instead of the usual number.
+    /// Replaces the limit of events after which a procedure is stopped.
     #[must_use]
     pub fn with_event_budget(mut self, events: u64) -> Self {
         self.budget = events;
         self
     }
 
-    /// The device, to be looked at.
+    /// Returns the device, for inspection.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
@@ -221,7 +221,7 @@ impl VirtualRig {
         self.events.insert((at, self.serial), event);
     }
 
-    /// Takes what the device wants to send and puts it on the cable.
+    /// Takes the device's outgoing MADs and schedules their arrival.
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
             let cable = PortId::from(transmit.port.saturating_sub(1));
@@ -259,7 +259,7 @@ impl VirtualRig {
         }
     }
 
-    /// Takes what the adapters send and tell.
+    /// Takes the adapters' outgoing frames, completions and events.
     fn collect_frames(&mut self) {
         for side in [Side::Dut, Side::Tester] {
             while let Some(frame) = self.adapters[side as usize].poll_transmit() {
@@ -300,7 +300,8 @@ impl VirtualRig {
         }
     }
 
-    /// A frame reaches all stations but its sender that it is addressed to.
+    /// Delivers a frame to all addressed stations except its sender. Returns it if the tester's Ethernet port receives
+    /// it.
     fn deliver(&mut self, from: MacAddress, frame: Vec<u8>) -> Option<Arrival> {
         if frame.len() < Ethernet::SIZE {
             return None;
@@ -325,7 +326,7 @@ impl VirtualRig {
         Some(Arrival::Frame(0, Span::exactly(self.now), frame))
     }
 
-    /// A native packet reaches the device. One that the device sends on leaves by its other port, if it has one.
+    /// Delivers a native packet to the device. A packet that the device forwards leaves from its next port.
     fn deliver_native(&mut self, cable: PortId, (bytes, delimiter): (&[u8], Delimiter), as_mad: bool) {
         let arrival = link::Arrival { bytes, delimiter };
         let now = self.since_start();
@@ -339,7 +340,7 @@ impl VirtualRig {
         }
     }
 
-    /// The next event's time: on the cable, in the device, or in an adapter.
+    /// Returns the time of the next event on the cable, in the device or in an adapter.
     fn next(&self) -> Option<Time> {
         let cable = self.events.keys().next().map(|(at, _)| *at);
         let adapters = self.adapters.iter().map(Adapter::poll_at);
@@ -377,7 +378,7 @@ impl Rig for VirtualRig {
             Stimulus::Verbs(side, number, command) => {
                 let now = self.since_start();
                 let reply = host::perform(&mut self.adapters[side as usize], now, command);
-                // What was complete before comes before the reply.
+                // Events before the reply are reported before the reply.
                 self.collect_frames();
                 let at = Span::exactly(self.now);
                 self.arrivals.push_back(Arrival::Verbs(side, number, at, at, reply));

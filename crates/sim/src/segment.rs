@@ -1,4 +1,4 @@
-//! What frames and MADs may suffer on their way in simulated time, by a seed.
+//! The disturbance of frames and MADs in transit in simulated time, drawn from a seed.
 
 use core::time::Duration;
 
@@ -6,44 +6,44 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use verbatim_wire::packet::{Medium, Packet};
 
-/// By how much an answer in a frame is late: the tester has asked again by then.
+/// The delay of a late response in a frame. The requester has retried before.
 const LATE_FRAME: Duration = Duration::from_millis(700);
-/// By how much an answer in a MAD is late: silence was proven before.
+/// The delay of a late response in a MAD. The tester has proven silence before.
 const LATE_MAD: Duration = Duration::from_secs(20);
 
-/// What frames and MADs suffer on their way. None of it by default. Native packets suffer nothing.
+/// The disturbance of frames and MADs in transit. The default has none. Native packets are never disturbed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Disturbance {
-    /// Every frame takes up to this much longer; frames overtake one another by it.
+    /// The largest random delay of a frame. Frames may overtake one another.
     pub delay: Duration,
-    /// How much later than the one before a frame of the same station leaves, at least.
+    /// The least time between two frames of the same station.
     pub spacing: Duration,
-    /// Of a thousand frames and MADs, how many are lost: one at a time, so that what is asked for three times is not lost
-    /// three times.
+    /// The number of lost frames and MADs per thousand. Losses never follow closely, so three tries of a request are
+    /// never all lost.
     pub lost: u16,
-    /// Of a thousand frames, how many come twice.
+    /// The number of duplicated frames per thousand.
     pub doubled: u16,
-    /// Of a thousand frames, how many come with one bit changed.
+    /// The number of frames per thousand with one flipped bit.
     pub damaged: u16,
-    /// How long the tester's Ethernet port may hold a frame that came in: frames overtake one another by it, as in the
-    /// queues of an adapter, and the span of each covers it.
+    /// The longest time that the tester's Ethernet port may hold back a received frame, as an adapter's queues do.
+    /// Frames may overtake one another, and each frame's time span includes the delay.
     pub held: Duration,
-    /// Of a thousand answers, how many are late: those in frames hold up what the device sends behind them.
+    /// The number of late responses per thousand. A late response in a frame delays the device's later frames.
     pub late: u16,
-    /// The draw.
+    /// The seed of the random draws.
     pub seed: u64,
 }
 
-/// Decides what becomes of each frame.
+/// Draws the disturbance of each frame and MAD.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     disturbance: Disturbance,
     random: ChaCha8Rng,
-    /// How many were carried since the last that was lost.
+    /// The number of frames and MADs since the last loss.
     carried: u32,
 }
 
-/// So many are carried between two that are lost: what three requests in a row and their answers may come to.
+/// The least number of frames and MADs between two losses; three requests in a row with their responses need no more.
 const CARRIED: u32 = 8;
 
 impl Segment {
@@ -55,7 +55,7 @@ impl Segment {
         }
     }
 
-    /// The copies of a frame that arrive, each after a delay of its own.
+    /// Returns the copies of a frame that arrive, each with its own delay.
     pub(crate) fn carry(&mut self, frame: Vec<u8>) -> Vec<(Duration, Vec<u8>)> {
         let Disturbance { doubled, damaged, .. } = self.disturbance;
         if self.disturbance == Disturbance::default() {
@@ -74,19 +74,21 @@ impl Segment {
         (0..copies).map(|_| (self.up_to(delay), frame.clone())).collect()
     }
 
-    /// Whether this one is lost.
+    /// Draws whether a frame or MAD is lost.
     pub(crate) fn loses(&mut self) -> bool {
         let lost = self.carried >= CARRIED && self.of_thousand(self.disturbance.lost);
         self.carried = if lost { 0 } else { self.carried.saturating_add(1) };
         lost
     }
 
-    /// Whether a trap is lost: between two requests many may come, and three requests in a row are not lost for that.
+    /// Draws whether a trap is lost. Traps do not count towards the distance between losses, because many may arrive
+    /// between two requests.
     pub(crate) fn loses_trap(&mut self) -> bool {
         self.carried >= CARRIED && self.of_thousand(self.disturbance.lost)
     }
 
-    /// How late a MAD is, an answer. To who asked it is as good as lost: of three answers in a row one is neither.
+    /// Draws the delay of a response in a MAD. A late response counts as a loss: of three tries, one is neither lost
+    /// nor late.
     pub(crate) fn late_mad(&mut self) -> Duration {
         if self.carried <= CARRIED {
             return Duration::ZERO;
@@ -98,7 +100,7 @@ impl Segment {
         late
     }
 
-    /// How late a frame of the device is: one that carries no answer never is.
+    /// Draws the delay of the device's frame. Only frames with a response are late.
     pub(crate) fn late_frame(&mut self, frame: &[u8]) -> Duration {
         let is_answer = || Packet::parse(Medium::Ethernet, frame).is_ok_and(|packet| packet.opcode().is_response());
         if self.disturbance.late == 0 || !is_answer() {
@@ -107,12 +109,12 @@ impl Segment {
         self.late(LATE_FRAME)
     }
 
-    /// How much later than the one before a frame of a station leaves.
+    /// Returns the least time between two frames of a station.
     pub(crate) fn spacing(&self) -> Duration {
         self.disturbance.spacing
     }
 
-    /// How long the tester's port holds a frame.
+    /// Draws how long the tester's port holds back a frame.
     pub(crate) fn hold(&mut self) -> Duration {
         self.up_to(self.disturbance.held)
     }

@@ -1,7 +1,7 @@
 //! Unix sockets at a path.
 //!
-//! A process that dies leaves its socket's file behind. The next one takes its place, but never that of a process that
-//! lives, nor of anything that is no socket.
+//! A process that dies leaves its socket's file behind. A new process replaces that file, but never the socket of a
+//! living process, nor a file that is no socket.
 
 use std::io;
 use std::ops::Deref;
@@ -9,19 +9,19 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// Why a socket cannot be made.
+/// The reason why a socket cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Something else has the path.
+    /// The path is not a socket.
     #[error("there is {seen}, expected nothing or a socket; remove it, or name another path")]
     NotASocket {
-        /// What is there.
+        /// The kind of file at the path.
         seen: &'static str,
     },
-    /// A process has a socket there.
+    /// A process has a socket at the path.
     #[error("another process has a socket there; stop that one, or name another path")]
     InUse,
-    /// The system refuses.
+    /// Any other error of the system.
     #[error("{0}; expected a path of at most 107 bytes in a writable directory")]
     System(#[from] io::Error),
 }
@@ -33,7 +33,7 @@ pub struct Bound<S> {
     file: SocketFile,
 }
 
-/// The file of a socket. It is removed when this is dropped, unless it is somebody else's by then.
+/// The file of a socket. Dropping this removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -41,7 +41,7 @@ pub struct SocketFile {
 }
 
 impl<S> Bound<S> {
-    /// Makes a socket at `path` by `bind`, in place of one that a dead process left there.
+    /// Makes a socket at `path` by `bind`, and replaces the socket of a dead process.
     ///
     /// # Errors
     /// [`BindError`].
@@ -59,7 +59,7 @@ impl<S> Bound<S> {
         Ok(Self { socket, file })
     }
 
-    /// The socket by itself, and its file, which goes with the second.
+    /// Returns the socket, and its file, which is removed when the second is dropped.
     #[must_use]
     pub fn into_parts(self) -> (S, SocketFile) {
         (self.socket, self.file)
@@ -82,7 +82,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Which file it is.
+/// Returns device and inode number of a file.
 fn id_of(path: &Path) -> Option<(u64, u64)> {
     let file = path.symlink_metadata().ok()?;
     Some((file.dev(), file.ino()))
@@ -98,7 +98,8 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         };
         return Err(BindError::NotASocket { seen });
     }
-    // Whatever its type, a socket that no process has refuses; one of another type than ours says so.
+    // A socket of any type without a process refuses a connection. A living socket of another type returns another
+    // error.
     match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error.into()),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_a_dead_process_left_is_replaced_whatever_its_type() {
+    fn dead_socket_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         drop(UnixListener::bind(&path).unwrap());
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_a_process_has_is_left_alone_whatever_its_type() {
+    fn living_socket_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let (stream, datagram) = (directory.path().join("s"), directory.path().join("d"));
         let held = (
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_is_named_and_left_alone() {
+    fn other_files_are_kept_and_named() {
         let directory = tempfile::tempdir().unwrap();
         let (file, link) = (directory.path().join("f"), directory.path().join("l"));
         fs::write(&file, "mine").unwrap();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_of_who_came_after_stays() {
+    fn replaced_file_is_kept_on_drop() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s");
         let first = listen(&path).unwrap();

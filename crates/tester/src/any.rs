@@ -1,4 +1,4 @@
-//! Requests of any attribute, by its number, and requests that must not be answered.
+//! Requests for any attribute by its number, and requests that must stay unanswered.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::stop::Step;
 use crate::tester::{TRIES, Tester};
 
 impl Tester<'_> {
-    /// Gets an attribute by its number, whose refusal is as good an answer as its value: up to three tries.
+    /// Gets an attribute by its AttributeID, in up to three tries. Returns any response, also one with an error status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -20,7 +20,7 @@ impl Tester<'_> {
         self.ask_up_to(TRIES, label, what, key)
     }
 
-    /// The same, once: where a repetition would count twice.
+    /// Gets an attribute by its AttributeID once, for a request that the device would count twice if repeated.
     ///
     /// # Errors
     /// When the run must stop.
@@ -33,7 +33,7 @@ impl Tester<'_> {
         self.ask_up_to(1, label, what, key)
     }
 
-    /// The same by a LID-routed SMP, to whoever has that LID.
+    /// Gets an attribute by its AttributeID once, by a LID-routed SMP to `lid`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -66,8 +66,8 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// Gets attributes by their numbers with keys that must not be answered, several outstanding, and waits until each
-    /// silence is proven. Nothing is asked twice, unless the device is busy.
+    /// Sends Gets with M_Keys that the device must not accept, several outstanding at once, and waits until the silence
+    /// period of each has passed. Repeats a Get only if the device answers busy.
     ///
     /// # Errors
     /// When the run must stop.
@@ -79,8 +79,8 @@ impl Tester<'_> {
         self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
     }
 
-    /// Sets an attribute with keys that must not be obeyed, several outstanding, and waits until each silence is proven.
-    /// Nothing is sent twice, unless the device is busy.
+    /// Sends Sets with M_Keys that the device must not accept, several outstanding at once, and waits until the silence
+    /// period of each has passed. Repeats a Set only if the device answers busy.
     ///
     /// # Errors
     /// When the run must stop, or the journal cannot be written.
@@ -99,8 +99,8 @@ impl Tester<'_> {
         self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
     }
 
-    /// Gets an attribute once with a key that must not be answered, and waits for the trap that tells of it, until silence
-    /// is proven at the latest. The silence of the request itself is left to [`Tester::wait_out`].
+    /// Sends one Get with a wrong M_Key and returns the trap that names the key. Returns `None` if the silence period
+    /// passes without that trap. [`Tester::wait_out`] then proves that the Get itself stayed unanswered.
     ///
     /// # Errors
     /// When the run must stop.
@@ -114,7 +114,8 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// The same by an SMP that has come so many hops.
+    /// Provokes a trap like [`Tester::provoke_trap`], by a directed-route SMP that has already passed all but the last
+    /// of `hops` hops.
     ///
     /// # Errors
     /// When the run must stop.
@@ -129,8 +130,8 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// Gets an attribute by an SMP that has come so many hops: up to three tries. Only where nothing but a cable is on the
-    /// way, since real switches would write the route themselves.
+    /// Gets an attribute by a directed-route SMP that has already passed all but the last of `hops` hops; up to three
+    /// tries. Use it only on a direct cable: real switches would write the route themselves.
     ///
     /// # Errors
     /// When the run must stop.
@@ -145,8 +146,8 @@ impl Tester<'_> {
         self.ask_thrice(label, &mad)
     }
 
-    /// Gets an attribute of the performance class by its number, whose refusal is as good an answer as its value: up to three
-    /// tries.
+    /// Gets an attribute of the performance class by its AttributeID, in up to three tries. Returns any response, also
+    /// one with an error status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -165,7 +166,7 @@ impl Tester<'_> {
 
     fn provoke_trap_by(&mut self, label: Label<AnyAttribute>, mad: &Mad) -> Step<Option<Mad>> {
         let key = mad.m_key();
-        // Others send traps too, and the port itself repeats those of earlier tests.
+        // Other ports send traps too, and this port repeats traps of earlier tests.
         let names_it = |trap: &Mad| m_key_of(trap) == key;
         self.last_trap = None;
         self.launch(label.name, 0, mad)?;
@@ -179,13 +180,13 @@ impl Tester<'_> {
         Ok(self.last_trap.filter(names_it))
     }
 
-    /// Whether a trap that names one of these keys came since the procedure began.
+    /// Whether a trap that names one of these M_Keys arrived during this run.
     #[must_use]
     pub fn has_trap_of(&self, keys: &[MKey]) -> bool {
         self.trap_keys.iter().any(|key| keys.contains(key))
     }
 
-    /// Sends the TrapRepress of a trap, which nothing answers, and goes on at once.
+    /// Sends the TrapRepress for a trap, which has no response, and returns at once.
     ///
     /// # Errors
     /// When the run must stop.
@@ -196,7 +197,8 @@ impl Tester<'_> {
         self.launch_as(label.name, 0, &mad).map(|_| ())
     }
 
-    /// Sends a TrapRepress, which nothing answers, so often that one of them arrives, and waits until each silence is proven.
+    /// Sends a TrapRepress three times, so that at least one arrives, and waits until the silence period of each has
+    /// passed.
     ///
     /// # Errors
     /// When the run must stop.
@@ -212,7 +214,7 @@ impl Tester<'_> {
         self.wait_out(Duration::ZERO)
     }
 
-    /// Waits until the silence of all that was sent is proven, and for that long at least.
+    /// Waits until the deadlines of all outstanding requests have passed, and at least for the duration `least`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -224,7 +226,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Seconds of lease that outlast so many silences, and a test besides.
+    /// Returns a lease period in seconds that outlasts `silences` silence periods and a test.
     #[must_use]
     pub fn longer_than(&self, silences: usize) -> u16 {
         let seconds = (self.silence().as_secs() + 1).saturating_mul(silences as u64 + 12);
@@ -232,7 +234,8 @@ impl Tester<'_> {
     }
 }
 
-/// A Get as it leaves the last of so many hops but one: the others are behind it, and have written where it came in.
+/// Makes a directed-route Get with a path of `hops` hops, as it leaves the last hop but one. The hops behind it have
+/// already written the Return Path.
 fn from_afar(hops: u8, (attribute, modifier): (AttributeId, u32)) -> Mad {
     let path: Vec<u8> = (1..=hops).collect();
     let mad = Mad::directed(Method::GET, attribute, modifier, &path);

@@ -1,4 +1,4 @@
-//! Exchanges: a request, its deadline, and what comes in.
+//! Exchanges: a request, its deadline, and its response.
 
 use core::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::rig::Arrival;
 use crate::stop::{Step, Stop};
 use crate::tester::{Answer, Tester};
 
-/// Where an exchange stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Waiting,
@@ -18,7 +17,6 @@ pub(crate) enum State {
     Silent,
 }
 
-/// A request that waits for its answer.
 #[derive(Debug)]
 pub(crate) struct Outstanding {
     pub(crate) number: u32,
@@ -27,20 +25,21 @@ pub(crate) struct Outstanding {
     pub(crate) answer: Option<(Mad, Span)>,
 }
 
-/// How often a device that is busy is asked; with the pauses that makes 7.7 s, longer than an answer may take.
+/// Requests to a device that keeps answering busy. With the pauses between them they take 7.7 s, longer than a response
+/// may take.
 pub(crate) const BUSY_TRIES: u32 = 12;
-/// How long a device that is busy is left alone at first, and at most: twice as long each time.
+/// The first and the longest pause before the next request to a busy device. Each pause is twice as long as the last.
 const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1280));
 
-/// How long a device that was busy that many times in a row is left alone.
+/// Returns the pause before the next request to a busy device, after `times` earlier pauses.
 pub(crate) fn busy_pause(times: u32) -> Duration {
     let (first, most) = BUSY_PAUSE;
     first.saturating_mul(1 << times.min(16)).min(most)
 }
 
 impl Tester<'_> {
-    /// One try, until the device is not busy: sends, and waits for the answer or for proven silence. The last answer says
-    /// busy when the device was so each time.
+    /// Sends a request and waits for its response or until the silence period has passed. Repeats the request while the
+    /// device answers busy, up to [`BUSY_TRIES`] times, and then returns the busy response.
     pub(crate) fn exchange<A: Attribute>(
         &mut self,
         label: Label<A>,
@@ -50,7 +49,7 @@ impl Tester<'_> {
         Ok(self.exchange_any(label.name, attempt, mad)?.map(typed))
     }
 
-    /// The same, whatever the attribute.
+    /// Does the same as [`Tester::exchange`] for a MAD of any attribute.
     pub(crate) fn exchange_any(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<Option<(Mad, Span)>> {
         for busy in 0.. {
             let answer = self.exchange_raw(label, attempt + busy, mad)?;
@@ -62,7 +61,7 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// The same, once: for requests that may not be repeated as they are when the device was busy.
+    /// Sends a request once, also if the device answers busy, and waits for its response or silence.
     pub(crate) fn exchange_once<A: Attribute>(
         &mut self,
         label: Label<A>,
@@ -101,7 +100,7 @@ impl Tester<'_> {
         )
     }
 
-    /// The same with the transaction id that the MAD has: of a TrapRepress, which nothing answers.
+    /// Sends a request under its own transaction ID and records it. Returns the number of the exchange.
     pub(crate) fn launch_as(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
         let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
         let mad = *mad;
@@ -129,7 +128,7 @@ impl Tester<'_> {
         Ok(number)
     }
 
-    /// Records what came of waiting. Ends the procedure when the rig says so.
+    /// Records an arrival. Ends the procedure if the rig reports a stop.
     pub(crate) fn take(&mut self, arrival: Arrival) -> Step {
         match arrival {
             Arrival::Deadline => Ok(()),
@@ -181,7 +180,7 @@ impl Tester<'_> {
         }
     }
 
-    /// Deadlines that have passed become silence.
+    /// Marks each request whose deadline has passed as unanswered, and records the silence.
     pub(crate) fn expire(&mut self) {
         let now = self.rig.now();
         let (resp_time, subnet_timeout) = (self.resp_time, self.subnet_timeout);
@@ -201,7 +200,7 @@ impl Tester<'_> {
         });
     }
 
-    /// The exchange that a MAD belongs to by the low 32 bits of its transaction id, or 0.
+    /// Returns the exchange that the low 32 bits of a MAD's transaction ID name, or 0.
     fn exchange_of(&self, mad: &Mad) -> u32 {
         let number = (mad.transaction_id() as u32).wrapping_sub(self.id_base);
         if (1..=self.states.len()).contains(&(number as usize)) {
@@ -242,7 +241,7 @@ impl Tester<'_> {
         if mad.attribute_id() == AttributeId::PORT_INFO && mad.is_smp() && mad.status() == Status::OK {
             let info: PortInfo = mad.attribute();
             self.shown.insert(mad.modifier(), info);
-            // Another port of the node has times of its own, which bind nobody here.
+            // PortInfo of another port of the node does not set the response times of this port.
             let port = mad.modifier() & 0x7FFF_FFFF;
             if port == 0 || port == u32::from(info.local_port_num()) {
                 self.resp_time = info.resp_time_value();
@@ -283,7 +282,8 @@ fn typed<A: Attribute>((mad, at): (Mad, Span)) -> Answer<A> {
     }
 }
 
-/// Whether a MAD is the response to a request: by class, attribute and modifier; its transaction id matches already.
+/// Whether a MAD is the response to a request, by class, attribute and modifier. The caller has already matched the
+/// transaction ID.
 fn is_answer(request: &Mad, mad: &Mad) -> bool {
     unlike_an_answer(request, mad).is_empty()
 }

@@ -1,4 +1,4 @@
-//! Sets: none leaves without a journal entry of what it may change.
+//! Sets: the tester sends one only after the journal has saved the values that it may change.
 
 use core::marker::PhantomData;
 
@@ -16,55 +16,58 @@ use crate::tester::{Answer, TRIES, Tester, refused};
 
 /// An attribute that a Set can carry.
 pub trait Settable: Attribute {
-    /// Fields that only a Set of one value changes, such as counters: they cannot be restored.
+    /// Fields that a Set can change to one value only, such as a counter that it can only clear. They cannot be
+    /// restored.
     const NOT_RESTORABLE: &'static [&'static str] = &[];
-    /// Fields that the device or its link changes by itself: never compared.
+    /// Fields that the device or its link changes by itself. A restore ignores them.
     const ITS_OWN: &'static [&'static str] = &[];
-    /// Fields that no Set changes, but a host or new firmware may: told when they moved, and not waited for.
+    /// Fields that no Set changes, but a host or new firmware may. A restore reports a change and does not fail.
     const READ_ONLY: &'static [&'static str] = &[];
 
-    /// The same with the no-change value in every field that has one.
+    /// Returns the image with the no-change value in every field that has one.
     #[must_use]
     fn quiet(self) -> Self {
         self
     }
 
-    /// The same as `found.quiet()`, but with `found`'s value in each field that has a no-change value and differs in `now`.
+    /// Returns `found.quiet()`, with the value of `found` in each field that has a no-change value and differs in
+    /// `now`.
     #[must_use]
     fn explicit(found: &Self, _now: &Self) -> Self {
         found.quiet()
     }
 
-    /// The same with the value read last in the fields that have no value which changes nothing: what a Set carries.
+    /// Returns the image that a Set carries: the values of `last` replace the placeholders in fields without a
+    /// no-change value.
     #[must_use]
     fn with_last_read(self, _last: &Self) -> Self {
         self
     }
 
-    /// The same with `now`'s value in the fields whose value can be one that no Set may carry.
+    /// Returns the image with the value of `now` in each field whose present value no Set may carry.
     #[must_use]
     fn writable(self, _now: &Self) -> Self {
         self
     }
 
-    /// Whether a field may be left as it is now, because a device need not take back the value that was found.
+    /// Whether a restore may leave a field as it is now, because a device need not take back the found value.
     fn may_stay(&self, field: &str) -> bool {
         Self::NOT_RESTORABLE.contains(&field)
     }
 
-    /// Whether it names VLs that are not operational, which a device may refuse or correct though it was found with
-    /// them.
+    /// Whether the table names VLs that are not operational. A device may refuse or correct that table in a Set,
+    /// although the device was found with it.
     fn names_foreign_vls(&self, _port: &PortInfo) -> bool {
         false
     }
 
-    /// The M_Key and lease that a Set of it puts in force.
+    /// Returns the M_Key and the lease period in seconds that a Set of this value puts in force.
     fn key_and_lease(&self) -> Option<(MKey, u16)> {
         None
     }
 }
 
-/// Stands in an image for the value that a violation counter was read with last; it never leaves.
+/// Placeholder in an image for the last read value of a violation counter. No Set carries the placeholder.
 const AS_READ_LAST: u16 = u16::MAX;
 
 impl Settable for PortInfo {
@@ -100,7 +103,8 @@ impl Settable for PortInfo {
             .with_q_key_violations(AS_READ_LAST)
     }
 
-    // What a violation counter becomes by another value than 0 is not laid down: OpenSM, too, writes what it read.
+    // The specification does not define the effect of a written value other than 0 on a violation counter. OpenSM also
+    // writes the value that it read.
     fn with_last_read(self, last: &Self) -> Self {
         let counters = Self::NOT_RESTORABLE.iter().copied();
         let as_read: Vec<_> = counters
@@ -109,7 +113,7 @@ impl Settable for PortInfo {
         self.with_fields_of(last, &as_read)
     }
 
-    // Where no LID was assigned, LID 0 or 0xFFFF was found, and is none that a Set may assign.
+    // A port without an assigned LID reads LID 0 or 0xFFFF, which no Set may assign.
     fn writable(self, now: &Self) -> Self {
         let unassigned: Vec<_> = ADDRESSES
             .into_iter()
@@ -133,7 +137,7 @@ impl Settable for PortInfo {
         ];
         let differs = found.differences(now).into_iter().map(|of| of.field.name);
         let mut names: Vec<_> = differs.filter(|name| NO_CHANGE.contains(name)).collect();
-        // A port may read both as one field: one without the other would switch the highest speeds off.
+        // A port may treat both fields as one: a Set of one without the other would disable the highest speeds.
         if names.iter().any(|name| name.starts_with("LinkSpeedExtEnabled")) {
             names.extend(["LinkSpeedExtEnabled", "LinkSpeedExtEnabled2"]);
         }
@@ -145,10 +149,10 @@ impl Settable for PortInfo {
     }
 }
 
-/// What a subnet manager assigns; no unicast LID when none did.
+/// Fields that a subnet manager assigns. Before that they hold no unicast LID.
 const ADDRESSES: [&str; 2] = ["LID", "MasterSMLID"];
 
-/// Whether the field is an address that nobody assigned.
+/// Whether the field is an address that no subnet manager has assigned.
 fn is_unassigned(port: &PortInfo, field: &str) -> bool {
     let lid = || match field {
         "LID" => port.lid(),
@@ -157,7 +161,7 @@ fn is_unassigned(port: &PortInfo, field: &str) -> bool {
     ADDRESSES.contains(&field) && !lid().is_unicast()
 }
 
-/// Data VLs that are operational.
+/// Returns the number of operational data VLs.
 fn operational(port: &PortInfo) -> u8 {
     let vls = port.operational_vls().data_vls().or(port.vl_cap().data_vls());
     vls.unwrap_or(1)
@@ -175,32 +179,32 @@ impl Settable for NodeInfo {
 impl Settable for GuidInfo {}
 impl Settable for PKeyTable {}
 impl Settable for SlToVlMappingTable {
-    // VL 15 stands for: drop it.
+    // VL 15 in this table means that packets of the SL are dropped.
     fn names_foreign_vls(&self, port: &PortInfo) -> bool {
         (0..16).any(|sl| (operational(port)..15).contains(&self.vl(sl)))
     }
 }
 impl Settable for LedInfo {}
 
-/// A value that a Set may carry: it changes only what [`Quiet::change`] names.
+/// The image of a Set that changes nothing except the fields changed by [`Quiet::change`].
 #[derive(Clone, Copy, Debug)]
 pub struct Quiet<A>(A);
 
 impl<A: Settable> Quiet<A> {
-    /// Changes fields on purpose.
+    /// Applies `change` to the image.
     #[must_use]
     pub fn change(self, change: impl FnOnce(A) -> A) -> Self {
         Self(change(self.0))
     }
 
-    /// What the Set will carry.
+    /// Returns the image that the Set will carry.
     #[must_use]
     pub fn get(&self) -> &A {
         &self.0
     }
 }
 
-/// Proof that an area is in the journal; a Set demands it.
+/// Proof that the journal has saved an area. Every Set requires one.
 #[derive(Debug)]
 pub struct Guarded<A> {
     found: Vec<(u32, A)>,
@@ -208,25 +212,25 @@ pub struct Guarded<A> {
 }
 
 impl<A: Settable> Guarded<A> {
-    /// What was found with modifier 0, or the first part that was there.
+    /// Returns the found value of the first part that the device has.
     #[must_use]
     pub fn found(&self) -> &A {
         &self.found[0].1
     }
 
-    /// What was found with that modifier.
+    /// Returns the value that was found with a modifier.
     #[must_use]
     pub fn found_at(&self, modifier: u32) -> Option<&A> {
         self.found.iter().find(|(m, _)| *m == modifier).map(|(_, value)| value)
     }
 
-    /// What was found, with no-change values: the image that a Set starts from.
+    /// Returns the image that a Set starts from: the found value with no-change values.
     #[must_use]
     pub fn quiet(&self) -> Quiet<A> {
         Quiet(self.found().quiet())
     }
 
-    /// The image that a Set of another modifier starts from: all 0 where nothing was found.
+    /// Returns the image that a Set of `modifier` starts from. It starts from all 0 if the device has no such part.
     #[must_use]
     pub fn quiet_at(&self, modifier: u32) -> Quiet<A> {
         Quiet(self.found_at(modifier).copied().unwrap_or_default().quiet())
@@ -241,18 +245,18 @@ pub(crate) struct AreaState {
 }
 
 impl Tester<'_> {
-    /// Reads an attribute with the right key and puts it into the journal. From here on it may be Set.
+    /// Reads an attribute with `key` and saves it in the journal. From then on a Set may change it.
     ///
     /// # Errors
-    /// When it cannot be read, or the journal cannot be written.
+    /// When the attribute cannot be read, or the journal cannot be written.
     pub fn guard<A: Settable>(&mut self, label: Label<A>, key: MKey) -> Step<Guarded<A>> {
         self.guard_parts(label, key, &[0])
     }
 
-    /// Reads all parts of an attribute and puts those that the device has into the journal.
+    /// Reads all parts of an attribute and saves in the journal those that the device has.
     ///
     /// # Errors
-    /// When none can be read, or the journal cannot be written.
+    /// When no part can be read, or the journal cannot be written.
     pub fn guard_parts<A: Settable>(&mut self, label: Label<A>, key: MKey, modifiers: &[u32]) -> Step<Guarded<A>> {
         let mut found = Vec::new();
         let mut refusal = None;
@@ -263,7 +267,7 @@ impl Tester<'_> {
                     value,
                     ..
                 }) => found.push((modifier, value)),
-                // A part that is there and not known could not be given back.
+                // The device has this part but did not show its value, so that the value could not be restored.
                 Some(answer) if answer.status == Status::BUSY => return Err(refused(label.name, answer.status)),
                 Some(answer) => refusal = Some(answer.status),
                 None => return Err(Stop::NoAnswer(label.name.into())),
@@ -298,11 +302,12 @@ impl Tester<'_> {
         })
     }
 
-    /// Sets a table that was found with VLs which are not operational to what it is, before anything is changed. When
-    /// the device does not take that back, the table is left alone from here on: then why it is.
+    /// Tests whether the device takes back a table that was found with VLs that are not operational: sets the table to
+    /// its own value. Call it before the procedure changes anything. If the device refuses or corrects the table,
+    /// returns the reason, and the tester no longer restores the table.
     ///
     /// # Errors
-    /// As [`Tester::set`], and when it cannot be read.
+    /// As [`Tester::set`], and when the table cannot be read.
     pub fn not_taken_back<A: Settable>(
         &mut self,
         (set, get): (Label<A>, Label<A>),
@@ -332,10 +337,11 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// Sets an attribute with the M_Key in force. `None` when the answer was lost but a later read shows the new key.
+    /// Sets an attribute with the M_Key in force. Returns `None` if the response was lost but a later read shows the
+    /// new M_Key.
     ///
     /// # Errors
-    /// [`Stop::NoAnswer`] after three silences.
+    /// [`Stop::NoAnswer`] after three tries without a response.
     pub fn set<A: Settable>(
         &mut self,
         label: Label<A>,
@@ -345,7 +351,7 @@ impl Tester<'_> {
         self.set_at(label, guard, 0, value)
     }
 
-    /// The same with a modifier.
+    /// Sets an attribute with a modifier, like [`Tester::set`].
     ///
     /// # Errors
     /// As [`Tester::set`].
@@ -374,7 +380,7 @@ impl Tester<'_> {
                 if new.is_some() && answer.status == Status::BUSY && busy + 1 < BUSY_TRIES {
                     self.pause(busy_pause(busy))?;
                     busy += 1;
-                    // It may have been done all the same, and the old key be a wrong one by now.
+                    // The device may still have applied the Set; then the old M_Key is wrong by now.
                     if let Some(new) = new
                         && self.shows_key(new)?
                     {
@@ -383,14 +389,14 @@ impl Tester<'_> {
                     continue;
                 }
                 if let Some(new) = new {
-                    // A refused Set may have applied its legal fields all the same.
+                    // A refused Set may still have applied its legal fields.
                     if answer.status == Status::OK || self.shows_key(new)? {
                         self.put_in_force(new);
                     }
                 }
                 return Ok(Some(answer));
             }
-            // Repeating a Set that did change the key would count as a violation: look first.
+            // Read first: if the lost Set did change the M_Key, a repetition would count as a violation.
             if let Some(new) = new
                 && self.shows_key(new)?
             {
@@ -402,7 +408,7 @@ impl Tester<'_> {
         Err(Stop::NoAnswer(label.name.into()))
     }
 
-    /// Sets an attribute once, with any M_Key and modifier: where a repetition would count twice.
+    /// Sets an attribute once, with any M_Key and modifier, where the device would count a repetition.
     ///
     /// # Errors
     /// When the run must stop.
@@ -417,7 +423,7 @@ impl Tester<'_> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Sets an attribute with any M_Key: up to three tries, where a repetition does no harm.
+    /// Sets an attribute with any M_Key and modifier, in up to three tries, where a repetition does no harm.
     ///
     /// # Errors
     /// When the run must stop.
@@ -432,7 +438,7 @@ impl Tester<'_> {
         self.try_thrice(label, &mad)
     }
 
-    /// The Set, once the journal knows what it may change.
+    /// Makes the MAD of a Set, after the journal has stored the M_Key and lease that the Set may put in force.
     pub(crate) fn prepared<A: Settable>(
         &mut self,
         _guard: &Guarded<A>,
@@ -440,12 +446,12 @@ impl Tester<'_> {
         value: Quiet<A>,
     ) -> Step<Mad> {
         if let Some((new, lease)) = value.get().key_and_lease() {
-            // Whatever comes of this Set, a restorer must know every key that may be in force, and how long a
-            // lease it would have to wait for.
+            // Whether or not the Set succeeds, a restore must know every M_Key that may be in force and the longest
+            // lease to wait for.
             if !self.keys.contains(&new) {
                 self.keys.push(new);
             }
-            // The likeliest first: the one that this Set puts in force.
+            // The likeliest M_Key comes first: the one that this Set puts in force.
             let mut keys = self.keys.clone();
             keys.retain(|known| *known != new);
             keys.insert(0, new);
@@ -456,7 +462,7 @@ impl Tester<'_> {
         Ok(self.set_mad(key, modifier, &value.0))
     }
 
-    /// The Set of an image, with what the port showed last where the image stands for that.
+    /// Makes the MAD of a Set of `image`. The values that the port showed last replace the placeholders of the image.
     pub(crate) fn set_mad<A: Settable>(&self, key: MKey, modifier: u32, image: &A) -> Mad {
         let shown = self.shown.get(&modifier).or_else(|| self.shown.get(&0));
         let carried = match shown {
@@ -467,7 +473,7 @@ impl Tester<'_> {
         blank.with_data(carried.bytes())
     }
 
-    /// Makes a key the likeliest one.
+    /// Makes an M_Key the likeliest candidate.
     pub(crate) fn put_in_force(&mut self, key: MKey) {
         self.keys.retain(|known| *known != key);
         self.keys.insert(0, key);
@@ -476,11 +482,11 @@ impl Tester<'_> {
     fn shows_key(&mut self, key: MKey) -> Step<bool> {
         const LABEL: Label<PortInfo> = Label::new("which M_Key is in force");
         let role = core::mem::replace(&mut self.role, Role::Runner);
-        // Asked again when unanswered: a lost answer must not make the key in force look like another.
+        // The read is repeated if unanswered: a lost response must not make the M_Key in force look wrong.
         let shown = self.ask_at(LABEL, key, 0);
         self.role = role;
         self.check_stop()?;
-        // At level 1 a key that is hidden shows as 0, and looks like key 0.
+        // At protect level 1 a hidden M_Key reads as 0 and looks like M_Key 0.
         let shows = |info: &PortInfo| info.m_key() == key && (key != MKey(0) || info.protect_bits().0 != 1);
         Ok(shown?.is_some_and(|answer| shows(&answer.value)))
     }

@@ -1,4 +1,4 @@
-//! The restore journal: what the device had before the first Set, on disk before that Set leaves.
+//! The restore journal: the values that the device had before the first Set, on disk before that Set is sent.
 
 mod file;
 mod owner;
@@ -14,12 +14,12 @@ use crate::Step;
 pub use file::{FileJournal, Left, Unrestored};
 pub use owner::Owner;
 
-/// What is restored together: an attribute with all its parts.
+/// An attribute with all its parts, restored together.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Area {
-    /// Its AttributeID.
+    /// AttributeID.
     pub attribute: u16,
-    /// What people call it.
+    /// Name in messages.
     pub name: String,
 }
 
@@ -33,27 +33,27 @@ pub struct Part {
     pub data: Vec<u8>,
 }
 
-/// An area that was changed, or may have been, and is not yet restored.
+/// An area that a run may have changed and that is not yet restored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
     /// The area.
     pub area: Area,
-    /// What was found.
+    /// The parts as they were found.
     pub parts: Vec<Part>,
 }
 
-/// Why the journal cannot be used. Nothing may be Set then.
+/// The reason why the journal cannot be used. The tester then sends no Set.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
-    /// A file of it cannot be read or written.
+    /// A file of the journal cannot be read or written.
     #[error(
         "restore journal {path}: {source}; free space or mend the permissions of that directory, or name another one in STATE_DIRECTORY"
     )]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Another process uses the rig.
@@ -64,7 +64,7 @@ pub enum JournalError {
         /// The lock file.
         path: PathBuf,
     },
-    /// It is of another device than the one that the rig names now.
+    /// The journal belongs to another device than the rig names now.
     #[error(
         "restore journal {path} is of {kept}, and rig {rig} now names {named}: that device still holds what a test set; \
          name it in the rig file again, as this rig or another, and restore it; if it is gone for good, remove {path}"
@@ -74,12 +74,12 @@ pub enum JournalError {
         path: PathBuf,
         /// The rig.
         rig: String,
-        /// The device that it is of.
+        /// The device that the journal belongs to.
         kept: String,
         /// The device that the rig names.
         named: String,
     },
-    /// The disk is full, and nothing was changed yet.
+    /// The disk is full, and the run has not changed anything yet.
     #[error(
         "there is no room for the restore journal {path} ({source}): nothing was sent to the device, which could not be \
          restored; free space on that disk"
@@ -87,75 +87,75 @@ pub enum JournalError {
     NoRoom {
         /// The journal.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It does not hold what a journal holds.
+    /// The file is no valid journal.
     #[error(
         "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove {path} and {lock}"
     )]
     Damaged {
         /// The journal.
         path: PathBuf,
-        /// Its lock, which tells whether there must be a journal.
+        /// The lock file, which records whether a journal must exist.
         lock: PathBuf,
-        /// What is wrong.
+        /// The defect.
         what: String,
     },
 }
 
-/// Where it is kept what must be restored.
+/// A store of the values that must be restored.
 pub trait Journal {
-    /// Keeps an area. On disk when this returns. Returns the parts that are kept: those of its first image, if there is
-    /// one already, and the new ones.
+    /// Saves an area. A journal file is on disk when this returns. Returns all saved parts of the area; a part that was
+    /// saved before keeps its first value.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the journal cannot be written.
     fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError>;
 
-    /// Keeps every M_Key that may be in force after the coming Set, and the longest lease period in seconds.
+    /// Stores every M_Key that may be in force after the coming Set, and its lease period in seconds if that is the
+    /// longest.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the journal cannot be written.
     fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError>;
 
-    /// Forgets an area that is restored.
+    /// Removes an area that is restored.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the journal cannot be written.
     fn settle(&mut self, area: &Area) -> Result<(), JournalError>;
 
-    /// The longest lease period in seconds that any Set asked for.
+    /// Returns the longest lease period, in seconds, that any Set requested.
     fn lease_s(&self) -> u16;
 
-    /// Says which device what is saved from now on belongs to: its PortGUID in words.
+    /// Names the device that later saved areas belong to, by its PortGUID as text.
     ///
     /// # Errors
-    /// [`crate::Stop`] when that device is not to be used: another process drives it, or what another rig's run left changed on it is
-    /// still to be restored.
+    /// [`crate::Stop`] when the device must not be used: another process drives it, or changes of another rig's run on
+    /// it are still to be restored.
     fn identify(&mut self, device: &str) -> Step;
 }
 
-/// The only version of this form.
+/// The only supported version of the format.
 const VERSION: u32 = 2;
 
-/// What a journal holds.
+/// The content of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
-    /// Version of this form.
     version: u32,
     /// Every M_Key that may be in force, the likeliest first, in hexadecimal.
     keys: Vec<String>,
     /// The longest lease period in seconds.
     lease_s: u16,
-    /// PortGUID of the device, in words; empty when it did not tell.
+    /// PortGUID of the device as text; empty if the device did not report it.
     device: String,
-    /// The rig that it was made for.
+    /// The rig that the journal was made for.
     owner: Owner,
     /// Areas to restore, in the order in which they were saved.
     areas: Vec<Pending>,
-    /// SHA-256 of all the rest, in hexadecimal: a journal that was altered must not be applied.
+    /// SHA-256 of all other fields, in hexadecimal. An altered journal must not be applied.
     checksum: String,
 }
 
@@ -183,7 +183,7 @@ impl Content {
         kept.clone()
     }
 
-    /// The given keys first, in their order, then those that were known. True when anything changed.
+    /// Puts the given keys first, in their order, and then the other known keys. Returns whether the list changed.
     fn add_keys(&mut self, keys: &[MKey]) -> bool {
         let mut all: Vec<String> = keys.iter().map(MKey::to_string).collect();
         all.extend(
@@ -210,12 +210,12 @@ impl Content {
     }
 }
 
-/// A journal that ends with the process: for devices that end with it too.
+/// A journal in memory, for devices that end with the process.
 #[derive(Debug, Default)]
 pub struct MemoryJournal(Content);
 
 impl MemoryJournal {
-    /// Areas not yet restored.
+    /// Returns the areas that are not yet restored.
     #[must_use]
     pub fn pending(&self) -> &[Pending] {
         &self.0.areas
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_image_of_an_area_is_the_one_that_is_kept() {
+    fn first_saved_image_is_kept() {
         let (area, parts) = area();
         let mut journal = MemoryJournal::default();
         journal.save(&area, &parts, &[]).unwrap();

@@ -1,8 +1,8 @@
-//! What a test procedure works with.
+//! The environment of a test procedure.
 //!
-//! A [`Tester`] sends through the one door of a [`Rig`] and waits at the other; it records everything it
-//! sees, owns every deadline, and changes the device under test only behind the restore [`Journal`].
-//! [`run`] executes one test and gives the device back what was its own, whatever happened.
+//! A [`Tester`] sends through a [`Rig`] and waits for its arrivals. It records every arrival, owns every deadline, and
+//! changes the device under test only after the restore [`Journal`] has saved the old values. [`run`] executes one test
+//! and restores the device, also after a stop or a panic.
 
 mod any;
 mod exchange;

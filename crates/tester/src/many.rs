@@ -11,14 +11,14 @@ use crate::rig::Arrival;
 use crate::stop::Step;
 use crate::tester::Tester;
 
-/// A series ends after this many silences: a dead port must not cost a day.
+/// Unanswered requests after which a series ends, so that a dead port does not cost a day.
 const SILENCES: usize = 16;
 /// Arrivals between two flushes of the record.
 const FLUSH_EVERY: u32 = 64;
 
 impl Tester<'_> {
-    /// Gets an attribute with each of the modifiers, several outstanding. One try each, and more while the device is busy;
-    /// returns the modifiers that stayed unanswered, to be asked again.
+    /// Gets an attribute with each modifier, several outstanding at once. Repeats a request only while the device is
+    /// busy, or if it was lost beside others. Returns the modifiers that stayed unanswered.
     ///
     /// # Errors
     /// When the run must stop.
@@ -33,8 +33,8 @@ impl Tester<'_> {
         self.many(label, mads, SILENCES)
     }
 
-    /// Sets an attribute with each of the modifiers, several outstanding. One try each; returns the modifiers that
-    /// stayed unanswered.
+    /// Sets an attribute with each modifier, several outstanding at once, like [`Tester::get_many`]. Returns the
+    /// modifiers that stayed unanswered.
     ///
     /// # Errors
     /// When the run must stop.
@@ -50,8 +50,8 @@ impl Tester<'_> {
         self.many(label, mads, SILENCES)
     }
 
-    /// Sends the same Get `count` times with a key that must not be answered, several outstanding, and waits until
-    /// each silence is proven.
+    /// Sends the same Get `count` times, several outstanding at once, with an M_Key that the device must not accept.
+    /// Waits until the silence period of each has passed.
     ///
     /// # Errors
     /// When the run must stop.
@@ -61,14 +61,14 @@ impl Tester<'_> {
         self.many(label, mads, usize::MAX).map(|_| ())
     }
 
-    /// MADs outstanding at once in a series.
+    /// Returns how many MADs of a series may be outstanding at once.
     #[must_use]
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// Has no more than so many outstanding from here on: VL 15 has no flow control, and a port drops what it has no
-    /// room for.
+    /// Limits the MADs outstanding at once from now on. VL 15 has no flow control, so a port drops MADs that exceed its
+    /// buffers.
     pub fn narrow(&mut self, window: usize) {
         self.window = window.clamp(1, self.window);
     }
@@ -79,10 +79,11 @@ impl Tester<'_> {
         mut mads: impl Iterator<Item = Mad>,
         bearable: usize,
     ) -> Step<Vec<u32>> {
-        // What stays unanswered beside others may have been dropped: it is asked again alone, and so is the rest.
+        // A request that stays unanswered beside others may have been dropped. The series then repeats it and sends all
+        // further requests one at a time.
         let expects_answers = bearable != usize::MAX;
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
-        // What found the device busy is asked again when all else was.
+        // Requests to which the device answered busy are repeated after all others.
         let (mut attempt, mut again, mut busy) = (0, VecDeque::new(), Vec::new());
         let (mut dropped, mut alone_from) = (VecDeque::<Mad>::new(), 0);
         loop {
@@ -147,7 +148,7 @@ impl Tester<'_> {
         silent.extend(busy.iter().map(Mad::modifier));
         if silent.len() >= bearable && !exhausted {
             self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
-            // What follows would be asked in vain, and each silence takes its time.
+            // Further requests would stay unanswered, too, and each would take a silence period.
             self.still_there()?;
         }
         Ok(silent)

@@ -1,15 +1,15 @@
-//! Random numbers that depend on seed, test and stream alone.
+//! Random numbers that depend only on the seed, the test and the name of the stream.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// A stream of random numbers: the same for the same seed, test and name, whatever else was drawn.
+/// A stream of random numbers: equal for equal seed, test and name, independent of other streams.
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// The stream of that name.
+    /// Makes the stream with a name.
     #[must_use]
     pub fn new(seed: u64, test: &str, name: &str) -> Self {
         let mut hash = Sha256::new();
@@ -20,13 +20,13 @@ impl Stream {
         Self(ChaCha8Rng::from_seed(hash.finalize().into()))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[must_use]
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     ///
     /// # Panics
     /// When `low` exceeds `high`.
@@ -37,13 +37,13 @@ impl Stream {
         low + self.bits() % (high - low + 1).max(1)
     }
 
-    /// A random byte.
+    /// Returns a random byte.
     #[must_use]
     pub fn byte(&mut self) -> u8 {
         self.bits().to_le_bytes()[0]
     }
 
-    /// 64 random bits that are not 0: a key.
+    /// Returns 64 random bits that are not all 0, for a key.
     #[must_use]
     pub fn nonzero(&mut self) -> u64 {
         self.bits().max(1)
@@ -55,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_depend_on_seed_test_and_name_and_on_nothing_else() {
+    fn streams_depend_on_seed_test_and_name() {
         let draw = |seed, test, name| Stream::new(seed, test, name).bits();
         assert_eq!(draw(1, "a", "b"), draw(1, "a", "b"));
         assert_ne!(draw(1, "a", "b"), draw(2, "a", "b"));
         assert_ne!(draw(1, "ab", ""), draw(1, "a", "b"));
         assert!((5..=9).contains(&Stream::new(3, "t", "s").between(5, 9)));
-        // Pinned: a change of these numbers changes every seeded record.
+        // Fixed: a change of this number would change every seeded record.
         assert_eq!(Stream::new(0, "t", "s").bits(), 1_610_935_394_489_481_103);
     }
 }

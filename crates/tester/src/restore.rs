@@ -1,4 +1,4 @@
-//! Restoring: the device gets back what was its own.
+//! Restores the values that the device had before the run.
 
 use core::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester, refused};
 
-/// Seconds of lease that a cancelled run waits for at most.
+/// Longest lease period, in seconds, that a cancelled run waits for.
 const CANCELLED_PATIENCE_S: u16 = 120;
 
 const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
 
 impl Tester<'_> {
-    /// Restores every area that may have changed, the last one first, and tells what each came to.
+    /// Restores every area that may have changed, the last one first. Returns the result of each.
     pub(crate) fn restore_all(&mut self) -> Vec<Restored> {
         let (mut results, mut tried_again) = (Vec::new(), Vec::new());
         while let Some(state) = self.areas.pop() {
             let result = self.restore_area(&state);
-            // What a device does not take back may rest on what is restored later: a VL of its tables on OperationalVLs.
+            // A value that a device does not take back may depend on an area that is restored later. For example, the
+            // VLs of a table depend on OperationalVLs.
             let may_wait = !self.areas.is_empty() && !tried_again.contains(&state.area.attribute);
             if !result.left.is_empty() && may_wait {
                 tried_again.push(state.area.attribute);
@@ -42,7 +43,7 @@ impl Tester<'_> {
         results
     }
 
-    /// Nothing of an area is to be restored any more.
+    /// Removes an area from the journal: nothing of it is left to restore.
     pub(crate) fn settle(&mut self, area: &Area) {
         match self.journal.settle(area) {
             Ok(()) => self.sink.put(Entry::Journal {
@@ -76,12 +77,13 @@ impl Tester<'_> {
         result
     }
 
-    /// Finds the M_Key in force among those that may be; waits for the lease to expire when none is.
+    /// Finds the M_Key in force among the candidates. If no candidate works, waits for the lease to expire and tries
+    /// again.
     pub(crate) fn find_key(&mut self) -> Step {
         if self.try_keys()? {
             return Ok(());
         }
-        // Whoever cancelled does not wait for hours: then the journal stays, and the next start goes on.
+        // A cancelled run must not wait for hours. The journal then stays, and the next start restores the device.
         let patience = if self.stopped.is_some() {
             CANCELLED_PATIENCE_S
         } else {
@@ -104,7 +106,8 @@ impl Tester<'_> {
         )))
     }
 
-    /// Level 1 shows 0 to a wrong key: what is shown as 0 there is believed only when no other key shows itself.
+    /// Tries each candidate M_Key. At protect level 1 a wrong key also reads M_Key 0, so a 0 is believed only if no
+    /// other key shows itself.
     fn try_keys(&mut self) -> Step<bool> {
         let mut hidden = false;
         for key in self.keys.clone() {
@@ -112,7 +115,8 @@ impl Tester<'_> {
                 continue;
             };
             let (shown, level) = (answer.value.m_key(), answer.value.protect_bits().0);
-            // Whoever is busy has not looked at the key: nothing is known of it, and no lease is waited for.
+            // A busy device has not checked the key. The key in force stays unknown, and waiting for the lease would
+            // not help.
             if answer.status == Status::BUSY {
                 return Err(refused(PROBE.name, answer.status));
             }
@@ -137,8 +141,8 @@ impl Tester<'_> {
         for part in parts {
             let found = A::from_bytes(&part.data);
             let mut now = self.read_for_restore::<A>(part.modifier)?;
-            // First what every device takes; a value that need not be taken back is tried when the rest is back, and then
-            // what a device that knows no no-change values lost by that.
+            // First writes values that every device takes. Then tries values that a device need not take back. A device
+            // without no-change values may lose some of the first values by that, so the last image writes them again.
             let images: [fn(&A, &A) -> A; 4] = [
                 |found, now| found.quiet().writable(now),
                 |found, now| A::explicit(found, now).writable(now),
@@ -162,7 +166,7 @@ impl Tester<'_> {
         self.get_at(Label::<A>::new("restoring: as it is"), self.key(), modifier)
     }
 
-    /// Writes an image back. A refusal is no error here: what it left shows when the area is read again.
+    /// Writes an image back. A refusal is no error here: the next read shows the values that the device has.
     fn write_back<A: Settable>(&mut self, modifier: u32, image: A) -> Step {
         let label = Label::<A>::new("restoring: as it was found");
         let new = image.key_and_lease().map(|(key, _)| key);
@@ -176,7 +180,8 @@ impl Tester<'_> {
             }
             if let Some(new) = new {
                 if answer.as_ref().is_some_and(|answer| answer.status == Status::OK) {
-                    // Tried first: the old key is a violation by now, that a trap tells the subnet manager of.
+                    // The new key is tried first. The old key would be a violation by now, and the device would send a
+                    // trap about it to the subnet manager.
                     self.keys.retain(|key| *key != new);
                     self.keys.insert(0, new);
                 } else if !self.keys.contains(&new) {
@@ -194,20 +199,20 @@ impl Tester<'_> {
     }
 }
 
-/// Whether nothing differs that a Set could restore.
+/// Whether no field differs that a Set could restore.
 fn is_as_found<A: Settable>(found: &A, now: &A) -> bool {
     let kept = [A::NOT_RESTORABLE, A::ITS_OWN, A::READ_ONLY];
     let counts = |name| !kept.iter().any(|names| names.contains(&name));
     differences(found, now, "left", counts).is_empty()
 }
 
-/// Fields that differ and can be restored, each with the value found and the value now.
+/// Returns the restorable fields that differ, each with the found value and the present value.
 fn different<A: Settable>(found: &A, now: &A) -> Vec<String> {
     let counts = |name| !found.may_stay(name) && !A::ITS_OWN.contains(&name) && !A::READ_ONLY.contains(&name);
     differences(found, now, "left", counts)
 }
 
-/// Fields that cannot be restored and did change.
+/// Returns the fields that changed and cannot be restored.
 fn moved<A: Settable>(found: &A, now: &A) -> Vec<String> {
     differences(found, now, "now", |name| {
         found.may_stay(name) || A::READ_ONLY.contains(&name)
@@ -222,7 +227,7 @@ fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'st
             told.push(format!("{}: found {}, {word} {}", field.name, of.left, of.right));
             continue;
         }
-        // Of a table the entries that differ.
+        // Of a table, lists only the entries that differ.
         for index in 0..field.count {
             let (was, is) = (field.bits(found.bytes(), index), field.bits(now.bytes(), index));
             if was != is {

@@ -1,4 +1,5 @@
-//! The seam between a procedure and what it runs on: one door out, one door in, hence one order of events.
+//! The interface between a procedure and its rig: one method sends and one method receives, so all events have one
+//! order.
 
 use core::time::Duration;
 
@@ -12,123 +13,124 @@ use verbatim_wire::{Lid, MKey, Mad, SubnetTimeout};
 use crate::stop::{Step, Stop};
 use crate::test::Need;
 
-/// A port of the rig: 0 for the tester's only one.
+/// Number of a port of the rig. A rig with a single port has port 0.
 pub type PortId = u32;
 
-/// What can be sent.
+/// Something that a procedure can send.
 #[derive(Clone, Copy, Debug)]
 pub enum Stimulus<'a> {
-    /// A MAD. Its class says how it travels: 0x81 along its own path, others to the DUT's LID.
+    /// A MAD. A MAD of class 0x81 (directed route) takes its own path; other classes go to the DUT's LID.
     Mad(PortId, &'a Mad),
-    /// A LID-routed SMP to any LID, be it the DUT's or not.
+    /// A LID-routed SMP to any LID, the DUT's or another.
     MadTo(PortId, Lid, &'a Mad),
-    /// A native packet, from the LRH to the VCRC, and what ends it; sent as it stands.
+    /// A native packet, from the LRH to the VCRC, and its end delimiter; sent unchanged.
     Packet(PortId, &'a [u8], Delimiter),
-    /// A frame, from the first byte of its link's header; sent as it stands.
+    /// A frame, from the first byte of its link-layer header; sent unchanged.
     Frame(PortId, &'a [u8]),
-    /// A verbs command to the host of a device; its number comes back with the answer.
+    /// A verbs command to the host of a device, and a number that comes back with the reply.
     Verbs(Side, u32, &'a Command),
 }
 
-/// What can come of waiting.
+/// The result of a wait.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Arrival {
-    /// A MAD came in, with the instant bounded.
+    /// A MAD arrived within the time span.
     Mad(PortId, Span, Mad),
-    /// The host gave a MAD back unanswered, with its error number.
+    /// The host returned a request unanswered, with its error number.
     Returned(PortId, Span, Mad, i32),
-    /// A frame came in, with the instant bounded.
+    /// A frame arrived within the time span.
     Frame(PortId, Span, Vec<u8>),
-    /// A native packet came in, with the instant bounded.
+    /// A native packet arrived within the time span.
     Packet(PortId, Span, Vec<u8>, Delimiter),
-    /// A verbs command was answered; the second span is on the clock of that host. Completions that were there when the
-    /// command was done arrive before it.
+    /// A host replied to a verbs command, identified by its number. The second span is on the clock of that host.
+    /// Completions that existed when the host executed the command arrive before the reply.
     Verbs(Side, u32, Span, Span, Reply),
-    /// The host of a device told of something; the second span is on the clock of that host.
+    /// The host of a device reported an event. The second span is on the clock of that host.
     Told(Side, Span, Span, Event),
-    /// The instant waited for is here.
+    /// The wait reached its end.
     Deadline,
-    /// The procedure must stop. Delivered once for each cause.
+    /// The procedure must stop. The rig delivers this once for each cause.
     Stop(Stop),
 }
 
-/// Where a procedure runs: simulated, or real ports. The only place in which time passes.
+/// The place where a procedure runs: simulated, or on real ports. Time passes only in its methods.
 pub trait Rig {
-    /// Now, in the rig's time.
+    /// Returns the present time of the rig.
     fn now(&self) -> Time;
 
-    /// Sends, and says when it left.
+    /// Sends a stimulus and returns when it left.
     ///
     /// # Errors
-    /// [`Stop::RigGone`] when the port is gone.
+    /// [`Stop::RigGone`] when the port is lost.
     fn send(&mut self, what: Stimulus<'_>) -> Step<Span>;
 
-    /// Waits for the next arrival, until an instant at the latest.
+    /// Waits for the next arrival, until the time `until` at the latest.
     fn wait(&mut self, until: Time) -> Arrival;
 
-    /// How long answers to what is sent from now on are waited for: no host may give a request up sooner.
+    /// Sets how long the tester waits for responses from now on. A host must not give up a request sooner.
     fn answers_within(&mut self, _how_long: Duration) {}
 
-    /// The procedure is over, and nobody waits for answers to what it sent; what follows restores.
+    /// Marks the end of the procedure: the tester no longer waits for responses to its requests, and only restores.
     ///
     /// # Errors
-    /// [`Stop::Disturbed`] when the record cannot be relied on, [`Stop::RigGone`] when the port is gone.
+    /// [`Stop::Disturbed`] when the record is not reliable, [`Stop::RigGone`] when the port is lost.
     fn procedure_ended(&mut self) -> Step {
         Ok(())
     }
 }
 
-/// How MADs reach the DUT.
+/// The way of MADs to the DUT.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// A directed route: the ports to leave by, at least one hop, or the M_Key is not checked.
+    /// A directed route: the ports to leave by. It has at least one hop, since without a hop the M_Key is not checked.
     Directed(Vec<u8>),
-    /// The DUT's LID.
+    /// LID routing, to the DUT's LID.
     Lid(Lid),
 }
 
-/// The tester's own Ethernet port: its addresses belong to no kernel.
+/// The tester's own Ethernet port. No kernel owns its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FramePort {
-    /// Its MAC address.
+    /// MAC address.
     pub mac: MacAddress,
-    /// Its IP address.
+    /// IP address.
     pub ip: IpAddr,
-    /// The DUT's IP address by the rig file; else the first of its RoCE v2 GIDs of the same family.
+    /// The DUT's IP address from the rig file. If `None`, its first RoCE v2 GID of the same address family is used.
     pub dut_ip: Option<IpAddr>,
 }
 
-/// What a rig is, as far as a procedure and its judge need to know.
+/// Properties of a rig that a procedure and its judge need.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RigInfo {
-    /// Its kind: "virtual", "umad", "model".
+    /// Kind of the rig, as in [`crate::KINDS`].
     pub kind: String,
-    /// What it offers.
+    /// Needs that the rig fulfils.
     pub offers: Vec<Need>,
-    /// How MADs reach the DUT.
+    /// The way of MADs to the DUT.
     pub route: Route,
-    /// The M_Key that the rig file gives for the DUT.
+    /// The M_Key of the DUT from the rig file.
     pub key: MKey,
-    /// How long our own host may hold up a MAD, as measured.
+    /// Longest delay of a MAD in our own host, as measured.
     pub host_bound: Duration,
     /// Whether time is simulated.
     pub simulated: bool,
-    /// Whether the rig file says that an SM of somebody else shares the subnet.
+    /// Whether, according to the rig file, an SM of another party shares the subnet.
     pub shared_subnet: bool,
     /// MADs that may be outstanding at once, 1..=64.
     pub window: usize,
-    /// SubnetTimeOut by the rig file, where no SM sets the port's own.
+    /// SubnetTimeOut from the rig file, for a subnet where no SM sets the port's own value.
     pub subnet_timeout: Option<SubnetTimeout>,
-    /// The LID that the device is given for each test when it is found without one or without an SM.
+    /// LID that each test assigns to a device that is found without a LID or without an SM's LID.
     pub assign_lid: Option<Lid>,
     /// The tester's own Ethernet port, if it has one.
     pub frames: Option<FramePort>,
-    /// How many times slower than our own clock the device's runs, at most and, where that varies, at least: the rig's time
-    /// is the device's, were it as slow as at most.
+    /// How many times slower than our clock the device's clock runs: the largest factor and, if it varies, the
+    /// smallest. The rig's time assumes the largest factor.
     pub time_scale: (u32, Option<u32>),
-    /// GID indices by the rig file: the DUT's, the tester's; else the first RoCE v2 GID that fits, or the first at all.
+    /// GID indices of the DUT and of the tester from the rig file. If `None`, the first RoCE v2 GID that fits is used,
+    /// or else the first RoCE v2 GID.
     pub gid_indices: (Option<u32>, Option<u32>),
-    /// Parameters of the DUT from the rig file that hold in each test of its connections, by the names of
-    /// [`crate::OF_DEVICE`].
+    /// Parameters of the DUT from the rig file, by the names of [`crate::OF_DEVICE`]. They apply to each test of its
+    /// connections.
     pub of_device: Vec<(String, u64)>,
 }

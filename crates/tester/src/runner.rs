@@ -1,4 +1,4 @@
-//! Runs one test: sanity check, procedure, restore, whatever happens in between.
+//! Runs one test: sanity check, procedure and restore. The restore also follows a stop or a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,7 +20,7 @@ const UNASSIGNED: Label<PortInfo> = Label::new("the port before it is given a LI
 const ASSIGN: Label<PortInfo> = Label::new("giving the port a LID");
 const ALIVE: Label<PortInfo> = Label::new("is the device still there");
 
-/// What the text of a stop says when it is the rig file's M_Key that is wrong; judges know it by these words.
+/// Text of a stop if the M_Key in the rig file is wrong. Judges search for these words.
 pub const ANOTHER_KEY: &str = "the device has another M_Key";
 
 /// One execution of one test.
@@ -37,7 +37,7 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// The value of a parameter: as given, else its default for this kind of rig.
+    /// Returns the value of a parameter: as given by the operator, else its default for this kind of rig.
     #[must_use]
     pub fn parameter(&self, name: &str, simulated: bool) -> Option<u64> {
         let declared = self.test.all_parameters().find(|parameter| parameter.name == name)?;
@@ -49,14 +49,14 @@ impl Case<'_> {
         }))
     }
 
-    /// The first entry of the record.
+    /// Returns the first entry of the record.
     #[must_use]
     pub fn begin(&self, info: &RigInfo) -> Begin {
         let mut parameters: Vec<_> = self
             .test
             .all_parameters()
             .filter_map(|p| Some((p.name.to_string(), self.parameter(p.name, info.simulated)?)))
-            // Of a device of which nothing is known nothing is said.
+            // Leaves out a parameter of the device that is 0: the operator gave no information then.
             .filter(|(name, value)| *value > 0 || !OF_DEVICE.iter().any(|of| of.name == name))
             .collect();
         parameters.sort();
@@ -77,7 +77,7 @@ impl Case<'_> {
         }
     }
 
-    /// What the test needs and the rig does not offer, in words.
+    /// Returns a sentence that names the needs of the test that the rig does not fulfil.
     #[must_use]
     pub fn missing(&self, info: &RigInfo) -> Option<String> {
         let missing: Vec<_> = self
@@ -91,18 +91,18 @@ impl Case<'_> {
     }
 }
 
-/// What became of a run of one test, beside its record.
+/// The result of a run of one test, beside its record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
-    /// What restoring came to, area by area.
+    /// Results of the restore, one for each area.
     pub restored: Vec<Restored>,
-    /// Why the procedure ended early.
+    /// The reason why the procedure ended early.
     pub stopped: Option<Stopped>,
 }
 
-/// Runs a test and restores the device: after return, stop or panic.
+/// Runs a test and restores the device, also after a stop or a panic.
 ///
-/// Everything worth knowing goes into `sink`; the caller closes it.
+/// The results go into `sink`, which the caller closes.
 pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Ran {
     sink.put(Entry::Begin(Box::new(case.begin(info))));
     if let Some(missing) = case.missing(info) {
@@ -123,7 +123,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         stopped = tester.assign_lid();
     }
     if stopped.is_none() && case.test.is_of_management() {
-        // A device that does not answer by now, the procedure finds out.
+        // If the device no longer answers, the procedure will find out.
         let _ = tester.shadow("before the test");
     }
     if stopped.is_none() {
@@ -144,7 +144,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         {
             stopped = Some(stop.to_entry());
         }
-        // A cable that came off is no silence of the device: its host goes on answering over another network.
+        // A disconnected cable is no fault of the device: its host still replies over another network.
         if stopped.is_none() && case.test.needs.contains(&Need::Packets) {
             stopped = match tester.port_is_there() {
                 Ok(true) => None,
@@ -161,7 +161,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(Entry::Stopped(stopped.clone()));
     }
-    // A device that failed the sanity check was asked often enough.
+    // The sanity check has sent enough requests to a device that fails it.
     let not_sane = matches!(
         &stopped,
         Some(Stopped {
@@ -176,14 +176,14 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     let restored = tester.restore_all();
     tester.release_verbs();
     if last_was_silent {
-        // Whether silence speaks against the device depends on whether it is there at all.
+        // The silence counts against the device only if the device is still there.
         let _ = tester.still_there();
     }
     tester.sink.flush();
     Ran { restored, stopped }
 }
 
-/// Restores what an earlier run left changed: before anything else happens on the rig.
+/// Restores the changes that an earlier run left, before anything else happens on the rig.
 pub fn recover(
     rig: &mut dyn Rig,
     info: &RigInfo,
@@ -206,7 +206,7 @@ pub fn recover(
     } = left;
     let mut tester = Tester::new(rig, info, sink, journal, &case);
     tester.role = Role::Runner;
-    // The journal's own order is that of likelihood; the rig's key comes last.
+    // The journal lists its keys by likelihood. The key of the rig file comes last.
     tester.keys.retain(|known| !keys.contains(known));
     tester.keys.splice(0..0, keys);
     if let Some(failure) = tester.is_another(&device, &path) {
@@ -227,14 +227,14 @@ pub fn recover(
     tester.restore_all()
 }
 
-/// Not a test: what `recover` runs as.
+/// A pseudo test, under which [`recover`] runs.
 const RECOVERY: Test = Test::of("restore", |_| Ok(()));
 
 impl Tester<'_> {
-    /// Asks the device for its port, as often as silence may be loss, with the key that is in force.
+    /// Checks with the M_Key in force that the device still answers Get(PortInfo), in up to three tries.
     ///
     /// # Errors
-    /// [`Stop::NoAnswer`] when it is not there any more; else when the run must stop.
+    /// [`Stop::NoAnswer`] when the device does not answer, and when the run must stop.
     pub(crate) fn still_there(&mut self) -> Step {
         let (role, key) = (self.role, self.key());
         self.role = Role::Runner;
@@ -243,7 +243,8 @@ impl Tester<'_> {
         answer.map(|_| ())
     }
 
-    /// Why the journal must not be applied here: it is of another device than the one that answers.
+    /// Returns the reason why the journal must not be applied, if it belongs to another device than the one that
+    /// answers.
     fn is_another(&mut self, device: &str, path: &Path) -> Option<String> {
         if device.is_empty() {
             return None;
@@ -260,7 +261,7 @@ impl Tester<'_> {
         })
     }
 
-    /// The check that precedes a test, by what the test works with.
+    /// Runs the sanity check that fits the needs of a test.
     fn sanity_by_need(&mut self, test: &Test) -> Option<Stopped> {
         let needs = |need| test.needs.contains(&need);
         if needs(Need::Packets) || needs(Need::Verbs) {
@@ -278,7 +279,8 @@ impl Tester<'_> {
         self.sanity()
     }
 
-    /// Devices open, ports active, and the DUT tells its MAC address.
+    /// Checks that the devices open, that their ports are active, and that the DUT answers a request for its MAC
+    /// address.
     fn peer_is_sane(&mut self, packets: bool, verbs: bool) -> Step {
         const PORT_ACTIVE: u32 = 4;
         let sides: &[Side] = if verbs {
@@ -308,7 +310,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// The check that precedes every test: the device answers Get(PortInfo), and what it says can be worked with.
+    /// Checks that the device answers Get(PortInfo), and that its values permit a test.
     fn sanity(&mut self) -> Option<Stopped> {
         self.role = Role::Runner;
         let not_sane = |text: String| {
@@ -373,7 +375,7 @@ impl Tester<'_> {
                 key = info.m_key()
             ));
         }
-        // Without an answer the journal does without: a later restore then takes the device that is there.
+        // Without a response the journal holds no PortGUID, and a later restore accepts any device in its place.
         if let Ok(Some(node)) = self.get_once(IDENTITY, self.rig_key())
             && node.status == Status::OK
         {
@@ -386,8 +388,8 @@ impl Tester<'_> {
         None
     }
 
-    /// Gives the device a LID and an SM's, where it has none and the rig file asks for it. It goes through the journal,
-    /// and is given back as far as the device takes it back. What it refuses is seen by the judges.
+    /// Assigns a LID and an SM's LID to a device without them, if the rig file demands it. The journal saves the old
+    /// values, and the restore returns them as far as the device accepts them. A refusal is noted in the record.
     fn assign_lid(&mut self) -> Option<Stopped> {
         let given = self.info.assign_lid?;
         let found = *self.shown.get(&0)?;
@@ -425,7 +427,7 @@ impl Tester<'_> {
         }
     }
 
-    /// A lease period in seconds that outlasts this test by far: twelve silences, at least a minute.
+    /// Returns a lease period in seconds that outlasts this test by far: twelve silence periods, at least a minute.
     #[must_use]
     pub fn longer_than_this_test(&self) -> u16 {
         let seconds = (self.silence().as_secs() + 1).saturating_mul(12).max(60);

@@ -1,6 +1,6 @@
-//! The shadow of a device: all attributes that it has, read before a procedure of management and after it.
+//! The shadow of a device: all its attributes, read before and after a management procedure.
 //!
-//! What changed meanwhile, though nothing was to change it, is for the judge to say.
+//! The judge reports attributes that changed although no request was to change them.
 
 use verbatim_wire::{AttributeId, MKey, NodeInfo, Status};
 
@@ -9,10 +9,10 @@ use crate::stop::Step;
 use crate::test::Need;
 use crate::tester::Tester;
 
-/// An attribute by its number, and an AttributeModifier.
+/// AttributeID and AttributeModifier.
 pub type What = (AttributeId, u32);
 
-/// What every adapter may be asked for, and answers: with success or a refusal.
+/// Attributes that every adapter must answer, with success or a refusal.
 pub const ATTRIBUTES: [What; 8] = [
     (AttributeId::NODE_DESCRIPTION, 0),
     (AttributeId::NODE_INFO, 0),
@@ -23,22 +23,22 @@ pub const ATTRIBUTES: [What; 8] = [
     (AttributeId::VL_ARBITRATION, 1 << 16),
     (AttributeId::VL_ARBITRATION, 3 << 16),
 ];
-/// What is read beside them, where the part before it is there.
+/// Further parts of these attributes, read if the device has the part before.
 const FURTHER: [What; 4] = [
     (AttributeId::GUID_INFO, 1),
     (AttributeId::P_KEY_TABLE, 1),
     (AttributeId::VL_ARBITRATION, 2 << 16),
     (AttributeId::VL_ARBITRATION, 4 << 16),
 ];
-/// CapabilityMask: LedInfo is there. Where it is not, some leave it unanswered.
+/// Bit of CapabilityMask: the device supports LedInfo. Some devices without it do not answer a Get of it.
 const LED_INFO: u32 = 1 << 9;
 
-/// The rig's other port, cabled to another port of the device.
+/// The rig's second port, cabled to another port of the device.
 const SECOND: PortId = 1;
 
 impl Tester<'_> {
-    /// Reads all of them with the key in force, each once; ends at the first that stays unanswered. Where the whole device is
-    /// at hand, other ports of it too: what is Set at one must not show there.
+    /// Reads all attributes once with the M_Key in force, and ends at the first unanswered one. On a simulated rig with
+    /// a second port, also reads other ports of the device: a Set at one port must not show there.
     pub(crate) fn shadow(&mut self, label: &'static str) -> Step {
         let key = self.key();
         let has_led = self
@@ -53,12 +53,12 @@ impl Tester<'_> {
         if !self.info.simulated || !self.info.offers.contains(&Need::SecondPort) || node.num_ports() < 2 {
             return Ok(());
         }
-        // What the tester knows of the port under test, another port's answers do not change.
+        // Responses of another port must not change what the tester knows of the port under test.
         let known = (self.shown.clone(), self.resp_time, self.subnet_timeout);
         let by_number = u32::from(node.local_port_num() % node.num_ports()) + 1;
         let by_number = self.read_each(label, key, [(AttributeId::PORT_INFO, by_number)].into_iter());
         self.reads_at = Some(SECOND);
-        // The description is the node's: a Set at the first port may have changed it.
+        // NodeDescription belongs to the node: a Set at the first port may have changed it.
         let of_port = ATTRIBUTES.into_iter().chain(FURTHER);
         let of_port = of_port.filter(|(attribute, _)| *attribute != AttributeId::NODE_DESCRIPTION);
         let second = self.read_each(label, self.rig_key(), of_port);
@@ -67,8 +67,8 @@ impl Tester<'_> {
         by_number.and(second).map(|_| ())
     }
 
-    /// Reads these, each once, but for what follows a part that is refused. NodeInfo, if all were answered, and blank if it was
-    /// not among them.
+    /// Reads each attribute once, without further parts of a refused one. Returns `None` if one stays unanswered, else
+    /// NodeInfo, or a blank one if it was not read.
     fn read_each(&mut self, label: &'static str, key: MKey, all: impl Iterator<Item = What>) -> Step<Option<NodeInfo>> {
         let mut refused = Vec::new();
         let mut node = NodeInfo::default();

@@ -1,35 +1,35 @@
-//! Why a procedure ends before its end.
+//! Reasons why a procedure ends early.
 
 use verbatim_record::{StopReason, Stopped};
 
 /// The result of a step of a procedure.
 pub type Step<T = ()> = Result<T, Stop>;
 
-/// Why a procedure ends before its end. Never a verdict: what it means is for the judge.
+/// The reason why a procedure ends early. It is no verdict: the judge interprets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stop {
-    /// Somebody cancelled the run.
+    /// The run was cancelled.
     Cancelled,
     /// The lease of the rig ended.
     LeaseEnded,
-    /// The rig is gone: why.
+    /// The rig was lost, for the given reason.
     RigGone(String),
-    /// The rig did not stay what it was when it was opened: what came between, and the remedy.
+    /// The rig changed after it was opened. The text gives the cause and the remedy.
     Disturbed(String),
-    /// An exchange that the procedure needs was not answered: its label.
+    /// An exchange with this label, which the procedure needs, was not answered.
     NoAnswer(String),
-    /// An exchange that the procedure needs was refused: label and status.
+    /// An exchange that the procedure needs was refused. The text gives its label and status.
     Refused(String),
-    /// The device has not what the test is about: what it said.
+    /// The device lacks the feature that the test is about. The text gives what the device reported.
     NotOffered(String),
-    /// The tester's own host did not keep up: what is recorded has holes, and the next test may go better.
+    /// The tester's own host did not keep up. The record has gaps, and another run may succeed.
     Stalled(String),
-    /// The tester itself cannot go on: why.
+    /// The tester itself cannot go on, for the given reason.
     Tester(String),
 }
 
 impl Stop {
-    /// What a record says of it.
+    /// Returns the entry of the record for this reason.
     #[must_use]
     pub fn to_entry(&self) -> Stopped {
         let (reason, text) = match self {
@@ -49,7 +49,7 @@ impl Stop {
         }
     }
 
-    /// Whether the procedure may go on although this happened: only an unanswered or refused exchange.
+    /// Whether the reason is an unanswered or refused exchange. After these the procedure may go on.
     pub(crate) fn is_about_the_device(&self) -> bool {
         matches!(self, Self::NoAnswer(_) | Self::Refused(_))
     }

@@ -1,41 +1,41 @@
-//! What a test is: a procedure, a judge, and what both are about.
+//! The definition of a test: a procedure, a judge, and their descriptions.
 
 use verbatim_record::{Findings, Gap, OUT_OF_ORDER, Trace};
 
 use crate::stop::Step;
 use crate::tester::Tester;
 
-/// Stimulates the device and records; never concludes.
+/// A function that stimulates the device and records; it draws no conclusions.
 pub type Procedure = fn(&mut Tester<'_>) -> Step;
-/// States checks from the record; a pure function.
+/// A pure function that derives checks from the record.
 pub type Judge = fn(&Trace, &mut Findings<'_>) -> Result<(), Gap>;
 
-/// What a test needs of its rig.
+/// A requirement of a test on its rig.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// To send MADs to the DUT.
+    /// The rig can send MADs to the DUT.
     Mad,
-    /// To send LID-routed SMPs to any LID, not the DUT's alone.
+    /// The rig can send LID-routed SMPs to any LID, also to others than the DUT's.
     AnyLid,
-    /// A native link on which the tester makes bytes and delimiters itself.
+    /// The rig has a native link on which the tester makes bytes and delimiters itself.
     Link,
-    /// A subnet without an SM of somebody else.
+    /// The subnet has no SM of another party.
     OwnSubnet,
-    /// Counters of the DUT that may be written: they go on by themselves, and no journal gives them back.
+    /// Counters of the DUT may be written. They advance by themselves, so no journal restores them.
     Counters,
-    /// A second port of the rig, cabled to a second port of the DUT.
+    /// The rig has a second port, cabled to a second port of the DUT.
     SecondPort,
-    /// Frames of our own making, and an agent on the DUT's host.
+    /// The tester can send frames that it makes itself, and the DUT's host runs an agent.
     Packets,
-    /// An adapter of the tester's own, and an agent on the DUT's host.
+    /// The tester has an adapter of its own, and the DUT's host runs an agent.
     Verbs,
 }
 
-/// The kinds of rig, as a rig file has them.
+/// The kinds of rig in a rig file.
 pub const KINDS: [&str; 5] = ["virtual", "model", "umad", "packet", "verbs"];
 
 impl Need {
-    /// The kinds of rig that can have it.
+    /// Returns the kinds of rig that can fulfil the need.
     #[must_use]
     pub fn kinds(self) -> &'static [&'static str] {
         match self {
@@ -47,7 +47,7 @@ impl Need {
         }
     }
 
-    /// The need in words.
+    /// Returns the need in words.
     #[must_use]
     pub fn about(self) -> &'static str {
         match self {
@@ -63,25 +63,25 @@ impl Need {
     }
 }
 
-/// A typed parameter of a test, set by `--set name=value` and kept in the record.
+/// A typed parameter of a test, set by `--set name=value` and stored in the record.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Its name, the unit last: `wait_s`.
+    /// Name, with the unit last: `wait_s`.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub about: &'static str,
     /// Smallest and largest value.
     pub range: (u64, u64),
-    /// Its value on a simulated rig, where waiting costs nothing.
+    /// Default value on a simulated rig, where waiting takes no real time.
     pub simulated: u64,
-    /// Its value on hardware.
+    /// Default value on hardware.
     pub default: u64,
 }
 
-/// The least local ACK timeout that the device keeps to.
+/// Name of the parameter for the least local ACK timeout that the device keeps to.
 pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
 
-/// Parameters of a device that hold in each test of its connections, by `--set` or by the rig file.
+/// Parameters of the DUT that apply to each test of its connections. `--set` or the rig file sets them.
 pub static OF_DEVICE: [Parameter; 2] = [
     Parameter {
         name: ACK_TIMEOUT_LEAST,
@@ -102,21 +102,21 @@ pub static OF_DEVICE: [Parameter; 2] = [
 /// One test of the catalogue.
 #[derive(Debug)]
 pub struct Test {
-    /// Statement first, then what it shows: `c14-016-get-protect-2`.
+    /// Identifier: the statement first, then the tested behaviour, as in `c14-016-get-protect-2`.
     pub id: &'static str,
     /// Names in public test suites.
     pub aliases: &'static [&'static str],
-    /// Another set of labels is another revision.
+    /// Revision. A changed set of labels requires a new one.
     pub revision: u32,
-    /// What a correct device does, in a sentence.
+    /// The behaviour of a correct device, in a sentence.
     pub about: &'static str,
-    /// How unclear steps are read, and where a false alarm could come from.
+    /// How the judge reads unclear steps, and where a false alarm could come from.
     pub reading: &'static str,
-    /// The statements that it judges.
+    /// The compliance statements that the test judges.
     pub statements: &'static [&'static str],
-    /// What it needs of the rig.
+    /// Requirements on the rig.
     pub needs: &'static [Need],
-    /// Its parameters.
+    /// Parameters of this test alone.
     pub parameters: &'static [Parameter],
     /// The procedure.
     pub procedure: Procedure,
@@ -125,14 +125,14 @@ pub struct Test {
 }
 
 impl Test {
-    /// Whether it works with the management agents of the device alone: no packets of our own making, no other LID.
+    /// Whether the test uses only the management agents of the device: no packets that the tester makes, no other LID.
     #[must_use]
     pub fn is_of_management(&self) -> bool {
         let others = [Need::AnyLid, Need::Link, Need::Packets, Need::Verbs];
         self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
     }
 
-    /// All its parameters: its own, and of the device those that hold in tests of connections.
+    /// Returns all parameters: the test's own and, for a test of connections, those of the device.
     pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         let connects = self.needs.contains(&Need::Packets) || self.needs.contains(&Need::Verbs);
         self.parameters
@@ -140,8 +140,7 @@ impl Test {
             .chain(if connects { &OF_DEVICE[..] } else { &[] })
     }
 
-    /// A procedure that claims nothing: for what drives a device as a test does and is none, as reading it and putting it
-    /// back.
+    /// Makes a test without claims, for an operation that drives a device like a test, such as reading or restoring it.
     #[must_use]
     pub const fn of(id: &'static str, procedure: Procedure) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The tester: what a procedure calls.
+//! The tester: the interface that a procedure calls.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,21 +17,21 @@ use crate::rig::{Arrival, PortId, Rig, RigInfo, Route, Stimulus};
 use crate::runner::Case;
 use crate::stop::{Step, Stop};
 
-/// Tries of an exchange that must be answered: "no answer" is proved by asking again.
+/// Tries of an exchange that must be answered. Only repeated silence proves that the device does not respond.
 pub(crate) const TRIES: u32 = verbatim_record::TRIES;
 
-/// An answer: its status, and the attribute that it carries.
+/// A response: its status and its attribute.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<A> {
-    /// Its status.
+    /// Status.
     pub status: Status,
     /// The attribute.
     pub value: A,
-    /// When it came.
+    /// Time of arrival.
     pub at: Span,
 }
 
-/// What a procedure works with; exists once for each run of a test.
+/// The interface of a procedure. Each run of a test has one.
 pub struct Tester<'r> {
     pub(crate) rig: &'r mut dyn Rig,
     pub(crate) info: &'r RigInfo,
@@ -39,28 +39,28 @@ pub struct Tester<'r> {
     pub(crate) journal: &'r mut dyn Journal,
     pub(crate) case: &'r Case<'r>,
     pub(crate) role: Role,
-    /// The port that requests of the procedure leave by.
+    /// The port that the procedure's requests leave by.
     pub(crate) port: PortId,
-    /// The port that the runner's own reads leave by, where that is another than the first.
+    /// The port that the runner's own reads leave by, if not the first.
     pub(crate) reads_at: Option<PortId>,
-    /// The LID that SMPs of the procedure go to, where that is another than the rig's way.
+    /// The LID that the procedure's SMPs go to, if they do not take the rig's route.
     pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
     pub(crate) id_base: u32,
-    /// The upper half of all transaction ids.
+    /// The upper 32 bits of all transaction IDs.
     pub(crate) id_upper: u64,
     pub(crate) states: Vec<State>,
-    /// MADs outstanding at once: as the rig has it, or fewer, where the port has no room for as many.
+    /// MADs that may be outstanding at once: the rig's limit, or fewer if the port has fewer buffers.
     pub(crate) window: usize,
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
     pub(crate) subnet_timeout: SubnetTimeout,
-    /// The trap that came in last.
+    /// The last received trap.
     pub(crate) last_trap: Option<Mad>,
     pub(crate) trap_keys: Vec<MKey>,
-    /// The field in which the last response that was no answer differed from one, if it was one field.
+    /// The field in which the last mismatched response differed from an expected one, if it was only one field.
     pub(crate) nearly: Option<&'static str>,
-    /// PortInfo as it was shown last, by AttributeModifier.
+    /// The last PortInfo that the device showed, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
     pub(crate) keys: Vec<MKey>,
@@ -83,12 +83,12 @@ impl<'r> Tester<'r> {
         journal: &'r mut dyn Journal,
         case: &'r Case<'r>,
     ) -> Self {
-        // Transaction ids differ between runs, so that a straggler of an earlier one matches nothing.
+        // Transaction IDs differ between runs, so that a late response to an earlier run matches no request.
         let ids = Stream::new(case.seed, case.test.id, "transaction ids").bits();
         let id_base = ids as u32 & 0x7FFF_0000;
-        // A kernel has the upper half for itself.
+        // A kernel uses the upper 32 bits for itself.
         let id_upper = if info.simulated { ids >> 32 } else { 0 };
-        // On a port that stays open they also differ from test to test: a kernel remembers those of silent requests.
+        // On a port that stays open they also differ between tests: a kernel remembers the IDs of unanswered requests.
         let id_base = if info.simulated {
             id_base
         } else {
@@ -125,19 +125,19 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Now, in the rig's time.
+    /// Returns the present time of the rig.
     #[must_use]
     pub fn now(&self) -> Time {
         self.rig.now()
     }
 
-    /// A stream of random numbers of this run.
+    /// Returns a stream of random numbers of this run.
     #[must_use]
     pub fn random(&self, name: &str) -> Stream {
         Stream::new(self.case.seed, self.case.test.id, name)
     }
 
-    /// The value of a parameter of this test.
+    /// Returns the value of a parameter of this test.
     ///
     /// # Panics
     /// When the test declares no such parameter.
@@ -148,50 +148,51 @@ impl<'r> Tester<'r> {
             .unwrap_or_else(|| panic!("{} declares no parameter {name}", self.case.test.id))
     }
 
-    /// The M_Key that the rig file gives for the DUT.
+    /// Returns the M_Key of the DUT from the rig file.
     #[must_use]
     pub fn rig_key(&self) -> MKey {
         self.info.key
     }
 
-    /// Whether MADs reach the DUT by its LID, so that a change of it cuts the DUT off.
+    /// Whether MADs reach the DUT by its LID, so that a change of the LID cuts the DUT off.
     #[must_use]
     pub fn is_lid_routed(&self) -> bool {
         matches!(self.info.route, Route::Lid(_))
     }
 
-    /// Whether time is simulated, and nothing but the device and the tester is there.
+    /// Whether time is simulated, and only the device and the tester exist.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.info.simulated
     }
 
-    /// Whether the rig offers this, where a test can do without.
+    /// Whether the rig fulfils a need, for a test that can do without it.
     #[must_use]
     pub fn rig_offers(&self, need: crate::test::Need) -> bool {
         self.info.offers.contains(&need)
     }
 
-    /// The M_Key that is in force, as far as is known.
+    /// Returns the M_Key that is most likely in force.
     #[must_use]
     pub fn key(&self) -> MKey {
         self.keys[0]
     }
 
-    /// PortInfo of the receiving port, as it was shown last; all 0 before that.
+    /// Returns the last PortInfo that the receiving port showed; all 0 before the first.
     #[must_use]
     pub fn shown(&self) -> PortInfo {
         self.shown.get(&0).copied().unwrap_or_default()
     }
 
-    /// How long silence must last, by the rule of silence and what the port told of itself.
+    /// Returns the silence period: how long a request must stay unanswered before the tester concludes that no response
+    /// comes. It depends on the times in PortInfo and on the delay of our own host.
     #[must_use]
     pub fn silence(&self) -> Duration {
         verbatim_record::silence::lasts(self.resp_time, self.subnet_timeout, self.info.host_bound)
     }
 
-    /// How much later than it was sent a MAD may reach the device: one way, and what our own host holds up; nothing on
-    /// a simulated rig, where both are exact.
+    /// Returns the longest time that a MAD may take to the device: the subnet timeout and the delay of our own host. On
+    /// a simulated rig it is 0.
     #[must_use]
     pub fn way(&self) -> Duration {
         if self.info.simulated {
@@ -207,7 +208,7 @@ impl<'r> Tester<'r> {
         self.sink.put(Entry::Note(Note { at, text: text.into() }));
     }
 
-    /// Lets time pass; what arrives meanwhile is recorded.
+    /// Waits until a time and records all arrivals.
     ///
     /// # Errors
     /// When the run must stop.
@@ -222,7 +223,7 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Lets that much time pass.
+    /// Waits for a duration and records all arrivals.
     ///
     /// # Errors
     /// When the run must stop.
@@ -230,15 +231,16 @@ impl<'r> Tester<'r> {
         self.wait_until(self.rig.now().after(duration))
     }
 
-    /// Gets an attribute of the receiving port: up to three tries, each recorded.
+    /// Gets an attribute of the receiving port, in up to three tries. Each is recorded.
     ///
     /// # Errors
-    /// [`Stop::NoAnswer`] after three silences, [`Stop::Refused`] when the answer has an error status.
+    /// [`Stop::NoAnswer`] after three tries without a response, [`Stop::Refused`] when the response has an error
+    /// status.
     pub fn get<A: Attribute>(&mut self, label: Label<A>, key: MKey) -> Step<A> {
         self.get_at(label, key, 0)
     }
 
-    /// Gets an attribute with a modifier: up to three tries, each recorded.
+    /// Gets an attribute with a modifier, in up to three tries. Each is recorded.
     ///
     /// # Errors
     /// As [`Tester::get`].
@@ -250,7 +252,7 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Gets an attribute whose refusal is as good an answer as its value: up to three tries.
+    /// Gets an attribute with a modifier, in up to three tries. Returns any response, also one with an error status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -259,7 +261,7 @@ impl<'r> Tester<'r> {
         self.try_thrice(label, &mad)
     }
 
-    /// Gets an attribute once: where a repetition would count twice.
+    /// Gets an attribute once, where the device would count a repetition.
     ///
     /// # Errors
     /// When the run must stop.
@@ -268,7 +270,7 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Gets an attribute of the DUT's other port: the request leaves by another port of the rig. Up to three tries.
+    /// Gets an attribute of the DUT's other port, in up to three tries. The requests leave by port `port` of the rig.
     ///
     /// # Errors
     /// When the run must stop.
@@ -279,7 +281,7 @@ impl<'r> Tester<'r> {
         answer
     }
 
-    /// Gets an attribute from whoever has that LID, by a LID-routed SMP: up to three tries.
+    /// Gets an attribute from the port with LID `lid` by a LID-routed SMP, in up to three tries.
     ///
     /// # Errors
     /// When the run must stop.
@@ -290,7 +292,7 @@ impl<'r> Tester<'r> {
         answer
     }
 
-    /// Gets an attribute whose request says something itself, such as PortSelect: up to three tries.
+    /// Gets an attribute with a request that carries values of its own, such as PortSelect, in up to three tries.
     ///
     /// # Errors
     /// When the run must stop.
@@ -309,7 +311,7 @@ impl<'r> Tester<'r> {
         Ok(None)
     }
 
-    /// Gets an attribute once, in a MAD of another base version or class version than 1.
+    /// Gets an attribute once, in a MAD with the given base version and class version.
     ///
     /// # Errors
     /// When the run must stop.
@@ -324,8 +326,8 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad.with_header(&header))
     }
 
-    /// Gets an attribute by an SMP that has all reserved bits of its headers set, which a receiver does not look at: from
-    /// whoever has that LID, or by the rig's way. Up to three tries.
+    /// Gets an attribute by an SMP with all reserved bits of its headers set, which a receiver must ignore. The SMP
+    /// goes to `lid`, or else by the rig's route; up to three tries.
     ///
     /// # Errors
     /// When the run must stop.
@@ -342,7 +344,7 @@ impl<'r> Tester<'r> {
         answer
     }
 
-    /// Sends a TrapRepress, which nothing answers, and waits until silence is proven.
+    /// Sends a TrapRepress, which has no response, and waits until the silence period has passed.
     ///
     /// # Errors
     /// When the run must stop.
@@ -355,7 +357,8 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Sends a TrapRepress of another base version or class version than 1, and waits until silence is proven.
+    /// Sends a TrapRepress with the given base version and class version, and waits until the silence period has
+    /// passed.
     ///
     /// # Errors
     /// When the run must stop.
@@ -372,7 +375,7 @@ impl<'r> Tester<'r> {
 
     /// Sends a MAD of an attribute once, with any method, for tests of methods and modifiers.
     ///
-    /// A Set must go through [`Tester::set`], which guards what it changes.
+    /// A Set must go through [`Tester::set`], which requires that the journal has saved the attribute.
     ///
     /// # Errors
     /// When the run must stop.
@@ -391,8 +394,8 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Sets an attribute of the performance class: up to three tries. Counters go on by themselves and no journal gives them
-    /// back, so this is for tests that need [`Need::Counters`](crate::Need::Counters).
+    /// Sets an attribute of the performance class, in up to three tries. Counters advance by themselves and no journal
+    /// restores them, so only tests with [`Need::Counters`](crate::Need::Counters) may call this.
     ///
     /// # Errors
     /// When the run must stop.
@@ -405,7 +408,7 @@ impl<'r> Tester<'r> {
         self.try_thrice(label, &mad)
     }
 
-    /// A MAD of an attribute on the rig's route.
+    /// Makes a MAD of an attribute for the rig's route.
     pub(crate) fn mad<A: Attribute>(&self, method: Method, modifier: u32) -> Mad {
         if A::PERFORMANCE {
             return Mad::performance(method, A::ID, modifier);
@@ -413,7 +416,7 @@ impl<'r> Tester<'r> {
         self.mad_of(method, A::ID, modifier)
     }
 
-    /// An SMP of an attribute on the rig's route.
+    /// Makes an SMP of an attribute for the rig's route.
     pub(crate) fn mad_of(&self, method: Method, attribute: AttributeId, modifier: u32) -> Mad {
         match &self.info.route {
             Route::Directed(path) if self.goes_to().is_none() => Mad::directed(method, attribute, modifier, path),
@@ -421,7 +424,8 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Ends at once when the run was stopped before, or the record cannot be written.
+    /// Returns the stop as an error if the run was stopped before or the record cannot be written. Lets the runner go
+    /// on.
     pub(crate) fn check_stop(&mut self) -> Step {
         if self.role == Role::Runner {
             return Ok(());
@@ -432,7 +436,7 @@ impl<'r> Tester<'r> {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// The port that a request leaves by; what restores always goes out by the first, whatever the procedure was at.
+    /// Returns the port that a request leaves by. The restore always uses the first port.
     pub(crate) fn leaves_by(&self) -> PortId {
         match self.reads_at {
             Some(port) => port,
@@ -441,7 +445,8 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// The LID that a request goes to, where that is another than the rig's way; never of what restores.
+    /// Returns the LID that a request goes to, if it does not take the rig's route. The restore always takes that
+    /// route.
     pub(crate) fn goes_to(&self) -> Option<Lid> {
         self.to.filter(|_| self.role == Role::Test)
     }
@@ -456,7 +461,7 @@ impl<'r> Tester<'r> {
     }
 }
 
-/// What ends a procedure whose request was refused.
+/// Returns the stop for a refused request.
 pub(crate) fn refused(label: &str, status: Status) -> Stop {
     Stop::Refused(if status == Status::BUSY {
         format!("\"{label}\": the device was busy each of {BUSY_TRIES} times it was asked; run again when it is not")

@@ -1,8 +1,8 @@
-//! A client's side: connecting, and in words why it did not work.
+//! The client side: connecting, and describing why it failed.
 //!
-//! In TLS 1.3 a client is through with the handshake before the server has looked at its certificate. So a connection
-//! counts as made once the server has said its first word, as every HTTP/2 server does at once: until then its refusal
-//! comes as an alert, afterwards it would be lost in HTTP/2.
+//! In TLS 1.3 the client finishes the handshake before the server has checked the client's certificate. A connection
+//! therefore counts as made only when the server has sent its first byte, which every HTTP/2 server does at once. Until
+//! then a refusal arrives as an alert; later it would be lost in HTTP/2.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -24,36 +24,36 @@ use tonic::codegen::http::Uri;
 
 use crate::{ClientFiles, TlsError};
 
-/// What things are called on the other side.
+/// Names of things on the server's side, for messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Words {
-    /// What should listen there, such as "a daemon".
+    /// The expected server, such as "a daemon".
     pub server: &'static str,
-    /// Where it was given the CA of its clients.
+    /// The place where the server's operator names the CA of its clients.
     pub client_ca: &'static str,
     /// The option of `verbatim pki init` and `issue` that takes the server's name.
     pub named_by: &'static str,
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody can be reached there.
+    /// No server can be reached at the address.
     #[error("no connection ({0})")]
     Unreached(#[source] io::Error),
-    /// We do not accept the server.
+    /// This client does not accept the server's certificate.
     #[error("the server is not accepted ({0})")]
     NotAccepted(#[source] Tls),
-    /// The server does not accept us.
+    /// The server does not accept this client's certificate.
     #[error("the server does not accept this client ({0:?})")]
     Refused(AlertDescription),
-    /// The server ended it without a word.
+    /// The server closed the connection without an alert.
     #[error("the server closed the connection in the TLS handshake ({0})")]
     Closed(#[source] io::Error),
 }
 
-/// Connects by TLS, as a connector of tonic's channels. What it is asked to connect to is not looked at: it has its own.
+/// A connector for tonic's channels that uses TLS. It ignores the URI of the request and connects to its own host.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -63,11 +63,11 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// For a server at this host name or address. `name` is the one that its certificate must be made for; `host` when
-    /// absent.
+    /// Makes a connector for a server at this host name or address. `name` is the name in the server's certificate; if
+    /// absent, `host`.
     ///
     /// # Errors
-    /// Which file is wrong, and why; or why the name is none.
+    /// The wrong file and the reason, or an invalid name.
     pub fn new(host: &str, port: u16, name: Option<&str>, files: &ClientFiles) -> Result<Self, ConnectorError> {
         let name = name.unwrap_or(host);
         Ok(Self {
@@ -78,16 +78,16 @@ impl Connector {
         })
     }
 
-    /// For a client that does not look at its own certificate first.
+    /// Replaces the configuration, for a client that does not check its own certificate first.
     #[cfg(test)]
     pub(crate) fn set_config(&mut self, config: Arc<ClientConfig>) {
         self.config = config;
     }
 
-    /// Connects.
+    /// Connects and waits for the server's first byte.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason of the failure.
     pub async fn connect(&self) -> Result<impl AsyncRead + AsyncWrite + Send + Unpin + use<>, ConnectError> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(ConnectError::Unreached)?;
@@ -108,13 +108,13 @@ impl Connector {
     }
 }
 
-/// Why there can be no connection, whoever listens.
+/// The reason why a connector cannot be made, independent of the server.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectorError {
-    /// A file.
+    /// A file cannot be used.
     #[error(transparent)]
     Files(#[from] TlsError),
-    /// The server's name.
+    /// The server's name is invalid.
     #[error("{0:?} is no name that a certificate could be made for; give a host name or an address")]
     Name(String),
 }
@@ -128,7 +128,7 @@ fn of_handshake(error: io::Error) -> ConnectError {
 }
 
 impl ConnectError {
-    /// What it means, and what to do.
+    /// Describes the error and what to do.
     #[must_use]
     pub fn in_words(&self, words: &Words, files: &ClientFiles, name: &str) -> String {
         let server = words.server;
@@ -155,14 +155,14 @@ impl ConnectError {
         }
     }
 
-    /// The one among the causes of an error.
+    /// Finds this error among the causes of another error.
     #[must_use]
     pub fn within<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
         successors(Some(error), |&error| error.source()).find_map(|cause| cause.downcast_ref())
     }
 }
 
-/// What a handshake that fails on this side means, and what to do.
+/// Describes a handshake that failed on this side, and what to do.
 fn not_accepted(tls: &Tls, words: &Words, files: &ClientFiles, name: &str) -> String {
     let Words { server, named_by, .. } = words;
     let ca = files.ca.display();
@@ -197,7 +197,7 @@ fn not_accepted(tls: &Tls, words: &Words, files: &ClientFiles, name: &str) -> St
     }
 }
 
-/// What the alert means that a server ends a connection with.
+/// Describes the alert with which a server ended the connection.
 fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     Some(match alert {
         AlertDescription::CertificateRequired => "name the certificate and the key of this side".into(),
@@ -220,7 +220,7 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     })
 }
 
-/// What a server's refusal means to a client that spoke no TLS, as far as the texts of an error tell it.
+/// Describes the refusal of a server to a client without TLS, as far as the texts of an error show it.
 #[must_use]
 pub fn refused_by_it(error: &(dyn StdError + 'static), words: &Words) -> Option<String> {
     let asked = Tls::AlertReceived(AlertDescription::CertificateRequired).to_string();
@@ -248,7 +248,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection.
+/// A connection with any transport.
 pub trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}

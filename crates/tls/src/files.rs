@@ -1,4 +1,4 @@
-//! Certificates and keys from PEM files, looked at before they are used: which file is wrong, and why.
+//! Certificates and keys from PEM files. They are checked before use, and an error names the file and the reason.
 
 use std::fmt;
 use std::fs;
@@ -11,15 +11,15 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use webpki::{EndEntityCert, KeyUsage};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, GeneralName, X509Certificate};
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Part {
-    /// Our certificate.
+    /// The certificate of this side.
     Certificate,
-    /// Its private key.
+    /// The private key of that certificate.
     Key,
-    /// The CA of clients.
+    /// The CA of the clients.
     ClientCa,
     /// The CA of the server.
     ServerCa,
@@ -39,54 +39,54 @@ impl fmt::Display for Part {
     }
 }
 
-/// What a certificate of ours is used for.
+/// The use of the certificate of this side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Use {
     Server,
     Client,
 }
 
-/// Which file is wrong, and why.
+/// The error of a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the {part} {path} cannot be read ({seen}); name a PEM file that this user may read")]
     Read {
-        /// What it is for.
+        /// Purpose of the file.
         part: Part,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
-    /// It holds nothing of the kind.
+    /// The file lacks the expected item.
     #[error("the {part} {path} holds no {expected} in PEM form ({seen})")]
     NotPem {
-        /// What it is for.
+        /// Purpose of the file.
         part: Part,
         /// The file.
         path: PathBuf,
-        /// What should be there.
+        /// The expected item.
         expected: &'static str,
-        /// What is there.
+        /// The found content.
         seen: String,
     },
-    /// Its time is over, or has not come.
+    /// The validity has ended or not begun.
     #[error(
         "the {part} {path} {what} (this host's clock says {now}); make new ones with `verbatim pki init`, or set the clock"
     )]
     Time {
-        /// What it is for.
+        /// Purpose of the file.
         part: Part,
         /// The file.
         path: PathBuf,
         /// "expired on …" or "is not valid before …".
         what: String,
-        /// Today.
+        /// Date of this host's clock.
         now: String,
     },
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     #[error("the private key {key} is not that of the certificate {cert}; name the two that were made together")]
     KeyMismatch {
         /// The certificate.
@@ -94,24 +94,24 @@ pub enum TlsError {
         /// The key.
         key: PathBuf,
     },
-    /// It is made for something else.
+    /// The certificate is made for another use.
     #[error("the {part} {path} is {what}")]
     Kind {
-        /// What it is for.
+        /// Purpose of the file.
         part: Part,
         /// The file.
         path: PathBuf,
-        /// What it is, and what was expected.
+        /// The found kind, and what to do.
         what: &'static str,
     },
-    /// It cannot be used for another reason.
+    /// The file cannot be used for another reason.
     #[error("the {part} {path} cannot be used: {seen}")]
     Unusable {
-        /// What it is for.
+        /// Purpose of the file.
         part: Part,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         seen: String,
     },
 }
@@ -125,20 +125,20 @@ impl TlsError {
         }
     }
 
-    /// What the certificate and the key have against each other.
+    /// Makes the error of a certificate and a key that do not fit together.
     pub(super) fn pair(cert: &Path, key: &Path, error: &rustls::Error) -> Self {
         match error {
             rustls::Error::InconsistentKeys(_) => Self::KeyMismatch {
                 cert: cert.into(),
                 key: key.into(),
             },
-            // The only other thing that is looked at by then.
+            // By then, only the key can cause another error.
             error => Self::unusable(Part::Key, key, error),
         }
     }
 }
 
-/// Certificates are small; what is larger is no such file.
+/// Largest size of a file in bytes: certificates are small.
 const LARGEST: u64 = 1 << 20;
 
 fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -154,7 +154,7 @@ fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(seen)
 }
 
-/// The certificates of a file.
+/// Reads the certificates of a file.
 fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let not_pem = |seen: String| TlsError::NotPem {
         part,
@@ -171,7 +171,7 @@ fn certificates(part: Part, path: &Path) -> Result<Vec<CertificateDer<'static>>,
     Ok(found)
 }
 
-/// What a file without the expected part looks like.
+/// Describes a file without the expected item.
 fn in_short(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match text.lines().find(|line| line.starts_with("-----BEGIN")) {
@@ -181,7 +181,7 @@ fn in_short(bytes: &[u8]) -> String {
     }
 }
 
-/// A certificate of ours with those between it and its CA.
+/// Reads the certificate of this side with its intermediate certificates.
 pub(super) fn chain(path: &Path, usage: Use) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let part = Part::Certificate;
     let chain = certificates(part, path)?;
@@ -209,7 +209,7 @@ pub(super) fn chain(path: &Path, usage: Use) -> Result<Vec<CertificateDer<'stati
     }
 }
 
-/// The certificates of a CA's file, as roots and as they are.
+/// Reads the certificates of a CA's file. Returns them as roots and as certificates.
 pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), TlsError> {
     let found = certificates(part, path)?;
     let mut roots = RootCertStore::empty();
@@ -227,7 +227,7 @@ pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<Certi
     Ok((roots, found))
 }
 
-/// The lists of revoked certificates of a file, each of one of these CAs and up to date.
+/// Reads the CRLs of a file. Each must come from one of these CAs and be up to date.
 pub(super) fn crls(
     path: &Path,
     cas: &[CertificateDer<'_>],
@@ -275,13 +275,14 @@ pub(super) fn crls(
     Ok(found)
 }
 
-/// The longest name, as X.520 has it for a common name.
+/// Length limit of a name in bytes, as of a common name in X.520.
 const LONGEST_NAME: usize = 64;
 
-/// Whose certificate it is: its subject's common name; without one, its only DNS name or e-mail address.
+/// Returns the name of a certificate's owner: the common name of its subject or, without one, its only DNS name or
+/// e-mail address.
 ///
 /// # Errors
-/// When it names nobody, or several, or the name could be taken for something else in a line of a log.
+/// When it has no name or several, or when the name could be misread in a log line.
 pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let mut names: Vec<&str> = parsed
@@ -313,13 +314,13 @@ fn alternative<'a>(name: &GeneralName<'a>) -> Option<&'a str> {
     }
 }
 
-/// How long a certificate is still valid.
+/// Returns how long a certificate is still valid.
 pub(super) fn time_left(certificate: &CertificateDer<'_>, now: UnixTime) -> std::time::Duration {
     let until = X509Certificate::from_der(certificate).map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp());
     std::time::Duration::from_secs(u64::try_from(until).unwrap_or(0).saturating_sub(now.as_secs()))
 }
 
-/// What is the matter with a certificate by itself, besides its time.
+/// Checks a certificate by itself. Returns the verification error, or an error if the certificate is not valid now.
 fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<webpki::Error, TlsError> {
     let now = UnixTime::now();
     let seen = verify(certificate, usage, now).map_err(|error| TlsError::unusable(part, path, &error))?;
@@ -334,13 +335,13 @@ fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsa
     }
 }
 
-/// What a certificate is called that is not valid at this time.
+/// Checks that a certificate is valid at a time. The error gives the date.
 pub(super) fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), String> {
     let seen = verify(certificate, KeyUsage::client_auth(), now).map_err(|error| error.to_string())?;
     out_of_time(&seen).map_or(Ok(()), Err)
 }
 
-/// What is the matter with a certificate by itself: it is verified against no CA at all, so something always is.
+/// Verifies a certificate without any CA. There is therefore always an error, at least an unknown issuer.
 fn verify(certificate: &CertificateDer<'_>, usage: KeyUsage, now: UnixTime) -> Result<webpki::Error, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     let verified = parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, usage, None, None);
@@ -363,7 +364,7 @@ fn date(at: UnixTime) -> String {
     }
 }
 
-/// A private key.
+/// Reads a private key.
 pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let bytes = read(Part::Key, path)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| TlsError::NotPem {

@@ -1,4 +1,4 @@
-//! What a server lets in by. Its files are read again without a restart; what cannot be read leaves all as it was.
+//! The TLS settings of a server. It can reload its files without a restart; a failed reload changes nothing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use crate::files::{self, Part, Use};
 use crate::{HTTP_2, ServerFiles, TlsError, identity, provider};
 
-/// What a server lets in by.
+/// The certificate of a server, and the verifier of its clients' certificates.
 #[derive(Debug)]
 pub struct Gate {
     now: watch::Sender<Arc<Loaded>>,
 }
 
-/// The files as they were when they were read.
+/// The content of the files when they were read.
 #[derive(Debug)]
 pub(super) struct Loaded {
     identity: Arc<CertifiedKey>,
@@ -43,7 +43,8 @@ impl Loaded {
         Ok(Self { identity, verifier })
     }
 
-    /// For one connection: the name in the certificate that it shows is noted, so that a refusal can say whose it was.
+    /// Makes the configuration of one connection. It records the name in the client's certificate, so that a refusal
+    /// can name the client.
     pub(super) fn config(&self, shown: Shown) -> Result<Arc<ServerConfig>, Error> {
         let verifier = Noting {
             verifier: Arc::clone(&self.verifier),
@@ -54,7 +55,7 @@ impl Loaded {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&self.identity))));
         config.alpn_protocols = vec![HTTP_2.into()];
-        // A session that is taken up again would not be asked for its certificate.
+        // A resumed session would skip the check of the client's certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Arc::new(config))
@@ -65,17 +66,17 @@ impl Gate {
     /// Reads the files.
     ///
     /// # Errors
-    /// Which file is wrong, and why.
+    /// The wrong file and the reason.
     pub fn open(files: &ServerFiles) -> Result<Arc<Self>, TlsError> {
         Ok(Arc::new(Self {
             now: watch::Sender::new(Arc::new(Loaded::read(files)?)),
         }))
     }
 
-    /// Goes by these files from now on. Connections whose certificate they do not let in end.
+    /// Replaces the files. Connections whose certificate the new files do not accept end.
     ///
     /// # Errors
-    /// Which file is wrong, and why: then all is as it was.
+    /// The wrong file and the reason. Nothing changes then.
     pub fn reload(&self, files: &ServerFiles) -> Result<(), TlsError> {
         self.now.send_replace(Arc::new(Loaded::read(files)?));
         Ok(())
@@ -90,7 +91,7 @@ impl Gate {
     }
 }
 
-/// The name in a certificate that was shown.
+/// The name in the certificate that a client sent.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Shown(Arc<Mutex<Option<String>>>);
 

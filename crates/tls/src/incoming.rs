@@ -1,9 +1,9 @@
-//! Connections that have shown a certificate which a [`Gate`] lets in.
+//! Connections whose client certificate a [`Gate`] accepted.
 //!
-//! A connection costs its peer a certificate before it costs us more than a descriptor: handshakes wait for nobody, end
-//! in time, and when there are too many the one that has taken longest gives way, of those that have said nothing yet or of
-//! the others: a flood of silent ones takes no place from who speaks. A connection ends when its certificate is revoked or
-//! expires.
+//! An unauthenticated connection costs the server only a file descriptor. Handshakes run independently and have a time
+//! limit. If there are too many, the oldest is aborted. Silent clients and clients that have begun to send count
+//! separately, so a flood of silent clients displaces no sending client. A connection ends when its certificate is
+//! revoked or expires.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,23 +32,23 @@ use tonic::transport::server::Connected;
 use crate::files;
 use crate::gate::{Gate, Shown};
 
-/// How long a client may take to let itself in.
+/// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes at a time in which the client has begun to speak. Beyond, the oldest gives way.
+/// Largest number of handshakes of clients that have begun to send. Beyond it the oldest is aborted.
 const HANDSHAKES: usize = 64;
-/// Connections that have said nothing yet. Beyond, the oldest gives way: who is silent keeps nobody out.
+/// Largest number of silent connections. Beyond it the oldest is aborted, so silent clients block no others.
 const SILENT: usize = 256;
-/// How long to wait when the system has no descriptor for another connection.
+/// Wait before the next accept when the system has no file descriptor for a connection.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
-/// The clock may be set: how long a certificate's time is taken for granted.
+/// Longest interval between two checks of a certificate's validity, because the clock may be set.
 const AT_MOST: Duration = Duration::from_secs(600);
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
     /// The name in its certificate.
     pub name: String,
-    /// Where it connects from.
+    /// Address from which it connects.
     pub address: SocketAddr,
 }
 
@@ -58,11 +58,11 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A connection whose peer has shown a certificate.
+/// A connection whose peer has an accepted certificate.
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    /// Ends when its certificate is let in no more; none then.
+    /// Completes when the certificate is no longer accepted; `None` afterwards.
     locked_out: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
@@ -74,11 +74,12 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What is told of who was not let in.
+/// Receives a log line for each refused client.
 type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The connections of a listener, each once its peer is known. `tell` hears who was not let in or was locked out, and
-/// why. Must be called within a runtime; the listener closes with the stream.
+/// Accepts connections and yields each once its peer is known. Calls `tell` with the reason for each client that is
+/// refused or whose connection ends by a lost certificate. Must be called within a runtime. Dropping the stream closes
+/// the listener.
 pub fn incoming(
     listener: TcpListener,
     gate: Arc<Gate>,
@@ -100,7 +101,7 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
                     let spoke = Arc::<AtomicBool>::default();
                     let handshake = let_in((stream, address), Arc::clone(&spoke), Arc::clone(&gate), Arc::clone(&tell));
                     handshakes.0.push_back((under_way.spawn(handshake), spoke));
-                    // Who has spoken is heard before more come.
+                    // Lets clients that have sent data proceed before more connections are accepted.
                     tokio::task::yield_now().await;
                 }
                 Err(error) => {
@@ -118,12 +119,12 @@ async fn accept(listener: TcpListener, gate: Arc<Gate>, tell: Tell, sender: mpsc
     }
 }
 
-/// The handshakes under way, the oldest first, and whether their clients have spoken.
+/// The handshakes in progress, the oldest first, each with a flag that its client has sent data.
 #[derive(Default)]
 struct Handshakes(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
 
 impl Handshakes {
-    /// Has the oldest give way, where there are too many of its kind.
+    /// Aborts the oldest handshake of a kind if there are too many of that kind.
     fn make_room(&mut self) {
         self.0.retain(|(handshake, _)| !handshake.is_finished());
         for (speaking, at_most) in [(false, SILENT), (true, HANDSHAKES)] {
@@ -138,14 +139,14 @@ impl Handshakes {
     }
 }
 
-/// The handshake.
+/// Runs the handshake of one connection. Returns `None` if the client is refused.
 async fn let_in(
     (stream, address): (TcpStream, SocketAddr),
     spoke: Arc<AtomicBool>,
     gate: Arc<Gate>,
     tell: Tell,
 ) -> Option<Connection> {
-    // An answer must not wait for more to be sent with it.
+    // Disables Nagle's algorithm, so that no reply waits for more data.
     let _ = stream.set_nodelay(true);
     let shown = Shown::default();
     let refused = |why: String| {
@@ -205,7 +206,7 @@ async fn let_in(
     })
 }
 
-/// Waits until a certificate is let in no more; why not.
+/// Waits until a certificate is no longer accepted, and returns the reason.
 async fn until_locked_out(gate: &Gate, chain: &[CertificateDer<'static>]) -> String {
     let mut changes = gate.changes();
     loop {
@@ -222,7 +223,7 @@ async fn until_locked_out(gate: &Gate, chain: &[CertificateDer<'static>]) -> Str
     }
 }
 
-/// Why a handshake failed.
+/// Describes why a handshake failed.
 fn why(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(error) => in_words(error),
@@ -231,7 +232,7 @@ fn why(error: &io::Error) -> String {
     }
 }
 
-/// What a server has against a client.
+/// Describes why a server refuses a client.
 fn in_words(error: &Error) -> String {
     use CertificateError as Certificate;
     let what = match error {

@@ -1,14 +1,14 @@
-//! Who may connect over a network: mutual TLS 1.3, with certificates from PEM files.
+//! Access control over a network: mutual TLS 1.3, with certificates from PEM files.
 //!
-//! Both sides show a certificate, each signed by a CA that the other names. There is no TLS 1.2 and nothing to
-//! negotiate down to. `verbatim pki` makes a small CA and certificates.
+//! Each side presents a certificate, signed by a CA that the other side names. TLS 1.2 is not supported, so no
+//! downgrade is possible. `verbatim pki` makes a small CA and certificates.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `files` | files, looked at before they are used: what is wrong with one is said with its name |
-//! | [`gate`](Gate) | what a server lets in by, read again without a restart |
-//! | `incoming` | connections that have shown a certificate, until it is revoked or expires |
-//! | `connect` | a client's side, and in words why it was not let in |
+//! | `files` | checks of the files before use; an error names the file |
+//! | [`gate`](Gate) | the TLS settings of a server, which can be reloaded without a restart |
+//! | `incoming` | connections with an accepted certificate, until it is revoked or expires |
+//! | `connect` | the client side, and descriptions of refusals |
 
 mod connect;
 mod files;
@@ -32,13 +32,13 @@ pub use files::{TlsError, name_of};
 pub use gate::Gate;
 pub use incoming::{Connection, Peer, incoming};
 
-/// The protocol that is spoken inside.
+/// The protocol inside TLS.
 const HTTP_2: &[u8] = b"h2";
 
 /// The files of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerFiles {
-    /// Its certificate, with those between it and its CA.
+    /// The server's certificate, with its intermediate certificates.
     pub cert: PathBuf,
     /// The private key of its certificate.
     pub key: PathBuf,
@@ -53,18 +53,18 @@ pub struct ServerFiles {
 pub struct ClientFiles {
     /// The CA that signed the server's certificate.
     pub ca: PathBuf,
-    /// The client's certificate, with those between it and its CA.
+    /// The client's certificate, with its intermediate certificates.
     pub cert: PathBuf,
     /// The private key of its certificate.
     pub key: PathBuf,
 }
 
-/// What does the sums.
+/// Returns the cryptography implementation.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
-/// Our certificate and its key, which belong together.
+/// Reads a certificate and its key, and checks that they belong together.
 fn identity(cert: &Path, key: &Path, usage: Use) -> Result<Arc<CertifiedKey>, TlsError> {
     let chain = files::chain(cert, usage)?;
     let private = files::key(key)?;
@@ -73,10 +73,10 @@ fn identity(cert: &Path, key: &Path, usage: Use) -> Result<Arc<CertifiedKey>, Tl
     Ok(Arc::new(identity))
 }
 
-/// A client's side, with a certificate.
+/// Makes the configuration of a client with a certificate.
 ///
 /// # Errors
-/// Which file is wrong, and why.
+/// The wrong file and the reason.
 pub fn client(given: &ClientFiles) -> Result<Arc<ClientConfig>, TlsError> {
     let identity = identity(&given.cert, &given.key, Use::Client)?;
     let (roots, _) = files::roots(Part::ServerCa, &given.ca)?;
@@ -87,15 +87,15 @@ pub fn client(given: &ClientFiles) -> Result<Arc<ClientConfig>, TlsError> {
         .with_root_certificates(roots)
         .with_client_cert_resolver(Arc::new(rustls::sign::SingleCertAndKey::from(identity)));
     config.alpn_protocols = vec![HTTP_2.into()];
-    // Nothing is taken up again: who connects shows a certificate.
+    // Sessions are not resumed: each connection presents a certificate.
     config.resumption = rustls::client::Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// Whether a certificate's time is now.
+/// Checks that a certificate is valid now.
 ///
 /// # Errors
-/// What is the matter.
+/// The reason why it is not valid, as text.
 pub fn still_valid(certificate: &CertificateDer<'_>) -> Result<(), String> {
     files::in_time(certificate, UnixTime::now())
 }

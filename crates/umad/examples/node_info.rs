@@ -1,23 +1,22 @@
 //! Reads NodeInfo of the node at the end of a directed route.
 //!
-//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`: PATH is the ports of the route, as smpquery -D
-//! takes them, 0 first; `0` alone is the device itself. The layouts are those of the architecture, 14.2.1.2 and
-//! 14.2.5.3.
+//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`. PATH is the ports of the route as for smpquery
+//! -D, with 0 first; `0` alone is the device itself. The layouts are in the architecture, 14.2.1.2 and 14.2.5.3.
 
 use std::{error::Error, process::ExitCode, time::Duration};
 
 use umad::{Destination, Library, MAD_LENGTH, Port};
 
-/// How long the port may take to open.
+/// Time limit for opening the port.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
-/// How long an answer may take.
+/// Time limit for a response.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
-/// The lower half of the transaction id; the kernel has the upper half.
+/// The lower half of the transaction ID; the kernel uses the upper half.
 const TRANSACTION: u32 = 1;
-/// Where the attribute stands in a subnet management packet, and the path to it.
+/// Offset of the attribute in a subnet management packet.
 const ATTRIBUTE: usize = 64;
 const INITIAL_PATH: usize = 128;
-/// The longest directed route.
+/// Largest number of hops in a directed route.
 const HOPS_AT_MOST: usize = 63;
 
 fn main() -> ExitCode {
@@ -45,7 +44,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     })?;
     let mut port = Port::open(&Library::open()?, device, number, OPENS_WITHIN)?;
     port.send(&get_node_info(&path), &Destination::DirectedRoute, ANSWERS_WITHIN)?;
-    // Traps, and answers to others, may come in between.
+    // Traps, and responses to other programs, may arrive in between.
     let answer = loop {
         let received = port
             .recv(ANSWERS_WITHIN * 2)?
@@ -58,7 +57,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         let why = std::io::Error::from_raw_os_error(answer.status);
         return Err(format!("no answer over the route {path:?} within {ANSWERS_WITHIN:?}: {why}").into());
     }
-    // The highest bit is the direction.
+    // The highest bit is the direction bit.
     let status = u16::from_be_bytes([answer.mad[4], answer.mad[5]]) & 0x7fff;
     if status != 0 {
         return Err(format!("the node answers with status {status:#06x}").into());
@@ -77,7 +76,7 @@ fn get_node_info(path: &[u8]) -> [u8; MAD_LENGTH] {
     mad[12..16].copy_from_slice(&TRANSACTION.to_be_bytes());
     // NodeInfo.
     mad[16..18].copy_from_slice(&0x0011_u16.to_be_bytes());
-    // No LID-routed part: DrSLID and DrDLID are permissive.
+    // No LID-routed part: DrSLID and DrDLID are the permissive LID.
     mad[32..36].fill(0xff);
     mad[INITIAL_PATH..INITIAL_PATH + path.len()].copy_from_slice(path);
     mad

@@ -1,61 +1,61 @@
-//! Where a MAD goes.
+//! The destination of a MAD.
 
 use super::ffi::Address;
 
-/// Where a MAD goes.
+/// The destination of a MAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Destination {
-    /// By the directed route inside the MAD: permissive LID, QP 0.
+    /// Follows the directed route inside the MAD: permissive LID, QP 0.
     DirectedRoute,
     /// A LID-routed subnet management packet: QP 0 at this LID.
     Lid {
-        /// LID of the addressee.
+        /// LID of the destination.
         dlid: u16,
         /// Service level.
         sl: u8,
     },
     /// A general management packet.
     Gsi {
-        /// LID of the addressee.
+        /// LID of the destination.
         dlid: u16,
         /// Service level.
         sl: u8,
-        /// Queue pair of the addressee, 1 unless it was redirected.
+        /// Queue pair of the destination: 1, unless it was redirected.
         qpn: u32,
-        /// Queue key, 0x8001_0000 for QP 1.
+        /// Q_Key: 0x8001_0000 for QP 1.
         qkey: u32,
-        /// Index into our port's partition table.
+        /// Index into our port's P_Key table.
         pkey_index: u16,
     },
-    /// A general management packet with a global route header. On RoCE it is the only way: there are no LIDs.
+    /// A general management packet with a GRH. RoCE allows no other destination, because it has no LIDs.
     GsiGlobal {
-        /// LID of the addressee, or of the router on the way; says nothing on RoCE.
+        /// LID of the destination, or of the router on the way; unused on RoCE.
         dlid: u16,
         /// Service level.
         sl: u8,
-        /// Queue pair of the addressee, 1 unless it was redirected.
+        /// Queue pair of the destination: 1, unless it was redirected.
         qpn: u32,
-        /// Queue key, 0x8001_0000 for QP 1.
+        /// Q_Key: 0x8001_0000 for QP 1.
         qkey: u32,
-        /// Index into our port's partition table.
+        /// Index into our port's P_Key table.
         pkey_index: u16,
         /// The global route.
         route: GlobalRoute,
     },
 }
 
-/// What a global route header says, and which of our GIDs it comes from (architecture 8.3).
+/// The fields of a global route header, and our source GID (architecture 8.3).
 ///
-/// On RoCE the kernel looks the addressee's Ethernet address up when the MAD is sent: an address that nobody has makes
-/// [`Port::send`](super::Port::send) fail.
+/// On RoCE the kernel resolves the destination's Ethernet address when the MAD is sent: if no port has the address,
+/// [`Port::send`](super::Port::send) fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GlobalRoute {
-    /// GID of the addressee.
+    /// GID of the destination.
     pub dgid: [u8; 16],
-    /// Index of ours in our port's GID table. On RoCEv2 it must be of the family of `dgid`.
+    /// Index of our source GID in our port's GID table. On RoCEv2 it must be of the same family as `dgid`.
     pub sgid_index: u8,
-    /// Hop limit; 0 goes no further than the link on native InfiniBand, so 64 is usual.
+    /// Hop limit. On native InfiniBand, 0 keeps the packet on the local link, so 64 is usual.
     pub hop_limit: u8,
     /// Traffic class.
     pub traffic_class: u8,
@@ -64,8 +64,8 @@ pub struct GlobalRoute {
 }
 
 impl GlobalRoute {
-    /// Into the header. By hand and not with the library's own function, which leaves the index of our GID out; the
-    /// place of these fields is the same in both sizes of the header.
+    /// Writes the route into the address. The library's own function is not used, because it leaves out the index of
+    /// our GID. These fields have the same offsets in both sizes of the header.
     pub(super) fn write(&self, address: &mut Address) {
         address.grh_present = 1;
         address.gid_index = self.sgid_index;

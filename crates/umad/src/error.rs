@@ -1,4 +1,4 @@
-//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+//! Errors. Each message gives the expected value, the seen value, the place, and what to do next.
 
 use std::{ffi::OsStr, io, path::PathBuf, time::Duration};
 
@@ -14,9 +14,9 @@ pub enum Unavailable {
          libibumad3` (Debian, Ubuntu) or `dnf install libibumad`"
     )]
     Library {
-        /// The file that was asked for.
+        /// The requested file.
         library: String,
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         seen: String,
     },
     /// The library was loaded but lacks a function.
@@ -29,7 +29,7 @@ pub enum Unavailable {
         library: String,
         /// The missing function.
         symbol: &'static str,
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         seen: String,
     },
 }
@@ -55,16 +55,16 @@ impl Unavailable {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListError {
-    /// The library did not come back within the bound.
+    /// The library call did not return within the time limit.
     #[error("listing the umad devices did not end within {bound:?}; the driver does not answer: look at `dmesg`")]
     TimedOut {
-        /// How long we waited.
+        /// How long the caller waited.
         bound: Duration,
     },
     /// An earlier call of this process is still stuck inside the library.
     #[error("{}", still_opening(.bound))]
     StillOpening {
-        /// How long we waited for it.
+        /// How long the caller waited for it.
         bound: Duration,
     },
     /// No helper thread could be started.
@@ -76,30 +76,30 @@ pub enum ListError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The library did not come back within the bound.
+    /// The library call did not return within the time limit.
     #[error(
         "opening port {port} of umad device {device:?} did not end within {bound:?}; the driver does not answer: look at \
          `dmesg`"
     )]
     TimedOut {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
-        /// How long we waited.
+        /// How long the caller waited.
         bound: Duration,
     },
-    /// An earlier call of this process is still stuck inside the library, which is not thread-safe: no second attempt is
-    /// made.
+    /// An earlier call of this process is still stuck inside the library. The library is not thread-safe, so no second
+    /// attempt is made.
     #[error("{}", still_opening(.bound))]
     StillOpening {
-        /// How long we waited for it.
+        /// How long the caller waited for it.
         bound: Duration,
     },
     /// There is no such device.
     #[error("no umad device {device:?} on this machine; {}", no_device(.existing))]
     NoDevice {
-        /// The device asked for.
+        /// The requested device.
         device: String,
         /// The devices that exist.
         existing: Vec<String>,
@@ -110,22 +110,22 @@ pub enum OpenError {
         numbers(.existing)
     )]
     NoPort {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
         /// The ports that exist.
         existing: Vec<u8>,
     },
-    /// The device and its port exist, but no umad interface does.
+    /// The device and its port exist, but they have no umad interface.
     #[error(
         "port {port} of {device:?} exists but has no umad interface (nothing in /sys/class/infiniband_mad names it); \
          load the kernel module with `modprobe ib_umad`"
     )]
     NoKernelModule {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
     },
     /// The device file is missing.
@@ -134,27 +134,27 @@ pub enum OpenError {
          then check that udev runs (in a container: pass the device file in)"
     )]
     NoDeviceFile {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
-        /// The file expected.
+        /// The expected file.
         path: PathBuf,
     },
-    /// The device file may not be opened by this user.
+    /// This user may not open the device file.
     #[error(
         "port {port} of {device:?}: this process may not open {path} for reading and writing ({seen}); run it \
          as a member of the group that owns it, or add the udev rule \
          `KERNEL==\"umad*\", GROUP=\"rdma\", MODE=\"0660\"` and put the user into that group"
     )]
     NotPermitted {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
-        /// The file that was refused.
+        /// The file that could not be opened.
         path: PathBuf,
-        /// Its owner and mode, where they could be read.
+        /// The system's error and, if they could be read, the file's owner and mode.
         seen: String,
     },
     /// The port is open, but the kernel refused every management class.
@@ -164,26 +164,26 @@ pub enum OpenError {
          no more than 32 agents of one process"
     )]
     ClassesRefused {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
-        /// What the kernel said to the last attempt.
+        /// The kernel's error for the last attempt.
         seen: io::Error,
     },
-    /// The library refused for a reason that is none of the above.
+    /// Any other failure of the library.
     #[error(
         "opening port {port} of umad device {device:?} failed: libibumad returned {code} ({seen}); compare with \
          `ibstat {device} {port}` on this machine"
     )]
     Failed {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// The port asked for.
+        /// The requested port.
         port: u8,
         /// The library's return value.
         code: i32,
-        /// The error number at that moment.
+        /// The error number after the call.
         seen: io::Error,
     },
     /// No helper thread could be started.
@@ -195,26 +195,26 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The port is no more.
+    /// The port was lost.
     #[error(transparent)]
     PortGone(#[from] PortGone),
-    /// The management class of this MAD is not ours to send on this port.
+    /// The kernel does not let this process send the MAD's management class on this port.
     #[error(
         "a MAD of management class {class:#04x} cannot be sent on {device}/{port}: the kernel refused to register \
          that class ({seen}); a RoCE port has no subnet management, the SMI device of a multi-plane adapter has nothing \
          else, and vendor classes 0x30..=0x4f are not supported"
     )]
     ClassRefused {
-        /// The class, byte 1 of the MAD.
+        /// The management class, byte 1 of the MAD.
         class: u8,
         /// The device.
         device: String,
         /// The port.
         port: u8,
-        /// What the kernel said.
+        /// The kernel's error.
         seen: String,
     },
-    /// The kernel refused this MAD; the port lives.
+    /// The kernel refused this MAD; the port is still usable.
     #[error(
         "the kernel refused a MAD on {device}/{port} ({seen}); EINVAL: another request with the same low 32 bits of \
          the transaction id is on its way, the address is impossible, or the directed route does not leave by this port; \
@@ -225,13 +225,13 @@ pub enum SendError {
         device: String,
         /// The port.
         port: u8,
-        /// What the kernel said.
+        /// The kernel's error.
         seen: io::Error,
     },
 }
 
-/// The port went away under us: device removed, module unloaded, or simulator ended. It stays gone; nothing more can
-/// be sent or received.
+/// The port was lost: the device was removed, the module was unloaded, or the simulator ended. The loss is final;
+/// nothing more can be sent or received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "umad port {device}/{port} went away while {during} ({}): expected an open port; check that the device is still \
@@ -243,13 +243,13 @@ pub struct PortGone {
     pub device: String,
     /// The port.
     pub port: u8,
-    /// What was being done: `"sending"` or `"receiving"`.
+    /// The operation that failed: `"sending"` or `"receiving"`.
     pub during: &'static str,
-    /// The error number that told us.
+    /// The error number that showed the loss.
     pub errno: i32,
 }
 
-/// The loader's own words: libloading has them one level down.
+/// Returns the loader's own message, which libloading keeps one level down.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().unwrap_or(error).to_string()
 }
@@ -257,7 +257,7 @@ fn cause(error: &dyn std::error::Error) -> String {
 fn errno_text(during: &str, errno: i32) -> String {
     let seen = io::Error::from_raw_os_error(errno);
     match Errno::from_raw(errno) {
-        // The kernel keeps it at the head of the queue for ever.
+        // The kernel keeps such a MAD at the head of the queue forever.
         Errno::ENOSPC | Errno::EINVAL if during == "receiving" => format!(
             "{seen}: a MAD of more than 256 bytes lies there, as Omni-Path has them and RMPP by the kernel, neither of \
              which is asked for"

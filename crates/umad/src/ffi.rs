@@ -1,4 +1,4 @@
-//! The C side of libibumad: layouts and the functions we call.
+//! The C side of libibumad: layouts, and the functions that this crate calls.
 //!
 //! Source: `infiniband/umad.h`, rdma-core 44 (`IBUMAD_1.0` symbols, soname `libibumad.so.3`); `struct ib_user_mad` is
 //! the kernel's `struct ib_user_mad_hdr`, ABI 5.
@@ -6,35 +6,34 @@
 //! # Contract
 //!
 //! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because it owns the
-//!   library handle; every user holds it in an `Arc`.
+//!   library handle. Every user holds it in an `Arc`.
 //! - Names passed in are NUL-terminated and outlive the call; the library keeps no pointer into our memory.
-//! - A MAD buffer passed to `umad_send` or `umad_recv` is at least `umad_size()` plus the length given, aligned to
-//!   8 bytes, and not touched by anybody else during the call.
-//! - A port id is used by one thread at a time, between the `umad_open_port` that returned it and its
-//!   `umad_close_port`.
-//! - `umad_get_ca` fills memory that we own; only the port entries behind it belong to the library and are given back
-//!   with `umad_release_ca`.
+//! - A MAD buffer passed to `umad_send` or `umad_recv` has at least `umad_size()` plus the given length in bytes and is
+//!   aligned to 8 bytes. No other code touches it during the call.
+//! - One thread at a time uses a port id, between the `umad_open_port` that returned it and its `umad_close_port`.
+//! - `umad_get_ca` fills memory that this crate owns. Only the port entries behind it belong to the library;
+//!   `umad_release_ca` frees them.
 
 use std::ffi::{OsStr, c_char, c_int, c_long, c_uint, c_void};
 
 use super::error::Unavailable;
 
-/// Length of a device name with its NUL (`UMAD_CA_NAME_LEN`).
+/// Length of a device name with its NUL, in bytes (`UMAD_CA_NAME_LEN`).
 pub(super) const NAME_LENGTH: usize = 20;
-/// Devices that the library can enumerate (`UMAD_MAX_DEVICES`).
+/// Largest number of devices that the library lists (`UMAD_MAX_DEVICES`).
 pub(super) const MAX_DEVICES: usize = 32;
 /// Entries of `umad_ca_t.ports` (`UMAD_CA_MAX_PORTS`).
 pub(super) const MAX_PORTS: usize = 10;
-/// Longs in a method mask: 128 bits (`16 / sizeof(long)`).
+/// Number of longs in a method mask of 128 bits (`16 / sizeof(long)`).
 pub(super) const MASK_WORDS: usize = 16 / size_of::<c_long>();
 
-/// `struct ib_mad_addr`: where a MAD goes to or came from. Fields marked BE are in network byte order.
+/// `struct ib_mad_addr`: the destination or source of a MAD. Fields marked BE are in network byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Address {
     /// Queue pair number, BE.
     pub(super) qpn: u32,
-    /// Queue key, BE.
+    /// Q_Key, BE.
     pub(super) qkey: u32,
     /// LID, BE.
     pub(super) lid: u16,
@@ -51,7 +50,7 @@ pub(super) struct Address {
     pub(super) reserved: [u8; 6],
 }
 
-/// `struct ib_user_mad` without its data: what stands before the MAD in a buffer.
+/// `struct ib_user_mad` without its data: the header before the MAD in a buffer.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Header {
@@ -104,12 +103,11 @@ pub(super) struct Ca {
     pub(super) ports: [*mut CaPort; MAX_PORTS],
 }
 
-/// Sizes and offsets as the C compiler has them, with the names in the header: a test of `crates/hw` with the feature
-/// `rdma-sys` reads them
-/// here, and asks it.
+/// Checks sizes and offsets against those of the C compiler. A test of `crates/hw` with the feature `rdma-sys` reads
+/// this table, with the names of the header, and asks the compiler.
 macro_rules! layouts {
     ($($type:ident $c_name:literal $size:literal { $($field:ident $offset:literal)* })*) => {
-        // A C `long` has 64 bits here.
+        // These sizes are for a C `long` of 64 bits.
         #[cfg(target_pointer_width = "64")]
         const _: () = {
             $(
@@ -137,19 +135,20 @@ layouts! {
 
 macro_rules! symbols {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
-        /// The functions of libibumad that we call, and the library that holds them.
+        /// The functions of libibumad that this crate calls, and the library that holds them.
         #[derive(Debug)]
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
-            /// Keeps the functions mapped; absent for the stand-ins of the unit tests.
+            /// Keeps the functions mapped; `None` for the fakes of the unit tests.
             pub(super) _library: Option<libloading::Library>,
         }
 
         impl Symbols {
-            /// Opens the library file `path` (a file name is searched like any shared library) and resolves all.
+            /// Opens the library file `path` and resolves all functions. A file name is searched like any shared
+            /// library.
             pub(super) fn load(path: &OsStr) -> Result<Symbols, Unavailable> {
-                // SAFETY: loading runs the library's constructors; libibumad has none, and a path that names another
-                // library is for tests alone.
+                // SAFETY: loading runs the library's constructors; libibumad has none. Only tests pass a path that
+                // names another library.
                 let library = unsafe { libloading::Library::new(path) }
                     .map_err(|source| Unavailable::library(path, &source))?;
                 $(

@@ -1,22 +1,22 @@
-//! Management datagrams through libibumad, opened at run time.
+//! Management datagrams through libibumad, which is opened at run time.
 //!
 //! Source: `infiniband/umad.h` of rdma-core (libibumad.so.3) and the kernel's `rdma/ib_user_mad.h`, ABI 5.
 //!
-//! A [`Library`] is libibumad with its functions resolved; a [`Port`] is one open port with the management classes
-//! registered, owned by one thread. [`Port::send`] and [`Port::recv`] call straight into the library: there is no
-//! helper thread, no queue and no allocation on that path. Opening is different: it runs on a helper thread, because
-//! it can block for ever, and gives up at a bound.
+//! A [`Library`] is libibumad with its functions resolved. A [`Port`] is an open port with registered management
+//! classes, owned by one thread. [`Port::send`] and [`Port::recv`] call straight into the library, without a helper
+//! thread, a queue or an allocation. Opening runs on a helper thread, because it can block forever, and gives up after
+//! a time limit.
 //!
-//! # What the caller matches
+//! # Matching responses
 //!
-//! The kernel overwrites the high 32 bits of the transaction id of what is sent (it stores the agent there), so
-//! answers are matched by the low 32 bits. That is the caller's work, as is the deadline: [`Port::recv`] only knows
-//! how long it may block. Two requests on their way with the same low 32 bits are refused by the kernel.
+//! The kernel stores the agent in the high 32 bits of a sent MAD's transaction ID. The caller must therefore match
+//! responses by the low 32 bits. The caller must also keep the deadline: [`Port::recv`] knows only how long it may
+//! block. The kernel refuses a request whose low 32 bits equal those of an outstanding request.
 //!
-//! # On RoCE
+//! # RoCE
 //!
 //! A RoCE port has general management only, and every MAD needs a GID: [`Destination::GsiGlobal`]. Linux's own RoCEv2
-//! stack loses answers between IPv4 GIDs; take IPv6 ones.
+//! stack loses responses between IPv4 GIDs; use IPv6 GIDs.
 
 #![allow(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -35,7 +35,7 @@ pub use error::{ListError, OpenError, PortGone, SendError, Unavailable};
 pub use library::{Device, DevicePort, Library};
 pub use port::{MAD_LENGTH, Port, Received, awaits_answer};
 
-/// The example of the README compiles.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

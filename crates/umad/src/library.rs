@@ -1,4 +1,4 @@
-//! libibumad, loaded, and the devices that it sees.
+//! The loaded library libibumad, and the devices that it lists.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char},
@@ -16,16 +16,16 @@ use super::{
 /// The file that [`Library::open`] loads.
 const LIBRARY: &str = "libibumad.so.3";
 
-/// libibumad, loaded into this process, with every function that we need.
+/// The loaded library libibumad, with every function that this crate needs.
 ///
-/// Cheap to clone. The library stays loaded as long as one clone, or one port opened from it, lives.
+/// Cheap to clone. The library stays loaded as long as any clone, or any port opened from it, lives.
 #[derive(Clone, Debug)]
 pub struct Library {
     pub(super) symbols: Arc<Symbols>,
 }
 
 impl Library {
-    /// Loads `libibumad.so.3` from where the system keeps shared libraries.
+    /// Loads `libibumad.so.3` from the system's directories of shared libraries.
     ///
     /// # Errors
     ///
@@ -40,11 +40,11 @@ impl Library {
         })
     }
 
-    /// The devices of this machine with their ports. Gives up after `bound`.
+    /// Returns the devices of this machine with their ports. Gives up after `bound`.
     ///
     /// # Errors
     ///
-    /// [`ListError`] when the library does not answer in time or cannot be called safely.
+    /// [`ListError`] when the library does not return in time or cannot be called safely.
     pub fn devices(&self, bound: Duration) -> Result<Vec<Device>, ListError> {
         let symbols = Arc::clone(&self.symbols);
         bounded(bound, move || list(&symbols)).map_err(|failure| match failure {
@@ -55,16 +55,16 @@ impl Library {
     }
 }
 
-/// One device, as libibumad describes it.
+/// A device, as libibumad describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Name, for example `mlx5_0`.
     pub name: String,
-    /// Device type as the driver names it, for example `MT4123`.
+    /// Device type, as the driver names it, for example `MT4123`.
     pub kind: String,
-    /// Firmware version, as the driver prints it.
+    /// Firmware version, as the driver reports it.
     pub firmware: String,
-    /// Hardware revision, as the driver prints it.
+    /// Hardware revision, as the driver reports it.
     pub hardware: String,
     /// Node GUID.
     pub node_guid: u64,
@@ -74,22 +74,22 @@ pub struct Device {
     pub ports: Vec<DevicePort>,
 }
 
-/// One port of a [`Device`], as it was when listed.
+/// A port of a [`Device`], as it was when listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePort {
-    /// Port number; 0 is a switch's management port.
+    /// Port number; 0 is the management port of a switch.
     pub number: u8,
     /// PortState: 1 Down, 2 Initialize, 3 Armed, 4 Active.
     pub state: u8,
     /// PortPhysicalState: 2 Polling, 3 Disabled, 5 LinkUp.
     pub physical_state: u8,
-    /// Base LID, 0 when none was assigned.
+    /// Base LID; 0 if none is assigned.
     pub lid: u16,
     /// LID mask control.
     pub lmc: u8,
-    /// LID of the master subnet manager, 0 when there is none.
+    /// LID of the master subnet manager; 0 if there is none.
     pub sm_lid: u16,
-    /// Rate in Gb/s as the driver rounds it.
+    /// Rate in Gb/s, as the driver rounds it.
     pub rate_gbps: u32,
     /// Capability mask.
     pub capability_mask: u32,
@@ -99,7 +99,7 @@ pub struct DevicePort {
     pub link_layer: String,
 }
 
-/// Every device that can be read. One that vanishes in between is left out.
+/// Returns every device that can be read, without devices that vanish meanwhile.
 pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
     claimed_names(symbols)
         .iter()
@@ -107,16 +107,17 @@ pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
         .collect()
 }
 
-/// The names of all devices.
+/// Returns the names of all devices.
 pub(super) fn names(symbols: &Symbols) -> Vec<String> {
     list(symbols).into_iter().map(|device| device.name).collect()
 }
 
-/// What the library lists. On a machine without a device it makes one up (`mthca0`), so each has to be looked at.
+/// Returns the names that the library lists. On a machine without devices it invents a name (`mthca0`), so the caller
+/// must check each one.
 fn claimed_names(symbols: &Symbols) -> Vec<String> {
     let mut names = [[0 as c_char; NAME_LENGTH]; MAX_DEVICES];
     let room = i32::try_from(MAX_DEVICES).expect("32 fits");
-    // SAFETY: `names` has room for as many names of NAME_LENGTH bytes as we say.
+    // SAFETY: `names` has space for as many names of NAME_LENGTH bytes as `room` says.
     let count = unsafe { (symbols.umad_get_cas_names)(names.as_mut_ptr(), room) };
     let count = usize::try_from(count).unwrap_or(0).min(MAX_DEVICES);
     names[..count]
@@ -126,17 +127,18 @@ fn claimed_names(symbols: &Symbols) -> Vec<String> {
         .collect()
 }
 
-/// One device, or nothing when the library does not know it.
+/// Returns a device, or `None` if the library does not know it.
 pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
     let c_name = CString::new(name).ok()?;
-    // Twice the room: a later release may append fields, and the library writes its own idea of the size.
+    // The buffer has twice the size: a later release of the library may append fields and then writes a larger
+    // structure.
     let mut room = MaybeUninit::<[Ca; 2]>::zeroed();
     let ca = room.as_mut_ptr().cast::<Ca>();
-    // SAFETY: the name is NUL-terminated, `ca` points to writable, zeroed memory of more than the size of a umad_ca_t.
+    // SAFETY: the name is NUL-terminated; `ca` points to writable, zeroed memory larger than a umad_ca_t.
     if unsafe { (symbols.umad_get_ca)(c_name.as_ptr(), ca) } < 0 {
         return None;
     }
-    // SAFETY: all-zero bytes are a valid `Ca` (null pointers, zero numbers), and the library filled it since.
+    // SAFETY: all-zero bytes are a valid `Ca` (null pointers, zero numbers), and the library has filled it.
     let seen = unsafe { &*ca };
     let device = Device {
         name: text(&seen.ca_name),
@@ -147,7 +149,7 @@ pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
         system_guid: u64::from_be(seen.system_guid),
         ports: seen.ports.iter().filter_map(|port| port_of(*port)).collect(),
     };
-    // SAFETY: `ca` was filled by umad_get_ca; `seen` and everything behind it is copied and not used any more.
+    // SAFETY: umad_get_ca filled `ca`; `seen` and everything behind it is copied and not used afterwards.
     unsafe { (symbols.umad_release_ca)(ca) };
     Some(device)
 }
@@ -155,7 +157,8 @@ pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
 fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
     // SAFETY: an entry of umad_ca_t.ports is null or points to a umad_port_t that lives until umad_release_ca.
     let port = unsafe { port.as_ref() }?;
-    // Numbers come from the driver's files: what does not fit is shown as the largest value, not cut off.
+    // The numbers come from the driver's files. A number that is too large becomes the largest value and is not
+    // truncated.
     Some(DevicePort {
         number: u8::try_from(port.portnum).ok()?,
         state: u8::try_from(port.state).unwrap_or(u8::MAX),
@@ -170,7 +173,7 @@ fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
     })
 }
 
-/// The text of a fixed C field, up to its NUL or its end.
+/// Returns the text of a fixed C field, up to its NUL or its end.
 fn text(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|c| *c as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {

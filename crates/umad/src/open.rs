@@ -1,4 +1,4 @@
-//! Opening, which can block for ever, on a helper thread with a bound; and why an opening failed.
+//! Opening a port on a helper thread with a time limit, since it can block forever, and the reasons of a failure.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_long},
@@ -18,15 +18,15 @@ use super::{
     library::{describe, names},
 };
 
-/// Management classes registered at once: LID-routed and directed-route subnet management, and performance.
+/// Management classes registered at open: LID-routed and directed-route subnet management, and performance.
 const CLASSES: [u8; 3] = [0x01, 0x81, 0x04];
-/// Where the kernel lists the devices, with or without their umad interface.
+/// Directory in which the kernel lists the devices, with or without a umad interface.
 const DRIVER_DEVICES: &str = "/sys/class/infiniband";
-/// Method Trap.
+/// Method number of Trap.
 const TRAP: u32 = 0x05;
 
-/// Only one call into the library's opening half at a time, in the whole process: the library's list of devices is not
-/// thread-safe.
+/// Allows one call at a time in the whole process into the functions that list and open devices: the library's device
+/// list is not thread-safe.
 static OPENING: Gate = Gate {
     busy: Mutex::new(false),
     free: Condvar::new(),
@@ -42,7 +42,7 @@ impl Gate {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody else is inside, at most `bound`.
+    /// Waits at most `bound` until no other thread is inside.
     fn enter(&'static self, bound: Duration) -> Option<Inside> {
         let (mut busy, waited) = self
             .free
@@ -56,8 +56,8 @@ impl Gate {
     }
 }
 
-/// Proof that nobody else is in the library's opening half. Moves into the helper thread, so that a stuck call keeps
-/// the gate shut after its caller gave up.
+/// Proof that no other thread is inside the gate. It moves into the helper thread, so a stuck call keeps the gate
+/// closed after its caller gave up.
 struct Inside(&'static Gate);
 
 impl Drop for Inside {
@@ -67,17 +67,17 @@ impl Drop for Inside {
     }
 }
 
-/// Why [`bounded`] has no answer.
+/// The reason why [`bounded`] has no result.
 pub(super) enum Helper {
-    /// The call did not come back in time. It goes on, and its result is dropped.
+    /// The call did not return in time. It continues, and its result is dropped.
     TimedOut,
-    /// An earlier call is still inside.
+    /// An earlier call is still running.
     Busy,
-    /// No thread.
+    /// The system refused a thread.
     Thread(io::Error),
 }
 
-/// Runs `call` on a helper thread and waits at most `bound` for it.
+/// Runs `call` on a helper thread and waits for it at most `bound`.
 pub(super) fn bounded<T: Send + 'static>(
     bound: Duration,
     call: impl FnOnce() -> T + Send + 'static,
@@ -90,7 +90,7 @@ pub(super) fn bounded<T: Send + 'static>(
         .spawn(move || {
             let result = call();
             drop(inside);
-            // The caller may have given up: the result is dropped, and with it an open port is closed.
+            // The caller may have given up. Then the result is dropped, which closes an open port.
             let _ = sender.send(result);
         })
         .map_err(Helper::Thread)?;
@@ -99,7 +99,7 @@ pub(super) fn bounded<T: Send + 'static>(
         .map_err(|_| Helper::TimedOut)
 }
 
-/// An open port id and its agents. Closes on drop.
+/// An open port id and its agents. Dropping it closes the port.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) symbols: Arc<Symbols>,
@@ -118,12 +118,12 @@ impl Drop for Opened {
     }
 }
 
-/// The agent of each management class.
+/// The agents of the management classes.
 #[derive(Debug)]
 pub(super) struct Agents {
-    /// Agent id, or why the class was refused; nothing where it was never asked for.
+    /// For each class: the agent id or the refusal, or `None` if the class was never registered.
     by_class: [Option<Result<i32, Errno>>; 256],
-    /// Whether traps of subnet management arrive here.
+    /// Whether this process receives traps of subnet management.
     pub(super) traps: bool,
 }
 
@@ -143,18 +143,18 @@ impl Agents {
         self.by_class[usize::from(class)]?.err()
     }
 
-    /// The agent to send `class` with; registers the class when it was never asked for.
+    /// Returns the agent to send `class` with, and registers the class at its first use.
     pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, Errno> {
         *self.by_class[usize::from(class)].get_or_insert_with(|| register(symbols, id, class, false))
     }
 }
 
-/// Registers one class; `traps` also asks for unsolicited Trap datagrams. The error number on refusal.
+/// Registers a class; with `traps` also for unsolicited Traps. Returns the error number on a refusal.
 fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, Errno> {
     if (0x30..=0x4f).contains(&class) {
         return Err(Errno::EOPNOTSUPP); // These need an OUI.
     }
-    let version = if class == 0x03 { 2 } else { 1 }; // SubnAdm is at class version 2.
+    let version = if class == 0x03 { 2 } else { 1 }; // SubnAdm has class version 2.
     let mut mask: [c_long; MASK_WORDS] = [0; MASK_WORDS];
     if traps {
         mask[0] = 1 << TRAP;
@@ -170,7 +170,7 @@ fn register(symbols: &Symbols, id: i32, class: u8, traps: bool) -> Result<i32, E
     })
 }
 
-/// Opens and registers; runs on the helper thread.
+/// Opens a port and registers its classes; runs on the helper thread.
 pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Opened, OpenError> {
     let Ok(c_device) = CString::new(device) else {
         return Err(OpenError::NoDevice {
@@ -179,13 +179,13 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
         });
     };
     if device.is_empty() {
-        // The library would pick a device of its own choice.
+        // For an empty name the library would choose a device itself.
         return Err(OpenError::NoDevice {
             device: String::new(),
             existing: names(&symbols),
         });
     }
-    // SAFETY: takes nothing; does nothing but prepare the library's own state.
+    // SAFETY: the call takes nothing and only prepares the library's own state.
     unsafe { (symbols.umad_init)() };
     Errno::clear();
     // SAFETY: the name is NUL-terminated.
@@ -209,7 +209,7 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
                     opened.agents.traps = true;
                     Ok(agent)
                 }
-                // Somebody else, a subnet manager, has the traps of this port.
+                // Another program, such as a subnet manager, receives the traps of this port.
                 Err(_) => register(symbols, id, class, false),
             }
         };
@@ -229,12 +229,13 @@ pub(super) fn open(symbols: Arc<Symbols>, device: &str, port: u8) -> Result<Open
     Ok(opened)
 }
 
-/// Finds out why `umad_open_port` failed.
+/// Determines why `umad_open_port` failed.
 fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Error) -> OpenError {
     let name = device.to_string_lossy().into_owned();
     let existing = names(symbols);
     if !existing.contains(&name) {
-        // Without the module the library sees no device at all; the driver's own directory tells.
+        // Without the kernel module the library lists no device; the driver's directory shows whether the device
+        // exists.
         return match Path::new(DRIVER_DEVICES).join(&name).is_dir() {
             true => OpenError::NoKernelModule { device: name, port },
             false => OpenError::NoDevice { device: name, existing },
@@ -287,10 +288,11 @@ fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Erro
     }
 }
 
-/// The file `/dev/infiniband/umadN` of a port: the library tells the number of its sibling `issmN`.
+/// Returns the file `/dev/infiniband/umadN` of a port, with the number N of its sibling `issmN`, which the library
+/// reports.
 fn device_file(symbols: &Symbols, device: &CStr, port: u8) -> Option<PathBuf> {
     let mut path = [0 as c_char; 256];
-    // SAFETY: the name is NUL-terminated; `path` has the 256 bytes that we say.
+    // SAFETY: the name is NUL-terminated; `path` has the given 256 bytes.
     let code = unsafe { (symbols.umad_get_issm_path)(device.as_ptr(), port.into(), path.as_mut_ptr(), 256) };
     if code < 0 {
         return None;

@@ -1,4 +1,4 @@
-//! One open port: send and receive, nothing in between.
+//! An open port: sending and receiving.
 
 use std::{
     ffi::c_void,
@@ -18,43 +18,44 @@ use super::{
     open::{Helper, Opened, bounded, open},
 };
 
-/// Length of a management datagram.
+/// Length of a MAD in bytes.
 pub const MAD_LENGTH: usize = 256;
 
-/// A datagram that came in, or one of ours that came back.
+/// A received MAD, or a sent one that the kernel returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// The datagram; zero beyond `length`.
+    /// The MAD; zero beyond `length`.
     pub mad: [u8; MAD_LENGTH],
-    /// How many bytes were delivered. Of a send that failed, the kernel hands back the 24 bytes of the header only.
+    /// Number of delivered bytes. Of a failed send, the kernel returns only the 24 bytes of the header.
     pub length: usize,
-    /// 0 for a datagram that arrived; else an error number, and `mad` is one of ours that came back: 110 (ETIMEDOUT)
-    /// when no answer came within the timeout of its send, 5 (EIO) when it could not be sent.
+    /// 0 for a received MAD, or the error number of a sent MAD that the kernel returned. It is 110 (ETIMEDOUT) if no
+    /// response came within the timeout of the send, and 5 (EIO) if the MAD could not be sent.
     pub status: i32,
-    /// LID of the sender, 0 or 0xFFFF for a directed route.
+    /// LID of the sender; 0 or 0xFFFF for a directed route.
     pub slid: u16,
-    /// Service level it came with.
+    /// Service level of the received MAD.
     pub sl: u8,
-    /// GID of the sender, if the datagram came with a global route header, as all do on RoCE. Of a send that came back,
-    /// the one that it was addressed to, or `None` where the kernel keeps no address.
+    /// GID of the sender, if the MAD had a GRH, as all MADs on RoCE do. For a returned send this is the destination
+    /// GID, or `None` if the kernel keeps no address.
     pub gid: Option<[u8; 16]>,
 }
 
-/// One open port of a device, with the management classes registered.
+/// An open port of a device, with registered management classes.
 ///
-/// A port belongs to one thread at a time: it can be moved to another, not shared. Dropping it unregisters and closes.
+/// A port belongs to one thread at a time: it can be moved to another thread, but not shared. Dropping it unregisters
+/// the classes and closes the port.
 #[derive(Debug)]
 pub struct Port {
     opened: Opened,
     buffer: Box<Buffer>,
-    /// Where the MAD starts in the buffer: 64, or 56 with a kernel that knows no P_Key index.
+    /// Offset of the MAD in the buffer: 64, or 56 with a kernel that does not support a P_Key index.
     offset: usize,
     device: String,
     number: u8,
     gone: Option<PortGone>,
 }
 
-/// The largest header and one MAD.
+/// Space for the largest header and one MAD.
 #[repr(C, align(8))]
 #[derive(Debug)]
 struct Buffer {
@@ -65,7 +66,7 @@ struct Buffer {
 impl Buffer {
     fn bytes(&mut self) -> &mut [u8; size_of::<Buffer>()] {
         let buffer: *mut Buffer = &raw mut *self;
-        // SAFETY: `Buffer` is plain bytes without padding (64 + 256), every pattern of which is valid; the borrow is
+        // SAFETY: `Buffer` is plain bytes without padding (64 + 256), and every bit pattern is valid; the borrow is
         // that of `self`.
         unsafe { &mut *buffer.cast() }
     }
@@ -74,12 +75,13 @@ impl Buffer {
 const _: () = assert!(size_of::<Buffer>() == size_of::<Header>() + MAD_LENGTH);
 
 impl Port {
-    /// Opens `port` of `device` and registers the management classes 0x01 and 0x81 (version 1), for answers and, where
-    /// nobody else has them, for traps; and class 0x04. Other classes are registered at their first send. A class that
-    /// the kernel refuses is no error here, unless all of them are: sending it is.
+    /// Opens `port` of `device` and registers its management classes. Classes 0x01 and 0x81 (version 1) are registered
+    /// for responses and, unless another program has them, for traps; class 0x04 is registered, too. Other classes are
+    /// registered at their first send. A class that the kernel refuses is no error here, unless it refuses all of them;
+    /// sending it is an error.
     ///
-    /// Gives up after `bound`. The attempt then goes on in the background, and whatever it opens is closed again; until
-    /// it ends, no other open of this process is tried.
+    /// Gives up after `bound`. The attempt then continues in the background, and a port that it opens is closed again.
+    /// Until the attempt ends, this process makes no other one.
     ///
     /// # Errors
     ///
@@ -104,10 +106,10 @@ impl Port {
             mad: [0; MAD_LENGTH],
         });
         let base = NonNull::from(&mut *buffer).cast::<c_void>();
-        // SAFETY: takes the address of a buffer, returns an address inside it, reads nothing. Valid after an open,
-        // which settles the size of the header.
+        // SAFETY: the call takes the address of a buffer, returns an address inside it, and reads nothing. It is valid
+        // after an open, which determines the size of the header.
         let mad = unsafe { (opened.symbols.umad_get_mad)(base.as_ptr()) };
-        // SAFETY: takes nothing.
+        // SAFETY: the call takes nothing.
         let size = unsafe { (opened.symbols.umad_size)() };
         let offset = mad.addr() - base.addr().get();
         if offset != size || offset > size_of::<Header>() {
@@ -131,27 +133,28 @@ impl Port {
         })
     }
 
-    /// Whether traps of subnet management arrive here. They do not when another program, a subnet manager, has
-    /// registered for them.
+    /// Whether this port receives traps of subnet management. It does not if another program, such as a subnet manager,
+    /// has registered for them.
     pub fn receives_traps(&self) -> bool {
         self.opened.agents.traps
     }
 
-    /// Why the kernel registered no agent of ours for a management class, or nothing where it did or was not asked.
+    /// Returns why the kernel refused an agent for a management class. Returns `None` if it did not refuse, or was not
+    /// asked.
     pub fn refusal(&self, class: u8) -> Option<io::Error> {
         self.opened.agents.refusal(class).map(io::Error::from)
     }
 
-    /// Sends one MAD, as it is, but for the high 32 bits of the transaction id, which the kernel overwrites. The
-    /// agent is picked by the management class, byte 1. There are no retries.
+    /// Sends one MAD. The kernel overwrites the high 32 bits of the transaction ID; all else is sent unchanged. The
+    /// management class, byte 1, selects the agent. There are no retries.
     ///
-    /// `timeout` is how long the kernel waits for the answer before it hands the MAD back with status 110; it is
-    /// rounded up to milliseconds and is never less than one. A MAD that is an answer itself (response bit, or
-    /// TrapRepress) expects none, and is sent without.
+    /// `timeout` is how long the kernel waits for the response before it returns the MAD with status 110. It is rounded
+    /// up to milliseconds, at least one. A MAD that is itself a response (response bit, or TrapRepress) expects no
+    /// response and is sent without a timeout.
     ///
     /// # Errors
     ///
-    /// [`SendError::PortGone`] is final. After the other errors the port lives.
+    /// [`SendError::PortGone`] is final. After other errors the port is still usable.
     pub fn send(&mut self, mad: &[u8; MAD_LENGTH], to: &Destination, timeout: Duration) -> Result<(), SendError> {
         if let Some(gone) = &self.gone {
             return Err(gone.clone().into());
@@ -202,8 +205,9 @@ impl Port {
         let bytes = self.buffer.bytes();
         bytes[self.offset..self.offset + MAD_LENGTH].copy_from_slice(mad);
         let umad = bytes.as_mut_ptr().cast::<c_void>();
-        // SAFETY: `umad` is our buffer: 64 bytes of header and 256 of data, aligned, ours alone; the header is at most
-        // 64 bytes (checked at open), so header and MAD end inside. The port is open and the agent is registered on it.
+        // SAFETY: `umad` is our aligned buffer with 64 bytes of header and 256 of data, which no other code uses. The
+        // header has at most 64 bytes (checked at open), so header and MAD end inside. The port is open and the agent
+        // is registered on it.
         let code = unsafe {
             (symbols.umad_set_addr)(umad, dlid.into(), qpn.cast_signed(), sl.into(), qkey.cast_signed());
             (symbols.umad_set_pkey)(umad, pkey_index.into());
@@ -231,12 +235,12 @@ impl Port {
         Err(self.lost("sending", errno).into())
     }
 
-    /// Waits at most `timeout` for a datagram; `None` when none came. Zero looks without waiting; less than a
-    /// millisecond is rounded up to one.
+    /// Waits at most `timeout` for a MAD. Returns `None` if none comes. With a timeout of zero it does not wait; a
+    /// shorter timeout than a millisecond is rounded up to one.
     ///
     /// # Errors
     ///
-    /// [`PortGone`] when the port is no more.
+    /// [`PortGone`] when the port is lost.
     pub fn recv(&mut self, timeout: Duration) -> Result<Option<Received>, PortGone> {
         if let Some(gone) = &self.gone {
             return Err(gone.clone());
@@ -257,7 +261,7 @@ impl Port {
         }
     }
 
-    /// Returns when something may be there, when `timeout` is over, or for nothing.
+    /// Waits until a MAD may be available or `timeout` is over. It may also return early without a MAD.
     fn wait(&mut self, timeout: Duration) -> Result<(), PortGone> {
         // SAFETY: the port is open.
         let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(timeout)) };
@@ -271,15 +275,16 @@ impl Port {
         }
     }
 
-    /// Takes what is there, without waiting.
+    /// Takes an available MAD, without waiting.
     fn take(&mut self) -> Result<Option<Received>, PortGone> {
-        let mut length = 256; // MAD_LENGTH, as C has it.
+        let mut length = 256; // MAD_LENGTH as a C int.
         let umad = self.buffer.bytes().as_mut_ptr().cast::<c_void>();
-        // SAFETY: our buffer, with room for the header (at most 64 bytes, checked at open) and the 256 bytes that
-        // `length` promises; the port is open.
+        // SAFETY: our buffer has space for the header (at most 64 bytes, checked at open) and the 256 bytes of
+        // `length`; the port is open.
         let code = unsafe { (self.opened.symbols.umad_recv)(self.opened.id, umad, &raw mut length, 0) };
         if code < 0 {
-            // The library returns the error number itself, or leaves it in errno; EAGAIN is how it says "nothing".
+            // The library returns the error number itself, or leaves it in errno. EAGAIN means that no MAD is
+            // available.
             if let Errno::EAGAIN | Errno::ETIMEDOUT | Errno::EINTR = Errno::from_raw(code.saturating_neg()) {
                 return Ok(None);
             }
@@ -313,8 +318,8 @@ impl Port {
     }
 }
 
-/// Whether the kernel keeps a MAD after it was sent, until its answer comes or its time is over: one that is no answer
-/// itself (response bit, or TrapRepress).
+/// Whether the kernel keeps a sent MAD until its response or its timeout: true unless the MAD is itself a response
+/// (response bit, or TrapRepress).
 #[must_use]
 pub fn awaits_answer(mad: &[u8; MAD_LENGTH]) -> bool {
     const TRAP_REPRESS: u8 = 0x07;
@@ -322,7 +327,7 @@ pub fn awaits_answer(mad: &[u8; MAD_LENGTH]) -> bool {
     method & 0x80 == 0 && method != TRAP_REPRESS
 }
 
-/// Milliseconds for the library, rounded up.
+/// Converts a duration to milliseconds for the library, rounded up.
 fn milliseconds(duration: Duration) -> i32 {
     i32::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! The umad module against stand-ins for the library's functions: no hardware, no simulator.
+//! Tests with fakes of the library's functions: no hardware, no simulator.
 
 mod fake;
 
@@ -37,7 +37,7 @@ fn get(class: u8) -> [u8; MAD_LENGTH] {
 }
 
 #[test]
-fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
+fn absent_library_error_names_package() {
     let error = Library::load(OsStr::new("/nonexistent/libibumad.so.3")).unwrap_err();
     assert!(matches!(error, Unavailable::Library { .. }));
     let text = error.to_string();
@@ -50,7 +50,7 @@ fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
 }
 
 #[test]
-fn another_library_is_unavailable_and_says_which_function_is_missing() {
+fn wrong_library_error_names_function() {
     let error = Library::load(OsStr::new("libc.so.6")).unwrap_err();
     assert!(
         matches!(
@@ -66,7 +66,7 @@ fn another_library_is_unavailable_and_says_which_function_is_missing() {
 }
 
 #[test]
-fn devices_are_listed_with_ports_and_firmware() {
+fn devices_list_ports_and_firmware() {
     let _one = one_at_a_time();
     let devices = library().devices(BOUND).unwrap();
     assert_eq!(devices.len(), 6);
@@ -86,7 +86,7 @@ fn devices_are_listed_with_ports_and_firmware() {
 }
 
 #[test]
-fn an_absent_device_is_named_beside_those_that_exist() {
+fn absent_device_error_lists_existing() {
     for device in ["mlx5_0", "", "nul\0inside"] {
         let error = refusal(device, 1);
         assert!(matches!(error, OpenError::NoDevice { .. }), "{error:?}");
@@ -95,7 +95,7 @@ fn an_absent_device_is_named_beside_those_that_exist() {
 }
 
 #[test]
-fn an_absent_port_is_named_beside_those_that_exist() {
+fn absent_port_error_lists_existing() {
     let error = refusal("sound", 2);
     assert!(
         matches!(&error, OpenError::NoPort { existing, .. } if existing == &[1]),
@@ -108,14 +108,14 @@ fn an_absent_port_is_named_beside_those_that_exist() {
 }
 
 #[test]
-fn a_port_without_umad_says_which_module_to_load() {
+fn port_without_umad_names_kernel_module() {
     let error = refusal("no_module", 1);
     assert!(matches!(error, OpenError::NoKernelModule { .. }), "{error:?}");
     assert!(error.to_string().contains("modprobe ib_umad"), "{error}");
 }
 
 #[test]
-fn a_refused_device_file_says_which_and_what_to_do() {
+fn refused_device_file_names_remedy() {
     let error = refusal("refused", 1);
     assert!(matches!(error, OpenError::NotPermitted { .. }), "{error:?}");
     let text = error.to_string();
@@ -126,7 +126,7 @@ fn a_refused_device_file_says_which_and_what_to_do() {
 }
 
 #[test]
-fn a_port_without_any_class_does_not_open() {
+fn port_without_any_class_does_not_open() {
     let _one = one_at_a_time();
     let library = Library {
         symbols: Arc::new(Symbols {
@@ -140,7 +140,7 @@ fn a_port_without_any_class_does_not_open() {
 }
 
 #[test]
-fn a_port_with_general_management_only_opens_and_refuses_subnet_management() {
+fn roce_port_refuses_subnet_management() {
     let _one = one_at_a_time();
     let library = Library {
         symbols: Arc::new(Symbols {
@@ -174,7 +174,7 @@ fn a_port_with_general_management_only_opens_and_refuses_subnet_management() {
 }
 
 #[test]
-fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
+fn global_route_is_written_with_gid_index() {
     let mut port = opened();
     let dgid = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
     let to = Destination::GsiGlobal {
@@ -188,7 +188,7 @@ fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
             sgid_index: 4,
             hop_limit: 64,
             traffic_class: 7,
-            flow_label: 0xfff1_2345, // Only 20 bits of it exist.
+            flow_label: 0xfff1_2345, // Only 20 bits are valid.
         },
     };
     port.send(&get(0x04), &to, BOUND).unwrap();
@@ -200,14 +200,14 @@ fn a_global_route_goes_into_the_header_with_the_index_of_our_gid() {
         (address.lid, address.qpn, address.sl),
         (5_u16.to_be(), 1_u32.to_be(), 2)
     );
-    // What is sent next without a route has none left over.
+    // A later send without a route has an empty one.
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
     let address = world(|world| world.sent.pop().unwrap().2).address;
     assert_eq!((address.grh_present, address.gid), (0, [0; 16]));
 }
 
 #[test]
-fn the_gid_of_a_sender_is_known_when_there_was_a_global_route() {
+fn received_gid_needs_a_global_route() {
     let mut port = opened();
     for gid in [None, Some([7; 16])] {
         world(|world| {
@@ -220,7 +220,7 @@ fn the_gid_of_a_sender_is_known_when_there_was_a_global_route() {
 }
 
 #[test]
-fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
+fn stuck_open_times_out_and_blocks_others() {
     let _one = one_at_a_time();
     let library = library();
     let stuck = slow();
@@ -230,12 +230,12 @@ fn an_open_that_blocks_is_given_up_and_none_is_tried_beside_it() {
     let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");
     drop(stuck);
-    // When the stuck call comes back after all, the next open waits for it and succeeds.
+    // After the stuck call returns, the next open waits for it and succeeds.
     Port::open(&library, "sound", 1, BOUND).unwrap();
 }
 
 #[test]
-fn the_agent_is_picked_by_class_and_the_address_by_destination() {
+fn class_picks_agent_and_destination_address() {
     let mut port = opened();
     assert!(port.receives_traps());
     port.send(&get(0x81), &Destination::DirectedRoute, Duration::from_micros(1))
@@ -257,7 +257,7 @@ fn the_agent_is_picked_by_class_and_the_address_by_destination() {
 }
 
 #[test]
-fn an_answer_is_sent_without_a_timeout() {
+fn response_is_sent_without_timeout() {
     let mut port = opened();
     let mut mad = get(0x01);
     mad[3] = 0x81;
@@ -271,7 +271,7 @@ fn an_answer_is_sent_without_a_timeout() {
 }
 
 #[test]
-fn other_classes_are_registered_at_their_first_send() {
+fn other_classes_register_at_first_send() {
     let mut port = opened();
     let to = Destination::Gsi {
         dlid: 1,
@@ -293,7 +293,7 @@ fn other_classes_are_registered_at_their_first_send() {
 }
 
 #[test]
-fn what_arrives_is_delivered_whole() {
+fn received_mad_is_delivered_whole() {
     let mut port = opened();
     world(|world| {
         world.polls = [Poll::Data].into();
@@ -307,7 +307,7 @@ fn what_arrives_is_delivered_whole() {
 }
 
 #[test]
-fn a_send_that_comes_back_has_its_status_and_only_its_header() {
+fn returned_send_has_status_and_header_only() {
     let mut port = opened();
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
     world(|world| {
@@ -322,7 +322,7 @@ fn a_send_that_comes_back_has_its_status_and_only_its_header() {
 }
 
 #[test]
-fn waking_for_nothing_is_not_the_end() {
+fn spurious_wakeups_do_not_end_recv() {
     let mut port = opened();
     world(|world| {
         world.polls = [
@@ -342,7 +342,7 @@ fn waking_for_nothing_is_not_the_end() {
 }
 
 #[test]
-fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
+fn recv_ends_at_its_timeout() {
     let mut port = opened();
     let start = Instant::now();
     assert_eq!(port.recv(Duration::ZERO).unwrap(), None);
@@ -352,7 +352,7 @@ fn a_wait_ends_at_its_timeout_and_zero_does_not_wait() {
 }
 
 #[test]
-fn a_port_that_went_away_stays_away() {
+fn lost_port_stays_lost() {
     let mut port = opened();
     world(|world| world.send_errno = Some(Errno::ECONNREFUSED as i32));
     let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
@@ -374,7 +374,7 @@ fn a_port_that_went_away_stays_away() {
 }
 
 #[test]
-fn a_port_that_goes_away_while_receiving_says_so() {
+fn port_lost_while_receiving_is_an_error() {
     let mut port = opened();
     world(|world| {
         world.polls = [Poll::Data].into();
@@ -387,7 +387,7 @@ fn a_port_that_goes_away_while_receiving_says_so() {
 }
 
 #[test]
-fn a_mad_that_is_longer_than_the_buffer_is_told_for_what_it_is() {
+fn overlong_mad_is_named_as_cause() {
     for (errno, is_long) in [(Errno::ENOSPC, true), (Errno::EINVAL, true), (Errno::EIO, false)] {
         let mut port = opened();
         world(|world| {
@@ -400,7 +400,7 @@ fn a_mad_that_is_longer_than_the_buffer_is_told_for_what_it_is() {
 }
 
 #[test]
-fn only_what_is_no_answer_itself_awaits_one() {
+fn only_requests_await_an_answer() {
     let with_method = |method| {
         let mut mad = get(0x81);
         mad[3] = method;
@@ -411,7 +411,7 @@ fn only_what_is_no_answer_itself_awaits_one() {
 }
 
 #[test]
-fn a_refused_mad_leaves_the_port_alive() {
+fn refused_mad_leaves_port_usable() {
     let mut port = opened();
     world(|world| world.send_errno = Some(Errno::EINVAL as i32));
     let error = port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap_err();
@@ -421,7 +421,7 @@ fn a_refused_mad_leaves_the_port_alive() {
 }
 
 #[test]
-fn a_port_can_be_moved_to_another_thread() {
+fn port_can_move_to_another_thread() {
     fn assert_send<T: Send>() {}
     assert_send::<Port>();
     assert_send::<Library>();

@@ -1,17 +1,17 @@
 //! The agent's clock: CLOCK_MONOTONIC, in nanoseconds.
 //!
-//! It never jumps, and on Linux it is the clock of `std::time::Instant`, so what a local session says can be compared
-//! with what the same process measures. It does not run on another host's time.
+//! The clock never jumps. On Linux it is the clock of `std::time::Instant`, so the times of a local session can be
+//! compared with those of the same process. They cannot be compared with the times of another host.
 
 use verbatim_proto::agent::Instant;
 
-/// Now, in nanoseconds.
+/// Returns the present time in nanoseconds.
 #[must_use]
 pub fn now_ns() -> u64 {
     u64::try_from(verbatim_hw::ether::now().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// From then until now.
+/// Returns the interval from `earliest_ns` until now.
 #[must_use]
 pub fn since(earliest_ns: u64) -> Instant {
     Instant {

@@ -1,22 +1,22 @@
-//! What a session needs of an open device. Behind it is a real one ([`crate::VerbsDevice`]) or, in tests, a fake.
+//! The interface of an open device that a session needs: a real device ([`crate::VerbsDevice`]) or, in tests, a fake.
 
 use verbatim_proto::agent::Opened;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 use crate::values::Post;
 
-/// What a device would not do.
+/// A refusal or failure of a device.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {
-    /// The system's error number; 0 when it did not come to a call.
+    /// The system's error number; 0 if no system call was made.
     pub errno: i32,
-    /// What was asked for, what came of it, what to do.
+    /// The requested operation, its outcome, and what to do.
     pub text: String,
 }
 
 impl Failure {
-    /// A refusal of our own.
+    /// Makes a refusal without a call of the driver.
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             errno: 0,
@@ -25,112 +25,113 @@ impl Failure {
     }
 }
 
-/// Something that a device reports without being asked.
+/// An event that a device reports by itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Its name in `infiniband/verbs.h`, such as "IBV_EVENT_QP_FATAL".
+    /// Name in `infiniband/verbs.h`, such as "IBV_EVENT_QP_FATAL".
     pub name: String,
-    /// The queue pair that it is about.
+    /// The queue pair of the event, if it concerns one.
     pub qpn: Option<u32>,
 }
 
-/// The name of the report after which a device is of no use.
+/// Name of the event after which a device is unusable.
 pub const DEVICE_FATAL: &str = "IBV_EVENT_DEVICE_FATAL";
 
-/// A completion, as a completion queue gives it out. Meaning of the fields: `struct ibv_wc`.
+/// A completion from a completion queue. `struct ibv_wc` defines the fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Completed {
-    /// As posted.
+    /// Identifier from the posted request.
     pub wr_id: u64,
-    /// 0 is success.
+    /// Status; 0 is success.
     pub status: u32,
-    /// What completed; says nothing after an error.
+    /// Operation that completed; meaningless after an error.
     pub opcode: u32,
-    /// Bytes that arrived.
+    /// Number of received bytes.
     pub byte_len: u32,
-    /// Immediate data that arrived.
+    /// Immediate data, if the received message had some.
     pub imm: Option<u32>,
-    /// The vendor's own error number.
+    /// The vendor's error number.
     pub vendor_error: u32,
 }
 
 /// Registered memory. Dropping it deregisters it.
 pub trait Memory: Send {
-    /// Its first address.
+    /// Returns the first address.
     fn address(&self) -> u64;
-    /// Its local key.
+    /// Returns the L_Key.
     fn l_key(&self) -> u32;
-    /// Its remote key.
+    /// Returns the R_Key.
     fn r_key(&self) -> u32;
-    /// A copy of what stands there. The device may write at the same time.
+    /// Copies bytes out of the memory. The device may write at the same time.
     ///
     /// # Errors
-    /// When it reaches beyond the end.
+    /// When the range exceeds the memory.
     fn read(&self, offset: usize, length: usize) -> Result<Vec<u8>, Failure>;
-    /// Puts bytes there.
+    /// Copies bytes into the memory.
     ///
     /// # Errors
-    /// When it reaches beyond the end.
+    /// When the range exceeds the memory.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure>;
 }
 
 /// A queue pair with a completion queue of its own. Dropping it destroys both.
 pub trait Pair: Send {
-    /// The memory that its requests name.
+    /// Type of the memory in its requests.
     type Memory;
 
-    /// Its number.
+    /// Returns the queue pair number.
     fn qpn(&self) -> u32;
-    /// Modifies it: every attribute that is given, no other.
+    /// Modifies the state and exactly the given attributes.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn modify(&mut self, to: QpState, given: &QpAttributes) -> Result<(), Failure>;
-    /// Its state and its PSNs.
+    /// Returns the state and the PSNs.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn query(&self) -> Result<QpStatus, Failure>;
-    /// Posts a request; gives when the driver was called, in nanoseconds of [`crate::clock`].
+    /// Posts a request. Returns when the driver was called, in nanoseconds of [`crate::clock`].
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn post(&mut self, post: &Post<'_, Self::Memory>) -> Result<u64, Failure>;
-    /// Takes completions out of the completion queue; gives when the driver had given them out, in nanoseconds of
-    /// [`crate::clock`], or none when the queue is empty.
+    /// Moves completions from the completion queue to `into`. Returns when the driver had delivered them, in
+    /// nanoseconds of [`crate::clock`], or `None` if the queue is empty.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure>;
 }
 
-/// An open device and its protection domain. Dropping it closes it; what was made from it must have gone before.
+/// An open device and its protection domain. Dropping it closes the device; objects made from it must be dropped
+/// before.
 pub trait Device: Send + 'static {
-    /// Its memory.
+    /// Type of its memory.
     type Memory: Memory + 'static;
-    /// Its queue pairs.
+    /// Type of its queue pairs.
     type Pair: Pair<Memory = Self::Memory> + 'static;
 
-    /// What it is, asked anew.
+    /// Queries the properties of the device.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn describe(&self) -> Result<Opened, Failure>;
-    /// Allocates memory, all zeros, and registers it.
+    /// Allocates zeroed memory and registers it.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn register(&self, length: usize, access: Access) -> Result<Self::Memory, Failure>;
     /// Creates a queue pair and its completion queue.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn create_pair(&self, service: Service, send_depth: u32, receive_depth: u32) -> Result<Self::Pair, Failure>;
-    /// The next report, if there is any.
+    /// Returns the next event, if there is one.
     ///
     /// # Errors
-    /// What the driver says.
+    /// The driver's error.
     fn next_report(&self) -> Result<Option<Report>, Failure>;
-    /// Why it is of no use any more, once it has gone. Cheap enough to be asked a few times a second.
+    /// Returns why the device is unusable, if it is. Cheap enough for several calls a second.
     fn gone(&self) -> Option<String>;
 }

@@ -1,4 +1,4 @@
-//! The loop of the thread that owns a session: commands in, answers and events out.
+//! The loop of the thread that owns a session: it receives commands, and sends replies and events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,47 +15,47 @@ use crate::device::Device;
 use crate::session::{Done, Happened, Session};
 use crate::wake::Wake;
 
-/// Commands that may wait for a session.
+/// Largest number of queued commands of a session.
 const WAITING: usize = 64;
-/// Their bytes.
+/// Largest total size of the queued commands, in bytes.
 const ROOM: u32 = 32 << 20;
 
-/// How long completions are looked for without a pause after a post: first while its answer is kept back, then on.
+/// Longest polling without a pause after a post: first while the reply is held back, then after it was sent.
 const AT_ONCE: Duration = Duration::from_micros(50);
 const ATTENTION: Duration = Duration::from_millis(1);
-/// How long what is to be said is kept back while posts wait.
+/// Longest time that replies and events are held back while posts are queued.
 const KEPT_BACK: Duration = Duration::from_millis(10);
 
-/// A command that waits, its number, and the room that it takes.
+/// A queued command: its number, the command, and its share of the queue's bytes.
 type Waiting = (u64, Command, OwnedSemaphorePermit);
 
-/// What a message counts for in room of this size: one that is larger fills it.
+/// Returns the size of a message in bytes, limited to `room`: a larger message fills the queue alone.
 #[must_use]
 pub fn weight(message: &impl Message, room: u32) -> u32 {
     u32::try_from(message.encoded_len()).unwrap_or(room).clamp(1, room)
 }
 
-/// What a session says.
+/// A message of a session.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Said {
-    /// The command of this number is done.
+    /// The reply to the command with this number, and the time of its execution.
     Answer(u64, proto::Instant, Reply),
-    /// Something happened.
+    /// An event, and its time.
     Event(proto::Instant, Event),
 }
 
-/// Why a session ended.
+/// The reason why a session ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// No more commands: all that were given are answered.
+    /// The client sent its last command, and all commands are answered.
     Left,
-    /// It was cut off, or nobody listened any more. Commands that waited were not done.
+    /// The session was cut off, or its receiver is gone. Queued commands were not executed.
     Cut,
-    /// The device is of no use any more, and why.
+    /// The device is unusable, for the given reason.
     Gone(String),
 }
 
-/// Cuts a session off, from any thread.
+/// Ends a session from any thread, without its queued commands.
 #[derive(Debug)]
 pub struct Cut {
     cut: AtomicBool,
@@ -64,21 +64,21 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Ends the session without the commands that wait. Its thread notices at once, unless it is inside a call of the
-    /// driver.
+    /// Ends the session without its queued commands. The session's thread notices at once, unless it is inside a call
+    /// of the driver.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.told.notify_one();
         self.wake.wake_who_waits();
     }
 
-    /// Whether it was cut off.
+    /// Whether the session was cut off.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.cut.load(Ordering::Acquire)
     }
 
-    /// Comes back once it was cut off. For one caller at a time.
+    /// Waits until the session is cut off. Only one caller at a time may wait.
     pub async fn wait(&self) {
         while !self.is_cut() {
             self.told.notified().await;
@@ -86,7 +86,7 @@ impl Cut {
     }
 }
 
-/// Where commands go in. When the last clone is dropped, the session ends after the commands that wait.
+/// The sending end of a session's commands. When it is dropped, the session ends after the queued commands.
 #[derive(Debug)]
 pub struct Inlet {
     commands: Option<Sender<Waiting>>,
@@ -95,7 +95,7 @@ pub struct Inlet {
 }
 
 impl Inlet {
-    /// Hands a command in; waits while too many wait already.
+    /// Queues a command. Waits while the queue is full.
     ///
     /// # Errors
     /// When the session has ended.
@@ -112,7 +112,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Hands a command in, if not too many wait already; gives whether that was so.
+    /// Queues a command if the queue is not full. Returns whether it did.
     ///
     /// # Errors
     /// When the session has ended.
@@ -131,14 +131,14 @@ impl Inlet {
         }
     }
 
-    /// Comes back when the session has ended.
+    /// Waits until the session has ended.
     pub async fn ended(&self) {
         if let Some(commands) = &self.commands {
             commands.closed().await;
         }
     }
 
-    /// What cuts the session off.
+    /// Returns the handle that cuts the session off.
     #[must_use]
     pub fn cut(&self) -> &Arc<Cut> {
         &self.cut
@@ -147,17 +147,17 @@ impl Inlet {
 
 impl Drop for Inlet {
     fn drop(&mut self) {
-        // First the end of the commands, then the word that there is something to see.
+        // The commands end first; only then is the session's thread woken.
         self.commands = None;
         self.cut.wake.wake_who_waits();
     }
 }
 
-/// The session that the command was for has ended.
+/// The error of a command whose session has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionEnded;
 
-/// Where the session's thread takes commands out.
+/// The receiving end of a session's commands.
 #[derive(Debug)]
 pub struct Outlet {
     commands: Receiver<Waiting>,
@@ -165,13 +165,14 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// What cuts the session off.
+    /// Returns the handle that cuts the session off.
     #[must_use]
     pub fn cut(&self) -> &Arc<Cut> {
         &self.cut
     }
 
-    /// The number of the first command, when the session could not begin. None when none comes in time.
+    /// Returns the number of the first command, for a session that could not begin. Returns `None` if none comes in
+    /// time.
     pub fn first(&mut self, within: Duration) -> Option<u64> {
         let begun = Instant::now();
         loop {
@@ -190,10 +191,10 @@ impl Outlet {
     }
 }
 
-/// A way for commands into a session.
+/// Makes the two ends of a session's commands.
 ///
 /// # Errors
-/// When the process has no descriptor left.
+/// When the process has no file descriptor left.
 pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
     let (put, take) = channel(WAITING);
     let cut = Arc::new(Cut {
@@ -209,15 +210,15 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
     Ok((inlet, Outlet { commands: take, cut }))
 }
 
-/// Does commands and passes on what happens, until the session ends. `say` gives whether anybody listens.
+/// Executes commands and reports events until the session ends. `say` returns whether the receiver still exists.
 ///
-/// What is said may wake another thread, which takes time from what was just posted: so while completions are attended to
-/// or further posts wait, it is kept back, for at most 10 ms.
+/// A reply or event may wake another thread, which takes time from the requests just posted. It is therefore held back,
+/// for at most 10 ms, while completions are polled for or further posts are queued.
 pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
-    // The usual slack of 50 µs would make half of what times are known to.
+    // The usual timer slack of 50 µs would be half of the accuracy of the recorded times.
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();
-    // Whether who puts a command since the last look for one wakes this thread.
+    // Whether a new command wakes this thread, since the last look into the queue.
     let mut armed = false;
     loop {
         if outlet.cut.is_cut() {
@@ -231,7 +232,7 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
                     &command.kind,
                     Some(command::Kind::PostSend(_) | command::Kind::PostReceive(_))
                 );
-                // What else the driver is asked for may take long.
+                // Calls of the driver other than posts may take long, so everything is reported first.
                 if !is_post && !unsaid.say(&mut say) {
                     return End::Cut;
                 }
@@ -245,7 +246,7 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
                     let none = soon.is_empty();
                     unsaid.happened(soon);
                     if none && !stop() {
-                        // It may need what only who hears the answer can do.
+                        // The completion may depend on an action of the reply's receiver.
                         if !unsaid.say(&mut say) {
                             return End::Cut;
                         }
@@ -272,7 +273,7 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
         if idle && armed {
             session.wait(&outlet.cut.wake, Duration::MAX);
         }
-        // Before anything is looked at once more: a wake that comes later stays.
+        // Arms the wake before the next look into the queue, so that no later wake is lost.
         armed = idle && !armed;
         if armed {
             outlet.cut.wake.arm();
@@ -280,7 +281,7 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
     }
 }
 
-/// Whether a command was a post that may complete at once, and has not.
+/// Whether a command was a signaled post that succeeded and has not completed yet.
 fn is_watched_for(command: &Command, done: &Done) -> bool {
     let Some(command::Kind::PostSend(post)) = &command.kind else {
         return false;
@@ -289,7 +290,7 @@ fn is_watched_for(command: &Command, done: &Done) -> bool {
     post.signaled && matches!(done.reply.kind, Some(reply::Kind::Done(_))) && !done.before.iter().any(is_its)
 }
 
-/// What is kept back.
+/// Replies and events that are held back.
 #[derive(Default)]
 struct Unsaid {
     said: Vec<Said>,
@@ -316,7 +317,7 @@ impl Unsaid {
         self.since.is_none_or(|since| since.elapsed() < KEPT_BACK)
     }
 
-    /// Gives whether anybody listens.
+    /// Reports everything held back. Returns whether the receiver still exists.
     fn say(&mut self, say: impl FnMut(Said) -> bool) -> bool {
         self.since = None;
         self.said.drain(..).all(say)

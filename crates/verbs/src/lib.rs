@@ -1,14 +1,14 @@
 //! Verbs on demand: sessions on a device of this host, and the link to an agent on another host.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`session`] | a session without any network: commands, completions, limits |
 //! | [`drive`] | the loop of the thread that owns a session |
-//! | [`device`], [`values`] | what a session needs of a device |
-//! | [`VerbsDevice`] | that, through libibverbs |
-//! | [`AgentClient`], [`LocalVerbs`] | the tester's side: a session at an agent, a session here |
-//! | [`conformance`] | whether an agent keeps to the protocol: `verbatim doctor --agent` |
-//! | [`tls`] | who may connect to an agent |
+//! | [`device`], [`values`] | the interface of a device for a session |
+//! | [`VerbsDevice`] | its implementation with libibverbs |
+//! | [`AgentClient`], [`LocalVerbs`] | the tester's side: a session at an agent, or on this host |
+//! | [`conformance`] | checks whether an agent follows the protocol: `verbatim doctor --agent` |
+//! | [`tls`] | certificates of clients and agents |
 //! | [`clock`], [`wake`] | the session's time; waking a thread |
 
 #[cfg(test)]
@@ -18,7 +18,7 @@ pub mod clock;
 pub mod conformance;
 pub mod device;
 pub mod drive;
-// A package of its own, which the tests within this one cannot use: it would bring this library a second time.
+// Tests in this package cannot use the package of the fake: it would link this library a second time.
 #[cfg(test)]
 #[path = "../fake/src/lib.rs"]
 pub mod fake;
@@ -37,12 +37,12 @@ pub use session::{Limits, Session};
 pub use verbatim_tls as tls;
 pub use verbs::{VerbsDevice, VerbsPair};
 
-/// The largest message that an agent takes in, in bytes. Larger than what a command may write, so that one which asks
-/// for too much is answered and does not break the stream.
+/// The largest message that an agent accepts, in bytes. A command may write less than this, so an oversized one gets a
+/// refusal and does not break the stream.
 pub const LARGEST_MESSAGE: usize = 32 << 20;
 
-/// The kernel's module behind a device, and its version where it tells one: of the device that this directory below
-/// `/sys/class` is of. Nothing where there is none, as for a device in software.
+/// Returns the name and version of the kernel module behind a device, given its directory below `/sys/class`. A missing
+/// one is `None`; a software device has no module.
 #[must_use]
 pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
     let module = std::fs::canonicalize(device.join("device/driver/module")).ok();
@@ -52,8 +52,8 @@ pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
     (name, version.map(|text| text.trim().to_owned()))
 }
 
-/// This host: name, kernel, and the agent's version. A distribution may keep the kernel's release for years; what was built stands
-/// in its version, in parentheses.
+/// Describes this host: name, kernel, and the agent's version. The kernel's version, which identifies the build,
+/// follows in parentheses: a distribution may keep the kernel's release for years.
 #[must_use]
 pub fn host() -> String {
     let version = env!("CARGO_PKG_VERSION");

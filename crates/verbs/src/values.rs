@@ -1,4 +1,4 @@
-//! What a session asks of a device: requests with their memory found, and where datagrams go.
+//! Requests of a session to its device: work requests with their memory resolved, and destinations of datagrams.
 
 use verbatim_proto::agent::{OutOfRange, PostSend, remote_qpn};
 use verbatim_wire::verbs::{AddressVector, Service, Work};
@@ -6,56 +6,56 @@ use verbatim_wire::{QKey, Qpn};
 
 use crate::device::Failure;
 
-/// Part of registered memory, inside it and not empty.
+/// A non-empty part of registered memory.
 #[derive(Debug)]
 pub struct Piece<'a, M> {
     /// The memory.
     pub memory: &'a M,
-    /// Bytes from its beginning.
+    /// Offset in bytes from the start of the memory.
     pub offset: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
-/// A request to post. A message of no bytes has no piece: a segment of length 0 means 2^31 bytes to some devices.
+/// A work request to post. An empty message has no piece: to some devices a segment of length 0 means 2^31 bytes.
 #[derive(Debug)]
 pub enum Post<'a, M> {
-    /// To the send queue.
+    /// A request for the send queue.
     Send(SendPost<'a, M>),
-    /// To the receive queue.
+    /// A request for the receive queue.
     Receive {
-        /// Comes back in the completion.
+        /// Identifier that the completion carries.
         wr_id: u64,
-        /// Where to put what arrives.
+        /// Memory for the received message.
         into: Option<Piece<'a, M>>,
     },
 }
 
-/// A send request.
+/// A request for the send queue.
 #[derive(Debug)]
 pub struct SendPost<'a, M> {
-    /// Comes back in the completion.
+    /// Identifier that the completion carries.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub work: Work,
-    /// The local memory.
+    /// Local memory.
     pub local: Option<Piece<'a, M>>,
-    /// Whether success makes a completion.
+    /// Whether success generates a completion.
     pub signaled: bool,
-    /// Whether the other side's completion raises an event.
+    /// Whether the other side's completion generates an event.
     pub solicited: bool,
-    /// Whether it waits for READs and atomics before it.
+    /// Whether the request waits for earlier READs and atomics.
     pub fence: bool,
-    /// UD: where to.
+    /// Destination, for UD.
     pub to: Option<Datagram>,
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// The way.
+    /// Address vector.
     pub address: AddressVector,
-    /// Queue pair.
+    /// Queue pair number.
     pub qpn: Qpn,
     /// Q_Key.
     pub qkey: QKey,
@@ -68,7 +68,7 @@ impl From<OutOfRange> for Failure {
 }
 
 impl Datagram {
-    /// The destination of a request on a queue pair of this service.
+    /// Returns the destination of a send request on a queue pair of this service; `None` for RC.
     pub(crate) fn of(given: &PostSend, service: Service) -> Result<Option<Self>, Failure> {
         match (service, &given.address) {
             (Service::Ud, Some(address)) => Ok(Some(Self {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_ud_request_has_an_address() {
+    fn only_ud_requests_have_address() {
         let with = PostSend {
             address: Some(Default::default()),
             ..Default::default()

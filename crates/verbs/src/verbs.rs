@@ -1,4 +1,4 @@
-//! A device through libibverbs.
+//! A device that is used through libibverbs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +16,7 @@ use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
 use crate::values::{Piece, Post, SendPost};
 
-/// Where the kernel lists the devices that programs may open.
+/// Directory in which the kernel lists the devices that programs may open.
 const OPENABLE: &str = "/sys/class/infiniband_verbs";
 
 impl From<VerbsError> for Failure {
@@ -31,14 +31,14 @@ impl From<VerbsError> for Failure {
 /// An open device, one port of it, and a protection domain.
 #[derive(Debug)]
 pub struct VerbsDevice {
-    // Handles own what they were made from, so the order of these does not matter.
+    // Handles own their parents, so the order of these fields does not matter.
     domain: ProtectionDomain,
     context: Context,
     port: u8,
     listed: Option<Listed>,
 }
 
-/// The kernel's entry of a device, as it was when the device was opened.
+/// The kernel's directory entry of a device at the time when it was opened.
 #[derive(Debug)]
 struct Listed {
     path: PathBuf,
@@ -55,17 +55,17 @@ impl Listed {
         })
     }
 
-    /// A device that was taken away and came back is another one, though its name is the same.
+    /// Whether the device still exists. A device that was removed and added again is another device of the same name.
     fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|now| now.ino() == self.inode)
     }
 }
 
 impl VerbsDevice {
-    /// Opens a device and looks at its port.
+    /// Opens a device and checks that it has the port.
     ///
     /// # Errors
-    /// When there is no such device (the text names those that exist) or port, or it cannot be opened.
+    /// When the device (the text lists the existing ones) or the port is missing, or the device cannot be opened.
     pub fn open(library: &Arc<Library>, device: &str, port: u8) -> Result<Self, Failure> {
         let context = library.open_device(device)?;
         let ports = context.query_device()?.phys_port_cnt;
@@ -124,7 +124,7 @@ impl Device for VerbsDevice {
                 let (name, version) = crate::driver(&Path::new("/sys/class/infiniband").join(self.context.name()));
                 [name, version].into_iter().flatten().collect::<Vec<_>>().join(" ")
             },
-            // What a driver has not, it refuses; there is no call that tells it beforehand.
+            // Verbs have no call that reports these in advance. A driver refuses an unsupported request.
             capabilities: None,
             local_ca_ack_delay: device.local_ca_ack_delay.into(),
         })
@@ -135,7 +135,7 @@ impl Device for VerbsDevice {
     }
 
     fn create_pair(&self, service: Service, send_depth: u32, receive_depth: u32) -> Result<VerbsPair, Failure> {
-        // Drivers round the depths of queues up, and a completion queue that overflows is lost.
+        // Drivers round queue depths up. An overflow would make the completion queue unusable.
         let entries = send_depth.saturating_add(receive_depth).saturating_mul(2);
         let completions = self.context.create_completion_queue(entries)?;
         let depths = (send_depth, receive_depth);
@@ -198,7 +198,7 @@ impl Memory for MemoryRegion {
 pub struct VerbsPair {
     pair: QueuePair,
     completions: CompletionQueue,
-    /// Empty but for its room.
+    /// Always empty between polls; kept for its allocation.
     found: Vec<Completion>,
     domain: ProtectionDomain,
     port: u8,
@@ -233,7 +233,7 @@ fn segment(piece: Option<&Piece<'_, MemoryRegion>>) -> Option<Segment> {
     })
 }
 
-/// On the clock that both read.
+/// Converts a time to nanoseconds; both clocks are CLOCK_MONOTONIC.
 fn nanoseconds(at: Duration) -> u64 {
     u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_left_or_came_back_anew_is_not_there() {
+    fn removed_or_recreated_device_is_absent() {
         let directory = tempfile::tempdir().unwrap();
         for (entry, device) in [("uverbs0", "rxe1"), ("uverbs1", "rxe0")] {
             fs::create_dir(directory.path().join(entry)).unwrap();
@@ -295,7 +295,7 @@ mod tests {
         assert!(listed.is_there());
         fs::rename(&listed.path, directory.path().join("was")).unwrap();
         assert!(!listed.is_there());
-        // Another one of the same name: the first still exists, so its inode is not reused.
+        // Another device of the same name. The first directory still exists, so its inode is not reused.
         fs::create_dir(&listed.path).unwrap();
         assert!(!listed.is_there());
     }

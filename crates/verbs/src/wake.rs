@@ -8,22 +8,22 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// More than the system can be asked to wait for would be an error.
+/// Longest wait: a longer one than the system supports would be an error.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A descriptor that is readable from [`Wake::wake`] until [`Wake::clear`].
+/// A file descriptor that is readable from [`Wake::wake`] until [`Wake::clear`].
 #[derive(Debug)]
 pub struct Wake {
     fd: EventFd,
-    /// Whether somebody is about to wait, or waits.
+    /// Whether a thread waits or is about to wait.
     armed: AtomicBool,
 }
 
 impl Wake {
-    /// One that is not readable yet.
+    /// Makes a wake that is not readable yet.
     ///
     /// # Errors
-    /// When the process has no descriptor left.
+    /// When the process has no file descriptor left.
     pub fn new() -> std::io::Result<Self> {
         let fd = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Self {
@@ -32,23 +32,23 @@ impl Wake {
         })
     }
 
-    /// Makes it readable.
+    /// Makes the descriptor readable.
     pub fn wake(&self) {
-        // The counter is full after 2^64 wakes without a clear: it is readable then anyway.
+        // An error means that the counter is full after 2^64 wakes; the descriptor is readable then.
         let _ = self.fd.write(1);
     }
 
-    /// Makes it unreadable, and has [`Wake::wake_who_waits`] make it readable. What it announces must be looked at
-    /// afterwards, or a wake could be lost.
+    /// Makes the descriptor unreadable, and lets [`Wake::wake_who_waits`] make it readable. The caller must check for
+    /// new data afterwards, else a wake could be lost.
     pub fn arm(&self) {
-        // In this order: a wake that is under way for what was seen before is cleared, none that comes later is.
+        // The order matters: it clears a wake for data seen before, but no later wake.
         self.clear();
         self.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Makes it readable, if it was armed since the last time: who does not wait will look without being woken, and is
-    /// spared the call. What it announces must be there before.
+    /// Makes the descriptor readable if it was armed since the last call. A thread that does not wait checks for data
+    /// by itself, so this saves the system call. The data must be there before the call.
     pub fn wake_who_waits(&self) {
         fence(Ordering::SeqCst);
         if self.armed.swap(false, Ordering::SeqCst) {
@@ -56,18 +56,18 @@ impl Wake {
         }
     }
 
-    /// Makes it unreadable. What it announces must be looked at afterwards, or a wake could be lost.
+    /// Makes the descriptor unreadable. The caller must check for new data afterwards, else a wake could be lost.
     pub fn clear(&self) {
         let _ = self.fd.read();
     }
 
-    /// Waits until it is readable or the time is over.
+    /// Waits until the descriptor is readable or the time is over.
     pub fn wait(&self, timeout: Duration) {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        // A signal ends the wait early, which callers expect of any wait.
+        // A signal ends the wait early; callers expect that of any wait.
         match ppoll(&mut fds, Some(timeout.min(LONGEST).into()), None) {
             Ok(_) | Err(Errno::EINTR) => {}
-            // Without memory for the call: the caller comes back.
+            // The system has no memory for the call. The caller tries again.
             Err(_) => std::thread::yield_now(),
         }
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_waits_is_woken_and_one_who_does_not_is_not() {
+    fn wakes_only_an_armed_waiter() {
         let wake = Wake::new().unwrap();
         wake.wake_who_waits();
         assert!(waited(&wake, Duration::from_millis(5)), "not armed");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_lost_between_one_who_looks_and_one_who_puts() {
+    fn no_wake_is_lost_between_threads() {
         let wake = Wake::new().unwrap();
         let (put, taken) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_woken_and_lasts_again_once_cleared() {
+    fn wait_ends_on_wake_until_cleared() {
         let wake = Wake::new().unwrap();
         assert!(waited(&wake, Duration::from_millis(5)));
         wake.wake();

@@ -2,11 +2,11 @@
 
 /// Reads `width` bits that start `offset` bits after the first bit of `bytes`.
 ///
-/// Bit 0 is the most significant bit of the first byte, as in the architecture's figures.
-/// Bits beyond the end of `bytes` read as 0.
+/// Bit 0 is the most significant bit of the first byte, as in the architecture's figures. Bits beyond the end of
+/// `bytes` read as 0.
 ///
 /// # Panics
-/// When `width` is 0 or more than 64.
+/// If `width` is 0 or more than 64.
 #[must_use]
 #[inline]
 pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
@@ -18,7 +18,7 @@ pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
     }
     let below = (last + 1) * 8 - (offset + width);
     let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-    // The mask keeps at most 64 bits, so nothing is lost.
+    // The mask keeps at most 64 bits, so the cast loses none.
     #[allow(clippy::cast_possible_truncation)]
     let value = (window >> below) as u64;
     value & mask
@@ -26,10 +26,10 @@ pub fn get_bits(bytes: &[u8], offset: usize, width: usize) -> u64 {
 
 /// Writes the low `width` bits of `value` at `offset` bits after the first bit of `bytes`.
 ///
-/// Higher bits of `value` are ignored; bits beyond the end of `bytes` are dropped.
+/// Ignores the higher bits of `value` and drops bits beyond the end of `bytes`.
 ///
 /// # Panics
-/// When `width` is 0 or more than 64.
+/// If `width` is 0 or more than 64.
 pub fn set_bits(bytes: &mut [u8], offset: usize, width: usize, value: u64) {
     assert!((1..=64).contains(&width), "a field has 1 to 64 bits, not {width}");
     let (first, last) = (offset / 8, (offset + width - 1) / 8);
@@ -56,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_field_is_read_most_significant_bit_first() {
+    fn reads_most_significant_bit_first() {
         let bytes = [0b1010_0101, 0x0F, 0xF0];
         assert_eq!(get_bits(&bytes, 0, 4), 0b1010);
         assert_eq!(get_bits(&bytes, 4, 8), 0x50);
@@ -66,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_nothing_else_changes(
+        fn set_bits_changes_only_its_field(
             before: [u8; 24], offset in 0usize..128, width in 1usize..=64, value: u64
         ) {
             let mut bytes = before;

@@ -14,7 +14,7 @@ named!(
     }
 );
 named!(
-    /// MADHeader:R and Method together: bit 7 says response.
+    /// MADHeader:R and Method together: bit 7 is set in a response.
     Method(u8, 4) {
         0x01 GET "Get", 0x02 SET "Set", 0x81 GET_RESP "GetResp", 0x03 SEND "Send", 0x05 TRAP "Trap",
         0x06 REPORT "Report", 0x86 REPORT_RESP "ReportResp", 0x07 TRAP_REPRESS "TrapRepress",
@@ -23,7 +23,7 @@ named!(
     }
 );
 named!(
-    /// MADHeader:AttributeID, as the subnet management class names them.
+    /// MADHeader:AttributeID, with the names of the subnet management classes.
     AttributeId(u16, 6) {
         0x0001 CLASS_PORT_INFO "ClassPortInfo", 0x0002 NOTICE "Notice", 0x0010 NODE_DESCRIPTION "NodeDescription",
         0x0011 NODE_INFO "NodeInfo", 0x0012 SWITCH_INFO "SwitchInfo", 0x0014 GUID_INFO "GUIDInfo",
@@ -38,16 +38,18 @@ named!(
 );
 
 impl AttributeId {
-    /// PortCounters of the performance class, which shares its number with SwitchInfo.
+    /// PortCounters of the performance class. SwitchInfo has the same number.
     pub const PORT_COUNTERS: Self = Self(0x0012);
-    /// PortRcvErrorDetails of the performance class, which shares its number with PortInfo.
+    /// PortRcvErrorDetails of the performance class. PortInfo has the same number.
     pub const PORT_RCV_ERROR_DETAILS: Self = Self(0x0015);
 }
 
-/// The class of congestion control (annex A10).
+/// The congestion control class (annex A10).
 const CONGESTION: MgmtClass = MgmtClass(0x21);
 
-/// Names of attributes by class, where a class has others than subnet management under the same number.
+/// Names of the attributes of the other classes, by class. These classes reuse the numbers of subnet management
+/// attributes.
+///
 /// Source: OpenSM's `ib_types.h`, rdma-core's `umad_sm.h`, `umad_sa.h` and `mad.h`, Wireshark's packet-infiniband.
 const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
     (
@@ -153,8 +155,8 @@ const OF_CLASS: &[(MgmtClass, &[(u16, &str)])] = &[
 ];
 
 impl AttributeId {
-    /// Its name in a class, or its number where that class has no name for it. ClassPortInfo and Notice are those of all
-    /// classes.
+    /// Returns the attribute's name in `class`, or its number if the class has no name for it. ClassPortInfo and Notice
+    /// have the same name in all classes.
     #[must_use]
     pub fn name_in(self, class: MgmtClass) -> String {
         let is_subnet = matches!(class, MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED);
@@ -168,7 +170,7 @@ impl AttributeId {
 }
 
 impl Method {
-    /// Whether the R bit is set.
+    /// Returns whether the R bit is set.
     #[must_use]
     pub fn is_response(self) -> bool {
         self.0 & 0x80 != 0
@@ -176,14 +178,14 @@ impl Method {
 }
 
 newtype!(
-    /// MADHeader:Status without the direction bit that a directed-route SMP has in its place 15.
+    /// MADHeader:Status without the direction bit, which a directed-route SMP carries in bit 15.
     Status(u16) legal |bits| matches!((bits >> 2) & 7, 0..=3 | 7)
 );
 
 impl Status {
     /// Success.
     pub const OK: Self = Self(0);
-    /// Busy: the request was discarded, and may be sent again.
+    /// Busy: the receiver discarded the request, and the sender may repeat it.
     pub const BUSY: Self = Self(0x0001);
     /// The base or class version is not supported.
     pub const BAD_VERSION: Self = Self(0x0004);
@@ -217,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_names_what_it_means_in_its_class_and_nothing_where_the_class_has_no_such_attribute() {
+    fn name_follows_the_class() {
         for (class, id, name) in [
             (MgmtClass::SUBN_LID, 0x0010, "NodeDescription"),
             (MgmtClass::SUBN_DIRECTED, 0x0015, "PortInfo"),

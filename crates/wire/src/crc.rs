@@ -1,24 +1,24 @@
-//! The two checksums of InfiniBand packets; RoCE has the first one only.
+//! The two checksums of InfiniBand packets. RoCE packets have only the ICRC.
 //!
-//! The *invariant* one (ICRC) holds from end to end: fields that a switch or router may change count
-//! as ones. The *variant* one (VCRC) covers all bytes and is made anew on each hop.
+//! The *invariant* checksum (ICRC) stays the same from end to end: its computation assumes ones in each field that a
+//! switch or router may change. The *variant* checksum (VCRC) covers all bytes, and each hop recomputes it.
 //!
-//! Source: architecture 7.8 with its sample packet; both confirmed on a capture of real hardware. RoCE: annex A16 and
-//! annex A17; `rxe_icrc.c` of Linux.
+//! Source: architecture 7.8 with its sample packet; a capture of real hardware confirms both checksums. RoCE: annex A16
+//! and annex A17; `rxe_icrc.c` of Linux.
 
 use crate::ether::{Ipv4, Ipv6};
 use crate::layout::Layout;
 use crate::packet::{Bth, Form, Lnh, Lrh};
 
-/// Bytes of an ICRC.
+/// Length of an ICRC in bytes.
 pub const ICRC_LENGTH: usize = 4;
-/// Bytes of a VCRC.
+/// Length of a VCRC in bytes.
 pub const VCRC_LENGTH: usize = 2;
 
-/// The ICRC of a native packet, as the bytes that follow `covered` on the wire.
+/// Returns the ICRC of a native InfiniBand packet in wire order.
 ///
-/// `covered` goes from the first byte of the LRH to the last pad byte. `None` when a packet has no ICRC
-/// (LRH:LNH says raw) or when its headers are not all there.
+/// `covered` spans the first byte of the LRH to the last pad byte. Returns `None` for a raw packet (by LRH:LNH) and for
+/// truncated headers.
 #[must_use]
 pub fn icrc(covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     let form = match Lrh::from_bytes(covered.get(..Lrh::SIZE)?).lnh() {
@@ -29,17 +29,17 @@ pub fn icrc(covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     icrc_of(form, covered)
 }
 
-/// Bytes of the longest headers up to and with the BTH, an LRH of ones counted where there is none.
+/// Length in bytes of the longest headers that end with the BTH. RoCE counts an LRH, because ones stand in for it.
 const LONGEST_HEAD: usize = Lrh::SIZE + Form::RoceV2Ipv6.route_length() + Bth::SIZE;
 
-/// The ICRC of a packet of any form, as the bytes that follow `covered` on the wire.
+/// Returns the ICRC of a packet of any form in wire order.
 ///
-/// `covered` goes from the first byte of the LRH, of RoCEv1's GRH or of the IP header to the last pad byte. `None` when
-/// the headers up to the BTH are not all there.
+/// `covered` spans the first byte of the LRH, the RoCEv1 GRH or the IP header to the last pad byte. Returns `None` if
+/// the headers up to the BTH are truncated.
 #[must_use]
 pub fn icrc_of(form: Form, covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     let (head, rest) = covered.split_at_checked(form.route_length() + Bth::SIZE)?;
-    // RoCE has no LRH; ones stand for it.
+    // RoCE has no LRH; the ICRC covers ones in its place.
     let before = if form.is_infiniband() { 0 } else { Lrh::SIZE };
     let mut ones = [0xFF; LONGEST_HEAD];
     let masked = &mut ones[..before + head.len()];
@@ -48,7 +48,7 @@ pub fn icrc_of(form: Form, covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
         // VL may change on each hop.
         Form::InfiniBandLocal => masked[0] |= 0xF0,
         Form::InfiniBandGlobal => {
-            // A router makes the LRH anew.
+            // A router replaces the LRH.
             masked[..Lrh::SIZE].fill(0xFF);
             mask_ipv6(&mut masked[Lrh::SIZE..]);
         }
@@ -75,16 +75,16 @@ pub fn icrc_of(form: Form, covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     Some(crc.finalize().to_le_bytes())
 }
 
-/// What may change on the way in a GRH or an IPv6 header: traffic class, flow label, hop limit.
+/// Fills the variant fields of a GRH or an IPv6 header with ones: traffic class, flow label and hop limit.
 fn mask_ipv6(header: &mut [u8]) {
     header[0] |= 0x0F;
     header[1..4].fill(0xFF);
     header[7] = 0xFF;
 }
 
-/// The VCRC of a packet, as the bytes that follow `covered` on the wire.
+/// Returns the VCRC of a packet in wire order.
 ///
-/// `covered` goes from the first byte of the LRH to the last one before the VCRC.
+/// `covered` spans the first byte of the LRH to the last byte before the VCRC.
 #[must_use]
 pub fn vcrc(covered: &[u8]) -> [u8; VCRC_LENGTH] {
     let register = covered.iter().fold(0xFFFF, |crc: u16, &byte| {
@@ -93,7 +93,7 @@ pub fn vcrc(covered: &[u8]) -> [u8; VCRC_LENGTH] {
     (!register).to_le_bytes()
 }
 
-/// x^16 + x^12 + x^3 + x + 1 with the bits of each byte in the order of their sending.
+/// x^16 + x^12 + x^3 + x + 1, bit-reversed, because the least significant bit of each byte comes first.
 const VCRC_POLYNOMIAL: u16 = 0xD008;
 
 const VCRC_TABLE: [u16; 256] = {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The architecture's sample: RC, RDMA WRITE Only, 14 bytes of payload and 2 of padding.
+    /// The architecture's sample packet: RC RDMA WRITE Only with 14 bytes of payload and 2 bytes of padding.
     const LOCAL: [u8; 52] = [
         0x70, 0x12, 0x37, 0x5C, 0x00, 0x0E, 0x17, 0xD2, // LRH
         0x0A, 0x20, 0x24, 0x87, 0x00, 0x87, 0xB1, 0xB3, 0x00, 0x0D, 0xEC, 0x2A, // BTH
@@ -132,7 +132,7 @@ mod tests {
         0x72, 0x8B, 0xC0, 0x69, 0x0E, 0xD4, 0x00, 0x00, // payload, padding
     ];
 
-    /// The same transport behind a GRH.
+    /// Returns the sample packet with a GRH.
     fn global() -> Vec<u8> {
         let mut packet = vec![0x70, 0x13, 0x37, 0x5C, 0x00, 0x18, 0x17, 0xD2];
         packet.extend([0x60, 0, 0, 0, 0, 0x32, 0, 0x10]);
@@ -142,7 +142,7 @@ mod tests {
         packet
     }
 
-    /// One bit at a time, with the polynomial as the architecture writes it.
+    /// Divides one bit at a time by the polynomial in the architecture's notation.
     fn vcrc_by_long_division(covered: &[u8]) -> [u8; 2] {
         let mut register: u16 = 0xFFFF;
         for byte in covered {
@@ -166,15 +166,16 @@ mod tests {
     }
 
     #[test]
-    fn the_architectures_sample_packet_has_the_architectures_icrc() {
+    fn matches_icrc_of_sample_packet() {
         assert_eq!(icrc(&LOCAL), Some([0x96, 0x25, 0xB7, 0x5A]));
-        // The VCRC's value is of our own reckoning; real hardware's captures confirm the polynomial.
+        // The expected VCRC is computed here, not taken from the architecture. Captures of real hardware confirm the
+        // polynomial.
         let with_icrc = [&LOCAL[..], &[0x96, 0x25, 0xB7, 0x5A]].concat();
         assert_eq!(vcrc(&with_icrc), [0x45, 0xFA]);
     }
 
     #[test]
-    fn a_global_packet_has_the_icrc_of_its_masked_bytes() {
+    fn global_icrc_covers_masked_headers() {
         let packet = global();
         let mut masked = packet.clone();
         masked[..8].fill(0xFF);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_icrc_ignores_exactly_the_bits_that_may_change_on_the_way() {
+    fn icrc_ignores_only_variant_bits() {
         let mut local: Vec<usize> = (0..4).collect(); // VL
         local.extend(96..104); // BTH byte 4
         assert_eq!(ignored_bits(&LOCAL, 14), local);
@@ -199,8 +200,8 @@ mod tests {
         assert_eq!(ignored_bits(&global(), 14), global_bits);
     }
 
-    /// The bits whose change leaves the ICRC as it is; LNH, in bits `lnh..lnh + 2`, counts as ignored
-    /// when it is in an LRH that is not covered: another value there makes another kind of packet.
+    /// Returns the bits that the ICRC ignores. With a GRH, the ICRC ignores the whole LRH. The LNH bits `lnh..lnh + 2`
+    /// then count as ignored, although a change of them makes `icrc` parse another kind of packet.
     fn ignored_bits(packet: &[u8], lnh: usize) -> Vec<usize> {
         let sound = icrc(packet);
         let global = packet[1] & 3 == 3;
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_packets_and_truncated_headers_have_no_icrc() {
+    fn raw_or_truncated_packet_has_no_icrc() {
         assert_eq!(icrc(&[]), None);
         assert_eq!(icrc(&LOCAL[..19]), None, "a BTH cut short");
         assert!(icrc(&LOCAL[..20]).is_some());
@@ -228,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_table_divides_as_long_division_does(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn vcrc_table_matches_long_division(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(vcrc(&bytes), vcrc_by_long_division(&bytes));
             let _ = icrc(&bytes);
         }

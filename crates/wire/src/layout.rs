@@ -1,19 +1,19 @@
-//! Layouts declared once: the `layout!` macro, what it generates, and what can be done with any layout.
+//! The `layout!` macro, which declares a layout, and the operations on every layout.
 
 use core::fmt;
 
 use crate::bits::{get_bits, set_bits};
 
-/// How a field with several elements is printed.
+/// The printed form of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
-    /// One value, or a list of values.
+    /// The value, or a list of the elements' values.
     Value,
-    /// Reserved bits: printed only when they are not 0.
+    /// Reserved bits, printed only if a bit is set.
     Reserved,
     /// Text, padded with zeros.
     Text,
-    /// Bytes without further structure.
+    /// Bytes without further structure, in hexadecimal.
     Octets,
 }
 
@@ -22,22 +22,22 @@ pub enum Style {
 pub struct Field {
     /// The specification's name.
     pub name: &'static str,
-    /// Bits from the first bit of the object, most significant first.
+    /// Offset in bits from the first bit of the object, which is the most significant bit of the first byte.
     pub offset: usize,
-    /// Bits of one element, 1 to 64.
+    /// Width of one element in bits, 1 to 64.
     pub width: usize,
-    /// Number of elements; 1 for all but tables.
+    /// Number of elements; 1 except in tables.
     pub count: usize,
-    /// Bits from one element to the next.
+    /// Distance from one element to the next in bits.
     pub stride: usize,
-    /// How it is printed.
+    /// The printed form.
     pub style: Style,
     show: fn(u64) -> String,
     legal: fn(u64) -> bool,
 }
 
 impl Field {
-    /// A field; used by the `layout!` macro.
+    /// Creates a field. Only the `layout!` macro calls it.
     #[doc(hidden)]
     #[must_use]
     pub const fn new<V: crate::Value>(
@@ -59,13 +59,13 @@ impl Field {
         }
     }
 
-    /// The bits of element `index` in `bytes`.
+    /// Returns the bits of element `index` in `bytes`.
     #[must_use]
     pub fn bits(&self, bytes: &[u8], index: usize) -> u64 {
         get_bits(bytes, self.offset + index * self.stride, self.width)
     }
 
-    /// The value in words, as people say it: "VL0-3", "Armed", "18 = 1.07 s".
+    /// Returns the value in words, for example "VL0-3", "Armed" or "18 = 1.07 s".
     #[must_use]
     pub fn words(&self, bytes: &[u8]) -> String {
         match self.style {
@@ -80,13 +80,13 @@ impl Field {
         }
     }
 
-    /// The value of one element in words.
+    /// Returns the value of one element in words.
     #[must_use]
     pub fn words_of(&self, bits: u64) -> String {
         (self.show)(bits)
     }
 
-    /// Whether every element holds a value that has a meaning.
+    /// Returns whether the value of every element is legal.
     #[must_use]
     pub fn is_legal(&self, bytes: &[u8]) -> bool {
         self.elements(bytes).all(self.legal)
@@ -123,24 +123,24 @@ fn text(bytes: &[u8], field: &Field) -> String {
     format!("{:?}", String::from_utf8_lossy(&raw[..end]))
 }
 
-/// An object of fixed size whose fields are declared.
+/// An object of fixed size with declared fields.
 pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 'static {
     /// The specification's name.
     const NAME: &'static str;
-    /// Bytes.
+    /// Size of the object in bytes.
     const SIZE: usize;
-    /// All fields, reserved ones too, in wire order of their first element.
+    /// All fields, including reserved ones, in wire order of their first element.
     const FIELDS: &'static [Field];
 
-    /// A view of a copy of `bytes`: missing bytes are 0, surplus ones are left out.
+    /// Returns a view of a copy of `bytes`. Fills missing bytes with 0 and ignores surplus bytes.
     fn from_bytes(bytes: &[u8]) -> Self;
-    /// The bytes.
+    /// Returns the bytes of the object.
     fn bytes(&self) -> &[u8];
 
-    /// The field of that name; for use in constants, where a misspelt name does not compile.
+    /// Returns the field `name`. In a constant, a misspelt name fails to compile.
     ///
     /// # Panics
-    /// When there is none.
+    /// If the layout has no field of that name.
     #[track_caller]
     fn field(name: &str) -> &'static Field {
         let Some(field) = Self::FIELDS.iter().find(|field| field.name == name) else {
@@ -150,19 +150,19 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
         field
     }
 
-    /// Whether every bit of the field of that name is 0.
+    /// Returns whether every bit of the field `name` is 0.
     ///
     /// # Panics
-    /// When there is no such field.
+    /// If the layout has no field of that name.
     fn is_zero_in(&self, name: &str) -> bool {
         let field = Self::field(name);
         (0..field.count).all(|index| field.bits(self.bytes(), index) == 0)
     }
 
-    /// The same object, with the fields of these names as `other` has them.
+    /// Returns a copy of this object with the named fields taken from `other`.
     ///
     /// # Panics
-    /// When there is no such field.
+    /// If the layout has no field of a given name.
     #[must_use]
     fn with_fields_of(&self, other: &Self, names: &[&str]) -> Self {
         let mut bytes = self.bytes().to_vec();
@@ -175,7 +175,7 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
         Self::from_bytes(&bytes)
     }
 
-    /// The fields in which two objects differ, in wire order.
+    /// Returns the fields in which the two objects differ, in wire order.
     fn differences(&self, other: &Self) -> Vec<Difference> {
         Self::FIELDS
             .iter()
@@ -188,10 +188,10 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
             .collect()
     }
 
-    /// The same object, known to hold no illegal value and no reserved bit.
+    /// Converts this object to [`Valid`] if all its values are legal and all its reserved bits are 0.
     ///
     /// # Errors
-    /// The illegal fields, all of them.
+    /// All fields with an illegal value.
     fn validate(self) -> Result<Valid<Self>, Invalid> {
         let fields: Vec<_> = Self::FIELDS
             .iter()
@@ -209,12 +209,12 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
     }
 }
 
-/// An object all of whose fields hold legal values; made by [`Layout::validate`] alone.
+/// An object whose fields all hold legal values. Only [`Layout::validate`] creates it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Valid<L>(L);
 
 impl<L> Valid<L> {
-    /// The view of it, which may be changed to anything.
+    /// Returns the view, whose fields accept any value.
     pub fn into_inner(self) -> L {
         self.0
     }
@@ -227,12 +227,12 @@ impl<L> core::ops::Deref for Valid<L> {
     }
 }
 
-/// Why an object is not valid: which fields hold what.
+/// The error of [`Layout::validate`]: the fields with an illegal value.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Invalid {
-    /// The object's name.
+    /// The name of the object's layout.
     pub object: &'static str,
-    /// The illegal fields with their values in words.
+    /// The illegal fields and their values in words.
     pub fields: Vec<(&'static Field, String)>,
 }
 
@@ -263,7 +263,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Proves at compile time that the fields cover each bit of the object exactly once and stand in wire order.
+/// Returns whether the fields cover each bit of the object exactly once and stand in wire order. `layout!` calls it at
+/// compile time.
 pub(crate) const fn covers_each_bit_once(fields: &[Field], size: usize) -> bool {
     let mut seen = [false; 256 * 8];
     let mut total = 0;
@@ -292,7 +293,7 @@ pub(crate) const fn covers_each_bit_once(fields: &[Field], size: usize) -> bool 
     total == size * 8
 }
 
-/// Prints every field on its own line; reserved bits only when they are set.
+/// Prints every field on its own line, except reserved fields whose bits are all 0.
 pub(crate) fn print(f: &mut fmt::Formatter<'_>, name: &str, fields: &[Field], bytes: &[u8]) -> fmt::Result {
     write!(f, "{name}")?;
     for field in fields {
@@ -304,8 +305,8 @@ pub(crate) fn print(f: &mut fmt::Formatter<'_>, name: &str, fields: &[Field], by
     Ok(())
 }
 
-/// Declares a layout: `getter, builder: Type = "Name" @ offset, width;` in bits, in wire order.
-/// A table adds `[elements; stride]`; a field's style, where it is not a plain value, follows in words.
+/// Declares a layout: `getter, builder: Type = "Name" @ offset, width;` for each field, in wire order. Offset and width
+/// are in bits. A table adds `[elements; stride]`. A style other than the default follows the type: `text` or `octets`.
 macro_rules! layout {
     (@size_pair) => { (1usize, 0usize) };
     (@size_pair [$count:expr; $stride:expr]) => { ($count as usize, $stride as usize) };
@@ -332,7 +333,7 @@ macro_rules! layout {
         $(#[$doc])*
         ///
         /// # Panics
-        /// When there is no element `index`.
+        /// If `index` is not an element of the field.
         #[must_use]
         #[inline]
         pub fn $get(&self, index: usize) -> $t {
@@ -342,7 +343,7 @@ macro_rules! layout {
         #[doc = concat!("The same with another element of `", stringify!($get), "`.")]
         ///
         /// # Panics
-        /// When there is no element `index`.
+        /// If `index` is not an element of the field.
         #[must_use]
         pub fn $with(mut self, index: usize, value: $t) -> Self {
             assert!(index < $count, "element {index} of {}", $count);
@@ -370,7 +371,7 @@ macro_rules! layout {
         }
 
         impl Default for $name {
-            /// All bits 0.
+            /// Sets all bits to 0.
             fn default() -> Self {
                 Self([0; $size])
             }

@@ -1,15 +1,14 @@
-//! Bytes and values of InfiniBand and RoCE, management and transport: what a third party's tool can check.
+//! Wire formats of InfiniBand and RoCE: the bytes and values of management datagrams and transport packets.
 //!
-//! Every object has two forms. The *view* ([`PortInfo`], [`LidSmp`], ...) owns its bytes and can hold
-//! anything, nonsense included: reading a field never fails and never panics. The *valid value*
-//! ([`Valid`]) can only be had through [`Layout::validate`] and holds no illegal field. A tester
-//! builds violations through the view alone.
+//! Each object has two forms. The *view* ([`PortInfo`], [`LidSmp`], ...) owns its bytes and accepts any bit pattern,
+//! legal or not: reading a field never fails and never panics. The *valid value* ([`Valid`]) comes only from
+//! [`Layout::validate`] and holds no illegal field. A test builds a malformed object through the view.
 //!
-//! A layout is declared once, in wire order, most significant bit first, with reserved bits as named
-//! fields. The same declaration reads, writes, prints, compares and names the fields; a compile-time
-//! check proves that it covers each bit exactly once.
+//! The `layout!` macro declares each layout once, in wire order, most significant bit first. Reserved bits are named
+//! fields. The declaration generates the code that reads, writes, prints, compares and names the fields. A compile-time
+//! check proves that the fields cover each bit exactly once.
 //!
-//! This crate knows no rule, performs no I/O and reads no clock.
+//! This crate contains no conformance rule, performs no I/O and reads no clock.
 
 mod bits;
 mod codes;

@@ -1,4 +1,4 @@
-//! Management datagrams: 256 bytes with a common header of 24.
+//! Management datagrams (MADs): 256 bytes with a common header of 24 bytes.
 //!
 //! Source of the layouts: architecture chapters 13 and 14; `ib_mad.h` of Linux.
 
@@ -10,9 +10,9 @@ use crate::layout::{Layout, Style, layout};
 use crate::value::Reserved;
 use crate::values::{Hex16, Hex32, Hex64, Lid, MKey};
 
-/// Bytes of every MAD.
+/// Length of every MAD in bytes.
 pub const MAD_LENGTH: usize = 256;
-/// Bytes of the data of a subnet management packet.
+/// Length of the data of a subnet management packet in bytes.
 pub const SMP_DATA_LENGTH: usize = 64;
 
 layout! {
@@ -68,7 +68,7 @@ layout! {
         class_version, with_class_version: u8 = "ClassVersion" @ 16, 8;
         /// R bit and Method.
         method, with_method: Method = "R_Method" @ 24, 8;
-        /// D: set on the way back.
+        /// D: the direction bit, set in a response on its return path.
         direction, with_direction: bool = "D" @ 32, 1;
         /// Status.
         status, with_status: Status = "Status" @ 33, 15;
@@ -94,15 +94,15 @@ layout! {
         reserved_288, with_reserved_288: Reserved = "Reserved288" @ 288, 32, [7; 32];
         /// SMPData.
         data_octet, with_data_octet: u8 octets = "SMPData" @ 512, 8, [64; 8];
-        /// InitialPath: the port to leave by at each hop; entry 0 is unused.
+        /// InitialPath: the output port of each hop; entry 0 is unused.
         initial_path, with_initial_path: u8 octets = "InitialPath" @ 1024, 8, [64; 8];
-        /// ReturnPath: the port that the packet came in by at each hop.
+        /// ReturnPath: the port that received the packet at each hop.
         return_path, with_return_path: u8 octets = "ReturnPath" @ 1536, 8, [64; 8];
     }
 }
 
 layout! {
-    /// A general management packet whose data begin at byte 64, as the performance class has it (architecture 16.1).
+    /// A general management packet with data from byte 64 on, as in the performance class (architecture 16.1).
     pub struct Gmp[256] "GMP" {
         /// The common header.
         header_octet, with_header_octet: u8 octets = "MADHeader" @ 0, 8, [24; 8];
@@ -113,11 +113,11 @@ layout! {
     }
 }
 
-/// Bytes that are no MAD.
+/// The error for bytes that are not a MAD.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a MAD has 256 bytes, this one has {length}: truncated on the way, or not a MAD")]
 pub struct MadError {
-    /// Bytes that were there.
+    /// Number of bytes given.
     pub length: usize,
 }
 
@@ -126,7 +126,7 @@ pub struct MadError {
 pub struct Mad([u8; MAD_LENGTH]);
 
 impl Default for Mad {
-    /// All bytes 0.
+    /// Sets all bytes to 0.
     fn default() -> Self {
         Self([0; MAD_LENGTH])
     }
@@ -148,12 +148,12 @@ impl TryFrom<&[u8]> for Mad {
 }
 
 impl Mad {
-    /// A directed-route SMP as its sender makes it: hop pointer 0, both ends permissive.
+    /// Creates a directed-route SMP as its sender sends it: hop pointer 0, DrSLID and DrDLID permissive.
     ///
-    /// `path` lists the ports to leave by; at most 63 hops.
+    /// `path` lists the output port of each hop.
     ///
     /// # Panics
-    /// When the path has more than 63 hops.
+    /// If the path has more than 63 hops.
     #[must_use]
     pub fn directed(method: Method, attribute: AttributeId, modifier: u32, path: &[u8]) -> Self {
         assert!(
@@ -170,13 +170,13 @@ impl Mad {
         mad
     }
 
-    /// A LID-routed SMP.
+    /// Creates a LID-routed SMP.
     #[must_use]
     pub fn lid_routed(method: Method, attribute: AttributeId, modifier: u32) -> Self {
         Self::request(MgmtClass::SUBN_LID, method, attribute, modifier)
     }
 
-    /// A general management packet of the performance class.
+    /// Creates a general management packet of the performance class.
     #[must_use]
     pub fn performance(method: Method, attribute: AttributeId, modifier: u32) -> Self {
         Self::request(MgmtClass::PERF, method, attribute, modifier)
@@ -194,31 +194,32 @@ impl Mad {
         )
     }
 
-    /// The bytes.
+    /// Returns the bytes of the MAD.
     #[must_use]
     pub fn bytes(&self) -> &[u8; MAD_LENGTH] {
         &self.0
     }
 
-    /// The bytes, to be changed to anything.
+    /// Returns the bytes for modification; any value is allowed.
     pub fn bytes_mut(&mut self) -> &mut [u8; MAD_LENGTH] {
         &mut self.0
     }
 
-    /// The common header.
+    /// Returns the common header.
     #[must_use]
     pub fn header(&self) -> MadHeader {
         MadHeader::from_bytes(&self.0)
     }
 
-    /// The same with another header.
+    /// Returns this MAD with another common header.
     #[must_use]
     pub fn with_header(mut self, header: &MadHeader) -> Self {
         self.0[..24].copy_from_slice(header.bytes());
         self
     }
 
-    /// The same with all reserved bits of its headers set: of the common one and, in an SMP, of the route.
+    /// Returns this MAD with all reserved bits of its headers set: of the common header and, in an SMP, of the fields
+    /// after it.
     #[must_use]
     pub fn with_reserved_set(mut self) -> Self {
         let of_route = match (self.is_smp(), self.is_directed()) {
@@ -236,33 +237,33 @@ impl Mad {
         self
     }
 
-    /// MgmtClass.
+    /// Returns MgmtClass.
     #[must_use]
     pub fn class(&self) -> MgmtClass {
         MgmtClass(self.0[1])
     }
 
-    /// R bit and Method.
+    /// Returns the R bit and Method.
     #[must_use]
     pub fn method(&self) -> Method {
         Method(self.0[3])
     }
 
-    /// The same with another method.
+    /// Returns this MAD with another method.
     #[must_use]
     pub fn with_method(mut self, method: Method) -> Self {
         self.0[3] = method.0;
         self
     }
 
-    /// Status, without the D bit of a directed-route SMP.
+    /// Returns Status, without the D bit of a directed-route SMP.
     #[must_use]
     pub fn status(&self) -> Status {
         let word = u16::from_be_bytes([self.0[4], self.0[5]]);
         Status(if self.is_directed() { word & 0x7FFF } else { word })
     }
 
-    /// The same with another status; the D bit of a directed-route SMP stays.
+    /// Returns this MAD with another status. Preserves the D bit of a directed-route SMP.
     #[must_use]
     pub fn with_status(mut self, status: Status) -> Self {
         let kept = if self.is_directed() {
@@ -274,63 +275,63 @@ impl Mad {
         self
     }
 
-    /// TransactionID.
+    /// Returns TransactionID.
     #[must_use]
     pub fn transaction_id(&self) -> u64 {
         self.header().transaction_id().0
     }
 
-    /// The same with another TransactionID.
+    /// Returns this MAD with another TransactionID.
     #[must_use]
     pub fn with_transaction_id(mut self, id: u64) -> Self {
         self.0[8..16].copy_from_slice(&id.to_be_bytes());
         self
     }
 
-    /// AttributeID.
+    /// Returns AttributeID.
     #[must_use]
     pub fn attribute_id(&self) -> AttributeId {
         AttributeId(u16::from_be_bytes([self.0[16], self.0[17]]))
     }
 
-    /// AttributeModifier.
+    /// Returns AttributeModifier.
     #[must_use]
     pub fn modifier(&self) -> u32 {
         u32::from_be_bytes([self.0[20], self.0[21], self.0[22], self.0[23]])
     }
 
-    /// M_Key of a subnet management packet.
+    /// Returns the M_Key of a subnet management packet.
     #[must_use]
     pub fn m_key(&self) -> MKey {
         LidSmp::from_bytes(&self.0).m_key()
     }
 
-    /// The same with another M_Key.
+    /// Returns this MAD with another M_Key.
     #[must_use]
     pub fn with_m_key(mut self, key: MKey) -> Self {
         self.0[24..32].copy_from_slice(&key.0.to_be_bytes());
         self
     }
 
-    /// Whether this is a subnet management packet, by its class.
+    /// Returns whether the class is one of the subnet management classes.
     #[must_use]
     pub fn is_smp(&self) -> bool {
         matches!(self.class(), MgmtClass::SUBN_LID | MgmtClass::SUBN_DIRECTED)
     }
 
-    /// Whether this is a directed-route SMP, by its class.
+    /// Returns whether the class is directed-route subnet management.
     #[must_use]
     pub fn is_directed(&self) -> bool {
         self.class() == MgmtClass::SUBN_DIRECTED
     }
 
-    /// The attribute's bytes: 64 of a subnet management packet, 192 of another one.
+    /// Returns the attribute's bytes: 64 in a subnet management packet, 192 in other MADs.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         if self.is_smp() { &self.0[64..128] } else { &self.0[64..] }
     }
 
-    /// The same with the first bytes of the attribute replaced; surplus bytes are left out.
+    /// Returns this MAD with the first bytes of the attribute replaced. Ignores surplus bytes.
     #[must_use]
     pub fn with_data(mut self, data: &[u8]) -> Self {
         let room = self.data().len().min(data.len());
@@ -338,23 +339,23 @@ impl Mad {
         self
     }
 
-    /// The attribute, as a view.
+    /// Returns a view of the attribute.
     #[must_use]
     pub fn attribute<A: Attribute>(&self) -> A {
         A::from_bytes(self.data())
     }
 
-    /// The bytes up to the last one that is not 0: what a record keeps.
+    /// Returns the bytes up to the last non-zero byte. A record stores a MAD in this form.
     #[must_use]
     pub fn without_trailing_zeros(&self) -> &[u8] {
         let end = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
         &self.0[..end]
     }
 
-    /// The MAD whose trailing zeros were left out.
+    /// Restores a MAD from its bytes without trailing zeros.
     ///
     /// # Errors
-    /// When there are more than 256 bytes.
+    /// If there are more than 256 bytes.
     pub fn with_trailing_zeros(bytes: &[u8]) -> Result<Self, MadError> {
         if bytes.len() > MAD_LENGTH {
             return Err(MadError { length: bytes.len() });
@@ -366,7 +367,7 @@ impl Mad {
 }
 
 impl fmt::Display for Mad {
-    /// One line: method, attribute, modifier, status.
+    /// Prints one line: class, method, attribute, modifier, status.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let class = if self.is_smp() {
             "Subn".into()
@@ -408,7 +409,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_directed_smp_has_its_fields_where_the_architecture_puts_them() {
+    fn directed_smp_fields_match_offsets() {
         let mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 1, &[1]).with_m_key(MKey(0x0102_0304_0506_0708));
         let b = mad.bytes();
         assert_eq!(&b[..4], &[1, 0x81, 1, 1]);
@@ -420,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_direction_bit_is_not_part_of_the_status() {
+    fn status_excludes_direction_bit() {
         let mut mad = Mad::directed(Method::GET, AttributeId::PORT_INFO, 0, &[1]).with_method(Method::GET_RESP);
         mad.bytes_mut()[4] = 0x80;
         assert_eq!(mad.status(), Status::OK);
@@ -433,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mad_of_another_length_is_refused_with_its_length() {
+    fn rejects_mad_of_other_length() {
         let error = Mad::try_from(&[0u8; 255][..]).unwrap_err();
         assert_eq!(error.length, 255);
         assert!(Mad::with_trailing_zeros(&[0; 257]).is_err());
@@ -441,7 +442,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_256_bytes_are_a_mad_that_prints(seed in proptest::collection::vec(any::<u8>(), 256)) {
+        fn any_256_bytes_print_as_mad(seed in proptest::collection::vec(any::<u8>(), 256)) {
             let mad = Mad::try_from(&seed[..]).unwrap();
             let printed = format!("{mad} {mad:?}");
             prop_assert!(printed.len() > 10);

@@ -1,16 +1,16 @@
-//! What stands in a field: a number with a name, legal values and words for people.
+//! Values of fields: the conversion from and to bits, the legal values, and the printed form.
 
 use core::fmt;
 
 /// A type that a field of a layout can hold.
 ///
-/// Values that a device writes are newtypes, never Rust enums: any bit pattern must be representable.
+/// Values that a device writes are newtypes, never Rust enums, because every bit pattern must be representable.
 pub trait Value: Copy + PartialEq + fmt::Display + fmt::Debug {
-    /// The value whose bits these are. Never fails: illegal values are values too.
+    /// Returns the value with these bits. Never fails: an illegal bit pattern is a value too.
     fn from_bits(bits: u64) -> Self;
-    /// The bits of this value, right-aligned.
+    /// Returns the bits of this value, right-aligned.
     fn to_bits(self) -> u64;
-    /// Whether the architecture gives this value a meaning in the field.
+    /// Returns whether the architecture defines this value for the field.
     fn is_legal(self) -> bool {
         true
     }
@@ -41,7 +41,7 @@ impl Value for bool {
     }
 }
 
-/// Bits that the architecture reserves: sent as 0, ignored on receipt.
+/// Bits that the architecture reserves. A sender sets them to 0 and a receiver ignores them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Reserved(pub u64);
 
@@ -63,7 +63,7 @@ impl fmt::Display for Reserved {
     }
 }
 
-/// A number with a name. With `legal |bits| expression`, some numbers have no meaning.
+/// Declares a newtype of an integer. `legal |bits| expression` limits the legal values; by default all are legal.
 macro_rules! newtype {
     ($(#[$meta:meta])* $name:ident($inner:ty) $(legal |$bits:ident| $legal:expr)?) => {
         $(#[$meta])*
@@ -85,7 +85,7 @@ macro_rules! newtype {
     };
 }
 
-/// A number printed in hexadecimal, `0x` and so many digits together.
+/// Declares a newtype that prints as `0x` and hexadecimal digits. `$digits` is the printed width, with the `0x`.
 macro_rules! hex {
     ($(#[$meta:meta])* $name:ident($inner:ty), $digits:literal) => {
         $crate::value::newtype!($(#[$meta])* $name($inner));
@@ -97,7 +97,8 @@ macro_rules! hex {
     };
 }
 
-/// A number whose codes have names; unknown ones print as `0x5 (unknown)`, or with so many digits.
+/// Declares a newtype whose codes have names. An unknown code prints as `0x5 (unknown)`. The optional `$digits` is the
+/// width of the printed number, with the `0x`.
 macro_rules! named {
     ($(#[$meta:meta])* $name:ident($inner:ty $(, $digits:literal)?) {
         $($code:literal $konst:ident $words:literal),* $(,)?
@@ -106,7 +107,7 @@ macro_rules! named {
         impl $name {
             $( #[doc = concat!("Code `", stringify!($code), "`: ", $words, ".")] pub const $konst: Self = Self($code); )*
 
-            /// The name, if the code has one.
+            /// Returns the name of the code, or `None` for an unknown code.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {
                 match self.0 { $( $code => Some($words), )* _ => None }

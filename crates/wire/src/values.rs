@@ -1,13 +1,13 @@
-//! Values of management attributes, as newtypes that print what they mean.
+//! Values of management attributes: newtypes that print their meaning.
 //!
-//! Source of the codes: Linux `ib_types.h` of OpenSM and libibmad's `dump.c`.
+//! Source of the codes: OpenSM's `ib_types.h` and libibmad's `dump.c`.
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::value::{hex, named, newtype};
 
-/// A set of bits that have names; unknown bits print as `0x40 (unknown)`.
+/// Declares a newtype for a set of named bits. An unknown bit prints as `0x40 (unknown)`.
 macro_rules! mask {
     ($(#[$meta:meta])* $name:ident($inner:ty) all $all:literal { $($bit:literal $words:literal),* $(,)? }) => {
         newtype!($(#[$meta])* $name($inner));
@@ -38,7 +38,7 @@ macro_rules! mask {
 }
 
 hex!(
-    /// A management key: 64 bits; 0 means that nothing is checked.
+    /// A management key of 64 bits; with the key 0, a port checks no M_Key.
     MKey(u64), 18
 );
 
@@ -48,16 +48,16 @@ hex!(
 );
 
 newtype!(
-    /// A local identifier: 0 none, 0x0001..=0xBFFF unicast, 0xC000..=0xFFFE multicast, 0xFFFF permissive.
+    /// A local identifier: 0 unassigned, 0x0001..=0xBFFF unicast, 0xC000..=0xFFFE multicast, 0xFFFF permissive.
     Lid(u16)
 );
 
 impl Lid {
-    /// The permissive LID, which a directed-route SMP carries at both ends.
+    /// The permissive LID. A directed-route SMP carries it as DrSLID and DrDLID.
     pub const PERMISSIVE: Self = Self(0xFFFF);
 
-    /// Whether it can be the address of one port: neither 0, nor a multicast LID, nor the permissive one (architecture
-    /// 4.1.3). A port whose LID is none of these has no LID yet.
+    /// Returns whether this LID can address a single port: it is not 0, not multicast and not permissive (architecture
+    /// 4.1.3). A port with any other LID has no LID assigned yet.
     #[must_use]
     pub const fn is_unicast(self) -> bool {
         self.0 > 0 && self.0 < 0xC000
@@ -76,7 +76,7 @@ impl fmt::Display for Lid {
 }
 
 newtype!(
-    /// A partition key: bit 15 says full member, the low 15 bits name the partition, 0 there is invalid.
+    /// A partition key: bit 15 set means full member; the low 15 bits are the partition, and 0 there is invalid.
     PKey(u16)
 );
 
@@ -91,11 +91,11 @@ impl fmt::Display for PKey {
 }
 
 named!(
-    /// PortInfo:PortState. 0 stands in a Set only and changes nothing.
+    /// PortInfo:PortState. 0 is valid only in a Set and changes nothing.
     PortState(u8) { 0 NO_CHANGE "no change", 1 DOWN "Down", 2 INITIALIZE "Initialize", 3 ARMED "Armed", 4 ACTIVE "Active" }
 );
 named!(
-    /// PortInfo:PortPhysicalState. 0 stands in a Set only and changes nothing.
+    /// PortInfo:PortPhysicalState. 0 is valid only in a Set and changes nothing.
     PhysState(u8) {
         0 NO_CHANGE "no change", 1 SLEEP "Sleep", 2 POLLING "Polling", 3 DISABLED "Disabled",
         4 TRAINING "PortConfigurationTraining", 5 LINK_UP "LinkUp", 6 ERROR_RECOVERY "LinkErrorRecovery",
@@ -103,28 +103,29 @@ named!(
     }
 );
 named!(
-    /// PortInfo:LinkDownDefaultState. 0 stands in a Set only and changes nothing.
+    /// PortInfo:LinkDownDefaultState. 0 is valid only in a Set and changes nothing.
     LinkDownDefault(u8) { 0 NO_CHANGE "no change", 1 SLEEP "Sleep", 2 POLLING "Polling" }
 );
 named!(
-    /// A largest payload: MTUCap and NeighborMTU.
+    /// An MTU code, in MTUCap and NeighborMTU.
     Mtu(u8) { 1 B256 "256", 2 B512 "512", 3 B1024 "1024", 4 B2048 "2048", 5 B4096 "4096" }
 );
 
 impl Mtu {
-    /// The payload of a full packet in bytes, if the code has a meaning.
+    /// Returns the MTU in bytes, or `None` for an undefined code.
     #[must_use]
     pub fn bytes(self) -> Option<u32> {
         matches!(self.0, 1..=5).then(|| 128 << self.0)
     }
 }
 named!(
-    /// The virtual lanes of a port: VLCap, and OperationalVLs, where 0 stands in a Set only and changes nothing.
+    /// The code of a number of virtual lanes, in VLCap and OperationalVLs. 0 is valid only in a Set of OperationalVLs
+    /// and changes nothing.
     VlCap(u8) { 0 NO_CHANGE "no change", 1 VL0 "VL0", 2 VL0_1 "VL0-1", 3 VL0_3 "VL0-3", 4 VL0_7 "VL0-7", 5 VL0_14 "VL0-14" }
 );
 
 impl VlCap {
-    /// How many data VLs the code stands for; `None` for codes without a meaning.
+    /// Returns the number of data VLs, or `None` for an undefined code.
     #[must_use]
     pub fn data_vls(self) -> Option<u8> {
         match self.0 {
@@ -143,7 +144,7 @@ named!(
     NodeType(u8) { 1 CHANNEL_ADAPTER "channel adapter", 2 SWITCH "switch", 3 ROUTER "router" }
 );
 named!(
-    /// PortInfo:M_KeyProtectBits: what a Get with another key is given.
+    /// PortInfo:M_KeyProtectBits: how the port handles a Get that carries another M_Key.
     ProtectBits(u8) { 0 SHOW "0", 1 HIDE_KEY "1", 2 PROTECT "2", 3 PROTECT_TOO "3" }
 );
 named!(
@@ -151,27 +152,29 @@ named!(
     SmState(u8) { 0 NOT_ACTIVE "not active", 1 DISCOVERING "discovering", 2 STANDBY "standby", 3 MASTER "master" }
 );
 mask!(
-    /// Link widths: Enabled, Supported, Active. 0xFF in an Enabled field means all that is supported.
+    /// Link widths: LinkWidthEnabled, LinkWidthSupported, LinkWidthActive. 0xFF in LinkWidthEnabled enables all
+    /// supported widths.
     LinkWidths(u8) all 0xFF { 1 "1x", 2 "4x", 4 "8x", 8 "12x", 16 "2x" }
 );
 mask!(
-    /// Link speeds up to QDR: Enabled, Supported, Active. 0xF in an Enabled field means all that is supported.
+    /// Link speeds up to QDR: LinkSpeedEnabled, LinkSpeedSupported, LinkSpeedActive. 0xF in LinkSpeedEnabled enables
+    /// all supported speeds.
     LinkSpeeds(u8) all 0xF { 1 "2.5 Gb/s", 2 "5 Gb/s", 4 "10 Gb/s" }
 );
 mask!(
-    /// Extended link speeds: FDR, EDR, HDR, NDR per lane.
+    /// Extended link speeds per lane: FDR, EDR, HDR, NDR.
     LinkSpeedExt(u8) all 0 { 1 "14.0625 Gb/s", 2 "25.78125 Gb/s", 4 "53.125 Gb/s", 8 "106.25 Gb/s" }
 );
 
 impl ProtectBits {
-    /// Whether a Get with another key is dropped (levels 2 and 3).
+    /// Returns whether the port drops a Get that carries another M_Key (levels 2 and 3).
     #[must_use]
     pub fn drops_gets(self) -> bool {
         self.0 >= 2
     }
 }
 
-/// 4.096 us doubled `code` times.
+/// Returns 4.096 us * 2^code; a code over 31 counts as 31.
 pub(crate) fn doubled(code: u8) -> Duration {
     Duration::from_nanos(4096 << code.min(31))
 }
@@ -196,16 +199,16 @@ pub(crate) fn time_words(code: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 newtype!(
-    /// PortInfo:RespTimeValue: 4.096 us * 2^code is the longest that an answer takes.
+    /// PortInfo:RespTimeValue: the longest time from a request to its response is 4.096 us * 2^code.
     RespTime(u8) legal |bits| bits < 32
 );
 newtype!(
-    /// PortInfo:SubnetTimeOut: 4.096 us * 2^code is the longest that a packet takes through the subnet.
+    /// PortInfo:SubnetTimeOut: the longest time of a packet through the subnet is 4.096 us * 2^code.
     SubnetTimeout(u8) legal |bits| bits < 32
 );
 
 impl RespTime {
-    /// The time that the code stands for.
+    /// Returns the time of this code.
     #[must_use]
     pub fn duration(self) -> Duration {
         doubled(self.0)
@@ -213,7 +216,7 @@ impl RespTime {
 }
 
 impl SubnetTimeout {
-    /// The time that the code stands for.
+    /// Returns the time of this code.
     #[must_use]
     pub fn duration(self) -> Duration {
         doubled(self.0)
@@ -233,12 +236,12 @@ impl fmt::Display for SubnetTimeout {
 }
 
 newtype!(
-    /// PortInfo:M_KeyLeasePeriod in whole seconds; 0 never expires.
+    /// PortInfo:M_KeyLeasePeriod in seconds; with 0 the lease never expires.
     LeasePeriod(u16)
 );
 
 impl LeasePeriod {
-    /// The period; `None` when it never expires.
+    /// Returns the lease period, or `None` if the lease never expires.
     #[must_use]
     pub fn duration(self) -> Option<Duration> {
         (self.0 != 0).then(|| Duration::from_secs(self.0.into()))
@@ -255,11 +258,11 @@ impl fmt::Display for LeasePeriod {
 }
 
 newtype!(
-    /// PortInfo:CapabilityMask: what a port can do, one bit each.
+    /// PortInfo:CapabilityMask: the capabilities of a port, one bit each.
     CapabilityMask(u32)
 );
 
-/// Names of the CapabilityMask's bits, bit 0 first; "" is reserved.
+/// Names of the CapabilityMask's bits, bit 0 first. An empty name is a reserved bit.
 const CAPABILITIES: [&str; 32] = [
     "",
     "IsSM",
@@ -302,12 +305,12 @@ impl CapabilityMask {
     pub const SL_MAPPING: u32 = 1 << 6;
     /// IsM_KeyNVRAM: the M_Key survives a power cycle.
     pub const M_KEY_NVRAM: u32 = 1 << 7;
-    /// IsCapabilityMask2Supported: CapabilityMask2 has a meaning.
+    /// IsCapabilityMask2Supported: PortInfo:CapabilityMask2 is defined.
     pub const MASK2: u32 = 1 << 15;
     /// IsClientReregistrationSupported.
     pub const CLIENT_REREGISTRATION: u32 = 1 << 25;
 
-    /// Whether all of `bits` are set.
+    /// Returns whether all of `bits` are set.
     #[must_use]
     pub fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
@@ -333,19 +336,19 @@ impl fmt::Display for CapabilityMask {
 }
 
 hex!(
-    /// 8 bits that people read in hexadecimal.
+    /// 8 bits, printed in hexadecimal.
     Hex8(u8), 4
 );
 hex!(
-    /// 16 bits that people read in hexadecimal.
+    /// 16 bits, printed in hexadecimal.
     Hex16(u16), 6
 );
 hex!(
-    /// Up to 32 bits that people read in hexadecimal.
+    /// Up to 32 bits, printed in hexadecimal.
     Hex32(u32), 10
 );
 hex!(
-    /// 64 bits that people read in hexadecimal.
+    /// 64 bits, printed in hexadecimal.
     Hex64(u64), 18
 );
 
@@ -355,7 +358,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn values_read_as_people_say_them() {
+    fn values_print_in_words() {
         assert_eq!(VlCap(3).to_string(), "VL0-3");
         assert_eq!(PortState(3).to_string(), "Armed");
         assert_eq!(PortState(9).to_string(), "0x9 (unknown)");
@@ -372,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_without_a_meaning_are_values_but_not_legal() {
+    fn undefined_code_is_not_legal() {
         assert!(Mtu(5).is_legal());
         assert!(!Mtu(6).is_legal());
         assert!(!Mtu(0).is_legal());
@@ -380,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_time_code_is_2_hours_and_26_minutes() {
+    fn largest_time_code_is_8796_s() {
         assert_eq!(RespTime(31).duration().as_secs(), 8796);
     }
 }

@@ -1,4 +1,4 @@
-//! The audit log: who did what to which device, a line of JSON for each, only ever appended to.
+//! The audit log: who did what to which device. Each act appends a line of JSON; no line is ever changed.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,23 +14,23 @@ use super::Caller;
 use crate::sched::timestamp;
 use verbatim_run::now_ns;
 
-/// Something done, or refused.
+/// An act on a rig, done or refused.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Act<'a> {
-    /// What, such as "CreateRun".
+    /// The name of the act, such as "CreateRun".
     pub what: &'a str,
     /// The rig.
     pub rig: &'a str,
     /// The rig's device; empty when there is no such rig.
     pub device: &'a str,
-    /// The run; empty when it is about none.
+    /// The run; empty when the act concerns no run.
     pub run: &'a str,
-    /// Why it was refused; empty when it was done.
+    /// Why the act was refused; empty when it was done.
     pub refused: &'a str,
 }
 
 impl Act<'_> {
-    /// Whether nobody hears of it before its line is on the disk for good.
+    /// Returns whether the line must be synced to the disk before the client gets its response.
     fn is_waited_for(&self) -> bool {
         self.refused.is_empty() && !matches!(self.what, "CreateLease" | "RenewLease" | "EndLease")
     }
@@ -50,17 +50,17 @@ struct Line<'a> {
 pub struct Audit {
     path: PathBuf,
     file: Arc<File>,
-    /// Held while a line is written.
+    /// Locked while a line is written.
     writes: Mutex<()>,
-    /// Tells that there are lines that nobody waits for.
+    /// Wakes the thread that syncs the lines of leases and of refused acts.
     soon: SyncSender<()>,
 }
 
 impl Audit {
-    /// Opens `audit.jsonl` in a directory; only its owner may read it.
+    /// Opens `audit.jsonl` in a directory, readable by its owner only.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// When the file cannot be opened.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join("audit.jsonl");
         let file = Arc::new(File::options().append(true).create(true).mode(0o600).open(&path)?);
@@ -81,11 +81,12 @@ impl Audit {
         })
     }
 
-    /// Appends a line. It outlives the daemon when this returns; what is done to a device outlives a loss of power too, as the
-    /// run that it is about does. That of a lease, which is kept no better, and of what was refused, is synced in a moment.
+    /// Appends a line, which survives a crash of the daemon. The line of an act on a device is also synced to the disk,
+    /// so that the line survives a power loss like the run itself. Lines of leases and of refused acts are synced soon
+    /// after this function returns.
     ///
     /// # Errors
-    /// When it cannot be kept.
+    /// When the line cannot be written or synced.
     pub fn note(&self, caller: &Caller, act: Act<'_>) -> io::Result<()> {
         let line = Line {
             time: timestamp(now_ns()).to_string(),
@@ -100,10 +101,10 @@ impl Audit {
             (&*self.file).write_all(line.as_bytes())
         };
         let kept = written.and_then(|()| match act.is_waited_for() {
-            // Without a turn: who waits meanwhile is synced with it.
+            // The lock is released before the sync, so that one sync covers the lines of all waiting threads.
             true => self.file.sync_data(),
             false => {
-                // When one is asked for already, it is of this line too.
+                // A full channel means that a pending sync covers this line too.
                 let _ = self.soon.try_send(());
                 Ok(())
             }
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_act_is_a_line_behind_those_of_before_and_others_may_not_read_them() {
+    fn appends_lines_only_owner_reads() {
         let directory = tempfile::tempdir().unwrap();
         let act = Act {
             what: "CreateRun",

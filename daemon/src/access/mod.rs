@@ -1,12 +1,12 @@
-//! Who may do what: identities, roles per rig, and proofs that a check was made.
+//! Access control: identities of clients, their roles per rig, and proofs of passed checks.
 //!
 //! | role | may |
 //! |---|---|
-//! | viewer | see a rig, its runs and what they left |
-//! | operator | also run tests on it, and end runs of its own |
-//! | admin | also end others' runs, and restore the rig |
+//! | viewer | see a rig, its runs and their results |
+//! | operator | also run tests on the rig, and end own runs |
+//! | admin | also end the runs of others, and restore the rig |
 //!
-//! What changes anything takes a [`May`], which nothing but a check here makes.
+//! Every operation that changes something needs a [`May`], and only the checks in this module create a [`May`].
 
 mod audit;
 mod table;
@@ -24,26 +24,26 @@ use tonic::Request;
 pub use audit::{Act, Audit};
 pub use table::{Grant, Role, Table, Who, names};
 
-/// What the page's viewers are called.
+/// The identity of all viewers of the web page.
 const WEB: &str = "web";
 
-/// Who somebody is, whatever connection they come by: the owner of runs.
+/// The identity of a client, the same on each of its connections. Runs and leases belong to an identity.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Identity {
-    /// A user of this host, as the kernel tells of who has the other end of the unix socket.
+    /// A user of this host, by the user id that the kernel reports for the peer of the unix socket.
     User(u32),
-    /// The name in a certificate, which [`verbatim_tls::name_of`] takes out.
+    /// The name in a client certificate, from [`verbatim_tls::name_of`].
     Certificate(String),
-    /// Whoever looks at the daemon's page: it has no name, and may be a viewer alone.
+    /// A viewer of the daemon's web page. The page has no sign-in, so all its viewers share this identity.
     Web,
 }
 
 impl Identity {
-    /// The name for people: that of a user of this host, if it has one; a certificate as `cert:NAME`. Blocks where the
-    /// host asks a directory for its users.
+    /// Returns the name to show to people: the user name, if this host knows the user id, and otherwise the text of
+    /// `Display`. May block while the host looks up the user.
     #[must_use]
     pub fn in_words(&self) -> String {
-        // A user keeps its name; one without may get one.
+        // Only found names are cached: an unknown user may get a name later.
         static NAMES: Mutex<BTreeMap<u32, String>> = Mutex::new(BTreeMap::new());
         let Self::User(uid) = self else {
             return self.to_string();
@@ -60,7 +60,7 @@ impl Identity {
 }
 
 impl fmt::Display for Identity {
-    /// `uid:1000`, `cert:NAME` or `web`, as in the daemon's configuration, its log and its store.
+    /// Writes `uid:1000`, `cert:NAME` or `web`, the form in the daemon's configuration, its log and its store.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::User(uid) => write!(f, "uid:{uid}"),
@@ -97,27 +97,27 @@ impl<'de> Deserialize<'de> for Identity {
     }
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
-    /// Who.
+    /// The sender's identity.
     pub who: Identity,
-    /// The group that its process had when it connected; none over a network.
+    /// The primary group of the client's process when it connected; `None` for a network connection.
     pub gid: Option<u32>,
-    /// Where from: an address, or "unix".
+    /// The client's network address, or "unix".
     pub from: String,
 }
 
 impl Caller {
-    /// Who sent this one, as the connection that it came by tells.
+    /// Returns the sender of a request. The connection has stored the sender in the request's extensions.
     ///
     /// # Errors
-    /// When no connection told.
+    /// When the connection has stored no sender.
     pub fn of<T>(request: &Request<T>) -> Result<Self, Denied> {
         request.extensions().get().cloned().ok_or(Denied::Unknown)
     }
 
-    /// A user of this host.
+    /// Returns the caller for a user of this host.
     #[must_use]
     pub fn user(uid: u32, gid: u32) -> Self {
         Self {
@@ -128,55 +128,55 @@ impl Caller {
     }
 }
 
-/// Why somebody may not.
+/// The reason why a request is denied.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
-    /// It is not known who it is.
+    /// The sender is unknown.
     #[error("it is not known who sent this; connect by the daemon's socket or with a certificate")]
     Unknown,
-    /// Nobody gave it any role.
+    /// The sender has no role at all.
     #[error(
         "{who} has no role at this daemon; ask who runs it for one: a [[role]] with who = [\"{who}\"] in its configuration"
     )]
     Nobody {
-        /// Who.
+        /// The sender.
         who: Identity,
     },
-    /// It has not the role.
+    /// The sender's role on the rig is too low.
     #[error("{what} takes the role {needed} on it; {who} has {has}. Ask who runs the daemon")]
     Role {
-        /// Who.
+        /// The sender.
         who: Identity,
-        /// What was to be done.
+        /// The denied act.
         what: String,
-        /// The role that it takes.
+        /// The least role that may do it.
         needed: Role,
-        /// Its role there, in words.
+        /// The sender's role on the rig, in words.
         has: &'static str,
     },
-    /// It is another's.
+    /// The run or lease belongs to another identity.
     #[error("{what} takes its owner, {owner}, or an admin of the rig; {who} is neither. Ask one of them")]
     NotOwner {
-        /// Who.
+        /// The sender.
         who: Identity,
-        /// What was to be done.
+        /// The denied act.
         what: String,
-        /// Whose it is, in words.
+        /// The owner, in words.
         owner: String,
     },
 }
 
-/// Seeing a rig and its runs.
+/// Permission to see a rig and its runs.
 #[derive(Clone, Copy, Debug)]
 pub enum View {}
-/// Running tests on a rig.
+/// Permission to run tests on a rig.
 #[derive(Clone, Copy, Debug)]
 pub enum Operate {}
-/// Ending what is somebody's on a rig, and restoring it.
+/// Permission to end runs and leases on a rig, and to restore the rig.
 #[derive(Clone, Copy, Debug)]
 pub enum End {}
 
-/// Proof that somebody may do something on a rig: the checks of [`Access`] make it, and nothing else.
+/// The proof that a caller may do something on a rig. Only the checks of [`Access`] create it.
 pub struct May<A> {
     caller: Caller,
     rig: String,
@@ -204,33 +204,33 @@ impl<A> May<A> {
         }
     }
 
-    /// Who may.
+    /// Returns the identity of the caller.
     #[must_use]
     pub fn who(&self) -> &Identity {
         &self.caller.who
     }
 
-    /// Who may, and where from.
+    /// Returns the caller.
     #[must_use]
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// On which rig.
+    /// Returns the name of the rig.
     #[must_use]
     pub fn rig(&self) -> &str {
         &self.rig
     }
 }
 
-/// The checks, by a table of roles that can be replaced while they are made.
+/// The access checks. The table of roles can be replaced at any time.
 #[derive(Debug)]
 pub struct Access {
     table: RwLock<Arc<Table>>,
 }
 
 impl Access {
-    /// Checks by this table.
+    /// Creates the checks for a table of roles.
     #[must_use]
     pub fn new(table: Table) -> Self {
         Self {
@@ -238,21 +238,21 @@ impl Access {
         }
     }
 
-    /// Checks by another table from now on.
+    /// Replaces the table of roles.
     pub fn replace(&self, table: Table) {
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
     }
 
-    /// The table as it is now.
+    /// Returns the current table of roles.
     #[must_use]
     pub fn table(&self) -> Arc<Table> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Somebody with any role on any rig.
+    /// Checks that the caller has any role on any rig.
     ///
     /// # Errors
-    /// When it has none.
+    /// When the caller has no role.
     pub fn any(&self, caller: &Caller) -> Result<(), Denied> {
         if self.table().knows(caller) {
             Ok(())
@@ -277,27 +277,27 @@ impl Access {
         })
     }
 
-    /// To see a rig, its runs and what they left.
+    /// Checks that the caller may see a rig and its runs.
     ///
     /// # Errors
-    /// When it has no role there.
+    /// When the caller has no role on the rig.
     pub fn view(&self, caller: &Caller, rig: &str) -> Result<May<View>, Denied> {
         self.role(caller, rig, Role::Viewer, "seeing")
     }
 
-    /// To run tests on a rig.
+    /// Checks that the caller may run tests on a rig.
     ///
     /// # Errors
-    /// When it is no operator there.
+    /// When the caller is not an operator or admin of the rig.
     pub fn operate(&self, caller: &Caller, rig: &str) -> Result<May<Operate>, Denied> {
         self.role(caller, rig, Role::Operator, "running tests on")
     }
 
-    /// To end what is somebody's on a rig, or to restore the rig: as its owner, or as an admin of the rig. `what` says
-    /// what, for the error.
+    /// Checks that the caller may end a run or lease on a rig, or restore the rig. Only `owner` and the admins of the
+    /// rig may. `what` names the act in the error.
     ///
     /// # Errors
-    /// When it is neither.
+    /// When the caller has no role on the rig, or is not `owner` or an admin of the rig.
     pub fn end(&self, caller: &Caller, rig: &str, owner: Option<&Identity>, what: &str) -> Result<May<End>, Denied> {
         self.view(caller, rig)?;
         if owner == Some(&caller.who) || self.table().role(caller, rig) == Some(Role::Admin) {
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_holds_on_the_rigs_that_it_names() {
+    fn role_applies_to_named_rigs_only() {
         let access = access();
         assert!(access.operate(&cert("alice"), "bench-1").is_ok());
         let error = access.operate(&cert("alice"), "other").unwrap_err().to_string();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_owner_or_an_admin_ends_what_is_somebodys() {
+    fn only_owner_or_admin_may_end() {
         let access = access();
         let owner = Identity::Certificate("alice".into());
         let end = |who: &str, rig: &str| access.end(&cert(who), rig, Some(&owner), "ending a run").map(drop);
@@ -368,22 +368,22 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_role_is_told_how_one_is_given() {
+    fn error_tells_how_to_get_a_role() {
         let error = access().any(&cert("eve")).unwrap_err().to_string();
         assert!(error.contains("who = [\"cert:eve\"]"), "{error}");
-        // A user of this host is nobody's certificate.
+        // Roles of certificates do not apply to users of this host.
         assert!(access().any(&Caller::user(1000, 1000)).is_err());
     }
 
     #[test]
-    fn a_user_has_the_name_that_the_host_knows() {
+    fn user_id_becomes_host_user_name() {
         assert_eq!(Identity::User(0).in_words(), "root");
         assert_eq!(Identity::User(4_000_000_123).in_words(), "uid:4000000123");
         assert_eq!(Identity::Certificate("alice".into()).in_words(), "cert:alice");
     }
 
     #[test]
-    fn an_identity_is_read_as_it_is_written() {
+    fn identity_survives_round_trip() {
         for identity in [Identity::User(7), Identity::Certificate("a b:c".into())] {
             let text = serde_json::to_string(&identity).unwrap();
             assert_eq!(serde_json::from_str::<Identity>(&text).unwrap(), identity);

@@ -1,4 +1,4 @@
-//! Which roles who has on which rigs. Pure.
+//! The table of roles: which identity has which role on which rigs. This module does no I/O.
 
 use std::fmt;
 
@@ -6,15 +6,15 @@ use serde::Deserialize;
 
 use super::{Caller, Identity};
 
-/// What somebody may do on a rig; each may what the ones before may.
+/// A role on a rig. Each role includes the rights of the roles before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// See it, its runs and what they left.
+    /// May see the rig, its runs and their results.
     Viewer,
-    /// Run tests on it.
+    /// May run tests on the rig.
     Operator,
-    /// End others' runs, and restore it.
+    /// May end the runs of others, and restore the rig.
     Admin,
 }
 
@@ -34,25 +34,26 @@ impl fmt::Display for Role {
     }
 }
 
-/// Whom a role is given to.
+/// The identities that a grant applies to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Who {
-    /// A user of this host.
+    /// A user of this host, by user id.
     User(u32),
-    /// The members of a group of this host: whose process has it as its own when it connects, and these.
+    /// A group of this host. A user matches if the group is the primary group of the user's process, or if the group
+    /// lists the user.
     Group {
-        /// Its number.
+        /// The group id.
         gid: u32,
-        /// The users that the group's entry lists.
+        /// The ids of the users that the group's entry lists.
         members: Vec<u32>,
     },
     /// Every user of this host that may connect to the socket.
     AnyUser,
-    /// A certificate with this name.
+    /// The certificate with this name.
     Certificate(String),
-    /// Every certificate that the CA of the clients signed.
+    /// Every certificate that the CA of the clients has signed.
     AnyCertificate,
-    /// Whoever looks at the page.
+    /// The viewers of the web page.
     Web,
 }
 
@@ -70,14 +71,14 @@ impl Who {
     }
 }
 
-/// A role for some, on some rigs.
+/// A role for some identities on some rigs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Grant {
     /// The role.
     pub role: Role,
-    /// For whom.
+    /// The identities that get the role.
     pub who: Vec<Who>,
-    /// On which rigs: names, or their beginnings with `*` behind; on all when empty.
+    /// The names of the rigs, or beginnings of names followed by `*`. Empty for all rigs.
     pub rigs: Vec<String>,
 }
 
@@ -87,7 +88,7 @@ impl Grant {
     }
 }
 
-/// The roles.
+/// The grants of roles.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     owner: u32,
@@ -95,13 +96,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// These roles. Who owns the daemon's process, and the superuser, are admins besides.
+    /// Creates a table with these grants. The user of the daemon's process and the superuser are always admins.
     #[must_use]
     pub fn new(owner: u32, grants: Vec<Grant>) -> Self {
         Self { owner, grants }
     }
 
-    /// Without a configuration: whoever the socket's mode lets in is an operator.
+    /// Returns the default table: every user whom the socket's file mode lets connect is an operator.
     #[must_use]
     pub fn usual(owner: u32) -> Self {
         let operators = Grant {
@@ -112,7 +113,7 @@ impl Table {
         Self::new(owner, vec![operators])
     }
 
-    /// These roles, too.
+    /// Adds grants to the table.
     #[must_use]
     pub fn and(mut self, more: Vec<Grant>) -> Self {
         self.grants.extend(more);
@@ -123,12 +124,12 @@ impl Table {
         matches!(caller.who, Identity::User(uid) if uid == self.owner || uid == 0)
     }
 
-    /// Whether somebody has a role on any rig.
+    /// Returns whether the caller has a role on any rig.
     pub(super) fn knows(&self, caller: &Caller) -> bool {
         self.owns(caller) || self.grants.iter().any(|grant| grant.is_for(caller))
     }
 
-    /// Somebody's role on a rig: the highest that it is given.
+    /// Returns the caller's highest role on a rig.
     #[must_use]
     pub fn role(&self, caller: &Caller, rig: &str) -> Option<Role> {
         if self.owns(caller) {
@@ -138,7 +139,7 @@ impl Table {
         self.grants.iter().filter(given).map(|grant| grant.role).max()
     }
 
-    /// Whether somebody is an admin of any rig.
+    /// Returns whether the caller is an admin of any rig.
     #[must_use]
     pub fn has_admin(&self, caller: &Caller) -> bool {
         self.owns(caller)
@@ -148,7 +149,7 @@ impl Table {
                 .any(|grant| grant.role == Role::Admin && grant.is_for(caller))
     }
 
-    /// The rigs that somebody may see, as patterns; none for all.
+    /// Returns the patterns of the rigs that the caller may see; `None` for all rigs.
     #[must_use]
     pub fn sees(&self, caller: &Caller) -> Option<Vec<String>> {
         if self.owns(caller) {
@@ -160,7 +161,8 @@ impl Table {
     }
 }
 
-/// Whether one of these names, or beginnings with `*` behind, is that of a rig.
+/// Returns whether a rig's name matches one of the patterns. A pattern is a name, or the beginning of a name followed
+/// by `*`.
 #[must_use]
 pub fn names(patterns: &[String], rig: &str) -> bool {
     patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_configuration_the_owner_is_admin_and_who_may_connect_operator() {
+    fn default_roles_are_admin_and_operator() {
         let table = Table::usual(1000);
         let role = |uid| table.role(&Caller::user(uid, 5), "r");
         assert_eq!(role(1000), Some(Role::Admin));
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_role_counts_and_a_group_is_known_by_process_or_entry() {
+    fn highest_matching_role_counts() {
         let group = Who::Group {
             gid: 44,
             members: vec![7],
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_sees_is_all_or_what_its_roles_name() {
+    fn sees_rigs_of_own_roles() {
         let grant = |who, rigs: &[&str]| Grant {
             role: Role::Viewer,
             who: vec![who],

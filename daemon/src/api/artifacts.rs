@@ -1,4 +1,4 @@
-//! The files that a run left.
+//! The files of a run's record, for clients to read.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -14,14 +14,14 @@ use super::streams::Out;
 use crate::store::captures;
 use verbatim_run as run;
 
-/// Bytes of a chunk.
+/// The size of a chunk in bytes.
 const CHUNK: usize = 64 << 10;
-/// Chunks made ready for a reader who has not taken them yet.
+/// The number of chunks that are read ahead of the client.
 pub(super) const AHEAD: usize = 2;
-/// The capture, which is made when it is read.
+/// The name of the capture, which is made when a client reads it.
 pub(super) const CAPTURE: &str = "run.pcapng";
 
-/// The files of a record, in order of name; none when the run has left none yet.
+/// Returns the files of a record, sorted by name. The list is empty if the directory does not exist yet.
 pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
@@ -43,7 +43,7 @@ pub(super) fn list(directory: &Path) -> Result<Vec<Artifact>, Status> {
     Ok(artifacts)
 }
 
-/// Opens a file of a record; the capture is made first.
+/// Opens a file of a record. Makes the capture if the record has none.
 pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
     if !is_name(name) {
         return Err(errors::invalid_field(
@@ -68,7 +68,8 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
 }
 
 fn capture(directory: &Path) -> Result<File, Status> {
-    // Within the state directory, whose disk is meant for such sizes; gone with the last reader.
+    // The capture goes to the state directory, because that disk is meant for large files. The file is unlinked on
+    // return. The disk space is freed when the last reader closes the file.
     let beside = captures(directory.ancestors().nth(3).unwrap_or(directory));
     let place = fs::create_dir_all(&beside).and_then(|()| tempfile::tempdir_in(&beside));
     let place = place.map_err(|error| unreadable(&beside, &error))?;
@@ -80,7 +81,7 @@ fn capture(directory: &Path) -> Result<File, Status> {
     File::open(&path).map_err(|error| unreadable(&path, &error))
 }
 
-/// Whether that can only be a file of the directory itself.
+/// Returns whether `name` can only name a file directly in the record's directory.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0'])
 }
@@ -92,7 +93,8 @@ fn unreadable(path: &Path, error: &io::Error) -> Status {
     ))
 }
 
-/// The content of a file, as fast as it is taken. A reader who takes nothing holds a file and two chunks, no thread.
+/// Sends the content of a file as fast as the client takes it. A stalled client uses a descriptor and two chunks, but
+/// no thread.
 pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
     tokio::spawn(async move {
         loop {
@@ -107,7 +109,7 @@ pub(super) fn send(mut file: File, sender: Out<ReadArtifactResponse>) {
                 Ok((_, Ok(data))) if data.is_empty() => return,
                 Ok((rest, Ok(data))) => {
                     file = rest;
-                    // An error says that the reader left.
+                    // An error means that the client has left.
                     if sender.send(Ok(ReadArtifactResponse { data })).await.is_err() {
                         return;
                     }
@@ -125,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_never_leads_out_of_the_record() {
+    fn name_cannot_leave_the_record() {
         let directory = tempfile::tempdir().unwrap();
         let record = directory.path().join("record");
         fs::create_dir(&record).unwrap();

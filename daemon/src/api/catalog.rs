@@ -1,4 +1,4 @@
-//! CatalogService.
+//! The implementation of CatalogService.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use verbatim_proto::v1::{
 
 use super::{Shared, blocking, errors, validate};
 
-/// What can be run: the same in every daemon of this version.
+/// The service that lists the catalogue, which is the same in every daemon of this version.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     shared: Arc<Shared>,
 }
 
 impl Catalog {
-    /// For whoever has a role.
+    /// Creates the service. Every caller with a role may use it.
     #[must_use]
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }

@@ -1,4 +1,4 @@
-//! Errors that name the root cause, for people in the message and for programs in the details.
+//! Error statuses. The message names the root cause for people, and the details name it for programs.
 
 use std::collections::HashMap;
 
@@ -10,15 +10,14 @@ use crate::sched::{CreateError, NotReloaded, Refusal};
 use crate::store::StoreError;
 use verbatim_run::RunId;
 
-/// The domain of every `ErrorInfo`.
 const DOMAIN: &str = "verbatim.v1";
 
-/// A field of a request that is not as it should be.
+/// An invalid field of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Violation {
     /// The field, such as `patterns[0]`.
     pub(super) field: String,
-    /// What was expected and what was seen.
+    /// The expected value and the value in the request.
     pub(super) what: String,
 }
 
@@ -40,14 +39,14 @@ fn with_info(code: Code, message: &str, reason: &str, metadata: &[(&str, &str)])
     Status::with_error_details(code, message, ErrorDetails::with_error_info(reason, DOMAIN, metadata))
 }
 
-/// Wrong fields that an answer names. It travels in headers, which are small.
+/// The most invalid fields that a response names. The status travels in HTTP headers, which must stay small.
 const MOST_VIOLATIONS: usize = 10;
-/// Characters of what is said of one, and of a name.
+/// The most characters of the text about a field, and of a name.
 const LONGEST: usize = 300;
-/// Characters of a message: what is said of a quarantine names each area that is not restored.
+/// The most characters of a message. The message of a quarantine names each area that is not restored.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// The beginning of a text that somebody may have sent.
+/// Returns at most this many characters from the beginning of a text that a client may have sent.
 fn at_most(characters: usize, text: &str) -> String {
     match text.char_indices().nth(characters) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -55,7 +54,7 @@ fn at_most(characters: usize, text: &str) -> String {
     }
 }
 
-/// `INVALID_ARGUMENT`: every field that is wrong, not only the first; of very many the first few.
+/// Returns `INVALID_ARGUMENT` with the first [`MOST_VIOLATIONS`] invalid fields, and the number of the other fields.
 pub(super) fn invalid(mut violations: Vec<Violation>) -> Status {
     let more = violations.len().saturating_sub(MOST_VIOLATIONS);
     violations.truncate(MOST_VIOLATIONS);
@@ -77,22 +76,22 @@ pub(super) fn invalid(mut violations: Vec<Violation>) -> Status {
     Status::with_error_details(Code::InvalidArgument, message.join("; "), details)
 }
 
-/// `INVALID_ARGUMENT` for one field.
+/// Returns `INVALID_ARGUMENT` for one field.
 pub(super) fn invalid_field(field: &str, what: impl Into<String>) -> Status {
     invalid(vec![Violation::new(field, what)])
 }
 
-/// `NOT_FOUND`.
+/// Returns `NOT_FOUND`.
 pub(super) fn not_found(reason: &str, name: &str, message: &str) -> Status {
     with_info(Code::NotFound, message, reason, &[("name", name)])
 }
 
-/// `OUT_OF_RANGE`.
+/// Returns `OUT_OF_RANGE`.
 pub(super) fn out_of_range(message: &str) -> Status {
     with_info(Code::OutOfRange, message, "CURSOR_AHEAD", &[])
 }
 
-/// `ALREADY_EXISTS`: the request id belongs to another request.
+/// Returns `ALREADY_EXISTS`: the request id belongs to another request.
 pub(super) fn request_id_reused(request_id: &str, run: &RunId, differs: &str) -> Status {
     let message = format!(
         "request_id {request_id:?} already created runs/{run}, which differs in {differs}; send a new request_id for a \
@@ -103,7 +102,7 @@ pub(super) fn request_id_reused(request_id: &str, run: &RunId, differs: &str) ->
     with_info(Code::AlreadyExists, &message, "REQUEST_ID_REUSED", &metadata)
 }
 
-/// `FAILED_PRECONDITION`: the files of a run are on another host.
+/// Returns `FAILED_PRECONDITION`: the files of a run are on another host.
 pub(super) fn elsewhere(run: &RunId, host: &str) -> Status {
     let message = format!(
         "the files of runs/{run} are on host {host}: ask its daemon for them; `verbatim rigs` names the rigs of each host"
@@ -111,7 +110,7 @@ pub(super) fn elsewhere(run: &RunId, host: &str) -> Status {
     with_info(Code::FailedPrecondition, &message, "RUN_ELSEWHERE", &[("host", host)])
 }
 
-/// `RESOURCE_EXHAUSTED`: somebody, or all together, follow and read more than is served at once.
+/// Returns `RESOURCE_EXHAUSTED`: too many response streams are open, of this identity or in total.
 pub(super) fn too_many_streams(who: &Identity, own: usize) -> Status {
     let message = format!(
         "too many answers are under way at once, {own} of them to {who}: close some that follow runs, rigs or leases, or that \
@@ -120,7 +119,7 @@ pub(super) fn too_many_streams(who: &Identity, own: usize) -> Status {
     with_info(Code::ResourceExhausted, &message, "TOO_MANY_STREAMS", &[])
 }
 
-/// `UNAVAILABLE`: the answer ended before its end.
+/// Returns `UNAVAILABLE`: the response stream ended early because the client stalled.
 pub(super) fn too_slow(patience: std::time::Duration) -> Status {
     let message = format!(
         "nothing of this answer was taken for {} s, so that it ended here; ask again, a run from the last cursor on",
@@ -129,12 +128,12 @@ pub(super) fn too_slow(patience: std::time::Duration) -> Status {
     with_info(Code::Unavailable, &message, "READER_TOO_SLOW", &[])
 }
 
-/// `INTERNAL`.
+/// Returns `INTERNAL`.
 pub(super) fn internal(message: &str) -> Status {
     with_info(Code::Internal, message, "INTERNAL", &[])
 }
 
-/// What the plan does not do.
+/// Converts a refusal of the plan.
 pub(super) fn refused(refusal: &Refusal) -> Status {
     let (code, reason, subject) = match refusal {
         Refusal::UnknownRig(rig) => (Code::NotFound, "RIG_UNKNOWN", rig.clone()),
@@ -160,7 +159,7 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
     Status::with_error_details(code, message, details)
 }
 
-/// `FAILED_PRECONDITION`: the rig file cannot be taken over; or what the store cannot do.
+/// Converts a failed reload of the rig file: `FAILED_PRECONDITION`, or the error of the store.
 pub(super) fn not_reloaded(error: &NotReloaded) -> Status {
     let reason = match error {
         NotReloaded::InUse(_) => "RIG_IN_USE",
@@ -172,7 +171,7 @@ pub(super) fn not_reloaded(error: &NotReloaded) -> Status {
     with_info(Code::FailedPrecondition, &error.to_string(), reason, &[])
 }
 
-/// What somebody may not do.
+/// Converts a denied access.
 pub(super) fn denied(denied: &Denied) -> Status {
     let (code, reason) = match denied {
         Denied::Unknown => (Code::Unauthenticated, "UNKNOWN_CALLER"),
@@ -182,7 +181,7 @@ pub(super) fn denied(denied: &Denied) -> Status {
     with_info(code, &denied.to_string(), reason, &[])
 }
 
-/// What the store cannot do.
+/// Converts an error of the store.
 pub(crate) fn store(error: &StoreError) -> Status {
     let message = error.to_string();
     match error {
@@ -205,7 +204,7 @@ pub(crate) fn store(error: &StoreError) -> Status {
     }
 }
 
-/// Why a run is not created.
+/// Converts a failed creation of a run or lease.
 pub(super) fn create(error: &CreateError) -> Status {
     match error {
         CreateError::Refused(refusal) => refused(refusal),
@@ -218,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wrong_field_is_named_in_message_and_details() {
+    fn status_names_every_invalid_field() {
         let status = invalid(vec![
             Violation::new("rig", "no such"),
             Violation::new("patterns[1]", "nothing"),
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_few_of_many_wrong_fields_and_shortly() {
+    fn status_limits_invalid_fields() {
         let wrong = |number: usize| Violation::new(format!("patterns[{number}]"), "x".repeat(100_000));
         let status = invalid((0..5000).map(wrong).collect());
         assert!(status.message().len() < 8000 && status.details().len() < 8000);
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_grows_with_what_somebody_sent() {
+    fn status_size_is_bounded() {
         let long = "é".repeat(4_000_000);
         for status in [
             not_found("RUN_UNKNOWN", &long, &long),
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quarantine_is_a_failed_precondition_that_names_the_rig_and_the_reason() {
+    fn quarantine_is_failed_precondition() {
         let status = refused(&Refusal::Quarantined {
             rig: "b".into(),
             reason: "locked".into(),

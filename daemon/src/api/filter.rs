@@ -8,8 +8,8 @@
 //! outcomes= SKIPPED NOT_APPLICABLE PASS INCONCLUSIVE FAIL ERROR
 //! ```
 //!
-//! Each key stands at most once. Spaces around terms, "=" and "|" do not count; letters of states and outcomes count in
-//! any case.
+//! Each key may appear at most once. Spaces around terms, "=" and "|" are ignored. States and outcomes may be in any
+//! case.
 
 use verbatim_proto::v1::{Outcome, RunState};
 
@@ -18,7 +18,7 @@ use crate::store::Filter;
 const EXPECTED: &str =
     "expected terms joined by \" AND \", each rig=NAME, state=QUEUED|RUNNING|ENDED or outcome=PASS|FAIL|…";
 
-/// Reads a filter; an error says what was expected and what was seen.
+/// Parses a filter. The error shows the expected form and the given text.
 pub(super) fn parse(text: &str) -> Result<Filter, String> {
     let mut filter = Filter::default();
     if text.trim().is_empty() {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn terms_are_read_in_any_order_and_several_values_mean_any_of_them() {
+    fn parses_terms_in_any_order() {
         let filter = parse("outcome=FAIL|error AND rig = rigs/b-1 AND state=ENDED").unwrap();
         assert_eq!(filter.rig.as_deref(), Some("b-1"));
         assert_eq!(filter.states, [RunState::Ended]);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused_with_what_was_expected() {
+    fn error_shows_expected_form() {
         for (wrong, expected) in [
             ("rig", "rig=NAME"),
             ("uid=3", "rig=NAME"),

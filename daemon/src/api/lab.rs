@@ -1,4 +1,5 @@
-//! Where several daemons share a database: this one shows its rigs to the others, and takes what waits for them.
+//! Exchanges state with the other hosts of a shared database: publishes the rigs of this host, and takes over waiting
+//! leases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::{ELSEWHERE, Shared, blocking, view};
 use crate::sched::Scheduler;
 use crate::store::StoreError;
 
-/// A sign of life so often.
+/// The interval of heartbeats to the shared database.
 const BEAT: Duration = Duration::from_secs(2);
 
-/// Meets the daemons of other hosts, for ever; returns at once where there are none.
+/// Exchanges state with the daemons of other hosts, and never returns. Returns at once when the database is not shared.
 pub async fn meet(shared: Arc<Shared>) {
     if shared.scheduler.store().lab().is_none() {
         return;
@@ -33,12 +34,12 @@ pub async fn meet(shared: Arc<Shared>) {
         if let Ok(Ok(now)) = done {
             shown = now;
         }
-        // What the database has not, it is told again.
+        // The next turn repeats a failed update.
         tokio::time::sleep(ELSEWHERE).await;
     }
 }
 
-/// One look at the others; what they were shown by then.
+/// Exchanges state once. Returns the published rigs: the encoded rig by its name.
 fn turn(
     scheduler: &Arc<Scheduler>,
     before: BTreeMap<String, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! LeaseService.
+//! The implementation of LeaseService.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,25 +18,25 @@ use crate::access::{self, Access, Caller, End, May};
 use crate::sched::{CreateError, LONGEST_LEASE, LeaseView, NewLease, Scheduler, USUAL_LEASE};
 use crate::store::{LeaseId, StoreError, StoredLease};
 
-/// Labels of a request.
+/// The most labels in a request.
 const MOST_LABELS: usize = 32;
-/// Changes told to a watcher are so far apart.
+/// The shortest time between two changes that a watcher receives.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Rigs that are held for somebody.
+/// The service of leases.
 #[derive(Clone, Debug)]
 pub struct Leases {
     shared: Arc<Shared>,
 }
 
 impl Leases {
-    /// The leases of a scheduler.
+    /// Creates the service.
     #[must_use]
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
 
-    /// A lease of a rig that somebody may see.
+    /// Returns a lease, if the caller owns it or may see one of its rigs.
     async fn find<T>(&self, request: &Request<T>, name: &str) -> Result<(LeaseView, Caller), Status> {
         let caller = self.shared.caller(request)?;
         let id = names::lease("name", name)?;
@@ -56,7 +56,8 @@ impl Leases {
         Ok((found, caller))
     }
 
-    /// Does to a lease what its owner and an admin of its rig may, and notes it: the call, and what that is in words.
+    /// Applies `act` to a lease, and records the call in the audit log. Only the lease's owner or an admin of its rig
+    /// may make the call. The pair holds the call's name and its description.
     async fn as_owner<T>(
         &self,
         request: &Request<T>,
@@ -127,7 +128,7 @@ impl LeaseService for Leases {
                     found.truncate(size);
                     return Ok(found);
                 }
-                // Others' are before theirs.
+                // The caller may not see the newest leases, so read more.
                 at_most = at_most.saturating_mul(8);
             }
         };
@@ -168,7 +169,7 @@ impl LeaseService for Leases {
                 loop {
                     tokio::select! {
                         changed = changes.changed() => if changed.is_err() { return },
-                        // Of another host's we only hear by looking.
+                        // Changes on another host are only visible in the database.
                         () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
                         () = sender.closed() => return,
                     }
@@ -208,8 +209,9 @@ impl LeaseService for Leases {
     }
 }
 
-/// Somebody may end a lease: its owner, or an admin of the rig that it holds. One that waits may get any of its rigs before
-/// anything is done to it, so that it takes an admin of all of them; else the rig on which somebody is none.
+/// Checks that the caller owns a lease, or is an admin of the rig that it holds. A waiting lease may get any of its
+/// rigs at any moment, so only an admin of all its rigs may end it. The error names the rig on which the right is
+/// missing.
 fn may_end(
     access: &Access,
     caller: &Caller,
@@ -227,7 +229,7 @@ fn may_end(
     let mut each = rigs.iter().map(on);
     let first = each.next().unwrap_or_else(|| on(&String::new()));
     match caller.who == lease.owner {
-        // They may not see all of them any more.
+        // The owner may have lost the right to see some of the rigs, so the right on one rig is enough.
         true => each.fold(first, |found, next| found.or(next)),
         false => each.fold(first, |found, next| found.and_then(|may| next.map(|_| may))),
     }
@@ -294,7 +296,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         return Err(errors::invalid(wrong));
     };
     let fits = |name: &str, has: &[String]| {
-        // That a rig has a label is for those who may see it.
+        // Only callers who may see a rig may learn its labels.
         (if rig.is_empty() { sees(name) } else { name == rig })
             && request.labels.iter().all(|label| has.contains(label))
     };
@@ -319,7 +321,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         );
         return Err(errors::invalid_field("labels", what));
     }
-    // A class above others is for who could end theirs anyway.
+    // Only callers who may end the leases of others may use high priority.
     let may = |rig: &String| match priority {
         Priority::High => {
             let ends_others = shared.access.end(caller, rig, None, "a lease of high priority");
@@ -353,7 +355,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     let lease = shared.scheduler.reserve(new).map_err(|error| errors::create(&error))?;
     let name = format!("leases/{}", lease.id);
     let now = shared.scheduler.lease(&lease.id);
-    // The rig that it got, or those of which it will get one.
+    // Record the granted rig; for a waiting lease, record all acceptable rigs.
     let rigs = match &now {
         Ok(now) if !now.lease.rig.is_empty() => now.lease.rig.clone(),
         _ => lease.rigs.join(","),
@@ -370,7 +372,7 @@ mod tests {
     use verbatim_run::RunId;
 
     #[test]
-    fn a_lease_that_may_get_any_of_its_rigs_is_ended_by_an_admin_of_all_of_them() {
+    fn waiting_lease_needs_admin_of_all_rigs() {
         let grant = |role, name: &str, rigs: &[&str]| Grant {
             role,
             who: vec![Who::Certificate(name.into())],
@@ -394,7 +396,7 @@ mod tests {
         let id = LeaseId::like(&RunId::new(0, 0));
         let mut lease = crate::sched::fresh(id, &owner, vec!["a".into(), "b".into()], None, Priority::Normal);
         let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "ending a lease").is_ok();
-        // The owner sees one of them alone by now.
+        // By now, the owner may see only one of the rigs.
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
         lease.rig = "b".into();
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));

@@ -1,5 +1,4 @@
-//! The services of `verbatim.v1` over the scheduler: requests are checked, answers put into words. Decisions are made
-//! elsewhere, in pure functions.
+//! The services of `verbatim.v1`: they check requests, call the scheduler and convert its results.
 
 mod artifacts;
 mod catalog;
@@ -31,10 +30,10 @@ pub use shared::Shared;
 pub use streams::Answer;
 pub use web::{Found, Web, report};
 
-/// How often what other hosts do is looked at.
+/// The interval of reads of changes by other hosts.
 const ELSEWHERE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// Calls of all but admins that may block on a disk at a time.
+/// The most concurrent calls that may block on a disk. Calls of admins do not count.
 pub(crate) const IN_WORK: usize = 96;
 
 static OTHERS: Semaphore = Semaphore::const_new(IN_WORK);
@@ -43,16 +42,17 @@ tokio::task_local! {
     static IS_ADMIN: bool;
 }
 
-/// A call, and whether it is an admin's: then it waits for nobody else's.
+/// Runs a call. If `is_admin` is true, the call does not wait for the calls of others.
 pub(crate) async fn as_admin<T>(is_admin: bool, call: impl Future<Output = T>) -> T {
     IS_ADMIN.scope(is_admin, call).await
 }
 
-/// Runs what blocks on a disk, away from the threads that serve.
+/// Runs work that may block on a disk, on a thread for blocking work. Calls of admins start at once; other calls wait
+/// while [`IN_WORK`] of them are running.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, tonic::Status> {
     let _turn = match IS_ADMIN.try_with(|is| *is) {
         Ok(true) => None,
-        // Nobody closes it.
+        // The semaphore is never closed.
         _ => OTHERS.acquire().await.ok(),
     };
     tokio::task::spawn_blocking(work).await.map_err(|error| {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_admins_call_waits_for_nobody_elses() {
+    async fn admin_call_bypasses_the_limit() {
         let all = OTHERS.acquire_many(IN_WORK as u32).await.unwrap();
         let admins = as_admin(true, blocking(|| 7));
         let admins = tokio::time::timeout(std::time::Duration::from_secs(60), admins).await;

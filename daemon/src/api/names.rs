@@ -6,10 +6,10 @@ use super::errors::{self, Violation};
 use crate::store::LeaseId;
 use verbatim_run::RunId;
 
-/// Characters of a name of a rig, or of a label.
+/// The most characters of a rig's name, or of a label.
 const LONGEST: usize = 64;
 
-/// That a name is longer than any: it is not looked for, nor written anywhere.
+/// Returns a violation if a name is too long. Callers refuse a too long name before they look it up or log it.
 pub(super) fn too_long(field: &str, name: &str) -> Option<Violation> {
     let characters = name.chars().count();
     (characters > LONGEST).then(|| {
@@ -20,7 +20,7 @@ pub(super) fn too_long(field: &str, name: &str) -> Option<Violation> {
     })
 }
 
-/// The rig that a name means.
+/// Parses the name of a rig.
 pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
     match name.strip_prefix("rigs/") {
         Some(rig) if !rig.is_empty() && !rig.contains('/') => match too_long(field, rig) {
@@ -34,7 +34,7 @@ pub(super) fn rig<'n>(field: &str, name: &'n str) -> Result<&'n str, Status> {
     }
 }
 
-/// The run that a name means.
+/// Parses the name of a run.
 pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
     let id = name
         .strip_prefix("runs/")
@@ -43,7 +43,7 @@ pub(super) fn run(field: &str, name: &str) -> Result<RunId, Status> {
     id.map_err(|what| errors::invalid_field(field, what))
 }
 
-/// The lease that a name means.
+/// Parses the name of a lease.
 pub(super) fn lease(field: &str, name: &str) -> Result<LeaseId, Status> {
     let id = name
         .strip_prefix("leases/")
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_could_be_a_path_is_no_name() {
+    fn rejects_names_that_could_be_paths() {
         assert_eq!(rig("name", "rigs/a.b-1").ok(), Some("a.b-1"));
         for wrong in ["", "rigs/", "rigs/../x", "runs/x", "rigs"] {
             assert!(rig("name", wrong).is_err(), "{wrong}");

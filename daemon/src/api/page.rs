@@ -1,4 +1,4 @@
-//! Pages of ListRuns: how many runs, and where the next page begins.
+//! Paging of lists: the page size and the page token.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +7,7 @@ use verbatim_run::RunId;
 const USUAL: usize = 100;
 const MOST: usize = 1000;
 
-/// Runs on a page: 100 when nothing is asked for, at most 1000 whatever is.
+/// Returns the page size: 100 by default, and at most 1000.
 pub(super) fn size(asked: i32) -> Result<usize, String> {
     match usize::try_from(asked) {
         Ok(0) => Ok(USUAL),
@@ -16,12 +16,12 @@ pub(super) fn size(asked: i32) -> Result<usize, String> {
     }
 }
 
-/// The token of the page that follows this run under this filter.
+/// Returns the token of the page after the run `last`, for this filter.
 pub(super) fn token(last: &RunId, filter: &str) -> String {
     format!("{last}.{:016x}", hash(filter))
 }
 
-/// The run that the page follows; none for the first page.
+/// Returns the run after which the page starts; `None` for the first page.
 pub(super) fn after(token: &str, filter: &str) -> Result<Option<RunId>, String> {
     if token.is_empty() {
         return Ok(None);
@@ -41,7 +41,7 @@ pub(super) fn after(token: &str, filter: &str) -> Result<Option<RunId>, String> 
 }
 
 fn hash(filter: &str) -> u64 {
-    // The same in every process of this build, which is as long as a token lives.
+    // All processes of a build compute the same hash. A token need not be valid in another build.
     let mut hasher = DefaultHasher::new();
     filter.hash(&mut hasher);
     hasher.finish()
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_comes_back_with_its_filter_only() {
+    fn token_is_valid_for_its_filter_only() {
         let id = RunId::new(7_000_000, 1);
         let given = token(&id, "rig=a");
         assert_eq!(after(&given, "rig=a"), Ok(Some(id)));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_a_hundred_runs_unless_asked_and_a_thousand_at_most() {
+    fn page_size_is_bounded() {
         assert_eq!((size(0), size(7), size(5000)), (Ok(100), Ok(7), Ok(1000)));
         assert!(size(-1).is_err());
     }

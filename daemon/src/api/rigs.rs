@@ -1,4 +1,4 @@
-//! RigService.
+//! The implementation of RigService.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use crate::sched::{Reloaded, Scheduler};
 use crate::store::Filter;
 use verbatim_rig::RigConfig;
 
-/// Where tests run.
+/// The service of rigs.
 #[derive(Clone, Debug)]
 pub struct Rigs {
     shared: Arc<Shared>,
 }
 
 impl Rigs {
-    /// The rigs of a scheduler.
+    /// Creates the service.
     #[must_use]
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
 
-    /// A rig that somebody may see.
+    /// Returns a rig that the caller may see.
     fn find<T>(&self, request: &Request<T>, name: &str) -> Result<(RigConfig, May<View>), Status> {
         let caller = self.shared.caller(request)?;
         let rig = names::rig("name", name)?;
@@ -47,7 +47,7 @@ impl Rigs {
         Ok((found, may.map_err(|denied| errors::denied(&denied))?))
     }
 
-    /// All rigs that somebody sees.
+    /// Returns all rigs that the caller may see.
     async fn seen(&self, caller: &Caller) -> Result<Vec<Rig>, Status> {
         let (shared, caller) = (Arc::clone(&self.shared), caller.clone());
         let seen = move || {
@@ -74,7 +74,7 @@ impl Rigs {
     }
 }
 
-/// Which rigs somebody sees.
+/// The rigs that a caller may see, as patterns; `None` for all rigs.
 struct Sees(Option<Vec<String>>);
 
 impl Sees {
@@ -87,32 +87,32 @@ impl Sees {
         self.0.as_ref().is_none_or(|patterns| access::names(patterns, name))
     }
 
-    /// The rigs of other hosts. Blocks on the store.
+    /// Returns the visible rigs of other hosts. Blocks on the store.
     fn elsewhere(&self, shared: &Shared) -> impl Iterator<Item = Rig> {
-        // While the database is away, one's own rigs are still seen.
+        // While the database is away, the rigs of this host stay visible.
         let others = shared.all_elsewhere().unwrap_or_default();
         others.into_iter().map(|(rig, ..)| rig).filter(|rig| self.rig(rig))
     }
 }
 
-/// What a watcher was told.
+/// The rigs that a watcher received last.
 #[derive(Default)]
 struct Told {
     own: Vec<Arc<Rig>>,
     elsewhere: Vec<Rig>,
-    /// What [`Scheduler::changes`] had counted then.
+    /// The count of [`Scheduler::changes`] at that time.
     count: u64,
 }
 
 impl Told {
-    /// Tells what changed; what there is may be a moment old. Blocks on the store.
+    /// Returns the changed rigs. Their state may be up to [`PAUSE`] old. Blocks on the store.
     fn next(&mut self, shared: &Shared, caller: &Caller) -> Vec<Rig> {
-        // A role may be given or taken while somebody watches.
+        // The caller's roles may change during the watch.
         let sees = Sees::of(shared, caller);
         let last = shared.rigs.lately(&shared.scheduler, PAUSE);
         self.count = last.count;
         let mut new = Vec::new();
-        // In one order, so that what is told already is mostly found at the next place.
+        // Both lists have the same order, so the last state of a rig is usually at the next place.
         let mut at = 0;
         let mut own = Vec::with_capacity(last.rigs.len());
         for rig in last.rigs.iter().filter(|rig| sees.rig(rig)) {
@@ -134,7 +134,7 @@ impl Told {
     }
 }
 
-/// Whose the runs on a rig are: who has the one that began last, and may have left the device changed.
+/// Returns the owner of the run that began last on a rig. That run may have left the device changed.
 fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
     let on_it = Filter {
         rig: Some(rig.into()),
@@ -147,13 +147,13 @@ fn owner(scheduler: &Scheduler, rig: &str) -> Option<Identity> {
         .map(|run| run.owner)
 }
 
-/// What stands for all rigs: no rig is called so, and only a role on all rigs takes it in.
+/// The rig name for actions on all rigs. No rig has this name, and only a role on all rigs matches it.
 const ALL: &str = "*";
-/// Changes told to a watcher are so far apart.
+/// The shortest time between two updates that a watcher receives.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Characters of why a rig is taken out of use.
+/// The most characters of the reason for a drain.
 const LONGEST_REASON: usize = 200;
-/// Among so many runs of a rig the last that began is looked for; the others ended in its queue.
+/// The number of newest runs to search for the run that began last. Runs that never began are skipped.
 const LAST_RUNS: usize = 100;
 
 #[tonic::async_trait]
@@ -190,7 +190,7 @@ impl RigService for Rigs {
                 (told, rigs) = match blocking(look).await {
                     Ok(looked) => looked,
                     Err(failed) => {
-                        // A reader that left need not hear it.
+                        // The client may have left.
                         let _ = sender.send(Err(failed)).await;
                         return;
                     }
@@ -201,7 +201,7 @@ impl RigService for Rigs {
                 let count = told.count;
                 tokio::select! {
                     gone = async { changes.wait_for(|now| *now != count).await.is_err() } => if gone { return },
-                    // Of other hosts we only hear by looking.
+                    // Changes on other hosts are only visible in the database.
                     () = tokio::time::sleep(super::ELSEWHERE), if shares => {}
                     () = sender.closed() => return,
                 }

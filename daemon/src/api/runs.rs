@@ -1,4 +1,4 @@
-//! RunService.
+//! The implementation of RunService.
 
 use std::sync::Arc;
 
@@ -20,20 +20,20 @@ use crate::sched::{NewRun, Scheduler};
 use crate::store::{Detail, Filter, Kept, LeaseId, Patience, StoreError, StoredRun};
 use verbatim_run::RunId;
 
-/// Runs of tests on rigs.
+/// The service of runs.
 #[derive(Clone, Debug)]
 pub struct Runs {
     shared: Arc<Shared>,
 }
 
 impl Runs {
-    /// The runs of a scheduler.
+    /// Creates the service.
     #[must_use]
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
 
-    /// A run that somebody may see.
+    /// Returns a run that the caller may see.
     async fn find<T>(&self, request: &Request<T>, name: &str) -> Result<(StoredRun, May<View>), Status> {
         let caller = self.shared.caller(request)?;
         let id = names::run("name", name)?;
@@ -44,7 +44,8 @@ impl Runs {
         Ok((run, may.map_err(|denied| errors::denied(&denied))?))
     }
 
-    /// Does to a run what its owner and an admin of its rig may, and notes it: the call, and what that is in words.
+    /// Applies `act` to a run, and records the call in the audit log. Only the run's owner or an admin of its rig may
+    /// make the call. The pair holds the call's name and its description.
     async fn as_owner<T, R: Send + 'static>(
         &self,
         request: &Request<T>,
@@ -119,7 +120,7 @@ impl RunService for Runs {
     type WatchRunStream = Answer<WatchRunResponse>;
 
     async fn watch_run(&self, request: Request<WatchRunRequest>) -> Result<Response<Self::WatchRunStream>, Status> {
-        // In this order: a run that is not live any more has its end in the store.
+        // Read `live` first: if the run is no longer live, its end is in the store.
         let live = self
             .shared
             .scheduler
@@ -177,7 +178,7 @@ impl RunService for Runs {
             true => Arc::clone(&self.shared.captures).acquire_owned().await.ok(),
             false => None,
         };
-        // The turn is over when the capture is made, also for who does not wait for it.
+        // The permit is held until the capture is made, even if the client has left.
         let open = move || (artifacts::open(&directory, &request.artifact), turn).0;
         let file = blocking(open).await??;
         artifacts::send(file, out);
@@ -185,7 +186,7 @@ impl RunService for Runs {
     }
 }
 
-/// Creates a run, or finds that of the same request.
+/// Creates a run, or finds the run of the same request.
 fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result<Run, Status> {
     let scheduler = &shared.scheduler;
     let priority = request.priority();
@@ -250,14 +251,14 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
             run
         }
     };
-    // Also when the same request came twice at once.
+    // Compare after a creation too, because the same request may arrive twice at the same time.
     match validate::differs(&run.spec, &spec) {
         Some(differs) => Err(errors::request_id_reused(&request_id, &run.id, differs)),
         None => get(scheduler, &run.id).map_err(|error| errors::store(&error)),
     }
 }
 
-/// The other host that has a rig; none when this one has it, or nobody.
+/// Returns the name of the other host that has a rig; `None` if this host or no host has the rig.
 fn elsewhere(shared: &Shared, rig: &str) -> Result<Option<String>, Status> {
     if shared.scheduler.rigs().find(rig).is_ok() {
         return Ok(None);
@@ -267,7 +268,7 @@ fn elsewhere(shared: &Shared, rig: &str) -> Result<Option<String>, Status> {
     Ok(found.into_iter().find(has).map(|(_, host)| host))
 }
 
-/// The rig of a lease under which somebody may run tests: its owner, or an admin of the rig.
+/// Returns the rig of an active lease, if the caller owns the lease or is an admin of the rig.
 fn under(shared: &Shared, caller: &Caller, lease: &LeaseId) -> Result<String, Status> {
     let found = shared
         .scheduler
@@ -288,7 +289,7 @@ fn under(shared: &Shared, caller: &Caller, lease: &LeaseId) -> Result<String, St
     Ok(rig)
 }
 
-/// The run that the same request created before.
+/// Returns the run that an earlier request with the same id created.
 fn before(scheduler: &Scheduler, who: &Identity, request_id: &str) -> Result<Option<StoredRun>, Status> {
     if request_id.is_empty() {
         return Ok(None);
@@ -297,7 +298,7 @@ fn before(scheduler: &Scheduler, who: &Identity, request_id: &str) -> Result<Opt
     run.map_err(|error| errors::store(&error))
 }
 
-/// A run with everything.
+/// Returns a run with its verdicts in full.
 fn get(scheduler: &Scheduler, id: &RunId) -> Result<Run, StoreError> {
     let store = scheduler.store();
     let kept = store.get(id)?;

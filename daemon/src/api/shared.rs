@@ -1,4 +1,4 @@
-//! What the services work with: the scheduler, who may do what, and the audit log.
+//! The state that the services share: the scheduler, the access checks and the audit log.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::sched::Scheduler;
 use crate::store::{StoreError, StoredRun};
 use verbatim_proto::v1::Rig;
 
-/// Captures made at a time.
+/// The most captures or reports that are made at a time.
 const CAPTURES: usize = 1;
 
-/// What the services work with.
+/// The state that the services share.
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) scheduler: Arc<Scheduler>,
     pub(super) access: Arc<Access>,
     audit: Audit,
-    /// Turns at making a capture, which takes the memory of a whole record.
+    /// Permits to make a capture or report, which takes the memory of a whole record.
     pub(super) captures: Arc<Semaphore>,
-    /// Answers that go on.
+    /// The open response streams.
     pub(super) streams: Streams,
-    /// The rigs as they stood last.
+    /// The last snapshot of the rigs.
     pub(super) rigs: snapshot::Last,
 }
 
 impl Shared {
-    /// Together.
+    /// Creates the shared state.
     #[must_use]
     pub fn new(scheduler: Arc<Scheduler>, access: Arc<Access>, audit: Audit) -> Arc<Self> {
         Arc::new(Self {
@@ -44,7 +44,7 @@ impl Shared {
         })
     }
 
-    /// Who sent a request, who has a role on some rig.
+    /// Returns the sender of a request, who must have a role on some rig.
     pub(super) fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let caller = Caller::of(request);
         let known = caller.and_then(|caller| self.access.any(&caller).map(|()| caller));
@@ -54,7 +54,7 @@ impl Shared {
         })
     }
 
-    /// The rigs of other hosts whose daemons are there, and which hosts. Blocks on the store.
+    /// Returns the rigs of other hosts whose daemons are running, each with the name of its host. Blocks on the store.
     pub(super) fn elsewhere(&self) -> Result<Vec<(Rig, String)>, StoreError> {
         let rigs = self.all_elsewhere()?.into_iter();
         Ok(rigs
@@ -63,7 +63,8 @@ impl Shared {
             .collect())
     }
 
-    /// The rigs of all other hosts, and whether the daemon of each is there. Blocks on the store.
+    /// Returns the rigs of all other hosts, each with the name of its host and whether the host's daemon is running.
+    /// Blocks on the store.
     pub(super) fn all_elsewhere(&self) -> Result<Vec<(Rig, String, bool)>, StoreError> {
         let found = self
             .scheduler
@@ -73,11 +74,11 @@ impl Shared {
         Ok(found.into_iter().map(view::elsewhere).collect())
     }
 
-    /// The directory of a run's record.
+    /// Returns the directory of a run's record.
     ///
     /// # Errors
-    /// When another host has it, or a link stands in its place or its run's: a worker may write there, and is not to choose what
-    /// the daemon reads to others.
+    /// When another host has the run, or when the directory or its parent is a symbolic link. A worker can write there,
+    /// and a link would let the worker choose the files that the daemon sends to clients.
     pub(super) fn record(&self, run: &StoredRun) -> Result<PathBuf, Status> {
         if self.scheduler.is_elsewhere(&run.host) {
             return Err(errors::elsewhere(&run.id, &run.host));
@@ -92,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Notes what was done to a rig, or that it was refused. Blocks on the disk. A line that cannot be kept is in the log.
+    /// Records in the audit log that an act on a rig was done or refused. Blocks on the disk. A failed write is logged.
     pub(super) fn note(&self, caller: &Caller, what: &str, rig: &str, run: &str, refused: &str) {
         let device = self
             .scheduler
@@ -112,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// That somebody who may see a run may also do what only its owner and an admin of its rig may: the call, and what
-    /// that is in words. Blocks on the disk.
+    /// Checks that a caller who may see a run is the run's owner or an admin of its rig. The pair holds the call's name
+    /// and its description. Blocks on the disk.
     pub(super) fn may_end(
         &self,
         may: &May<View>,
@@ -125,7 +126,7 @@ impl Shared {
         may.map_err(|denied| self.refuse(caller, call, rig, &format!("runs/{}", run.id), &denied))
     }
 
-    /// What somebody hears who may not change something; it is noted. Blocks on the disk.
+    /// Returns the status of a denied change, and records it in the audit log. Blocks on the disk.
     pub(super) fn refuse(&self, caller: &Caller, what: &str, rig: &str, run: &str, denied: &Denied) -> Status {
         let why = denied.to_string();
         tracing::warn!(who = %caller.who, from = caller.from, what, rig, "refused: {why}");

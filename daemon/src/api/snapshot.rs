@@ -1,5 +1,5 @@
-//! All rigs as they stand, made once for all who ask: with thousands of rigs and hundreds of watchers each would otherwise make
-//! the same, and keep it.
+//! A snapshot of all rigs, shared by all readers. With thousands of rigs and hundreds of watchers, separate copies
+//! would cost too much.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,38 +11,38 @@ use verbatim_rig::RigFile;
 use super::view;
 use crate::sched::Scheduler;
 
-/// What stands in a rig beside what is decided, such as a place in the queue that rises with the time, may be so old.
+/// The longest age of a snapshot without changes. Some values, such as a place in the queue, change with time alone.
 const OLDEST: Duration = Duration::from_secs(1);
 
-/// The rigs of this host, in the order of the rig file. One that is as before is the very same.
+/// The rigs of this host, in the order of the rig file. An unchanged rig is shared with the previous snapshot.
 #[derive(Debug)]
 pub(super) struct Snapshot {
-    /// What [`Scheduler::changes`] counted when it was made.
+    /// The count of [`Scheduler::changes`] when the snapshot was made.
     pub(super) count: u64,
     pub(super) rigs: Vec<Arc<Rig>>,
     made: Instant,
-    /// When journals came or went last.
+    /// The modification time of the journals' directory.
     journals: Option<SystemTime>,
     of: Arc<RigFile>,
 }
 
-/// The last one.
+/// The last snapshot.
 #[derive(Debug, Default)]
 pub(super) struct Last(Mutex<Option<Arc<Snapshot>>>);
 
 impl Last {
-    /// The rigs as they stand. Blocks on the disk.
+    /// Returns the current rigs. Blocks on the disk.
     pub(super) fn now(&self, scheduler: &Scheduler) -> Arc<Snapshot> {
         self.get(scheduler, Duration::ZERO)
     }
 
-    /// The rigs as they stand, or stood a moment ago. Blocks on the disk.
+    /// Returns a snapshot that is younger than `moment`, or whose rigs have not changed since. Blocks on the disk.
     pub(super) fn lately(&self, scheduler: &Scheduler, moment: Duration) -> Arc<Snapshot> {
         self.get(scheduler, moment)
     }
 
     fn get(&self, scheduler: &Scheduler, moment: Duration) -> Arc<Snapshot> {
-        // Held while it is made: who else asks wants the same.
+        // The lock is held while a snapshot is made, so that concurrent callers share one snapshot.
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = scheduler.rigs();
         let count = *scheduler.changes().borrow();

@@ -1,4 +1,4 @@
-//! Answers that go on: how many there may be at once, and how long a reader may take nothing.
+//! Response streams, with limits of their number and of the time that a client may stall.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -15,24 +15,25 @@ use tonic::Status;
 use super::errors;
 use crate::access::Identity;
 
-/// Answers that go on, to one identity and to all: each has a task, what it made ready, and perhaps an open file.
+/// The most open response streams of one identity; `ALL` is the limit in total. Each stream has a task, buffered
+/// messages, and perhaps an open file.
 const EACH: usize = 512;
 const ALL: usize = 4096;
-/// A reader who takes nothing for that long has to come again: what it holds is for others.
+/// If the client takes no message for this time, the stream ends and frees its resources.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// All of them.
+/// The number of open streams of each identity.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams(Arc<Mutex<HashMap<Identity, usize>>>);
 
-/// The place of one, free again when this is dropped.
+/// The slot of a stream, which is freed on drop.
 #[derive(Debug)]
 struct Place {
     streams: Streams,
     who: Identity,
 }
 
-/// The end that is written to.
+/// The sending end of a stream.
 #[derive(Debug)]
 pub(super) struct Out<T> {
     sender: mpsc::Sender<Result<T, Status>>,
@@ -41,14 +42,14 @@ pub(super) struct Out<T> {
     _place: Place,
 }
 
-/// The end that somebody reads over the network.
+/// The response stream that the client reads.
 #[derive(Debug)]
 pub struct Answer<T> {
     receiver: mpsc::Receiver<Result<T, Status>>,
     slow: Arc<AtomicBool>,
 }
 
-/// The reader left, or took nothing for too long.
+/// The error of a stream whose client has left or stalled for too long.
 #[derive(Debug)]
 pub(super) struct Gone;
 
@@ -57,7 +58,7 @@ impl Streams {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more, of which so many messages are made ready before they are taken.
+    /// Opens a stream that buffers at most `ahead` messages.
     pub(super) fn open<T>(&self, who: &Identity, ahead: usize) -> Result<(Out<T>, Answer<T>), Status> {
         let mut taken = self.taken();
         let own = taken.get(who).copied().unwrap_or(0);
@@ -94,7 +95,7 @@ impl Drop for Place {
 }
 
 impl<T> Out<T> {
-    /// Sends a message, or the error that ends it.
+    /// Sends a message, or the error that ends the stream.
     pub(super) async fn send(&self, message: Result<T, Status>) -> Result<(), Gone> {
         match self.sender.send_timeout(message, self.patience).await {
             Ok(()) => Ok(()),
@@ -106,7 +107,7 @@ impl<T> Out<T> {
         }
     }
 
-    /// The reader leaves.
+    /// Waits until the client leaves.
     pub(super) async fn closed(&self) {
         self.sender.closed().await;
     }
@@ -117,7 +118,7 @@ impl<T> Stream for Answer<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         match ready!(self.receiver.poll_recv(context)) {
-            // Never as if that had been all.
+            // A stalled stream must not look complete.
             None if self.slow.swap(false, Ordering::AcqRel) => Poll::Ready(Some(Err(errors::too_slow(PATIENCE)))),
             next => Poll::Ready(next),
         }
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_identity_has_so_many_and_leaves_room_for_others() {
+    fn streams_are_limited_per_identity() {
         let (streams, many, other) = (Streams::default(), Identity::User(1), Identity::User(2));
         let mut held: Vec<_> = (0..EACH).map(|_| streams.open::<()>(&many, 1).unwrap().0).collect();
         let refused = streams.open::<()>(&many, 1).unwrap_err();
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_who_takes_nothing_is_told_and_its_place_is_free() {
+    async fn stalled_reader_gets_an_error() {
         let (streams, who) = (Streams::default(), Identity::User(1));
         let (mut out, mut answer) = streams.open(&who, 1).unwrap();
         out.patience = Duration::ZERO;

@@ -1,4 +1,4 @@
-//! Whether a CreateRunRequest can be run: every field that is wrong, each with what was expected. Pure.
+//! Validates a CreateRunRequest: finds every invalid field, each with the expected value.
 
 use verbatim_catalog::{select, wrong_parameters};
 use verbatim_proto::v1::RunSpec;
@@ -8,16 +8,16 @@ use super::errors::Violation;
 use super::names;
 use verbatim_rig::RigFile;
 
-/// Characters of a request id.
+/// The most characters of a request id.
 const LONGEST_ID: usize = 64;
-/// Parameters of a request: more than all tests have together.
+/// The most parameters of a request: more than all tests have together.
 const MOST_PARAMETERS: usize = 1000;
-/// Patterns of a request.
+/// The most patterns of a request.
 const MOST_PATTERNS: usize = 1000;
-/// Characters of a pattern.
+/// The most characters of a pattern.
 const LONGEST_PATTERN: usize = 200;
 
-/// What is asked for, with the rig's plain name: "rigs/NAME" is taken for NAME.
+/// Replaces the rig name "rigs/NAME" by NAME.
 pub(super) fn plain(mut spec: RunSpec) -> RunSpec {
     if let Some(name) = spec.rig.strip_prefix("rigs/") {
         spec.rig = name.into();
@@ -25,7 +25,7 @@ pub(super) fn plain(mut spec: RunSpec) -> RunSpec {
     spec
 }
 
-/// What is wrong with a request's id.
+/// Returns the violation of an invalid request id.
 pub(super) fn request_id(id: &str) -> Option<Violation> {
     let characters = id.chars().count();
     (characters > LONGEST_ID).then(|| {
@@ -36,7 +36,8 @@ pub(super) fn request_id(id: &str) -> Option<Violation> {
     })
 }
 
-/// The tests that a request asks for, on a rig of ours, unless another host has it.
+/// Returns the tests of a valid request. The rig must be in `rigs`, unless another host has the rig. `sees` tells which
+/// rigs an error may name.
 pub(super) fn tests_of(
     request_id: &str,
     spec: &RunSpec,
@@ -68,7 +69,7 @@ pub(super) fn tests_of(
     }
 }
 
-/// The first field in which what is asked for differs from what the same request id asked for before.
+/// Returns the first field in which a request differs from an earlier request with the same id.
 pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
     let fields = [
         ("rig", now.rig != before.rig),
@@ -79,7 +80,7 @@ pub(super) fn differs(before: &RunSpec, now: &RunSpec) -> Option<&'static str> {
     fields.into_iter().find_map(|(field, differs)| differs.then_some(field))
 }
 
-/// The tests that the patterns name; none when one of them names nothing.
+/// Returns the tests that the patterns select; `None` when a pattern is invalid. Appends the violations to `wrong`.
 pub(super) fn tests(field: &str, patterns: &[String], wrong: &mut Vec<Violation>) -> Option<Vec<&'static Test>> {
     let before = wrong.len();
     if patterns.len() > MOST_PATTERNS {
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn rigs_that_somebody_may_not_see_are_not_told_of() {
+    fn error_hides_invisible_rigs() {
         let asked = spec_of("virtal");
         let told = tests_of("a", &asked, &RigFile::built_in(), false, |_| false).unwrap_err();
         assert!(!told[0].what.contains("virtual"), "{told:?}");
@@ -136,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_means_all_tests() {
+    fn no_pattern_selects_all_tests() {
         let tests = tests_of("a", &spec(), &RigFile::built_in(), false, |_| true).unwrap();
         assert_eq!(tests.len(), verbatim_catalog::TESTS.len());
     }
 
     #[test]
-    fn more_patterns_or_parameters_than_there_can_be_are_counted_and_not_looked_at() {
+    fn rejects_too_many_patterns_or_parameters() {
         let patterns = vec!["nonsense".to_string(); MOST_PATTERNS + 1];
         let told = wrong("a", RunSpec { patterns, ..spec() });
         assert_eq!(
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rig_is_named_plainly_or_as_a_resource() {
+    fn accepts_plain_and_resource_rig_names() {
         let named = |rig: &str| RunSpec {
             rig: rig.into(),
             ..spec()
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_field_is_told_at_once() {
+    fn reports_every_invalid_field() {
         let told = wrong(
             &"x".repeat(65),
             RunSpec {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_is_of_a_chosen_test_and_in_its_range() {
+    fn rejects_unknown_or_out_of_range_parameter() {
         let test = verbatim_catalog::TESTS
             .iter()
             .find(|test| !test.parameters.is_empty())
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rig_pattern_parameter_or_seed_is_another_request() {
+    fn differs_finds_the_changed_field() {
         let others = [
             (
                 "rig",

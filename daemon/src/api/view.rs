@@ -1,4 +1,4 @@
-//! Runs and rigs in the words of the API.
+//! Conversion of runs, rigs and leases to the messages of the API.
 
 use prost::Message as _;
 use verbatim_catalog::Register;
@@ -10,8 +10,8 @@ use crate::store::{Elsewhere, Kept};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
-/// A run. `place` is its place in the queue, 0 when it does not wait; `deviations` what its rig's devices are known to
-/// do wrong.
+/// Converts a run. `place` is its place in the queue, 0 when it doesn't wait. `deviations` are the known deviations of
+/// the rig's devices.
 pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
@@ -41,7 +41,6 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &R
     }
 }
 
-/// A rig.
 pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pending: Option<&Unrestored>) -> Rig {
     let (view, holder) = lane.unwrap_or_default();
     let (state, state_reason) = view.lane.state();
@@ -69,7 +68,7 @@ pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pe
     }
 }
 
-/// A rig of another host, that host, and whether its daemon is there.
+/// Converts a rig of another host. Returns the rig, the host, and whether the host's daemon is running.
 pub(super) fn elsewhere(of: Elsewhere) -> (Rig, String, bool) {
     let mut rig = Rig::decode(&of.body[..]).unwrap_or_default();
     rig.name = format!("rigs/{}", of.rig);
@@ -86,7 +85,6 @@ pub(super) fn elsewhere(of: Elsewhere) -> (Rig, String, bool) {
     (rig, of.host, of.silent_ns.is_none())
 }
 
-/// A lease.
 pub(super) fn lease(view: LeaseView) -> Lease {
     let because = view.because();
     let LeaseView {

@@ -1,7 +1,7 @@
-//! WatchRun: from a cursor on, first what already happened, then what does.
+//! The implementation of WatchRun: sends the past events after a cursor, then new events as they happen.
 //!
-//! A watcher pulls at its own pace: from the run's short memory while it keeps up, from the store when it does not. What
-//! it has not taken yet is at most [`AHEAD`] events; nobody waits for it.
+//! A watcher reads at its own pace: from the run's buffer if the buffer has the next event, and otherwise from the
+//! store. At most [`AHEAD`] events are prepared for a watcher, and the run never waits for a watcher.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::access::Identity;
 use crate::sched::{Ending, Live, Scheduler, Since, Watching, changed, is_last, timestamp, to_watch};
 use crate::store::StoredRun;
 
-/// Events made ready for a watcher who has not taken them yet.
+/// The most events that are prepared ahead of the watcher.
 const AHEAD: usize = 16;
-/// Events read from the store at once.
+/// The most events that are read from the store at once.
 const BATCH: usize = 128;
 
-/// A watcher comes. `live` is of the time before `run` was read.
+/// Starts a watch. `live` must have been read before `run`.
 pub(super) async fn begin(
     scheduler: Arc<Scheduler>,
     (streams, who): (&Streams, &Identity),
@@ -39,7 +39,7 @@ pub(super) async fn begin(
     let elsewhere = live.is_none() && watcher.scheduler.is_elsewhere(&watcher.run.host);
     let last = match &live {
         Some(live) => *live.news().borrow(),
-        // Nobody knows what it has by now.
+        // The last cursor of a run on another host is unknown until the run ends.
         None if elsewhere && watcher.run.state != RunState::Ended => u64::MAX,
         None => last_of(&watcher.scheduler, &watcher.run).await?,
     };
@@ -60,13 +60,13 @@ pub(super) async fn begin(
     Ok(answer)
 }
 
-/// The last cursor of a run that ended.
+/// Returns the last cursor of an ended run.
 async fn last_of(scheduler: &Scheduler, run: &StoredRun) -> Result<u64, Status> {
     let (store, id) = (Arc::clone(scheduler.store()), run.id.clone());
     let last = move || {
         store.last_event(&id).map(|last| match last {
             Some(event) if is_last(&event) => event.cursor,
-            // An end that could not be kept counts as the one that is shown in its place.
+            // If the end event could not be stored, `end` sends the event under the next cursor.
             Some(event) => event.cursor + 1,
             None => 1,
         })
@@ -78,22 +78,22 @@ async fn last_of(scheduler: &Scheduler, run: &StoredRun) -> Result<u64, Status> 
 enum Leave {
     /// The watcher left.
     Gone,
-    /// It cannot be told what happened.
+    /// Reading the events failed.
     With(Box<Status>),
 }
 
 struct Watcher {
-    /// The owner is there.
+    /// Registers that the run's owner watches.
     _watching: Option<Watching>,
     scheduler: Arc<Scheduler>,
     run: StoredRun,
-    /// Of the last event that was sent.
+    /// The cursor of the last sent event.
     cursor: u64,
     sender: Out<WatchRunResponse>,
 }
 
 impl Watcher {
-    /// Sends events; true when one of them is the run's last.
+    /// Sends events. Returns true if the run's last event was sent.
     async fn send(&mut self, events: Vec<RunEvent>) -> Result<bool, Leave> {
         for event in events {
             let (cursor, last) = (event.cursor, is_last(&event));
@@ -110,7 +110,7 @@ impl Watcher {
         Ok(false)
     }
 
-    /// The next events that the store has.
+    /// Reads the next events from the store.
     async fn stored(&mut self) -> Result<Vec<RunEvent>, Leave> {
         let (store, id, cursor) = (Arc::clone(self.scheduler.store()), self.run.id.clone(), self.cursor);
         let read = blocking(move || store.events(&id, cursor, BATCH)).await;
@@ -118,7 +118,7 @@ impl Watcher {
         read.map_err(|error| Leave::With(Box::new(errors::store(&error))))
     }
 
-    /// A run that has not ended.
+    /// Sends the events of a live run until its end.
     async fn watch(&mut self, live: &Live) -> Result<(), Leave> {
         let mut news = live.news();
         loop {
@@ -128,7 +128,7 @@ impl Watcher {
                 Since::OlderThan(first) => {
                     let events = self.stored().await?;
                     if events.is_empty() {
-                        // What the store could not keep is lost; memory has the rest.
+                        // Events that could not be stored are lost; the buffer has the rest.
                         self.cursor = first - 1;
                     }
                     events
@@ -147,7 +147,8 @@ impl Watcher {
         }
     }
 
-    /// A run that ended; or one of another host, of which more comes into the store until it ended.
+    /// Sends the events of an ended run. For a run of another host, also polls the store for new events until the run
+    /// ends.
     async fn replay(&mut self, elsewhere: bool) -> Result<(), Leave> {
         loop {
             let ended = self.run.state == RunState::Ended;
@@ -172,7 +173,7 @@ impl Watcher {
         }
     }
 
-    /// The end of a run whose last event could not be kept, or was sent before.
+    /// Sends the end of a run whose last event could not be stored, unless the client has the end already.
     async fn end(&mut self) -> Result<(), Leave> {
         let last = last_of(&self.scheduler, &self.run).await;
         let last = last.map_err(|status| Leave::With(Box::new(status)))?;

@@ -1,5 +1,5 @@
-//! What the page shows: rigs, who waits, runs, and reports; all of it asked of the services as any client asks, in the name of
-//! [`Identity::Web`], which is a viewer of what the configuration gives it and never more.
+//! The content of the web page: rigs, leases, runs and reports. The page calls the services like any client, as
+//! [`Identity::Web`], a viewer of the rigs that the configuration allows.
 
 pub mod report;
 
@@ -21,12 +21,12 @@ use verbatim_proto::v1::{
 use super::{Leases, Rigs, Runs, Shared, blocking, errors, names};
 use crate::access::{Caller, Identity};
 
-/// Runs, or leases, of one answer.
+/// The most runs or leases in a response.
 const PAGE: i32 = 50;
-/// A record on the disk that a report is made of here: judging it again takes some twenty times that in memory.
+/// The largest record in bytes whose report is made here. Judging a record takes about twenty times its size in memory.
 const LARGEST_RECORD: u64 = 32 << 20;
 
-/// The page and what it asks for.
+/// The web page and its data.
 #[derive(Clone, Debug)]
 pub struct Web {
     rigs: Rigs,
@@ -35,23 +35,23 @@ pub struct Web {
     shared: Arc<Shared>,
 }
 
-/// What is there under a path.
+/// The content of a path.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Found {
-    /// HTML that has its script and style beside it.
+    /// The HTML page, which loads its script and style from this daemon.
     Page(&'static str),
-    /// Its script.
+    /// The script of the page.
     Script(&'static str),
-    /// Its style.
+    /// The style of the page.
     Style(&'static str),
-    /// What it shows.
+    /// Data that the page shows.
     Json(Value),
-    /// A report of a run: HTML that needs nothing else.
+    /// The report of a run: a self-contained HTML page.
     Report(String),
 }
 
 impl Web {
-    /// Over the same services as all clients.
+    /// Creates the page over the services that all clients use.
     #[must_use]
     pub fn new(shared: &Arc<Shared>) -> Self {
         Self {
@@ -62,10 +62,10 @@ impl Web {
         }
     }
 
-    /// What is there under this path; `from` asks.
+    /// Returns the content of a path for the client at the address `from`.
     ///
     /// # Errors
-    /// As the services': what is not there, cannot be seen, or cannot be made now.
+    /// When the path doesn't exist, the viewers may not see its content, or the content cannot be made now.
     pub async fn get(&self, path: &str, query: Option<&str>, from: SocketAddr) -> Result<Found, Status> {
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         match parts[..] {
@@ -147,7 +147,7 @@ impl Web {
     }
 }
 
-/// A request in the name of who looks at the page.
+/// Returns a request in the name of the page's viewers.
 fn by_web<T>(from: SocketAddr, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.extensions_mut().insert(Caller {
@@ -158,7 +158,7 @@ fn by_web<T>(from: SocketAddr, message: T) -> Request<T> {
     request
 }
 
-/// Whether a record is there, and of a size that is judged here. Blocks on the disk.
+/// Checks that a record exists and is small enough to be judged here. Blocks on the disk.
 fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
     let sizes =
         fs::read_dir(directory).map(|files| files.flatten().filter_map(|file| Some(file.metadata().ok()?.len())));
@@ -179,7 +179,7 @@ fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
     }
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 fn seconds(time: Option<Timestamp>) -> Value {
     time.map_or(Value::Null, |time| time.seconds.into())
 }

@@ -1,5 +1,3 @@
-//! What a configuration may say, and what is refused of it.
-
 use super::*;
 use crate::access::{Caller, Identity};
 
@@ -11,7 +9,7 @@ fn read(text: &str) -> Result<Config, String> {
 const ROLE: &str = "\n[[role]]\nrole = \"operator\"\nwho = [\"cert:alice\"]\nrigs = [\"bench-*\"]\n";
 
 #[test]
-fn limits_are_read_and_what_cannot_be_is_refused_with_its_line() {
+fn bad_limit_error_names_line() {
     let limits = |text: &str| read(&format!("[limits]\n{text}")).map(|config| config.limits);
     let seen = limits("connections = 10\ncalls_each = 2\n").unwrap();
     assert_eq!((seen.connections, seen.connections_each, seen.calls_each), (10, 10, 2));
@@ -31,7 +29,7 @@ fn limits_are_read_and_what_cannot_be_is_refused_with_its_line() {
 }
 
 #[test]
-fn files_are_named_from_where_the_configuration_is() {
+fn paths_are_relative_to_config_file() {
     let listen = "[listen]\naddress = \"127.0.0.1:7443\"\ncert = \"s.pem\"\nkey = \"/k.pem\"\nclient_ca = \"ca.pem\"\n";
     let config = read(&format!("{listen}{ROLE}")).unwrap();
     let files = config.listen.unwrap().files;
@@ -47,7 +45,7 @@ fn files_are_named_from_where_the_configuration_is() {
 }
 
 #[test]
-fn files_are_kept_for_ever_unless_limits_are_given() {
+fn default_keeps_files_forever() {
     assert_eq!(read("").unwrap().keep, Retention::default());
     let limits = read("[keep]\ndays = 2\ngib = 3\n").unwrap().keep;
     assert_eq!(limits.age, Some(Duration::from_secs(2 * 86_400)));
@@ -56,7 +54,7 @@ fn files_are_kept_for_ever_unless_limits_are_given() {
 }
 
 #[test]
-fn plain_tcp_is_refused_with_the_reason_on_a_loopback_address_too() {
+fn rejects_plain_tcp_even_on_loopback() {
     for asks in [
         "[listen]\naddress = \"127.0.0.1:7443\"\n",
         "[listen]\naddress = \"0.0.0.0:7443\"\ncert = \"c\"\nkey = \"k\"\n",
@@ -73,7 +71,7 @@ fn plain_tcp_is_refused_with_the_reason_on_a_loopback_address_too() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_line() {
+fn error_names_line() {
     let listen = "[listen]\naddress = \"127.0.0.1:1\"\ncert = \"c\"\nkey = \"k\"\nclient_ca = \"a\"\n";
     let error = read(listen).unwrap_err();
     assert!(
@@ -95,7 +93,7 @@ fn what_is_wrong_is_said_with_its_line() {
 }
 
 #[test]
-fn a_shared_store_is_near_or_behind_tls_and_its_password_is_told_to_nobody() {
+fn shared_store_needs_tls_and_hides_password() {
     let near = read("store = \"postgres:///verbatim?host=/run/postgresql\"\nhost = \"bench-a\"\n").unwrap();
     assert_eq!(near.store.unwrap().host, "bench-a");
     let secret = "store = \"postgres://verbatim:hunter2@127.0.0.1/verbatim\"\n";
@@ -126,7 +124,7 @@ fn a_shared_store_is_near_or_behind_tls_and_its_password_is_told_to_nobody() {
 }
 
 #[test]
-fn without_a_file_the_owner_of_the_daemon_is_admin() {
+fn daemon_owner_is_admin_by_default() {
     let directory = tempfile::tempdir().unwrap();
     let absent = directory.path().join("absent.toml");
     assert!(Config::load(Some(&absent)).is_err());

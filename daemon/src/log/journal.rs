@@ -1,7 +1,8 @@
-//! The system's journal, told in its own protocol: the line that others read on stderr, and beside it each field by its name
-//! (RIG, RUN, TEST, WHO), so that `journalctl RUN=ID` finds all of a run.
+//! Writes the log to systemd's journal in its native protocol. An entry holds the line that stderr would show. It also
+//! holds each field under its own name (RIG, RUN, TEST, WHO), so that `journalctl RUN=ID` finds all lines of a run.
 //!
-//! tracing-journald keeps the fields out of the line, where who reads `journalctl -u verbatimd` looks for them.
+//! tracing-journald is not used because it leaves the fields out of the line, where readers of `journalctl -u
+//! verbatimd` look for them.
 //! Source: "Native Journal Protocol", systemd's documentation.
 
 use std::fmt::{self, Write as _};
@@ -13,22 +14,22 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Where the journal listens.
+/// The journal's socket.
 pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
-/// What the daemon is called there.
+/// The daemon's name in the journal.
 const IDENTIFIER: &str = "verbatimd";
-/// A field's value is cut there: a datagram holds some 200 KiB, and a line that long is read by nobody.
+/// The largest size of a field's value in bytes; longer values are cut. A datagram holds about 200 KiB.
 const LONGEST: usize = 16 * 1024;
 
-/// A journal that listens.
+/// A connection to the journal.
 #[derive(Debug)]
 pub(super) struct Journal(UnixDatagram);
 
 impl Journal {
-    /// The journal at that socket.
+    /// Connects to the journal's socket.
     ///
     /// # Errors
-    /// When nobody listens there.
+    /// When no process listens at the socket.
     pub(super) fn at(socket: &Path) -> io::Result<Self> {
         let journal = UnixDatagram::unbound()?;
         journal.connect(socket)?;
@@ -41,12 +42,12 @@ impl<S: Subscriber> Layer<S> for Journal {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let level = *event.metadata().level();
-        // Who has no journal any more has no place to say so.
+        // A lost journal leaves no place to report the error.
         let _ = self.0.send(&fields.entry(level, event.metadata().target()));
     }
 }
 
-/// What an event says.
+/// The fields of one log event.
 #[derive(Debug, Default)]
 struct Fields {
     message: String,
@@ -97,7 +98,8 @@ impl Fields {
     }
 }
 
-/// A name as the journal takes it: capitals, digits, underscores, beginning with a letter. It keeps others to itself.
+/// Converts a field name to a name that the journal accepts: capitals, digits and underscores, starting with a letter.
+/// Returns `None` if that fails.
 fn name_of(field: &str) -> Option<String> {
     let name: String = field
         .chars()
@@ -112,7 +114,7 @@ fn name_of(field: &str) -> Option<String> {
     (name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
 }
 
-/// Appends a field, with its length before it: what is in it cannot be taken for another field.
+/// Appends a field in the form with an explicit length, so that a newline in the value cannot start another field.
 fn put(entry: &mut Vec<u8>, name: &str, value: &str) {
     let value = &value.as_bytes()[..value.len().min(LONGEST)];
     entry.extend_from_slice(name.as_bytes());
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_its_fields_in_it_and_beside_it_and_none_can_forge_another() {
+    fn value_cannot_forge_a_field() {
         let fields = Fields {
             message: "run ended".into(),
             others: vec![("run", "01J".into()), ("reason", "x\nRUN=forged".into())],
@@ -150,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_the_journal_takes() {
+    fn field_names_suit_the_journal() {
         assert_eq!(name_of("within_s").as_deref(), Some("WITHIN_S"));
         assert_eq!(name_of("log.target").as_deref(), Some("LOG_TARGET"));
         assert_eq!(name_of("_pid"), None);
     }
 
     #[test]
-    fn a_long_value_is_cut() {
+    fn cuts_long_value() {
         let mut entry = Vec::new();
         put(&mut entry, "A", &"x".repeat(LONGEST + 1));
         assert_eq!(entry.len(), 2 + 8 + LONGEST + 1);

@@ -1,5 +1,5 @@
-//! What an earlier daemon left: runs under way, which end; runs and leases that wait, which go on waiting in the same order;
-//! rigs that were taken out of use; devices whose rigs the rig file no longer has.
+//! Takes over the state that an earlier daemon left. Interrupted runs end. Waiting runs and leases keep waiting in the
+//! same order. Drained rigs stay drained. The scheduler still restores devices of rigs that the rig file no longer has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -17,20 +17,20 @@ use super::plan::{self, NeverBegan};
 use super::{Ending, Live, leases};
 use crate::store::{Filter, LeaseId, Store, StoreError, StoredLease, StoredRun};
 
-/// Runs and leases that an earlier daemon left, and that go on.
+/// Runs and leases of an earlier daemon that go on.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) live: HashMap<RunId, Arc<Live>>,
     pub(super) leases: HashMap<LeaseId, StoredLease>,
     pub(super) planned: Vec<plan::Lease>,
-    /// Ends of leases that could not be written.
+    /// Ended leases whose end could not be written.
     pub(super) unwritten: Vec<StoredLease>,
 }
 
-/// Finds them, and ends the others. Blocks on the disk.
+/// Finds the runs and leases that go on, and ends the others. Blocks on the disk.
 ///
 /// # Errors
-/// When they cannot be read.
+/// When the store cannot be read.
 pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Result<Waiting, StoreError> {
     let mut left = Waiting::default();
     let mut planned: BTreeMap<LeaseId, plan::Lease> = BTreeMap::new();
@@ -48,9 +48,9 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     };
     let found = store.list(&unfinished, None, usize::MAX)?;
     let cursors = store.last_cursors()?;
-    // Of thousands of runs that wait most ask for the same.
+    // Thousands of waiting runs may share a few lists of patterns, so select the tests of each list once.
     let mut asked = HashMap::new();
-    // The oldest first.
+    // The list starts with the newest run; begin with the oldest run.
     for run in found.into_iter().rev().map(|kept| kept.run) {
         let own = LeaseId::like(&run.id);
         let under = run.lease.clone();
@@ -107,7 +107,7 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
     Ok(left)
 }
 
-/// Finds out that a rig on which a run was under way has lost its journal and all that told of it.
+/// Records that the journal of a rig was removed while a run was running on the rig.
 fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
     if !rigs.find(rig).is_ok_and(super::outlives_us) {
         return;
@@ -122,7 +122,7 @@ fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
     }
 }
 
-/// The lease of a run whose daemon died before it could keep it.
+/// Creates the lease of a run whose daemon died before the lease was stored.
 fn lost(run: &StoredRun) -> StoredLease {
     let (id, rigs) = (LeaseId::like(&run.id), vec![run.spec.rig.clone()]);
     StoredLease {
@@ -131,14 +131,14 @@ fn lost(run: &StoredRun) -> StoredLease {
     }
 }
 
-/// Whether a run can wait on; else what it ends with.
+/// Checks whether a run can go on. The error is the ending of a run that cannot.
 fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), Ending> {
     if run.state == RunState::Running {
         return Err(Ending::of_interrupted());
     }
     let rig = &run.spec.rig;
     let why = if run.started_ns.is_some() {
-        // Its record would be of two devices.
+        // The run's record would mix two devices.
         format!("rig {rig} may have another device since")
     } else if rigs.find(rig).is_err() {
         format!("rig {rig} is no longer in the rig file")
@@ -151,10 +151,10 @@ fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), E
     Err(Ending::of_waiting(&NeverBegan::CannotGoOn(why), began, ""))
 }
 
-/// What patterns come to, by the patterns.
+/// The ids of the selected tests. The key is the list of patterns; the value is `None` if a pattern is no longer valid.
 type Asked = HashMap<Vec<String>, Option<Vec<&'static str>>>;
 
-/// The tests that patterns come to.
+/// Returns the ids of the tests that the patterns select.
 fn comes_to<'a>(patterns: &[String], asked: &'a mut Asked) -> Option<&'a Vec<&'static str>> {
     if !asked.contains_key(patterns) {
         let tests = select(patterns)
@@ -165,7 +165,8 @@ fn comes_to<'a>(patterns: &[String], asked: &'a mut Asked) -> Option<&'a Vec<&'s
     asked.get(patterns)?.as_ref()
 }
 
-/// A run of the store, whose events go on behind the last, where that is known already.
+/// Creates the live state of a stored run. `cursors` maps each run to the cursor of its last event; a missing cursor is
+/// read from the store.
 fn live_from(store: &dyn Store, run: StoredRun, cursors: &HashMap<RunId, u64>) -> Arc<Live> {
     match cursors.get(&run.id) {
         Some(last) => Arc::new(Live::new(run, *last)),
@@ -173,7 +174,7 @@ fn live_from(store: &dyn Store, run: StoredRun, cursors: &HashMap<RunId, u64>) -
     }
 }
 
-/// A run of the store, whose events go on behind those that it has.
+/// Creates the live state of a stored run, whose next event follows the last stored event.
 pub(super) fn live(store: &dyn Store, run: StoredRun) -> Arc<Live> {
     let last = store.last_event(&run.id);
     let cursor = |event: &Option<RunEvent>| event.as_ref().map_or(0, |event| event.cursor);
@@ -184,7 +185,8 @@ pub(super) fn live(store: &dyn Store, run: StoredRun) -> Arc<Live> {
     Arc::new(live)
 }
 
-/// Rigs that were taken out of use, each with the reason. When they cannot be read, all are: whoever drained one meant it.
+/// Reads the drained rigs: the reason by the rig's name. If the file is not readable, all rigs count as drained,
+/// because a drained rig must not be used.
 pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     let read = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return BTreeMap::new(),
@@ -200,10 +202,10 @@ pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     })
 }
 
-/// Keeps which rigs are out of use: all of the file, or what was there before.
+/// Writes the drained rigs. Replaces the file atomically: an error leaves the old file.
 ///
 /// # Errors
-/// When it cannot be written.
+/// When the file cannot be written.
 pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new("/")))?;
     file.write_all(serde_json::to_string_pretty(drained)?.as_bytes())?;
@@ -212,8 +214,8 @@ pub(super) fn keep_drained(path: &Path, drained: &BTreeMap<String, String>) -> i
     Ok(())
 }
 
-/// Rigs that the rig file no longer has, by no name, while a journal tells that their devices are changed: they stay in
-/// sight until they are restored.
+/// Returns the rigs that the rig file no longer has under any name, and whose journals list changes of their devices.
+/// Such rigs stay visible until their devices are restored.
 pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
     let owners: Vec<JournalOwner> = rigs.rigs.iter().map(journal_owner).collect();
     let orphans = FileJournal::all(journals).into_iter().filter(|journal| {

@@ -1,4 +1,4 @@
-//! Doing what the plan says.
+//! Carries out the actions of the plan.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,28 +21,29 @@ use crate::worker::{Job, Resumes, WorkerEnd, text_of};
 use verbatim_rig::RigConfig;
 use verbatim_run::{Event, journal_owner};
 
-/// Events written at once.
+/// The most events written at once.
 const BATCH: usize = 64;
-/// How long a process that holds a rig may take to let go of it: the worker of a daemon that died restores the device,
-/// for which it may have to wait for a lease period of a minute.
+/// The time limit of the wait for another process that holds a rig. The process may be the worker of a dead daemon. A
+/// restore by this worker may wait for an M_Key lease period of a minute.
 const LET_GO_WITHIN: Duration = Duration::from_secs(150);
-/// How often it is looked whether it has.
+/// The interval of checks whether the process still holds the rig.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
-/// A restore that fails is tried again so often, after these pauses, before those who wait for the rig are told.
+/// The pauses before the first retries of a failed restore. The rig becomes quarantined only if the last of these
+/// retries fails.
 const AT_ONCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// When it is tried again while the rig is quarantined, at first and at last.
+/// The first pause between restores of a quarantined rig; `AT_LAST` is the longest pause.
 const AT_FIRST: Duration = Duration::from_secs(10);
 const AT_LAST: Duration = Duration::from_secs(600);
 
-/// What a restore came to.
+/// The result of a restore.
 #[derive(Clone, Debug)]
 pub struct RestoreDone {
-    /// Each area that was restored, or could not be.
+    /// The areas of the device, restored or not.
     pub areas: Vec<Restored>,
-    /// Why the rig is quarantined; none when all is as it was found.
+    /// Why the rig is quarantined; `None` when the device is as it was found.
     pub quarantined: Option<String>,
-    /// Whether trying again is of no use before a person has looked at it: its journal is damaged.
+    /// Whether the journal is damaged, so that a retry is useless until a person has looked at the rig.
     pub needs_a_person: bool,
 }
 
@@ -61,7 +62,8 @@ impl RestoreDone {
 }
 
 impl Scheduler {
-    /// Does what the plan says. Runs that end without having begun are ended here, on the disk; all else is begun.
+    /// Carries out actions of the plan. Writes to the store before it returns, and spawns tasks for runs, restores and
+    /// checks.
     pub(super) fn act(self: &Arc<Self>, actions: Vec<Action>) {
         let mut actions = VecDeque::from(actions);
         while let Some(action) = actions.pop_front() {
@@ -69,7 +71,7 @@ impl Scheduler {
                 Action::Keep(lease) => actions.extend(self.keep_lease(&lease)),
                 Action::LeaseEnded(lease, why) => self.lease_ended(&lease, &why),
                 Action::Start(run) => {
-                    // It has none when that it got the rig could not be kept.
+                    // The run has no rig if the grant of its lease could not be stored.
                     let held = self.state().plan.lease_of(&run).and_then(|lease| lease.held.clone());
                     if let (Some(live), Some(held)) = (self.live(&run), held) {
                         live.under(of_worker(&held, false));
@@ -107,7 +109,7 @@ impl Scheduler {
         }
     }
 
-    /// Ends a run, for its watchers and in the store. Blocks on the disk.
+    /// Ends a run for its watchers and in the store. Blocks on the disk.
     pub(super) fn end(&self, live: &Live, ending: Ending, info: Option<RunInfo>) {
         let ending = live.end(self.store.as_ref(), self.store.now_ns(), ending, info);
         let run = live.run();
@@ -126,7 +128,7 @@ impl Scheduler {
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// From the beginning of a run to its end.
+    /// Executes a run from its start to its end.
     async fn drive(self: Arc<Self>, live: Arc<Live>) {
         let run = live.run();
         let Ok(rig) = self.rigs().find(&run.spec.rig).cloned() else {
@@ -153,7 +155,7 @@ impl Scheduler {
                 }
                 self.execute(&run, &rig, &live, &span).await
             }
-            // Why is in the run's log.
+            // `live.unkept()` returns the error.
             Some(Err(_)) | None => (failed("the run could not begin".into()), Vec::new()),
         };
         let (scheduler, name) = (Arc::clone(&self), run.spec.rig.clone());
@@ -166,7 +168,7 @@ impl Scheduler {
             Some((left, answered))
         })
         .await;
-        // Without an answer nobody knows how it is.
+        // If the task panicked, the state of the device is unknown, so the device counts as changed.
         if let Some((left, answered)) = left.unwrap_or(Some((Left::Changed, false))) {
             let (scheduler, rig) = (Arc::clone(&self), run.spec.rig);
             let ended = move || {
@@ -180,7 +182,7 @@ impl Scheduler {
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Runs the tests and keeps what happens meanwhile. With how that ended come the verdicts, without their checks.
+    /// Runs the tests and stores their events. Returns how the worker ended, and the verdicts without their checks.
     async fn execute(
         self: &Arc<Self>,
         run: &StoredRun,
@@ -227,14 +229,14 @@ impl Scheduler {
         };
         let execute = Arc::clone(&self.execute);
         let stop = live.stop_signal();
-        // A task of its own: a panic in there costs this run.
+        // The worker runs in a separate task, so that a panic fails only this run.
         let end = tokio::spawn(async move { execute.run(job, events, stop).await }).await;
         let verdicts = writer.await.unwrap_or_default();
         let failed = |error| failed(format!("the daemon failed within the run: {error}; please report this"));
         (end.unwrap_or_else(failed), verdicts)
     }
 
-    /// Where a run goes on that began before: behind the tests that have a verdict.
+    /// Returns where a run that gave way continues: after the tests that have a verdict.
     fn resumes(&self, run: &StoredRun) -> Option<Resumes> {
         let verdicts = self.store.verdicts(&run.id, Detail::Heads);
         let verdicts =
@@ -271,7 +273,7 @@ impl Scheduler {
         live.tell(self.store.as_ref(), self.store.now_ns(), batch);
     }
 
-    /// A run that gave way waits again; false when it is to end all the same.
+    /// Lets a run that gave way wait again. Returns false if the run must end instead.
     fn gave_way(self: &Arc<Self>, live: &Live, rig: &str, left: Left) -> bool {
         let waits = self.decide(|state, now| match (live.stopped(), live.unkept()) {
             (None, None) => {
@@ -283,8 +285,8 @@ impl Scheduler {
         waits.is_ok()
     }
 
-    /// Ends the run. Of one that had given way the verdicts from before count too. Whether nothing in it speaks against the
-    /// rig.
+    /// Ends the run. The verdicts from before the run gave way count too. Returns false if the rig is the cause of the
+    /// ending.
     fn conclude(&self, live: &Live, end: WorkerEnd, verdicts: Vec<Verdict>, span: &Span) -> bool {
         let (stopped, unkept) = (live.stopped(), live.unkept());
         if matches!(end, WorkerEnd::Failed { .. }) {
@@ -303,7 +305,7 @@ impl Scheduler {
         answered
     }
 
-    /// How a run left its device.
+    /// Returns the state in which a run left its device.
     fn left(&self, rig: &RigConfig, end: &WorkerEnd, verdicts: &[Verdict]) -> Left {
         let mut restored = verdicts.iter().flat_map(|verdict| &verdict.restored);
         let incomplete = restored.any(|restored| !restored.is_complete());
@@ -313,7 +315,7 @@ impl Scheduler {
         if changed { Left::Changed } else { Left::AsFound }
     }
 
-    /// Restores a device, if anything is to be restored.
+    /// Restores a device, if there is something to restore. Retries a failed restore after short pauses.
     async fn restore_device(self: Arc<Self>, rig: RigConfig) {
         let name = rig.name.clone();
         let mut done = self.restored(&rig).await;
@@ -335,7 +337,7 @@ impl Scheduler {
             move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.restore_ended(now, &rig, result)));
         blocking(ended).await;
         let asked = self.state().asked_for_restore.remove(&name);
-        // Told once it is so: who reads this and then asks for the rig's state is told the same.
+        // Log the result after the plan has changed, so that the API already shows the state that the log reports.
         match &done.quarantined {
             None => {
                 tracing::info!(
@@ -351,13 +353,14 @@ impl Scheduler {
             Arc::clone(&self).restore_later(name.clone());
         }
         if let Some(asked) = asked {
-            // Who asked may have left.
+            // The client may have disconnected.
             let _ = asked.send(done);
         }
         self.ended.send_modify(|count| *count += 1);
     }
 
-    /// Tries again by itself, each time later: a device that came back, or a cable that was put in again, needs nobody.
+    /// Schedules the next restore. Each pause is twice as long as the previous pause, up to [`AT_LAST`]. So no person
+    /// is needed after a device or a cable comes back.
     fn restore_later(self: Arc<Self>, rig: String) {
         let wait = {
             let mut state = self.state();
@@ -373,12 +376,12 @@ impl Scheduler {
                     let quarantined = |lane: &super::Lane| matches!(lane.phase, super::Phase::Quarantined(_));
                     match state.plan.lane(&rig).is_some_and(quarantined) {
                         true => state.plan.restore(&rig),
-                        // Somebody did it meanwhile.
+                        // The rig is no longer quarantined.
                         false => Ok(Vec::new()),
                     }
                 })
             };
-            // The daemon may be about to stop.
+            // The plan refuses a restore while the daemon is stopping.
             blocking(again).await;
         });
     }
@@ -396,7 +399,7 @@ impl Scheduler {
         );
         let (events, mut happened) = mpsc::unbounded_channel();
         let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(rig));
-        // A restore is not cut short: whoever stops the daemon waits for it, or lets the worker end it alone.
+        // A restore is never cancelled: a stopping daemon waits for it, or lets the worker complete it alone.
         let (_never, stop) = tokio::sync::watch::channel(false);
         let task = tokio::spawn(async move { execute.restore(restore_rig, text, events, stop).await });
         while let Some(event) = happened.recv().await {
@@ -457,7 +460,8 @@ impl Scheduler {
             let (journals, name) = (self.journals.clone(), rig.name.clone());
             blocking(move || FileJournal::is_held(&journals, &name))
         };
-        // The lock tells nobody that it is free, and who waited in it could not be called back.
+        // The release of the lock sends no event, and a thread that blocks on the lock could not be cancelled. So check
+        // at intervals.
         let free = async {
             let mut told = false;
             while is_held().await == Some(true) {
@@ -471,7 +475,7 @@ impl Scheduler {
                 tokio::time::sleep(LOOKED_AT_EACH).await;
             }
         };
-        // Whoever holds it longer is told of by the worker that finds it held.
+        // If the rig is still locked after the time limit, the worker reports the lock.
         let _ = tokio::time::timeout(LET_GO_WITHIN, free).await;
     }
 
@@ -484,7 +488,7 @@ impl Scheduler {
     }
 }
 
-/// A verdict without its checks.
+/// Returns the verdict of an event, without its checks and observations.
 fn verdict_of(event: &Event) -> Option<Verdict> {
     let Event::TestEnded(ended) = event else { return None };
     let of = ended.verdict.as_ref()?;
@@ -498,7 +502,7 @@ fn verdict_of(event: &Event) -> Option<Verdict> {
     })
 }
 
-/// The time between two moments; none when the clock was set back between them.
+/// Returns the time between two moments; zero when the clock was set back between them.
 fn since(earlier_ns: u64, later_ns: u64) -> Duration {
     Duration::from_nanos(later_ns.saturating_sub(earlier_ns))
 }
@@ -530,7 +534,7 @@ pub(super) fn log_restored(rig: &str, areas: &[Restored]) {
     }
 }
 
-/// Runs what blocks on a disk; none when it panicked.
+/// Runs work that may block; `None` when it panicked.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     tokio::task::spawn_blocking(work).await.ok()
 }

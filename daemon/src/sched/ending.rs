@@ -1,18 +1,18 @@
-//! What a run came to. Pure.
+//! The outcome of a run, computed without I/O.
 
 use verbatim_proto::v1::{Cause, Outcome, Verdict};
 
 use super::plan::NeverBegan;
 use crate::worker::WorkerEnd;
 
-/// What a run came to: outcome, cause and reason.
+/// The outcome, cause and reason of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ending {
-    /// The worst outcome of its tests, or ERROR when it ended without them all.
+    /// The worst outcome of the run's tests, or ERROR when the run ended before all of them.
     pub outcome: Outcome,
-    /// What that is due to.
+    /// The cause of the outcome.
     pub cause: Option<Cause>,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: String,
 }
 
@@ -25,7 +25,8 @@ impl Ending {
         }
     }
 
-    /// Of a run that waited, for its beginning or, when it `began` and gave way, to go on; `by` says who cancelled it.
+    /// Returns the ending of a waiting run. `began` is true if the run had begun and given way; `by` tells who
+    /// cancelled the run.
     #[must_use]
     pub fn of_waiting(why: &NeverBegan, began: bool, by: &str) -> Self {
         let when = if began {
@@ -51,7 +52,7 @@ impl Ending {
         }
     }
 
-    /// Of a run that the end of a daemon interrupted.
+    /// Returns the ending of a run that the end of a daemon interrupted.
     #[must_use]
     pub fn of_interrupted() -> Self {
         let what = "the daemon ended while the run was under way: what was recorded until then is kept, the device is \
@@ -59,14 +60,15 @@ impl Ending {
         Self::error(Cause::Tester, what)
     }
 
-    /// Of a run that the store could not keep: nobody could check its verdicts.
+    /// Returns the ending of a run whose events could not be stored, so that its verdicts could not be checked.
     #[must_use]
     pub fn of_unkept(why: &str) -> Self {
         let reason = format!("what happened in the run could not be kept: {why}; then run it again");
         Self::error(Cause::Tester, reason)
     }
 
-    /// Of a run that began, from what its tests came to. `stopped` says who stopped it, `unkept` why it cannot be kept.
+    /// Returns the ending of a run that began, from its verdicts. `stopped` tells who stopped the run, and `unkept` why
+    /// its events could not be stored.
     #[must_use]
     pub fn of(end: &WorkerEnd, verdicts: &[Verdict], stopped: Option<&str>, unkept: Option<&str>) -> Self {
         if let Some(why) = unkept {
@@ -77,7 +79,7 @@ impl Ending {
                 Some(stopped) => Self::error(Cause::Operator, format!("{stopped}; {reason}")),
                 None => Self::error(*cause, reason.clone()),
             },
-            // It is asked to stop as well, or it would wait again.
+            // A run that gave way ends only if it was stopped as well. Otherwise it waits again.
             WorkerEnd::GaveWay => Self::error(
                 Cause::Operator,
                 format!(
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_its_worst_verdict() {
+    fn run_has_outcome_of_worst_verdict() {
         use Outcome::{Fail, Pass, Skipped};
         assert_eq!(of(&[Pass, Skipped], None), (Pass, None, String::new()));
         assert_eq!(of(&[Pass, Fail], None), (Fail, Some(Cause::Dut), "t: because".into()));
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_stopped_is_an_error_unless_all_its_tests_were_run() {
+    fn stopped_run_is_error_unless_complete() {
         use Outcome::{Error, Fail, Pass, Skipped};
         let (outcome, cause, reason) = of(&[Fail, Skipped], Some("cancelled by uid:7"));
         assert_eq!((outcome, cause), (Error, Some(Cause::Operator)));

@@ -1,4 +1,4 @@
-//! What does the work: a worker process for a hardware rig, a thread for a virtual one.
+//! Execution of runs: in a worker process for a hardware rig, in a thread for a virtual rig.
 
 use tokio::sync::{mpsc, watch};
 use verbatim_proto::worker::RigText;
@@ -9,18 +9,18 @@ use verbatim_rig::RigConfig;
 use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
-/// Runs jobs and restores rigs. The scheduler's tests have one of their own.
+/// The interface that runs jobs, checks devices and restores rigs. The scheduler's tests have another implementation.
 #[tonic::async_trait]
 pub trait Execute: Send + Sync + std::fmt::Debug {
-    /// Runs a job; it stops at its next safe point when `cancel` turns true.
+    /// Runs a job, which stops at its next safe point when `cancel` becomes true.
     async fn run(&self, job: Job, events: mpsc::UnboundedSender<Event>, cancel: watch::Receiver<bool>) -> WorkerEnd;
 
-    /// Looks whether a rig's device can be reached; why it cannot.
+    /// Checks whether a rig's device can be reached. The error is the reason why the device cannot be reached.
     async fn look(&self, _: RigConfig, _: RigText) -> Result<(), String> {
         Ok(())
     }
 
-    /// Restores what an earlier run left changed, and nothing else.
+    /// Restores a device that an earlier run left changed, and runs no tests.
     async fn restore(
         &self,
         rig: RigConfig,
@@ -30,10 +30,10 @@ pub trait Execute: Send + Sync + std::fmt::Debug {
     ) -> Result<Vec<Restored>, String>;
 }
 
-/// The real thing.
+/// The implementation with real workers.
 #[derive(Clone, Debug)]
 pub struct Workers {
-    /// Where the journals are.
+    /// The state directory, which holds the journals.
     pub state: StateDirectory,
 }
 

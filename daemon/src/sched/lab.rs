@@ -1,4 +1,5 @@
-//! A rig may be another host's: what waits is taken from the queue that all share, what another host has is asked of it.
+//! Work with the other hosts of a shared database. This host takes waiting leases from the shared queue, and sends the
+//! other hosts requests about their leases and runs.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use super::{CreateError, Ending, Live, NewRun, Scheduler, again, changed};
 use crate::store::{Filter, LeaseId, Patience, StoreError, StoredLease, StoredRun, Wish};
 
 impl Scheduler {
-    /// Whether that is the name of another host than this.
+    /// Returns whether `host` is the name of another host.
     #[must_use]
     pub fn is_elsewhere(&self, host: &str) -> bool {
         !host.is_empty() && self.store.lab().is_some_and(|lab| lab.host() != host)
     }
 
-    /// The other host that has a lease; none when this one has it, or nobody yet.
+    /// Returns the name of the other host that has a lease; `None` if this host or no host has the lease.
     pub(super) fn host_of(&self, id: &LeaseId) -> Option<String> {
         self.store.lab()?;
         if self.state().plan.lease(id).is_some() {
@@ -33,7 +34,8 @@ impl Scheduler {
         self.store.lab().map_or(Ok(()), |lab| lab.wish(host, wish))
     }
 
-    /// Keeps a lease for whichever host has one of its rigs first; of one host alone, for that.
+    /// Stores a lease in the shared queue, where the first host with a free acceptable rig takes it. If only one host
+    /// has acceptable rigs, the lease is for that host. `elsewhere` holds pairs of a rig and its host.
     pub(super) fn post(
         self: &Arc<Self>,
         run: Option<&StoredRun>,
@@ -55,7 +57,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Keeps a run for the host that has its rig.
+    /// Stores a run for the host that has its rig.
     pub(super) fn create_elsewhere(
         &self,
         last: &mut (u64, u16),
@@ -70,7 +72,8 @@ impl Scheduler {
         Ok(run)
     }
 
-    /// Drops a lease that is not ours, and what waits under it; whoever keeps it tells of it.
+    /// Removes a lease and the runs under it from this host's plan, for example because another host has taken the
+    /// lease.
     pub(super) fn forget(self: &Arc<Self>, id: &LeaseId) {
         let forget = self.decide(|state, now| {
             state.leases.remove(id);
@@ -79,7 +82,7 @@ impl Scheduler {
         drop(forget);
     }
 
-    /// Puts a lease that waits for any host into the plan, as far as it wants rigs of this one.
+    /// Adds a lease of the shared queue to the plan, with the acceptable rigs that this host has.
     fn take_posted(self: &Arc<Self>, lease: &StoredLease) {
         let own: Vec<String> = lease
             .rigs
@@ -110,13 +113,13 @@ impl Scheduler {
                 self.end_refused(&live, &refusal);
                 self.end_here(lease, "ended with its run");
             }
-            // Of one rig alone nobody else's is wanted.
+            // The lease is for this host alone, so no other host can take it.
             (Err(refusal), None) if !lease.host.is_empty() => self.end_here(lease, &format!("ended: {refusal}")),
             _ => {}
         }
     }
 
-    /// A run that was created at another host, if it still waits.
+    /// Takes over a run that was created at another host, if the run still waits.
     fn take_run(self: &Arc<Self>, run: &RunId) -> Option<Arc<Live>> {
         let kept = self.store.get(run).ok()?;
         if kept.run.state != RunState::Queued {
@@ -130,7 +133,7 @@ impl Scheduler {
         );
         self.state().live.insert(run.clone(), Arc::clone(&live));
         self.bound(&StoredRun {
-            // Its client is known where it was created.
+            // The host that created the run monitors the connection of the run's client.
             patience: Patience {
                 attended: false,
                 ..live.run().patience
@@ -149,19 +152,21 @@ impl Scheduler {
         });
     }
 
-    /// Takes what waits for one of our rigs, lets go what another host has taken, and does what other hosts ask for. Blocks.
+    /// Takes waiting leases for rigs of this host, drops leases that another host has taken, and carries out the
+    /// requests of other hosts. Blocks on the store.
     ///
     /// # Errors
     /// When the database is away.
     pub fn meet(self: &Arc<Self>) -> Result<(), StoreError> {
         let Some(lab) = self.store.lab() else { return Ok(()) };
-        // In this order: what is posted from here on is not missed below.
+        // Collect `known` before `posted`. In the other order, a lease posted in between would be in `known` only, and
+        // the code below would drop it.
         let known: Vec<LeaseId> = {
             let state = self.state();
             let waits = state
                 .plan
                 .waiting_leases()
-                // One that just now gave way may not be kept as waiting yet.
+                // Skip a lease that has just given way: the store may still list it as active.
                 .filter(|id| {
                     state
                         .leases
@@ -206,7 +211,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends a lease that waits for any host and that this one has no rig for. Whether it is one.
+    /// Ends a lease that waits for any host, unless the plan of this host has the lease. Returns whether the lease was
+    /// ended.
     pub(super) fn end_posted(&self, id: &LeaseId, who: &str) -> bool {
         let Ok(lease) = self.store.lease(id) else { return false };
         let waits = lease.posted && lease.host.is_empty() && lease.state == LeaseState::Pending;
@@ -217,7 +223,8 @@ impl Scheduler {
         false
     }
 
-    /// A sign of life, and whether the database gave one: without, nobody gets a rig. Blocks.
+    /// Writes a heartbeat to the database. If the write fails, no lease gets a rig until the database is back. Blocks
+    /// on the store.
     ///
     /// # Errors
     /// When the database is away.
@@ -236,7 +243,8 @@ impl Scheduler {
             self.end_unknown();
             tracing::warn!("the database is back: rigs are given again");
             let back = self.decide(|state, now| {
-                // What gave way meanwhile still has its rig in the database, which would give it to nobody else.
+                // Store the leases that gave way meanwhile. In the database they still hold their rigs, which no other
+                // lease could get.
                 let gave_way = state.leases.values().filter(|kept| {
                     let waits = state.plan.lease(&kept.id).is_some_and(|lease| lease.held.is_none());
                     waits && kept.state == LeaseState::Active
@@ -250,11 +258,12 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Has those wait in the database too of which it may have heard that they got a rig, and we did not.
+    /// Makes leases wait again in the database if the database may have committed their grants although this daemon got
+    /// no response.
     fn take_back(&self) -> Result<(), StoreError> {
         let unheard: Vec<LeaseId> = self.state().unheard.iter().cloned().collect();
         for id in unheard {
-            // One that ended meanwhile is ended in the database below.
+            // If the lease has ended meanwhile, `end_unknown` ends it in the database.
             let waits = self.state().plan.lease(&id).is_some();
             if waits {
                 self.store.take_back(&id)?;
@@ -264,7 +273,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends what the database has of this host and we do not: it was committed when we heard no more of it.
+    /// Ends runs and leases of this host that only the database knows: the database committed them, but the response
+    /// was lost.
     fn end_unknown(&self) {
         let creating = self.creating();
         let known: HashSet<RunId> = self.state().live.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! Leases: asking for one, renewing it, ending it; and keeping how each stands.
+//! Leases: requests, renewals and ends, and the storage of their states.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
@@ -13,52 +13,54 @@ use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
 use crate::store::{BootTimes, LeaseId, StoreError, StoredLease, Wish};
 
-/// How long a lease lasts when nobody says.
+/// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
-/// The longest that a lease lasts, from its grant on; also that of a run.
+/// The longest duration of a lease from its grant on. It is also the longest duration of a run.
 pub const LONGEST_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
-/// No timer sleeps longer: the time that the host sleeps counts for leases and not for timers.
+/// The longest sleep of a timer. The time while the host is suspended counts for leases but not for timers, so timers
+/// must wake up often enough.
 pub(super) const LONGEST_SLEEP: Duration = Duration::from_secs(30);
 
-/// A lease that somebody asks for; everything in it was checked.
+/// A request for a lease, whose values are already checked.
 #[derive(Clone, Debug)]
 pub struct NewLease {
-    /// Whose it will be, who may run tests on each of the rigs that would do.
+    /// The permissions of the future owner to run tests, one for each acceptable rig.
     pub may: Vec<May<Operate>>,
-    /// The client's id of the request; empty when it gave none.
+    /// The client's id of the request; empty when the client gave none.
     pub request_id: String,
-    /// How long it is to last.
+    /// The duration of the lease.
     pub lasts: Duration,
-    /// Who goes first.
+    /// The priority class of the lease.
     pub priority: Priority,
-    /// Those of the rigs that other hosts have, and which.
+    /// The acceptable rigs of other hosts, each with its host.
     pub elsewhere: Vec<(String, String)>,
-    /// Whether a client waits for it: it leaves the queue when that is gone.
+    /// Whether a client waits for the lease. If so, the lease leaves the queue after the client has disconnected.
     pub attended: bool,
 }
 
-/// A lease as it stands, and why it waits, if it does.
+/// The current state of a lease, and the reasons why it waits.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LeaseView {
     /// The lease.
     pub lease: StoredLease,
-    /// Why it waits: its place, and when it begins at the latest in nanoseconds since 1970.
+    /// For a waiting lease: its place in the queue, and the latest time of its grant in nanoseconds since 1970, if
+    /// known.
     pub waits: Option<(usize, Option<u64>)>,
-    /// Those who hold what it waits for.
+    /// The leases that hold acceptable rigs.
     pub holders: Vec<StoredLease>,
-    /// Why rigs that would do go to nobody.
+    /// Why acceptable rigs cannot be granted at the moment.
     pub closed: Vec<String>,
-    /// Whether nobody is before it, and a look at a device is all that it waits for.
+    /// Whether the lease is the first in the queue, and waits only for the check of a device.
     pub about_to_begin: bool,
 }
 
 impl LeaseView {
-    /// The holders of the rigs that fit, and the reasons why others are out of use, a sentence each.
+    /// Returns a sentence for each holder of an acceptable rig, and for each acceptable rig that cannot be granted.
     #[must_use]
     pub fn because(&self) -> Vec<String> {
         let because = |holder: &StoredLease| {
             let until = holder.until_ns.map(|ns| super::timestamp(ns - ns % 1_000_000_000));
-            // Only what somebody reserved is renewed.
+            // Only a reserved lease can be renewed.
             let (until, whose) = match (&holder.run, until) {
                 (Some(run), Some(until)) => (format!(" until {until} at the latest"), format!("runs/{run}")),
                 (Some(run), None) => (String::new(), format!("runs/{run}")),
@@ -82,12 +84,12 @@ impl LeaseView {
     }
 }
 
-/// The clock of the plan.
+/// Returns the current time of the plan's clock, which counts from the boot of this host.
 pub(super) fn now() -> Duration {
     Duration::from_nanos(boot_ns())
 }
 
-/// An instant of the plan's clock as nanoseconds since 1970, where `now_ns` is now.
+/// Converts a time of the plan's clock to nanoseconds since 1970. `now_ns` is the current time.
 pub(super) fn wall(at: Duration, now_ns: u64) -> u64 {
     let now = now();
     now_ns
@@ -99,16 +101,16 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Which start of this host the plan's clock counts from.
+/// Returns the kernel's id of this host's boot.
 fn boot_id() -> &'static str {
     static ID: OnceLock<String> = OnceLock::new();
-    // Every Linux has it; without it the wall clock has to do.
+    // Every Linux kernel provides this file.
     ID.get_or_init(|| {
         std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_or_else(|_| String::new(), |id| id.trim().into())
     })
 }
 
-/// An instant in nanoseconds since 1970, where `now_ns` is now, on the plan's clock.
+/// Converts nanoseconds since 1970 to a time of the plan's clock. `now_ns` is the current time.
 pub(super) fn boot(at_ns: u64, now_ns: u64) -> Duration {
     let ahead = Duration::from_nanos(at_ns.saturating_sub(now_ns));
     (now() + ahead).saturating_sub(Duration::from_nanos(now_ns.saturating_sub(at_ns)))
@@ -122,7 +124,8 @@ fn class(of: Priority) -> Class {
     }
 }
 
-/// What the plan knows of a lease that an earlier daemon kept, or another host; `now_ns` is now by the clock of what keeps it.
+/// Converts a lease of an earlier daemon or another host to the plan's form. `now_ns` is the current time on the
+/// store's clock.
 pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
     plan::Lease {
         id: of.id.clone(),
@@ -131,7 +134,8 @@ pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
         rigs: of.rigs.clone(),
         lasts: Duration::from_secs(of.lasts_s),
         run: of.run.clone(),
-        // Whatever became of the clock meanwhile: nobody came later than now, and nobody holds a rig for longer than anybody may.
+        // The clock may have changed meanwhile, so bound the times. No lease was requested later than now, and no lease
+        // holds its rig for longer than [`LONGEST_LEASE`].
         since: boot(of.created_ns, now_ns).min(now()),
         held: of.granted_ns.zip(of.until_ns).map(|(granted_ns, until_ns)| {
             let (since, until) = match of.boot.as_ref().filter(|boot| boot.of == boot_id()) {
@@ -155,7 +159,7 @@ pub(super) fn planned(of: &StoredLease, now_ns: u64) -> plan::Lease {
     }
 }
 
-/// A new lease, as it is kept.
+/// Returns a new lease in its stored form.
 pub(crate) fn fresh(
     id: LeaseId,
     owner: &Identity,
@@ -187,10 +191,10 @@ pub(crate) fn fresh(
 }
 
 impl Scheduler {
-    /// Asks for a lease, or finds the one that the same request created before. Blocks on the disk.
+    /// Requests a lease, or finds the lease that the same request created before. Blocks on the disk.
     ///
     /// # Errors
-    /// When no rig takes it, or it cannot be kept.
+    /// When no rig accepts the lease, or the lease cannot be stored.
     pub fn reserve(self: &Arc<Self>, new: NewLease) -> Result<StoredLease, CreateError> {
         let mut last = self.creating();
         let Some(who) = new.may.first().map(|may| may.who().clone()) else {
@@ -225,7 +229,7 @@ impl Scheduler {
         Ok(lease)
     }
 
-    /// Puts a lease into the plan, unless it cannot be kept.
+    /// Adds a lease to the plan and stores it. If the store fails, removes the lease from the plan.
     pub(super) fn ask(self: &Arc<Self>, lease: StoredLease) -> Result<(), CreateError> {
         let (id, now_ns) = (lease.id.clone(), self.store.now_ns());
         self.decide(|state, now| {
@@ -249,10 +253,10 @@ impl Scheduler {
         Err(error.1.into())
     }
 
-    /// Lets a lease last for that long from now on. Blocks on the disk.
+    /// Renews a lease, so that it expires `lasts` from now. Blocks on the disk.
     ///
     /// # Errors
-    /// When it is over or would last too long.
+    /// When the lease has ended or has no rig, would last too long, or cannot be stored.
     pub fn renew(self: &Arc<Self>, id: &LeaseId, lasts: Duration, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
             let wish = Wish::Renew(id.clone(), lasts.as_secs(), may.who().in_words());
@@ -266,10 +270,10 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Ends a lease on behalf of somebody: at once, or once what is under way under it has stopped. Blocks on the disk.
+    /// Ends a lease for a client: at once, or after the run under it has stopped. Blocks on the disk.
     ///
     /// # Errors
-    /// When it was made for a run.
+    /// When the lease was made for a run, or the request to another host cannot be written.
     pub fn end_lease(self: &Arc<Self>, id: &LeaseId, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
             return Ok(self.wish(&host, &Wish::End(id.clone(), may.who().in_words()))?);
@@ -288,10 +292,10 @@ impl Scheduler {
         })
     }
 
-    /// A lease as it stands. Blocks on the disk.
+    /// Returns the current state of a lease. Blocks on the disk.
     ///
     /// # Errors
-    /// When there is none, or it cannot be read.
+    /// When there is no such lease, or it cannot be read.
     pub fn lease(&self, id: &LeaseId) -> Result<LeaseView, crate::store::StoreError> {
         match self.view_of(id) {
             Some(view) => Ok(view),
@@ -305,7 +309,7 @@ impl Scheduler {
         }
     }
 
-    /// A lease that has not ended, as it stands.
+    /// Returns the current state of a lease that has not ended.
     fn view_of(&self, id: &LeaseId) -> Option<LeaseView> {
         let state = self.state();
         let lease = state.stands(id)?;
@@ -326,10 +330,10 @@ impl Scheduler {
         })
     }
 
-    /// Leases, the newest first; with `ended` also those that ended. Blocks on the disk.
+    /// Returns the newest leases, at most `at_most`. `ended` includes ended leases. Blocks on the disk.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the leases cannot be read.
     pub fn leases(&self, ended: bool, at_most: usize) -> Result<Vec<LeaseView>, crate::store::StoreError> {
         let kept = self.store.leases(ended, at_most)?;
         let view = |lease: StoredLease| {
@@ -344,7 +348,8 @@ impl Scheduler {
         Ok(kept.into_iter().map(view).collect())
     }
 
-    /// Keeps how a lease stands, and tells the run under way under it. What is to be done when it cannot be kept.
+    /// Stores the current state of a lease, and passes it to the run under the lease. Returns the actions to take when
+    /// storing fails.
     pub(super) fn keep_lease(&self, id: &LeaseId) -> Vec<Action> {
         let (lease, live, held) = {
             let state = self.state();
@@ -380,7 +385,7 @@ impl Scheduler {
                 let before = state.leases.get(id).filter(|before| is_one_grant(before, &lease));
                 match before.and_then(|lease| lease.until_ns) {
                     Some(until_ns) => state.plan.lasts_as_before(id, boot(until_ns, self.store.now_ns())),
-                    // Also of one that gave way: that is kept once the database is back.
+                    // This branch includes a lease that gave way: its state is stored once the database is back.
                     _ => {
                         if lease.state == LeaseState::Active {
                             state.unheard.insert(id.clone());
@@ -398,7 +403,7 @@ impl Scheduler {
         let mut state = self.state();
         let was_granted = state.leases.get(id).is_some_and(|before| is_one_grant(before, &lease));
         if lease.run.is_none() {
-            // Whoever asks for it or renews it is told.
+            // `ask` and `renew` report the error to the client.
             state.unkept = Some((id.clone(), error));
         }
         match was_granted {
@@ -406,13 +411,13 @@ impl Scheduler {
                 state.leases.insert(id.clone(), lease);
                 state.plan.end_lease(now(), id, &why)
             }
-            // Nothing was begun under it, and nothing is. It ends as it was kept before: the token that it was to have is
-            // somebody else's by now.
+            // No run began under the lease, and no run will. The lease ends in the state that was stored before,
+            // because by now another lease may have the new token.
             false => state.plan.cannot_be_granted(now(), id, &why),
         }
     }
 
-    /// Writes how a lease stands, after the ends of others that could not be written before.
+    /// Writes the state of a lease. First writes the ends of leases whose earlier writes failed.
     fn put(&self, lease: &StoredLease) -> Result<u64, StoreError> {
         let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(end) = unwritten.first() {
@@ -422,7 +427,7 @@ impl Scheduler {
         self.store.put(lease)
     }
 
-    /// Writes that a lease ended: now, or before anything else is written.
+    /// Writes the end of a lease. If the write fails, the end is written before the next lease.
     pub(super) fn put_end(&self, lease: StoredLease) {
         if let Err(error) = self.put(&lease) {
             tracing::error!(lease = %lease.id, %error, "the lease's end cannot be kept yet");
@@ -431,7 +436,7 @@ impl Scheduler {
         }
     }
 
-    /// Keeps that a lease ended.
+    /// Stores the end of a lease.
     pub(super) fn lease_ended(&self, of: &plan::Lease, why: &str) {
         let lease = self.state().leases.remove(&of.id);
         let Some(lease) = lease else { return };
@@ -450,7 +455,7 @@ impl Scheduler {
         self.put_end(lease);
     }
 
-    /// Ends leases when they expire, for ever.
+    /// Ends leases when they expire. Never returns.
     pub(super) async fn end_in_time(self: Arc<Self>) {
         let mut changed = self.changed.subscribe();
         loop {
@@ -460,7 +465,7 @@ impl Scheduler {
             if left.is_zero() {
                 let scheduler = Arc::clone(&self);
                 let tick = move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.tick(now)));
-                // A panic in there was told when it happened.
+                // A panic of the task was already reported.
                 let _ = tokio::task::spawn_blocking(tick).await;
                 continue;
             }
@@ -473,18 +478,18 @@ impl Scheduler {
 }
 
 impl super::State {
-    /// A lease that has not ended, as it stands.
+    /// Returns the current state of a lease that has not ended.
     pub(super) fn stands(&self, id: &LeaseId) -> Option<StoredLease> {
         let wall = |at| wall(at, self.store.now_ns());
         let kept = self.leases.get(id)?;
         let planned = self.plan.lease(id)?;
         let mut lease = kept.clone();
-        // Of one that waits for any host, only our own rigs are in the plan.
+        // For a lease that waits for any host, the plan has only the rigs of this host.
         if !lease.posted {
             lease.rigs.clone_from(&planned.rigs);
         }
         if planned.held.is_none() && lease.state == LeaseState::Active {
-            // Its run gave way.
+            // The run of the lease gave way.
             lease.state = LeaseState::Pending;
             lease.rig.clear();
             (lease.granted_ns, lease.until_ns, lease.boot) = (None, None, None);
@@ -493,12 +498,12 @@ impl super::State {
             lease.state = LeaseState::Active;
             lease.rig.clone_from(&held.rig);
             lease.token = held.token;
-            // Kept as it was told first: the two clocks drift.
+            // Keep the times that were stored first, because the wall clock and the plan's clock drift apart.
             lease.granted_ns = lease.granted_ns.or_else(|| Some(wall(held.since)));
             let until_ns = wall(held.until);
             let as_before = |before: &u64| before.abs_diff(until_ns) < 500_000_000;
             lease.until_ns = lease.until_ns.filter(as_before).or(Some(until_ns));
-            // The clock by which all hosts go needs no other beside it.
+            // With a shared database, all times are on the database's clock, so boot times are not needed.
             lease.boot = self.store.lab().is_none().then(|| BootTimes {
                 of: boot_id().into(),
                 granted_ns: nanos(held.since),
@@ -509,13 +514,13 @@ impl super::State {
     }
 }
 
-/// Whether a lease holds its rig by the same grant as it did when it was kept before.
+/// Returns whether both states of a lease have the same grant of a rig.
 fn is_one_grant(before: &StoredLease, now: &StoredLease) -> bool {
     let held = |lease: &StoredLease| lease.state == LeaseState::Active;
     held(before) && held(now) && before.token == now.token
 }
 
-/// A lease as a worker knows it.
+/// Converts a grant to the message for a worker.
 pub(super) fn of_worker(held: &plan::Held, gives_way: bool) -> worker::Lease {
     worker::Lease {
         token: held.token,

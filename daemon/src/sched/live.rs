@@ -1,7 +1,7 @@
-//! A run that waits or is under way: its events go to the store and, from a short memory, to its watchers.
+//! A waiting or running run. Its events go to the store and, through a short buffer in memory, to its watchers.
 //!
-//! Watchers pull: each asks from its own cursor on when it has room for more, and is told that there is something new
-//! through one number. Nobody waits for a watcher. One that is far behind reads from the store.
+//! Each watcher reads from its own cursor when it can take more events. A counter notifies watchers of new events. The
+//! run never waits for a watcher. A watcher that is far behind reads from the store.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,15 +16,15 @@ use verbatim_run::RunId;
 use super::ending::Ending;
 use crate::store::{HistoryStore, StoreError, StoredRun};
 
-/// Events kept in memory for watchers.
+/// The most events that are buffered for watchers.
 const RECENT: usize = 256;
 
-/// What is new in a run since a cursor.
+/// The events of a run after a cursor.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Since {
-    /// These events; none when the cursor is that of the last one.
+    /// The events; an empty list if no event follows the cursor.
     Events(Vec<RunEvent>),
-    /// More than is in memory, which begins with this cursor: the store has the rest.
+    /// The events are no longer in the buffer, which starts at this cursor. The store has them.
     OlderThan(u64),
 }
 
@@ -32,10 +32,11 @@ pub enum Since {
 #[derive(Debug)]
 pub struct Live {
     id: RunId,
-    /// Held by who writes: events come one after the other. Watchers never wait for a disk: they need only `log`.
+    /// Locked by the writer, so that events are written one after the other. Watchers lock only `log`, so they never
+    /// wait for a disk.
     turn: Mutex<()>,
     log: Mutex<Log>,
-    /// The last cursor.
+    /// The cursor of the last event.
     last: watch::Sender<u64>,
     stop: watch::Sender<bool>,
     lease: watch::Sender<Lease>,
@@ -45,14 +46,14 @@ pub struct Live {
 struct Log {
     run: StoredRun,
     recent: VecDeque<RunEvent>,
-    /// Why the store does not keep the run's events any more.
+    /// Why the store no longer stores the run's events.
     unkept: Option<String>,
-    /// Who stopped the run.
+    /// The client or component that stopped the run, in words.
     stopped: Option<String>,
 }
 
 impl Live {
-    /// A run that was just kept, or found.
+    /// Creates the live state of a run. `last` is the cursor of its last event.
     #[must_use]
     pub fn new(run: StoredRun, last: u64) -> Self {
         Self {
@@ -70,7 +71,7 @@ impl Live {
         }
     }
 
-    /// The run's id.
+    /// Returns the run's id.
     #[must_use]
     pub fn id(&self) -> &RunId {
         &self.id
@@ -80,55 +81,55 @@ impl Live {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The run as it stands.
+    /// Returns the current state of the run.
     #[must_use]
     pub fn run(&self) -> StoredRun {
         self.log().run.clone()
     }
 
-    /// Changes whenever there is a new event, to its cursor.
+    /// Returns a channel with the cursor of the last event.
     #[must_use]
     pub fn news(&self) -> watch::Receiver<u64> {
         self.last.subscribe()
     }
 
-    /// Turns true when the run is to stop.
+    /// Returns a channel that becomes true when the run must stop.
     #[must_use]
     pub fn stop_signal(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// The lease that the run is under, as it stands.
+    /// Returns a channel with the current lease of the run.
     #[must_use]
     pub fn lease(&self) -> watch::Receiver<Lease> {
         self.lease.subscribe()
     }
 
-    /// The run is under this lease, or that was renewed.
+    /// Sets the lease of the run, also after a renewal.
     pub fn under(&self, lease: Lease) {
         self.lease.send_replace(lease);
     }
 
-    /// Asks the run to stop; the first to ask is the one who did.
+    /// Tells the run to stop. Only the first `who` is recorded.
     pub fn stop(&self, who: &str) {
         self.log().stopped.get_or_insert_with(|| who.into());
         self.stop.send_replace(true);
     }
 
-    /// Who stopped the run.
+    /// Returns who stopped the run.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         self.log().stopped.clone()
     }
 
-    /// Why the run's events are not kept any more.
+    /// Returns why the run's events are no longer stored; `None` while they are.
     #[must_use]
     pub fn unkept(&self) -> Option<String> {
         self.log().unkept.clone()
     }
 
-    /// Keeps events and shows them to watchers. When the store cannot, the run is stopped, and its watchers still see
-    /// what happens.
+    /// Stores events and publishes them to watchers. If the store fails, the run is stopped, and its watchers still
+    /// receive the events.
     pub fn tell(&self, store: &dyn HistoryStore, now_ns: u64, events: Vec<Event>) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut last = *self.last.borrow();
@@ -157,21 +158,21 @@ impl Live {
         self.last.send_replace(last);
     }
 
-    /// Notes that the store does not keep the run any more, and stops it.
+    /// Records that the store has failed for this run, and stops the run.
     pub fn cannot_keep(&self, error: &StoreError) {
         self.log().unkept.get_or_insert_with(|| error.to_string());
         self.stop.send_replace(true);
     }
 
-    /// The run begins.
+    /// Marks the run as running.
     ///
     /// # Errors
-    /// When the store cannot keep that: the run is not to begin.
+    /// When the store cannot write the state. The run must then not begin.
     pub fn begin(&self, store: &dyn HistoryStore, now_ns: u64) -> Result<(), StoreError> {
         let run = {
             let mut log = self.log();
             log.run.state = RunState::Running;
-            // Also where the clock was set back meanwhile: what comes after does not come before.
+            // The clock may have been set back, but the start must not precede the creation.
             let started_ns = now_ns.max(log.run.created_ns);
             log.run.started_ns.get_or_insert(started_ns);
             log.run.reason.clear();
@@ -182,7 +183,7 @@ impl Live {
         Ok(())
     }
 
-    /// The run gave way and waits again: why.
+    /// Marks a run that gave way as waiting again, with the reason.
     pub fn wait_again(&self, store: &dyn HistoryStore, now_ns: u64, why: &str) {
         let run = {
             let mut log = self.log();
@@ -201,8 +202,8 @@ impl Live {
         self.tell(store, now_ns, vec![Event::StateChanged(waits)]);
     }
 
-    /// The run ends; returns with what, which is an error when the store cannot keep it. The store tells of it from then
-    /// on, if only until the daemon ends when it cannot write.
+    /// Ends the run, and returns its final ending, which is an error if the store fails. From then on, the store
+    /// returns the ended run. After a failed write, the store has the ended run in memory only.
     pub fn end(&self, store: &dyn HistoryStore, now_ns: u64, ending: Ending, info: Option<RunInfo>) -> Ending {
         let mut ending = ending;
         self.log().run.info = info;
@@ -210,7 +211,7 @@ impl Live {
             tracing::error!(run = %self.id, %error, "the run's end cannot be kept");
             self.cannot_keep(&error);
             ending = Ending::of_unkept(&error.to_string());
-            // The disk may be as full as before: then memory has it.
+            // If this write fails too, the store keeps the ended run in memory.
             let _ = store.update(&self.ended(now_ns, &ending));
         }
         self.tell(store, now_ns, vec![changed(RunState::Ended, Some(&ending))]);
@@ -227,13 +228,13 @@ impl Live {
         log.run.clone()
     }
 
-    /// Events after a cursor.
+    /// Returns the next events after a cursor, at most 64.
     #[must_use]
     pub fn since(&self, cursor: u64) -> Since {
         let log = self.log();
         match log.recent.front() {
             Some(first) if first.cursor > cursor + 1 => Since::OlderThan(first.cursor),
-            // Events of an earlier daemon are in the store alone.
+            // Events of an earlier daemon are only in the store.
             None if *self.last.borrow() > cursor => Since::OlderThan(*self.last.borrow() + 1),
             _ => {
                 let new = log.recent.iter().filter(|event| event.cursor > cursor);
@@ -243,7 +244,7 @@ impl Live {
     }
 }
 
-/// A run moved to a state.
+/// Returns the event of a run's change to a state.
 #[must_use]
 pub fn changed(state: RunState, ending: Option<&Ending>) -> Event {
     Event::StateChanged(RunStateChanged {
@@ -254,13 +255,13 @@ pub fn changed(state: RunState, ending: Option<&Ending>) -> Event {
     })
 }
 
-/// Whether an event is the last of its run.
+/// Returns whether an event is the last of its run.
 #[must_use]
 pub fn is_last(event: &RunEvent) -> bool {
     matches!(&event.event, Some(Event::StateChanged(changed)) if changed.state() == RunState::Ended)
 }
 
-/// An event as a watcher gets it: without the checks that passed, of which a sweep has a hundred thousand.
+/// Removes the passed checks from an event for watchers, because a test can have a hundred thousand passed checks.
 #[must_use]
 pub fn to_watch(mut event: RunEvent) -> RunEvent {
     if let Some(Event::TestEnded(ended)) = &mut event.event
@@ -271,7 +272,7 @@ pub fn to_watch(mut event: RunEvent) -> RunEvent {
     event
 }
 
-/// Nanoseconds since 1970 as a timestamp.
+/// Converts nanoseconds since 1970 to a timestamp.
 #[must_use]
 pub fn timestamp(ns: u64) -> Timestamp {
     Timestamp {

@@ -1,4 +1,4 @@
-//! Looking whether devices can be reached, each in a worker of its own.
+//! Checks whether devices can be reached, each in a worker of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use super::plan::Refusal;
 use super::{Scheduler, leases};
 use crate::worker::text_of;
 
-/// How often it is asked whether a rig's time has come.
+/// The interval of the search for due checks.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Scheduler {
-    /// Looks at rigs when their time has come, for ever.
+    /// Checks rigs when their checks are due. Never returns.
     pub(super) async fn look_in_time(self: Arc<Self>) {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -20,20 +20,20 @@ impl Scheduler {
             if self.state().plan.is_look_due(leases::now()) {
                 let scheduler = Arc::clone(&self);
                 let look = move || scheduler.decide(|state, now| Ok::<_, Refusal>(state.plan.look(now)));
-                // A panic in there was told when it happened.
+                // A panic of the task was already reported.
                 let _ = tokio::task::spawn_blocking(look).await;
             }
         }
     }
 
-    /// Looks whether a rig's device can be reached.
+    /// Checks whether a rig's device can be reached, and passes the result to the plan.
     pub(super) async fn look_at(self: Arc<Self>, rig: String) {
         let found = self.rigs().find(&rig).cloned();
         let result = match found {
             Ok(found) => {
                 let text = text_of(&found);
                 let (execute, found) = (Arc::clone(&self.execute), found);
-                // A task of its own: a panic in there is an answer too.
+                // The check runs in a separate task, so that a panic counts as a failed check.
                 let looked = tokio::spawn(async move { execute.look(found, text).await }).await;
                 looked
                     .unwrap_or_else(|error| Err(format!("the daemon failed as it looked: {error}; please report this")))
@@ -54,7 +54,7 @@ impl Scheduler {
             }
             decided
         };
-        // As above.
+        // A panic of the task was already reported.
         let _ = tokio::task::spawn_blocking(decided).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Devices that an earlier daemon left changed are restored also while the database is away, and no rig is given to anybody.
+//! Restores devices that an earlier daemon left changed, while the database is away and no lease gets a rig.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,13 @@ use super::{Execute, again, outlives_us};
 use crate::worker::text_of;
 use verbatim_run::Event;
 
-/// When a restore that failed is tried again.
+/// The pause before the next attempt of a restore.
 const AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// How often it is looked whether a process that holds a rig has let go of it.
+/// The interval of checks whether a process still holds a rig.
 const LOOKED_AT_EACH: Duration = Duration::from_millis(100);
 
-/// Restores them, each until it is as it was found, until the scheduler takes over: until the sender of `over` is dropped.
+/// Starts restores of the changed devices of these rigs. Each restore is repeated until the device is as it was found.
+/// The restores stop when the sender of `over` is dropped, because the scheduler then takes over.
 pub async fn restore_meanwhile(
     rigs: RigFile,
     state: StateDirectory,
@@ -35,7 +36,7 @@ pub async fn restore_meanwhile(
             while let Some(wait) = once(&rig, &state, &execute).await {
                 tokio::select! {
                     () = tokio::time::sleep(wait) => {}
-                    // The scheduler does it from here on.
+                    // The scheduler restores the device from here on.
                     _ = over.changed() => return,
                 }
             }
@@ -43,7 +44,8 @@ pub async fn restore_meanwhile(
     }
 }
 
-/// Restores one, if there is anything to restore; how long to wait before the next time, when there is one.
+/// Restores a device, if there is something to restore. Returns the pause before the next call; `None` when nothing is
+/// left to do.
 async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute>) -> Option<Duration> {
     let (journals, looked_at) = (state.journals(), rig.clone());
     let look = move || {
@@ -51,7 +53,7 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
         (held, FileJournal::look(&journals, journal_owner(&looked_at)).is_some())
     };
     match tokio::task::spawn_blocking(look).await.unwrap_or((false, false)) {
-        // A worker of the daemon that died is at it.
+        // The worker of a dead daemon may be restoring the device.
         (true, _) => return Some(LOOKED_AT_EACH),
         (false, false) => return None,
         (false, true) => {}
@@ -76,6 +78,6 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
         Ok(Err(error)) => tracing::error!(rig = rig.name, error, "the restore failed: it is tried again"),
         Err(error) => tracing::error!(rig = rig.name, %error, "the daemon failed within the restore"),
     }
-    // Whether it is as it was found, its journal tells.
+    // The next call reads from the journal whether the device is as it was found.
     Some(AGAIN_AFTER)
 }

@@ -1,7 +1,7 @@
-//! The scheduler: decides by the [`plan`] and does what comes out of it.
+//! The scheduler: lets the [`plan`] decide, and carries out its actions.
 //!
-//! Everything here that touches the store blocks on a disk and runs on threads that may; nothing holds a lock while it
-//! waits.
+//! All functions here that use the store block on a disk, and run on threads that may block. No async function holds a
+//! lock while it waits.
 
 mod again;
 mod drive;
@@ -51,92 +51,96 @@ use verbatim_rig::{RigConfig, RigFile, RigKind};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunError, RunId, boot_ns, journal_owner, last_token};
 
-/// How long a lease that ended is told of.
+/// How long ended leases stay in the list.
 const ENDED_LEASES_STAY: Duration = Duration::from_secs(90 * 24 * 3600);
-/// A clock that was set further ahead than that while the daemon ran has nothing removed for its age.
+/// The most seconds by which the clock may be set ahead while the daemon runs. After a larger step, the daemon deletes
+/// nothing because of its age.
 const CLOCK_IS_TRUSTED_WITHIN_S: i128 = 3600;
-/// How long the client of what waits may be gone where the configuration does not say: as long as clients try to come back.
+/// The default time for which the client of a waiting run or lease may be disconnected. Clients try to reconnect for
+/// the same time.
 pub(crate) const CLIENT_GONE: Duration = Duration::from_secs(60);
-/// Which rigs are out of use: a file in the state directory.
+/// The file in the state directory that names the drained rigs.
 const DRAINED: &str = "drained.json";
 
-/// A run that somebody asks for; everything in it was checked.
+/// A request for a run, whose values are already checked.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// Whose it will be, who may run tests on its rig.
+    /// The permission of the future owner to run tests on the rig.
     pub may: May<Operate>,
-    /// The client's id of the request; empty when it gave none.
+    /// The client's id of the request; empty when the client gave none.
     pub request_id: String,
-    /// What is asked for.
+    /// The client's specification of the run.
     pub spec: RunSpec,
-    /// The tests that this comes to.
+    /// The tests that the request selects.
     pub tests: Vec<&'static Test>,
-    /// The lease under which it runs; none for one of its own.
+    /// The lease under which the run runs; `None` to create a lease for the run.
     pub lease: Option<LeaseId>,
-    /// Who goes first, when it gets a lease of its own.
+    /// The priority class of the lease that is created for the run.
     pub priority: Priority,
-    /// The host that has the rig, when it is another.
+    /// The host that has the rig, if it is another host.
     pub elsewhere: Option<String>,
-    /// How long it waits.
+    /// How long the run may wait for its rig.
     pub patience: Patience,
 }
 
-/// Why a run is not created.
+/// Why a run or lease is not created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The rig does not take it.
+    /// The rig or the lease doesn't accept the run or lease, or a limit is reached.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It cannot be kept.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Why no scheduler begins: without knowing who has which rig, two would have one.
+/// Why the scheduler cannot start. A scheduler that doesn't know the holders of the rigs could grant a rig twice.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The store cannot tell.
+    /// The store cannot be read.
     #[error(
         "who holds which rig cannot be read ({0}), so that nothing was begun; mend the store, or move it away to begin with an \
          empty one"
     )]
     Store(#[from] StoreError),
-    /// Nor can the rigs' fences.
+    /// The last tokens of the rigs cannot be read.
     #[error(transparent)]
     Fence(#[from] RunError),
 }
 
-/// What runs where, and what waits.
+/// The scheduler of runs, leases and rigs.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// The rigs of the rig file, then those that it no longer has and that stay until they are restored and unused.
+    /// The rigs of the rig file, followed by rigs that the file no longer has. The latter stay until their devices are
+    /// restored and no lease uses them.
     rigs: Mutex<Arc<RigFile>>,
     journals: PathBuf,
     store: Arc<dyn Store>,
     execute: Arc<dyn Execute>,
-    /// Where runs and restores are driven: what decides so blocks on threads that belong to no task.
+    /// The runtime for runs and restores, which are spawned from blocking threads outside of any task.
     runtime: Handle,
     state: Mutex<State>,
-    /// The last id given. Held while a run is created, so that a request creates one run however often it comes.
+    /// The last assigned id. Locked while a run or lease is created, so that a repeated request creates only one run or
+    /// lease.
     creating: Mutex<(u64, u16)>,
-    /// Rigs that were taken out of use, as they are kept.
+    /// The drained rigs as they are stored. The key is the rig's name, and the value the reason.
     drained: Mutex<BTreeMap<String, String>>,
     drained_path: PathBuf,
-    /// Ends of leases that could not be written yet: they come before whatever is written next, since the store gives nobody
-    /// a rig that it still has as held.
+    /// Ends of leases that could not be written yet. The scheduler writes them before other lease states. Otherwise the
+    /// store would refuse to grant the rigs that these leases held.
     unwritten: Mutex<Vec<StoredLease>>,
-    /// Counts what ended, for who waits for quiet.
+    /// Counts ended runs and restores. `stop` waits for changes of the count.
     ended: watch::Sender<u64>,
-    /// Held while the plan decides and what comes out of it is done: both in one order.
+    /// Locked while the plan decides and its actions are carried out, so that both happen in the same order.
     turn: Mutex<()>,
-    /// Counts what was decided, for who watches rigs and leases.
+    /// Counts decisions, for the watchers of rigs and leases.
     changed: watch::Sender<u64>,
     metrics: Metrics,
-    /// The owners who watch what waits.
+    /// The watches of waiting runs and leases by their owners.
     watchers: patience::Watchers,
-    /// How long the client of what waits may be gone, in milliseconds.
+    /// How long the client of a waiting run or lease may be disconnected, in milliseconds.
     gone_after_ms: AtomicU64,
-    /// How far the clock that people set was ahead of the one that nobody does, when this began.
+    /// The store's clock minus the boot clock at the scheduler's start, in nanoseconds.
     ahead_ns: i128,
 }
 
@@ -144,24 +148,24 @@ pub struct Scheduler {
 struct State {
     plan: Plan,
     live: HashMap<RunId, Arc<Live>>,
-    /// Leases that have not ended, as they were kept last.
+    /// Leases that have not ended, in their last stored state.
     leases: HashMap<LeaseId, StoredLease>,
     asked_for_restore: HashMap<String, oneshot::Sender<RestoreDone>>,
-    /// How long the next restore of a quarantined rig is waited for.
+    /// The pause before the next restore of each quarantined rig.
     patience: HashMap<String, Duration>,
     store: Arc<dyn Store>,
-    /// Leases that were to get a rig when the store went away: whether the store has them so nobody heard.
+    /// Leases that were being granted when the database went away. The database may or may not have the grants.
     unheard: HashSet<LeaseId>,
-    /// The lease that could not be kept in the present turn.
+    /// The lease that could not be stored in the current turn, and the error.
     unkept: Option<(LeaseId, StoreError)>,
 }
 
 impl Scheduler {
-    /// A scheduler over these rigs. Runs that were under way at the end of an earlier daemon end, those that waited wait on;
-    /// devices that it left changed are restored before anything else. Blocks on the disk; must be called within the runtime.
+    /// Starts a scheduler of these rigs. Interrupted runs of an earlier daemon end, and its waiting runs keep waiting.
+    /// Changed devices are restored first. Blocks on the disk. Must be called within the runtime.
     ///
     /// # Errors
-    /// When it cannot be read who has which rig, or which token was the last.
+    /// When the store or the last tokens of the rigs cannot be read.
     pub fn start(
         rigs: RigFile,
         state: &StateDirectory,
@@ -188,13 +192,14 @@ impl Scheduler {
             is_looked_at: outlives_us(rig),
             rig: &rig.name,
         });
-        // The store may be of yesterday, or new: no rig takes a token that is less than its last.
+        // The store may be an old copy or empty, so the next token must also exceed the last token of every rig.
         let last_token = store.last_token()?.max(last_token(&journals)?);
-        // Ids sort by time: what is new comes behind all that there is, also when the clock was set back since.
+        // Ids sort by time. New ids must follow all existing ids, even if the clock was set back.
         let newest_run = store.list(&Filter::default(), None, 1)?.pop().map(|kept| kept.run.id);
         let newest_lease = store.leases(true, 1)?.pop().map(|lease| lease.id);
         let last_id = newest_run.map(|id| id.number()).max(newest_lease.map(|id| id.number()));
-        // The serial numbers of another host are not ours to go on with.
+        // The newest id may belong to another host, whose serial numbers this host may not use: continue in the next
+        // millisecond.
         let last_id = last_id.map_or((0, 0), |(ms, _)| (ms, *store.serials().end()));
         let ahead_s = (last_id.0 / 1000).saturating_sub(store.now_ns() / 1_000_000_000);
         if ahead_s > 60 {
@@ -248,7 +253,7 @@ impl Scheduler {
         Ok(scheduler)
     }
 
-    /// Has the plan decide, and does what comes of it. Blocks on the disk.
+    /// Lets the plan decide, and carries out its actions. Blocks on the disk.
     fn decide<E>(
         self: &Arc<Self>,
         decide: impl FnOnce(&mut State, Duration) -> Result<Vec<Action>, E>,
@@ -264,7 +269,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Changes when rigs or leases may have.
+    /// Returns a channel that changes when rigs or leases may have changed.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
@@ -278,23 +283,23 @@ impl Scheduler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rigs, in the order of the rig file.
+    /// Returns the rigs, in the order of the rig file.
     #[must_use]
     pub fn rigs(&self) -> Arc<RigFile> {
         Arc::clone(&self.rigs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The store.
+    /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Removes the files of runs that are over the limits, and forgets leases that ended long ago. Blocks on the disk.
+    /// Removes the files of runs beyond the limits, and deletes leases that ended long ago. Blocks on the disk.
     pub fn tidy(&self, mut limits: Retention) {
         let stepped_s = (ahead_ns(self.store.as_ref()) - self.ahead_ns) / 1_000_000_000;
         if stepped_s > CLOCK_IS_TRUSTED_WITHIN_S {
-            // Whoever sets the clock to another year by mistake does not mean all that.
+            // A wrongly set clock must not delete files.
             tracing::warn!(
                 stepped_s,
                 "the clock was set forward: nothing is removed for its age until the daemon is started anew; look at the clock first"
@@ -324,7 +329,7 @@ impl Scheduler {
         }
     }
 
-    /// The present use of all rigs, and the leases that hold some.
+    /// Returns the current use of all rigs, by name, with the owner of the lease that holds each.
     #[must_use]
     pub fn lanes(&self) -> BTreeMap<String, (LaneView, Option<Identity>)> {
         let state = self.state();
@@ -337,7 +342,7 @@ impl Scheduler {
         lanes.into_iter().map(with_owner).collect()
     }
 
-    /// The present use of one rig, and whose lease holds it.
+    /// Returns the current use of a rig, with the owner of the lease that holds it.
     #[must_use]
     pub fn lane(&self, rig: &str) -> Option<(LaneView, Option<Identity>)> {
         let state = self.state();
@@ -347,25 +352,25 @@ impl Scheduler {
         Some((view, owner))
     }
 
-    /// How many rigs there are: an answer, if it comes, that nothing holds up who decides.
+    /// Returns the number of rigs. The watchdog calls this function: if it returns, no decision is stuck.
     #[must_use]
     pub fn answers(&self) -> usize {
         self.state().plan.rigs()
     }
 
-    /// Where journals are.
+    /// Returns the directory of the journals.
     #[must_use]
     pub fn journals(&self) -> &Path {
         &self.journals
     }
 
-    /// What is counted.
+    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// How all rigs stand, for who counts them.
+    /// Returns the states of all rigs, for the metrics.
     #[must_use]
     pub fn stands(&self) -> BTreeMap<String, RigStands> {
         let stands = self.state().plan.stands();
@@ -375,16 +380,16 @@ impl Scheduler {
             .collect()
     }
 
-    /// The rig that a lease holds, under which its owner may run what they like.
+    /// Returns the rig that a reserved lease holds.
     ///
     /// # Errors
-    /// Why it is none.
+    /// When the lease holds no rig, has ended, or was made for a run.
     pub fn rig_of(&self, lease: &LeaseId) -> Result<String, Refusal> {
         self.state().plan.rig_of(lease)
     }
 
-    /// The lease by which somebody holds a rig, for what they like; none that was made for a run. Blocks on the store where
-    /// another host has the rig.
+    /// Returns the reserved lease by which this identity holds a rig. Leases of runs don't count. Blocks on the store
+    /// if another host has the rig.
     #[must_use]
     pub fn held_by(&self, who: &Identity, rig: &str) -> Option<LeaseId> {
         let is_theirs = |owner: &Identity, run: Option<&RunId>| owner == who && run.is_none();
@@ -403,11 +408,11 @@ impl Scheduler {
             .map(|lease| lease.id)
     }
 
-    /// Takes a rig out of use for a reason, or puts it back, on behalf of somebody; also for the next daemon. Blocks on the
-    /// disk.
+    /// Drains a rig for the reason `why`, or undrains it if `why` is `None`. The change survives a restart of the
+    /// daemon. Blocks on the disk.
     ///
     /// # Errors
-    /// When there is no such rig, or it cannot be kept.
+    /// When there is no such rig, or the change cannot be stored.
     pub fn drain(self: &Arc<Self>, may: &May<End>, why: Option<String>) -> Result<(), CreateError> {
         let rig = may.rig();
         if self.state().plan.lane(rig).is_none() {
@@ -427,13 +432,14 @@ impl Scheduler {
         Ok(self.decide(|state, now| state.plan.drain(now, rig, why))?)
     }
 
-    /// All journals that say that something is to be restored. Blocks on the disk.
+    /// Returns all journals that list something to restore. Blocks on the disk.
     #[must_use]
     pub fn all_pending(&self) -> Vec<Unrestored> {
         FileJournal::all(&self.journals)
     }
 
-    /// What of all journals is a rig's, when no run is under way that would restore it.
+    /// Returns the rig's journal out of `all`. Returns `None` while a run is running on the rig, because the run
+    /// restores the device itself.
     #[must_use]
     pub fn pending(&self, rig: &RigConfig, all: &[Unrestored]) -> Option<Unrestored> {
         let running = matches!(self.state().plan.lane(&rig.name)?.phase, Phase::Running(_));
@@ -442,7 +448,7 @@ impl Scheduler {
             .flatten()
     }
 
-    /// The place of a run in its queue, from 1 on; 0 when it does not wait.
+    /// Returns the place of a run in its queue, starting at 1; 0 when it doesn't wait.
     #[must_use]
     pub fn place(&self, run: &StoredRun) -> u32 {
         if run.state != RunState::Queued {
@@ -452,16 +458,16 @@ impl Scheduler {
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0)
     }
 
-    /// A run that has not ended.
+    /// Returns a run that has not ended.
     #[must_use]
     pub fn live(&self, run: &RunId) -> Option<Arc<Live>> {
         self.state().live.get(run).cloned()
     }
 
-    /// Creates a run, or finds the one that the same request created before. Blocks on the disk.
+    /// Creates a run, or finds the run that the same request created before. Blocks on the disk.
     ///
     /// # Errors
-    /// When the rig does not take it, or it cannot be kept.
+    /// When the rig or lease doesn't accept the run, or the run cannot be stored.
     pub fn create(self: &Arc<Self>, new: NewRun) -> Result<StoredRun, CreateError> {
         let mut last = self.creating();
         if !new.request_id.is_empty()
@@ -501,7 +507,7 @@ impl Scheduler {
         match submitted {
             Ok(()) => {}
             Err(CreateError::Store(error)) => self.end(&live, Ending::of_unkept(&error.to_string()), None),
-            // The rig was quarantined, the lease ended or the daemon told to stop, since it was asked.
+            // After the check above, the rig was quarantined, the lease ended, or the daemon was told to stop.
             Err(CreateError::Refused(refusal)) => self.end_refused(&live, &refusal),
         }
         self.bound(&run);
@@ -517,7 +523,7 @@ impl Scheduler {
         self.end(live, Ending::of_waiting(&why, false, ""), None);
     }
 
-    /// The lease that a run gets for itself.
+    /// Returns the lease that is made for a run.
     fn lease_of_run(&self, run: &StoredRun, priority: Priority) -> StoredLease {
         let (rigs, of_run) = (vec![run.spec.rig.clone()], Some(run.id.clone()));
         StoredLease {
@@ -526,7 +532,7 @@ impl Scheduler {
         }
     }
 
-    /// Keeps a new run under a new id.
+    /// Stores a new run under a new id.
     fn keep(&self, last: &mut (u64, u16), new: &NewRun) -> Result<StoredRun, StoreError> {
         let created_ns = self.store.now_ns();
         let id = RunId::new(created_ns, 0);
@@ -572,10 +578,10 @@ impl Scheduler {
         }
     }
 
-    /// Cancels a run on behalf of somebody. One that waits ends at once. Blocks on the disk.
+    /// Cancels a run for a client. A waiting run ends at once. Blocks on the disk.
     ///
     /// # Errors
-    /// When another host has it, which cannot be told.
+    /// When another host has the run, and the request to it cannot be written.
     pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) -> Result<(), StoreError> {
         match self.is_elsewhere(&run.host) {
             true => self.wish(&run.host, &Wish::Cancel(run.id.clone(), may.who().in_words())),
@@ -602,10 +608,10 @@ impl Scheduler {
         }
     }
 
-    /// Restores the device of a rig, on behalf of somebody.
+    /// Starts a restore of a rig's device for a client. The receiver gets its result.
     ///
     /// # Errors
-    /// When the rig is busy, or the daemon stops.
+    /// When the rig is busy, or the daemon is stopping.
     pub fn restore(self: &Arc<Self>, may: &May<End>) -> Result<oneshot::Receiver<RestoreDone>, Refusal> {
         let (sender, receiver) = oneshot::channel();
         let rig = may.rig();
@@ -617,13 +623,14 @@ impl Scheduler {
         Ok(receiver)
     }
 
-    /// Takes no more runs, leaves those that wait to the next daemon, stops those under way, and waits until every device is
-    /// restored, for at most that long. The rigs on which something is still under way then.
+    /// Stops the scheduler. The scheduler takes no more runs, leaves waiting runs to the next daemon, and stops running
+    /// runs. Waits until every device is restored, but not longer than `within`. Returns the rigs on which work is
+    /// still running then.
     pub async fn stop(self: &Arc<Self>, within: Duration) -> Vec<String> {
         let mut ended = self.ended.subscribe();
         let scheduler = Arc::clone(self);
         let stop = move || scheduler.decide(|state, _| Ok::<_, Refusal>(state.plan.stop()));
-        // A panic in there was told when it happened; what is under way is still waited for.
+        // A panic of the task was already reported. Wait for running work even then.
         let _ = tokio::task::spawn_blocking(stop).await;
         let quiet = async { while !self.under_way().is_empty() && ended.changed().await.is_ok() {} };
         let _ = tokio::time::timeout(within, quiet).await;
@@ -634,7 +641,7 @@ impl Scheduler {
         self.state().plan.is_stopping()
     }
 
-    /// The rigs on which a run or a restore is under way, or runs are about to end.
+    /// Returns the rigs on which a run or restore is running, or whose runs are about to end.
     fn under_way(&self) -> Vec<String> {
         let state = self.state();
         let mut rigs: Vec<String> = state.plan.under_way().map(String::from).collect();
@@ -646,12 +653,12 @@ impl Scheduler {
     }
 }
 
-/// How far the clock that people set is ahead of the one that nobody does.
+/// Returns the store's clock minus the boot clock, in nanoseconds.
 fn ahead_ns(store: &dyn Store) -> i128 {
     i128::from(store.now_ns()) - i128::from(boot_ns())
 }
 
-/// The next id: they only grow, also when the clock stands still or was set back.
+/// Returns the next id. Ids only grow, even if the clock stands still or was set back.
 fn next_id(last: &mut (u64, u16), now_ns: u64, serials: &RangeInclusive<u16>) -> RunId {
     let (ms, serial) = *last;
     *last = if now_ns / 1_000_000 > ms {
@@ -664,7 +671,8 @@ fn next_id(last: &mut (u64, u16), now_ns: u64, serials: &RangeInclusive<u16>) ->
     RunId::new(last.0.saturating_mul(1_000_000), last.1)
 }
 
-/// How an earlier run left a rig's device. The worker of a daemon that died may still be at it: then that is waited for.
+/// Returns the state in which an earlier run left a rig's device. The device counts as changed while the worker of a
+/// dead daemon may still be restoring it.
 fn left(journals: &Path, rig: &RigConfig) -> Left {
     let changed =
         || FileJournal::is_held(journals, &rig.name) || FileJournal::look(journals, journal_owner(rig)).is_some();
@@ -674,7 +682,7 @@ fn left(journals: &Path, rig: &RigConfig) -> Left {
     }
 }
 
-/// Whether a rig's device outlives this process: then what was changed on it is in a journal.
+/// Returns whether a rig's device outlives this process, so that a journal lists the changes on it.
 fn outlives_us(rig: &RigConfig) -> bool {
     !matches!(rig.kind, RigKind::Virtual(_))
 }

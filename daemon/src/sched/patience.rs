@@ -1,4 +1,4 @@
-//! How long a run or a lease waits for its rig: for as long as was asked for, and while its client is there.
+//! Limits how long a run or lease waits for its rig: by the requested time, and by the absence of its client.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -13,16 +13,16 @@ use super::plan::{Action, Cancelled, NeverBegan};
 use super::{Scheduler, leases};
 use crate::store::{LeaseId, Patience, StoredRun, Wish};
 
-/// A run with a client waits that long for a device that is away: then a person has to look at it.
+/// How long a run with a client waits for an unreachable device. After that, a person has to look at the device.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);
-/// Pause between a change and the look at what it means: many changes come together.
+/// The pause between a change and its evaluation, because changes often come in bursts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The watchers of runs and leases, by their resource names.
+/// The number of the owner's watches. The key is the resource name of the run or lease.
 #[derive(Debug, Default)]
 pub(super) struct Watchers(Mutex<HashMap<String, watch::Sender<usize>>>);
 
-/// An owner who watches a run or a lease, until this is dropped.
+/// An owner's watch of a run or a lease. Dropping the value ends the watch.
 #[derive(Debug)]
 pub struct Watching {
     scheduler: Arc<Scheduler>,
@@ -54,12 +54,11 @@ impl Watchers {
     }
 }
 
-/// A run or lease that waits.
+/// A waiting run or lease.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
-    /// A run.
     Run(Box<StoredRun>),
-    /// A lease that somebody reserves.
+    /// A reserved lease.
     Lease(LeaseId),
 }
 
@@ -72,45 +71,45 @@ impl Who {
     }
 }
 
-/// The obstacles of one that waits.
+/// The obstacles for a waiting run or lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Stands {
-    /// The device of its rig cannot be reached.
+    /// Whether the devices of all acceptable rigs are unreachable.
     away: bool,
-    /// Only the look at its device.
+    /// Whether the run or lease waits only for the check of a device.
     about_to_begin: bool,
 }
 
-/// Why one leaves the queue.
+/// Why a run or lease leaves the queue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum GivesUp {
-    /// It waited for as long as was asked for.
+    /// The requested time is over.
     Waited,
-    /// Its client is gone.
+    /// The client has been disconnected for too long.
     ClientGone,
-    /// The device of its rig is away.
+    /// The device has been unreachable for too long.
     DeviceAway,
 }
 
-/// How long one has waited for what, on the plan's clock.
+/// The waiting times of a run or lease, on the plan's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Waits {
-    /// Until when it waits.
+    /// The end of the requested time.
     until: Option<Duration>,
-    /// Since when its client is gone.
+    /// The time since which the client has been disconnected.
     alone: Option<Duration>,
-    /// Since when its device is away.
+    /// The time since which the device has been unreachable.
     away: Option<Duration>,
-    /// See [`Stands`].
+    /// Whether the run or lease waits only for the check of a device.
     about_to_begin: bool,
 }
 
 impl Waits {
-    /// When to look again, if nothing changes; or why it leaves the queue now.
+    /// Returns when to evaluate again if nothing changes, or why the run or lease leaves the queue now.
     fn next(&self, now: Duration, gone_after: Duration) -> Result<Option<Duration>, GivesUp> {
         let until = self.until.filter(|_| !self.about_to_begin);
         let alone = self.alone.map(|since| since.saturating_add(gone_after));
-        // An explicit bound also covers a device that is away.
+        // A requested time replaces the limit for an unreachable device.
         let away = self.away.filter(|_| self.until.is_none());
         let away = away.map(|since| since.saturating_add(AWAY_AT_MOST));
         let ends = [
@@ -127,7 +126,8 @@ impl Waits {
 }
 
 impl Scheduler {
-    /// An owner watches a run or a lease, by its resource name: while it waits, its client is there.
+    /// Registers an owner's watch of the run or lease with this resource name. The owner's client counts as connected
+    /// during the watch.
     #[must_use]
     pub fn watching(self: &Arc<Self>, name: String) -> Watching {
         self.watchers.change(&name, |count| *count += 1);
@@ -137,17 +137,17 @@ impl Scheduler {
         }
     }
 
-    /// The client of a run or a lease that waits may be gone for that long.
+    /// Sets how long the client of a waiting run or lease may be disconnected.
     pub fn clients_may_be_gone_for(&self, at_most: Duration) {
         let ms = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
         self.gone_after_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Sees to it that a run that was just created, or found at the start, waits no longer than it is to.
+    /// Enforces the limits on the wait of a run that was just created, or found at the start.
     pub(super) fn bound(self: &Arc<Self>, run: &StoredRun) {
         let mut patience = run.patience;
         if self.is_elsewhere(&run.host) {
-            // That host sees to the time, and only this one knows the client.
+            // The other host enforces the requested time. Only this host knows whether the client is connected.
             patience.at_most_s = None;
         }
         let until = patience.at_most_s.map(|s| {
@@ -157,7 +157,7 @@ impl Scheduler {
         self.see_to(Who::Run(Box::new(run.clone())), until, patience);
     }
 
-    /// The same of a lease that somebody reserves, of which a client is waited for.
+    /// Enforces the limits on the wait of a reserved lease with a client.
     pub(super) fn bound_lease(self: &Arc<Self>, lease: &LeaseId) {
         let patience = Patience {
             at_most_s: None,
@@ -173,7 +173,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits until it waits no more, or leaves the queue.
+    /// Waits until the run or lease no longer waits, or removes it from the queue at its limit.
     async fn leaves_in_time(self: Arc<Self>, who: Who, until: Option<Duration>, attended: bool) {
         let (mut changed, mut watched) = (self.changes(), self.watchers.count(&who.name()));
         let mut waits = Waits {
@@ -212,7 +212,8 @@ impl Scheduler {
         self.watchers.change(&who.name(), |_| {});
     }
 
-    /// How one that waits for its first test stands; none when it does not. Blocks on the store.
+    /// Returns the obstacles for a run that waits for its first test, or for a waiting lease. Returns `None` if the run
+    /// or lease no longer waits. Blocks on the store.
     fn stands_in_queue(&self, who: &Who) -> Option<Stands> {
         let lease = match who {
             Who::Run(run) if self.is_elsewhere(&run.host) => {
@@ -243,7 +244,7 @@ impl Scheduler {
         })
     }
 
-    /// It leaves the queue. Blocks on the disk.
+    /// Removes a run or lease from the queue. Blocks on the disk.
     fn leave(self: &Arc<Self>, who: &Who, why: GivesUp, stands: &Stands) {
         let gone = "its client, which is gone";
         let run = match who {
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_when_its_time_is_up_unless_a_look_is_all_that_is_left() {
+    fn leaves_after_requested_time() {
         let waits = Waits {
             until: Some(S(10)),
             ..Waits::default()
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_a_while_after_its_client() {
+    fn leaves_after_client_disconnects() {
         let waits = Waits {
             alone: Some(S(5)),
             until: Some(S(500)),
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_ten_minutes_or_the_given_time_for_a_device() {
+    fn waits_ten_minutes_for_lost_device() {
         let waits = Waits {
             away: Some(S(0)),
             ..Waits::default()

@@ -1,4 +1,4 @@
-//! What people are told of a quarantined rig: why, which keys may be in force, and the commands that bring it back.
+//! Explains a quarantined rig: the reason, the M_Keys that may be in force, and the commands that restore its device.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -11,8 +11,8 @@ use verbatim_wire::{AttributeId, Layout, PortInfo};
 
 use verbatim_rig::{RigConfig, RigKind};
 
-/// Why a rig is quarantined and how it gets out, a line for each thing to know. For everybody who may see the rig: the
-/// M_Keys are in files that the daemon's user alone may read.
+/// Returns why a rig is quarantined and how to restore it, one fact a line. All users who may see the rig may read the
+/// text. So the text contains no M_Keys: the M_Keys are in files that only the daemon's user may read.
 #[must_use]
 pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &str) -> String {
     let name = &rig.name;
@@ -49,12 +49,12 @@ pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &st
     text
 }
 
-/// Where the commands are that restore a device by hand.
+/// Returns the path of the file with the commands that restore a device by hand.
 fn place(journal: &Unrestored) -> PathBuf {
     journal.path.with_extension("by-hand.txt")
 }
 
-/// Writes down what restores the device by hand, for the daemon's user alone.
+/// Writes the commands that restore the device by hand, readable by the daemon's user only.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -69,13 +69,13 @@ pub(super) fn write_down(rig: &RigConfig, journal: &Unrestored) -> io::Result<()
     file.write_all(commands(rig, journal).as_bytes())
 }
 
-/// Removes it, when there is nothing left to do.
+/// Removes the file with the commands, once nothing is left to restore.
 pub(super) fn forget(journals: &Path, rig: &str) {
-    // It is no matter when it is not there.
+    // The file need not exist.
     let _ = std::fs::remove_file(FileJournal::directory(journals, rig).join(format!("{rig}.journal.by-hand.txt")));
 }
 
-/// What to do by hand, with the keys.
+/// Returns the M_Keys, the found values of the attributes, and the commands.
 fn commands(rig: &RigConfig, journal: &Unrestored) -> String {
     let keys = if journal.keys.is_empty() {
         "none known".to_string()
@@ -104,7 +104,7 @@ fn commands(rig: &RigConfig, journal: &Unrestored) -> String {
     text
 }
 
-/// The same with the tools of infiniband-diags, for each key that may be in force.
+/// Appends the commands of infiniband-diags, for each M_Key that may be in force.
 fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journal: &Unrestored) {
     let (flag, destination) = match &rig.route {
         Route::Directed(ports) => {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_names_the_journal_and_a_private_file_that_has_the_keys_and_every_command() {
+    fn reason_names_files_but_no_keys() {
         let found = PortInfo::default().with_m_key(MKey(0xAB));
         let journal = Unrestored {
             path: "/j/b.journal.json".into(),

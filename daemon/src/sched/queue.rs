@@ -1,8 +1,8 @@
-//! The queue: who gets a rig that is free, who has to give one up, who waits how long. Pure functions of the time, those
-//! who wait and the rigs.
+//! The queue: which lease gets a free rig, which run gives way, and how long a lease waits. Pure functions of the time,
+//! the waiting leases and the rigs.
 //!
-//! First by class, then by what the owner has already, then by arrival. Who waits rises by a class every [`RISES_EVERY`],
-//! and once above all classes goes by arrival alone: nobody waits for ever, whatever else comes.
+//! The order is by class, then by the owner's use of rigs, then by arrival. A waiting lease rises by a class every
+//! [`RISES_EVERY`]. For leases that have risen above all classes, only the arrival counts. So no lease waits forever.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -14,94 +14,95 @@ use crate::store::LeaseId;
 /// The class of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Class {
-    /// When nobody else wants the rig.
+    /// Gets a rig when no other lease wants it.
     Low,
-    /// As usual.
+    /// The default.
     Normal,
-    /// Before others, whose runs stop for it between two tests.
+    /// Goes before the other classes. Runs of the other classes give way to a lease of this class between two tests.
     High,
 }
 
-/// Who waits longer counts as of a class higher, and so on.
+/// The waiting time after which a lease counts as one class higher.
 pub const RISES_EVERY: Duration = Duration::from_secs(30 * 60);
 
-/// Somebody who waits for a rig.
+/// A lease that waits for a rig.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiting<'a> {
     /// The lease.
     pub lease: &'a LeaseId,
-    /// Whose it is.
+    /// The owner.
     pub owner: &'a Identity,
-    /// Its class.
+    /// The class.
     pub class: Class,
-    /// When it came, on the clock that `now` is of.
+    /// When the lease was requested, on the clock of `now`.
     pub since: Duration,
-    /// Any of these will do.
+    /// The acceptable rigs.
     pub rigs: &'a [String],
-    /// How long it will hold one.
+    /// How long the lease will hold its rig.
     pub lasts: Duration,
 }
 
-/// A rig.
+/// A rig and its use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Use<'a> {
-    /// Its name.
+    /// The rig's name.
     pub rig: &'a str,
-    /// What it is used for.
+    /// The use.
     pub by: By<'a>,
 }
 
-/// What a rig is used for.
+/// The use of a rig.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By<'a> {
-    /// Nothing: it can be given to somebody.
+    /// The rig is free.
     Nobody,
-    /// A lease.
+    /// A lease holds the rig.
     Lease {
-        /// Which.
+        /// The lease.
         lease: &'a LeaseId,
-        /// Whose.
+        /// The owner.
         owner: &'a Identity,
-        /// Its class.
+        /// The class.
         class: Class,
-        /// When it expires.
+        /// When the lease expires.
         until: Duration,
-        /// Whether it can be made to give the rig up between two tests.
+        /// Whether the run of the lease can give way between two tests.
         gives_way: bool,
     },
-    /// Nobody can have it now, nor is it known when: it is restored, drained or quarantined.
+    /// The rig cannot be granted, and its next availability is unknown: it is restored, drained, unreachable or
+    /// quarantined.
     Closed,
 }
 
-/// What is to be done.
+/// A decision of the queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// A lease gets a rig.
     Grant {
-        /// Which lease.
+        /// The lease.
         lease: LeaseId,
-        /// Which rig.
+        /// The rig.
         rig: String,
     },
-    /// The lease that holds a rig gives it up between two tests, for one of a higher class.
+    /// The lease that holds a rig gives it up between two tests, for a lease of a higher class.
     GiveWay {
         /// The holder.
         lease: LeaseId,
         /// The rig.
         rig: String,
-        /// The one of a higher class.
+        /// The lease of a higher class.
         to: LeaseId,
     },
 }
 
-/// What each owner has had of the rigs: how many it holds, and for how long it held some.
+/// The use of rigs by owner: the number of rigs that the owner holds, and how long the owner held rigs recently.
 pub type Shares = BTreeMap<Identity, (usize, Duration)>;
 
-/// Where somebody stands in the order: less is earlier.
+/// The rank of a waiting lease. A smaller rank goes first.
 type Rank<'a> = (Reverse<usize>, (usize, Duration), Duration, &'a LeaseId);
 
-/// The class that somebody counts as who waited for so long; [`Class::High`] at most. Who has got a rig keeps it: otherwise
-/// one of a higher class would take it away from who waited for it the longest.
+/// Returns the class of a lease that waited this long, at most [`Class::High`]. A lease keeps the risen class with its
+/// rig. Otherwise a lease of a higher class would take the rig from the lease that waited the longest.
 #[must_use]
 pub fn risen(class: Class, waited: Duration) -> Class {
     match class as usize + steps(waited) {
@@ -111,7 +112,7 @@ pub fn risen(class: Class, waited: Duration) -> Class {
     }
 }
 
-/// How often somebody rose.
+/// Returns by how many classes a lease has risen.
 fn steps(waited: Duration) -> usize {
     usize::try_from(waited.as_secs() / RISES_EVERY.as_secs()).unwrap_or(usize::MAX / 2)
 }
@@ -126,7 +127,7 @@ fn rank<'a>(now: Duration, waiting: &Waiting<'a>, shares: &Shares) -> Rank<'a> {
     (Reverse(class.min(above_all)), share, waiting.since, waiting.lease)
 }
 
-/// Those who wait, in the order in which they would get a rig that does for all.
+/// Returns the waiting leases in the order in which they would get a rig that all of them accept.
 #[must_use]
 pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shares) -> Vec<&'w Waiting<'a>> {
     let mut order: Vec<_> = waiting.iter().collect();
@@ -134,7 +135,7 @@ pub fn in_order<'w, 'a>(now: Duration, waiting: &'w [Waiting<'a>], shares: &Shar
     order
 }
 
-/// What is to be done now. Of `shares` only the order depends.
+/// Returns the decisions for now. `shares` only affects the order.
 #[must_use]
 pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Vec<Decision> {
     let mut shares = shares.clone();
@@ -144,7 +145,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
     for free in rigs.iter().filter(|rig| rig.by == By::Nobody) {
         for_free.insert(free.rig, Vec::new());
     }
-    // Whoever waits is looked at where it may get something, and nowhere else: of many rigs most are held.
+    // Look up candidates for the free rigs only, because usually most rigs are held.
     if !for_free.is_empty() {
         for (at, waiting) in waiting.iter().enumerate() {
             for rig in waiting.rigs {
@@ -169,7 +170,7 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
             });
         }
     }
-    // Those that could be made to give a rig up; what one of a higher class waits for already makes way for nobody else.
+    // The leases that can give way. A lease that already gives way is excluded.
     let mut give_way: HashMap<&str, (Class, &LeaseId)> = HashMap::new();
     for rig in rigs {
         if let By::Lease {
@@ -214,19 +215,19 @@ pub fn decide(now: Duration, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: 
     decisions
 }
 
-/// Why somebody waits.
+/// Why a lease waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// The place among those who wait for one of the same rigs, from 1 on.
+    /// The place among the leases that wait for one of the same rigs, starting at 1.
     pub place: usize,
-    /// The leases that hold what would do.
+    /// The leases that hold acceptable rigs.
     pub holders: Vec<LeaseId>,
-    /// When it begins at the latest, unless a lease is renewed, somebody comes who goes first, or a rig is taken out of
-    /// use; none when no rig that would do can be given at all.
+    /// The latest time of the grant; `None` when no acceptable rig can be granted at all. The time assumes that no
+    /// lease is renewed, no earlier lease arrives and no rig is drained.
     pub latest: Option<Duration>,
 }
 
-/// Why one of those who wait does.
+/// Returns why a waiting lease waits.
 #[must_use]
 pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<'_>], shares: &Shares) -> Option<Wait> {
     let of = waiting.iter().find(|waiting| waiting.lease == lease)?;
@@ -249,7 +250,7 @@ pub fn why(now: Duration, lease: &LeaseId, waiting: &[Waiting<'_>], rigs: &[Use<
             let latest = free_by.into_values().min();
             return Some(Wait { place, holders, latest });
         }
-        // Which of its rigs it will get is not known: each may be held up by it.
+        // The earlier lease may get any of its rigs, so delay each of them.
         for rig in before.rigs {
             if let Some(free_by) = free_by.get_mut(rig.as_str()) {
                 *free_by = free_by.saturating_add(before.lasts);

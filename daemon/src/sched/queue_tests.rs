@@ -9,7 +9,7 @@ fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
 }
 
-/// What somebody asks for, with its own ids.
+/// A waiting lease that owns its data.
 #[derive(Clone, Debug)]
 struct Asked {
     lease: LeaseId,
@@ -54,7 +54,7 @@ fn waits(asked: &[Asked]) -> Vec<Waiting<'_>> {
     asked.iter().map(Asked::waits).collect()
 }
 
-/// What is to be done, found by looking at everybody for each rig, and at each rig for everybody.
+/// Reference implementation of `decide`: searches all leases for each rig, and all rigs for each lease.
 fn decide_by_looking_at_all(
     now: Duration,
     waiting: &[Waiting<'_>],
@@ -109,7 +109,7 @@ fn decide_by_looking_at_all(
     decisions
 }
 
-/// The numbers of those who get `r` one after the other, when nobody else comes and each has it for ten minutes.
+/// Returns the order in which the leases get `r`, each for ten minutes, when no other leases arrive.
 fn all_get(asked: &[Asked], mut now: Duration) -> Vec<LeaseId> {
     let (mut left, mut got, mut shares) = (asked.to_vec(), Vec::new(), Shares::new());
     while !left.is_empty() {
@@ -127,7 +127,7 @@ fn all_get(asked: &[Asked], mut now: Duration) -> Vec<LeaseId> {
 }
 
 #[test]
-fn first_by_class_then_by_what_the_owner_had_then_by_arrival() {
+fn orders_by_class_share_and_arrival() {
     let asked = [
         Asked::new(1, 7, Class::Normal, 0, &["r"]),
         Asked::new(2, 7, Class::Normal, 1, &["r"]),
@@ -136,7 +136,7 @@ fn first_by_class_then_by_what_the_owner_had_then_by_arrival() {
         Asked::new(5, 6, Class::Low, 0, &["r"]),
     ];
     let numbers = [4, 1, 3, 2, 5].map(lease);
-    // Nobody waits long enough to rise.
+    // No lease waits long enough to rise.
     assert_eq!(all_get(&asked[..4], minutes(3)), numbers[..4]);
     let order = waits(&asked);
     let order = in_order(minutes(3), &order, &Shares::new());
@@ -144,7 +144,7 @@ fn first_by_class_then_by_what_the_owner_had_then_by_arrival() {
 }
 
 #[test]
-fn who_waits_long_rises_above_every_class_and_then_only_arrival_counts() {
+fn long_wait_rises_above_all_classes() {
     let asked = [
         Asked::new(1, 7, Class::Low, 0, &["r"]),
         Asked::new(2, 8, Class::High, 100, &["r"]),
@@ -159,7 +159,7 @@ fn who_waits_long_rises_above_every_class_and_then_only_arrival_counts() {
 }
 
 #[test]
-fn each_free_rig_goes_to_the_first_for_whom_it_does_and_nobody_gets_two() {
+fn first_fitting_lease_gets_each_rig() {
     let asked = [
         Asked::new(1, 7, Class::Normal, 0, &["a", "b"]),
         Asked::new(2, 8, Class::Normal, 1, &["a"]),
@@ -175,7 +175,7 @@ fn each_free_rig_goes_to_the_first_for_whom_it_does_and_nobody_gets_two() {
 }
 
 #[test]
-fn only_a_higher_class_makes_a_run_give_way_and_each_only_one() {
+fn only_higher_class_makes_run_give_way() {
     let holder = Identity::User(1);
     let (one, other) = (lease(100), lease(101));
     let held = |rig, lease, class, gives_way| Use {
@@ -204,7 +204,7 @@ fn only_a_higher_class_makes_a_run_give_way_and_each_only_one() {
         decide(minutes(1), &waits(&high), &rigs, &Shares::new()),
         [way(&other, "b", &high[0].lease)]
     );
-    // Having waited long makes nobody of a higher class in this.
+    // For giving way, a long wait doesn't raise the class.
     assert_eq!(
         decide(minutes(900), &waits(&ask(Class::Low)), &rigs, &Shares::new()),
         []
@@ -214,7 +214,7 @@ fn only_a_higher_class_makes_a_run_give_way_and_each_only_one() {
 }
 
 #[test]
-fn who_waits_is_told_its_place_who_holds_and_when_at_the_latest() {
+fn why_reports_place_holders_and_latest() {
     let holder = Identity::User(1);
     let (held_by, other) = (lease(100), lease(101));
     let held = |rig, lease, until| Use {
@@ -268,16 +268,16 @@ fn some_asked() -> impl Strategy<Value = Vec<Asked>> {
     })
 }
 
-/// How the rigs are used, each in one of the ways that there are.
+/// Draws the use of each rig.
 fn some_uses() -> impl Strategy<Value = Vec<(u8, Class, bool)>> {
     let class = prop_oneof![Just(Class::Low), Just(Class::Normal), Just(Class::High)];
     proptest::collection::vec((0..3_u8, class, any::<bool>()), RIGS.len())
 }
 
 proptest! {
-    /// Who is looked at only where they may get something is decided of as if everybody were looked at everywhere.
+    /// The shortcuts of `decide` don't change its decisions.
     #[test]
-    fn what_is_decided_is_what_a_look_at_all_comes_to(
+    fn decide_matches_reference(
         asked in some_asked(),
         uses in some_uses(),
         had in proptest::collection::vec((0..4_usize, 0..50_u64), 5),
@@ -305,9 +305,9 @@ proptest! {
         prop_assert_eq!(decided, decide_by_looking_at_all(minutes(300), &waiting, &rigs, &shares));
     }
 
-    /// No double booking; nothing that could be used stays free; nobody gets what it did not ask for.
+    /// No rig is granted twice, no wanted rig stays free, and no lease gets a rig that it doesn't accept.
     #[test]
-    fn no_rig_is_given_twice_and_none_stays_free_that_somebody_wants(
+    fn grants_each_wanted_rig_once(
         asked in some_asked(),
         free_rigs in proptest::sample::subsequence(RIGS.to_vec(), 0..=RIGS.len()),
     ) {
@@ -326,16 +326,15 @@ proptest! {
         }
     }
 
-    /// No starvation: however many of whatever class come after it, who waits gets the rig at the latest when all who were
-    /// there before have had it, once it has risen.
+    /// No lease starves. A lease that has risen above all classes waits only for leases that arrived earlier.
     #[test]
-    fn whoever_waits_gets_a_rig_in_the_end_whatever_comes(asked in some_asked(), class in 0..3_usize) {
+    fn no_lease_starves(asked in some_asked(), class in 0..3_usize) {
         let class = [Class::Low, Class::Normal, Class::High][class];
         let own = Asked::new(9999, 99, class, 300, &["r"]);
         let mut left: Vec<Asked> = asked.into_iter().map(|asked| Asked { rigs: vec!["r".into()], ..asked }).collect();
         let before = left.len();
         left.push(own.clone());
-        // It had much already.
+        // The owner of this lease has used rigs for a long time.
         let mut shares: Shares = [(own.owner.clone(), (7, minutes(10_000)))].into();
         let mut now = minutes(300);
         for step in 0_u16.. {
@@ -344,7 +343,8 @@ proptest! {
             if *lease == own.lease {
                 break;
             }
-            // Each has it for ten minutes, and two others come meanwhile, of the highest class, who had nothing.
+            // Each lease has the rig for ten minutes. Meanwhile two new leases of the highest class arrive, whose
+            // owners had no rigs.
             let risen = 3 * RISES_EVERY.as_secs() / 600;
             prop_assert!(u64::from(step) <= before as u64 + risen + 1, "it starves");
             left.retain(|asked| asked.lease != *lease);
@@ -358,9 +358,9 @@ proptest! {
         }
     }
 
-    /// The order is one: the same who waits has the same place whatever order they are given in.
+    /// The order of the input does not change the result.
     #[test]
-    fn the_order_does_not_depend_on_how_they_are_given(asked in some_asked()) {
+    fn order_ignores_input_order(asked in some_asked()) {
         let forth = waits(&asked);
         let back: Vec<_> = forth.iter().rev().cloned().collect();
         let ids = |waiting: &[Waiting<'_>]| -> Vec<LeaseId> {

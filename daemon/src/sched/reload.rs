@@ -1,5 +1,5 @@
-//! Reading the rig file again: rigs that are new, described otherwise, or gone. None that is used, or whose device is still to
-//! be restored, goes or gets another device.
+//! Reloads the rig file: rigs are added, changed or removed. A rig that is used, or whose device is still to be
+//! restored, stays and keeps its device.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -11,16 +11,16 @@ use super::plan::{Action, Found, Left};
 use super::{Scheduler, State, left, outlives_us};
 use crate::store::{LeaseId, StoreError};
 
-/// What came of reading the rig file again: names of rigs.
+/// The result of a reload: the names of rigs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reloaded {
-    /// New ones.
+    /// New rigs.
     pub added: Vec<String>,
-    /// Those that are described otherwise.
+    /// Rigs with another description.
     pub changed: Vec<String>,
-    /// Those that are gone.
+    /// Removed rigs.
     pub removed: Vec<String>,
-    /// Those that the file no longer has, and that stay until they are restored and nobody uses them.
+    /// Rigs that the file no longer has, and that stay until they are restored and unused.
     pub leaving: Vec<String>,
 }
 
@@ -41,38 +41,38 @@ impl std::fmt::Display for Reloaded {
     }
 }
 
-/// Why the rigs stay as they were.
+/// Why a reload failed. The rigs then stay as they were.
 #[derive(Debug, thiserror::Error)]
 pub enum NotReloaded {
     /// The file cannot be used.
     #[error("{0}; the rigs stay as they were")]
     File(#[from] RigFileError),
-    /// Two rigs have one device.
+    /// Two rigs have the same device.
     #[error(
         "the rigs {0:?} and {1:?} have one device, which a daemon drives under one name only; the rigs stay as they were"
     )]
     OneDevice(String, String),
-    /// A rig would get another device.
+    /// A rig in use would get another device.
     #[error("{0}; end that first, or leave the rig as it was; the rigs stay as they were")]
     InUse(String),
-    /// New rigs could not be claimed among those of other hosts.
+    /// The new rigs could not be claimed in the shared database.
     #[error("{0}; the rigs stay as they were")]
     Store(#[from] StoreError),
 }
 
-/// Leaves out of a rig file what is no host's where several share a database: every host has the built-in rig, and one name
-/// means one rig.
+/// Removes the built-in virtual rig from a rig file, for a host that shares a database. Every host has this rig, but
+/// rig names must be unique in a shared database.
 pub fn of_lab(rigs: &mut RigFile) {
     rigs.rigs.retain(|rig| rig.name != "virtual");
 }
 
 impl Scheduler {
-    /// Reads the rig file again. Blocks on the disk.
+    /// Reloads the rig file. Blocks on the disk.
     ///
     /// # Errors
-    /// Why all rigs stay as they were.
+    /// When the file is wrong or a used rig would get another device. Then all rigs stay as they were.
     pub fn reload(self: &Arc<Self>) -> Result<Reloaded, NotReloaded> {
-        // Nobody creates a run on a rig that goes meanwhile.
+        // While this lock is held, no run can be created on a rig that this reload removes.
         let _creating = self.creating();
         let before = self.rigs();
         let mut file = RigFile::load(before.path.as_deref())?;
@@ -83,7 +83,7 @@ impl Scheduler {
             return Err(NotReloaded::OneDevice(one.into(), other.into()));
         }
         let was: BTreeMap<&str, &RigConfig> = before.rigs.iter().map(|rig| (rig.name.as_str(), rig)).collect();
-        // Of those that are there already it is known.
+        // The plan already knows whether the devices of known rigs are changed.
         let left = |rig: &RigConfig| match was.contains_key(rig.name.as_str()) {
             true => Left::AsFound,
             false => left(&self.journals, rig),
@@ -103,7 +103,7 @@ impl Scheduler {
                 Some(_) => {}
             }
         }
-        // Before anybody can be given one of them.
+        // Claim the new rigs before a lease can get one of them.
         let claims = self.store.lab().filter(|_| !done.added.is_empty());
         if let Some(lab) = claims {
             lab.claim(&done.added, false)?;
@@ -167,7 +167,8 @@ impl Scheduler {
 }
 
 impl State {
-    /// Leases that wait for any host, and that this one has no rig for any more, are left to the others.
+    /// Drops leases that wait for any host and for which this host no longer has a rig. Other hosts may still take
+    /// these leases.
     fn forget_those_of_others(&mut self, now: Duration, gone: &[String]) -> Vec<Action> {
         let lost = |id: &&LeaseId| {
             let rigs = self.plan.lease(id).map_or(&[][..], |lease| &lease.rigs);
@@ -187,7 +188,7 @@ impl State {
     }
 }
 
-/// Whether two descriptions are of one device.
+/// Returns whether two descriptions mean the same device.
 fn is_same_device(one: &RigConfig, other: &RigConfig) -> bool {
     match (one.device_identity(), other.device_identity()) {
         (None, None) => one.kind == other.kind,

@@ -1,5 +1,5 @@
-//! Reading the configuration and the certificates again: at SIGHUP, and when one of the files changes. The rig file is read
-//! again at SIGHUP alone: while somebody writes it, nobody's rig is to go.
+//! Reloads the configuration and the certificates at SIGHUP, and when one of the files changes. The rig file is
+//! reloaded at SIGHUP only: a half-written rig file must not remove a rig.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;
@@ -24,12 +24,12 @@ use crate::log;
 use crate::sched::Scheduler;
 use crate::store::retention::Retention;
 
-/// Files that belong together are replaced one after the other: so long nothing must have happened.
+/// The files are read after this time without changes, because related files are replaced one after the other.
 const SETTLED: Duration = Duration::from_millis(200);
-/// They are read all the same after that long.
+/// The files are read after this time even if changes go on.
 const SETTLED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Reads all again whenever there is reason to, for ever. What cannot be read leaves all as it was.
+/// Reloads the files at SIGHUP and after changes. Never returns. If a file is invalid, the old values stay in use.
 pub(super) async fn read_again(
     mut config: Config,
     gate: Option<Arc<Gate>>,
@@ -92,7 +92,7 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
     Ok(read)
 }
 
-/// Files, by the directories that they are in: whoever replaces one renames another over it.
+/// The watched files. inotify watches their directories, because a file is usually replaced by renaming.
 struct Watched {
     files: Vec<PathBuf>,
     was: Vec<Option<Vec<u8>>>,
@@ -122,15 +122,15 @@ impl Watched {
             let here = directory.as_os_str().is_empty();
             notify.add_watch(if here { Path::new(".") } else { directory }, what)?;
         }
-        // Of the events no more is wanted than that there are any: a pipe's end as any other.
+        // The content of the events doesn't matter, so it is enough to read the inotify descriptor like a pipe.
         Receiver::from_owned_fd_unchecked(notify.as_fd().try_clone_to_owned()?).map(Some)
     }
 
-    /// Waits until one of the files has changed, and then until no more do.
+    /// Waits until the content of a file has changed and the changes have settled.
     async fn changed(&mut self) {
         loop {
             self.event().await;
-            // Somebody may write beside them without end.
+            // Other files in the directories may change all the time, so this wait has a limit.
             let settled = async { while timeout(SETTLED, self.event()).await.is_ok() {} };
             let _ = timeout(SETTLED_WITHIN, settled).await;
             let is = read(&self.files);
@@ -141,7 +141,7 @@ impl Watched {
         }
     }
 
-    /// Something happens in one of the directories.
+    /// Waits for an event in one of the directories.
     async fn event(&mut self) {
         let mut events = [0; 4096];
         if let Some(notify) = &mut self.notify
@@ -153,7 +153,7 @@ impl Watched {
     }
 }
 
-/// What is in files; none in one that cannot be read.
+/// Returns the contents of the files; `None` for a file that cannot be read.
 fn read(files: &[PathBuf]) -> Vec<Option<Vec<u8>>> {
     files.iter().map(|file| std::fs::read(file).ok()).collect()
 }

@@ -1,4 +1,4 @@
-//! Connections by the socket and over a network, as one kind, with who has the other end.
+//! One type for connections through the socket and over a network, with the identity of the peer.
 
 use std::io;
 use std::pin::Pin;
@@ -13,10 +13,10 @@ use tonic::transport::server::Connected;
 use super::seats::{Seat, Seats};
 use crate::access::{Caller, Identity};
 
-/// How long to wait when the system has no descriptor for another connection.
+/// The pause after a failed accept, for example when file descriptors are used up.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 
-/// A connection, and who has the other end.
+/// A connection and its peer.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
@@ -31,9 +31,9 @@ enum Stream {
 }
 
 impl Connection {
-    /// By the socket.
+    /// Creates a connection through the socket.
     pub(super) fn unix(stream: UnixStream, seats: &Seats) -> Self {
-        /// Who cannot be told.
+        /// The user id of an unknown peer.
         const NOBODY: u32 = 65534;
         let peer = stream.peer_cred();
         let (uid, gid) = peer.map_or((NOBODY, NOBODY), |peer| (peer.uid(), peer.gid()));
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// Over a network.
+    /// Creates a connection over a network.
     pub(super) fn tls(stream: verbatim_tls::Connection, seats: &Seats) -> Self {
         let peer = stream.connect_info();
         let caller = Caller {
@@ -61,7 +61,7 @@ impl Connection {
     }
 }
 
-/// Passes on what was accepted; waits after an error, which would come again at once.
+/// Returns `accepted` unchanged. Pauses first if it is an error, because the next accept would fail at once too.
 pub(super) async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     if let Err(error) = &accepted {
         tracing::warn!(%error, "a connection could not be accepted");

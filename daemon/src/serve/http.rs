@@ -1,5 +1,5 @@
-//! Plain HTTP/1.1 for what only reads: what Prometheus scrapes, and the page. How many ask at a time, and for how long, is
-//! bounded; nothing that comes in has a body that is read.
+//! Plain HTTP/1.1 for read-only content: the metrics and the web page. The number and the duration of connections are
+//! limited, and no request body is read.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -16,23 +16,23 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Connections at a time: more wait.
+/// The most concurrent connections; more connections wait.
 const AT_A_TIME: usize = 16;
-/// One connection, from its first byte to its last: it carries one request.
+/// The time limit of a connection, which carries one request.
 const LASTS: Duration = Duration::from_secs(60);
-/// A listener that fails, for lack of descriptors, is asked again after so long.
+/// The pause after a failed accept, for example when file descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Listens there; `table` of the configuration says so.
+/// Listens at an address. The error names `table`, the table of the configuration that contains the address.
 ///
 /// # Errors
-/// When the address cannot be had.
+/// When the address cannot be bound.
 pub(super) async fn listen(address: SocketAddr, table: &str) -> anyhow::Result<TcpListener> {
     let bound = TcpListener::bind(address).await;
     bound.with_context(|| format!("cannot listen on {address}, the address in [{table}]"))
 }
 
-/// Answers requests with GET or HEAD, for ever.
+/// Responds to GET and HEAD requests. Never returns.
 pub(super) async fn serve<A, F>(listener: TcpListener, answer: A)
 where
     A: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
@@ -65,14 +65,14 @@ where
                 .header_read_timeout(LASTS)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // Who hangs up, is slow or speaks something else, is nobody that could be told.
+            // An error means that the client hung up, was too slow or sent no HTTP. No reaction is needed.
             let _ = timeout(LASTS, connection).await;
             drop(seat);
         });
     }
 }
 
-/// A refusal, and what to do.
+/// Returns an error response with a text.
 pub(super) fn refused(status: StatusCode, text: &str) -> Response<String> {
     let mut response = Response::new(format!("{text}\n"));
     *response.status_mut() = status;

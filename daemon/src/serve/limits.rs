@@ -1,27 +1,27 @@
-//! How much of the daemon clients may take: `[limits]` of the configuration.
+//! Limits of the use of the daemon by clients: `[limits]` of the configuration.
 
 use std::time::Duration;
 
 use crate::sched::CLIENT_GONE;
 
-/// Limits of connections and calls.
+/// The limits of connections and calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections of all.
+    /// The most connections of all identities.
     pub connections: usize,
-    /// Connections of one identity. A client holds one; a bench of watchers some dozens.
+    /// The most connections of one identity. A client needs one connection; a benchmark of watchers needs some dozens.
     pub connections_each: usize,
-    /// A connection as old as that takes no more calls, and ends with those that it has; a client opens another by itself. So
-    /// what is left lying about goes, although it answers when asked for a sign of life.
+    /// The longest age of a connection. An older connection takes no more calls and ends with its last call; the client
+    /// then opens another. This limit ends forgotten connections that still respond to pings.
     pub oldest_connection: Duration,
-    /// Calls of one identity in work at a time, whatever number of connections it has.
+    /// The most concurrent calls of one identity, on all its connections.
     pub calls_each: usize,
-    /// A run that waits for its rig leaves the queue when its client has been gone that long.
+    /// How long the client of a waiting run may be disconnected before the run leaves the queue.
     pub client_gone: Duration,
 }
 
 impl Default for Limits {
-    /// 1024, 128, an hour, 32 and a minute.
+    /// Returns 1024 connections, 128 per identity, an age of one hour, 32 calls per identity, and one minute.
     fn default() -> Self {
         Self {
             connections: 1024,

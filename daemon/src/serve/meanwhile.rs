@@ -1,4 +1,4 @@
-//! Until the database that several daemons share is there: devices are restored, and whoever asks for something is told.
+//! The work while the daemon waits for a shared database: it restores devices, and responds to clients with an error.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -22,18 +22,18 @@ use crate::api::store_failed;
 use crate::sched::{Execute, restore_meanwhile};
 use crate::store::StoreError;
 
-/// What is done meanwhile; ends when dropped, but for restores that are under way. Connections end too: who has one asks again
-/// on another, and finds the services.
+/// The work while the database is away. Dropping the value ends the work, except for running restores, and closes the
+/// connections. Clients then reconnect and find the services.
 #[derive(Debug)]
 pub(super) struct Meanwhile {
     _over: watch::Sender<()>,
 }
 
 impl Meanwhile {
-    /// Begins.
+    /// Starts the work.
     ///
     /// # Errors
-    /// When the socket cannot be listened on.
+    /// When the daemon cannot listen on the socket.
     pub(super) fn begin(
         (socket, seats): (&Socket, Seats),
         away: StoreError,
@@ -58,7 +58,7 @@ impl Meanwhile {
     }
 }
 
-/// Answers each call with what is in the way.
+/// Responds to each call with the error of the store.
 #[derive(Clone, Debug)]
 struct Away(Arc<StoreError>);
 

@@ -1,4 +1,4 @@
-//! Telling a service manager how far the daemon is: `Type=notify-reload`.
+//! Messages to a service manager about the state of the daemon, for `Type=notify-reload`.
 
 use sd_notify::NotifyState;
 
@@ -9,9 +9,9 @@ pub(super) fn tell(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Says that files are read again. [`NotifyState::Ready`] follows when they are.
+/// Reports that a reload begins. [`NotifyState::Ready`] follows at its end.
 pub(super) fn reloading() {
-    // By the time the service manager knows that this is the answer to its signal.
+    // The service manager uses this time to match the reload to its signal.
     let now = NotifyState::monotonic_usec_now();
     tell(&[NotifyState::Reloading, now.unwrap_or(NotifyState::MonotonicUsec(0))]);
 }

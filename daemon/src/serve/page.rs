@@ -1,4 +1,4 @@
-//! The page, at the address in `[web]`: HTTP around [`Web`].
+//! Serves the web page over HTTP at the address in `[web]`. [`Web`] provides the content.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,14 +12,13 @@ use tonic::Code;
 use super::http::refused;
 use crate::api::{Found, Web};
 
-/// What the page may do: nothing that is not this daemon's.
+/// The content security policy of the page: it may load content from this daemon only.
 const OF_THE_PAGE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// What a report may do: it has its style in it, and no script.
+/// The content security policy of a report, which contains its own style and has no script.
 const OF_A_REPORT: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; \
                            frame-ancestors 'none'";
 
-/// Answers one request.
 pub(super) async fn answer(
     request: Request<Incoming>,
     from: SocketAddr,
@@ -28,7 +27,8 @@ pub(super) async fn answer(
 ) -> Response<String> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| is_ours(host, &names)) {
-        // A name that somebody else made point here would let their page read this one.
+        // DNS rebinding: another site could let its name resolve to this address. The other site's page could then read
+        // this page.
         let what = "this daemon is asked by its IP address, as localhost, or by a name that `names` in [web] lists";
         return refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
@@ -74,7 +74,7 @@ fn made(found: Found) -> Response<String> {
     response
 }
 
-/// Whether a Host names this daemon: an address does, since no name had to be resolved for it.
+/// Returns whether a Host header names this daemon. IP addresses always count, because DNS rebinding needs a name.
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_and_names_that_are_listed_are_answered() {
+    fn accepts_only_addresses_and_listed_hosts() {
         let names = ["lab.example".to_owned()];
         for ours in [
             "127.0.0.1:80",

@@ -1,4 +1,4 @@
-//! What only one daemon may have: the state directory and the socket.
+//! The state directory and the socket, which only one daemon may use.
 
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,13 +14,13 @@ use nix::unistd::geteuid;
 use verbatim_run::state::StateDirectory;
 use verbatim_socket::{BindError, Bound};
 
-/// Where the socket is when no service manager says.
+/// The directory of the socket when the service manager names none.
 const USUAL_DIRECTORY: &str = "/run/verbatim";
 const SOCKET: &str = "verbatim.sock";
-/// Owner and group may connect.
+/// The file mode of the socket: its owner and group may connect.
 const MODE: u32 = 0o660;
 
-/// Why a daemon cannot begin.
+/// Why the daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlaceError {
     #[error(
@@ -55,8 +55,8 @@ pub(super) enum PlaceError {
     Bind { path: PathBuf, source: io::Error },
 }
 
-/// That nobody else can put something into a directory, or replace what is in it: it is this user's or root's, and no other
-/// user may write there; whom its group has is for its owner to say.
+/// Checks that no other user can create or replace files in a directory. The directory must belong to this user or
+/// root, and must not be writable by all. The group may write, because the owner has chosen the group.
 fn private(directory: &Path) -> io::Result<()> {
     let of = fs::metadata(directory)?;
     let (owner, mode) = (of.uid(), of.mode());
@@ -73,13 +73,13 @@ fn private(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// How long what a daemon that was killed has left may hold its locks: a process that it was about to start has them until
-/// it has become another program.
+/// The time limit of the wait for the locks of a killed daemon. A child that the daemon had just forked holds the locks
+/// until the child executes its program.
 const CHILDREN_LET_GO_WITHIN: Duration = Duration::from_secs(10);
 
-/// A locked file that names the process that holds it.
+/// Locks a file and writes the id of this process into it. The inner error names the process that holds the lock.
 ///
-/// Waits for what a dead process has left, not for one that lives.
+/// Waits for a lock that a dead process has left to its children, but not for the lock of a living process.
 fn lock(path: &Path) -> io::Result<Result<File, String>> {
     let mut file = File::options()
         .read(true)
@@ -87,10 +87,10 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
         .create(true)
         .truncate(false)
         .mode(0o600)
-        // A link would have another file written over, a pipe would keep us waiting.
+        // A symbolic link could redirect the write to another file, and a pipe could block this process.
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
-    // Whoever may open it could hold its lock, and keep us waiting.
+    // A user who can open the file could hold its lock, and block this process.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let until = Instant::now() + CHILDREN_LET_GO_WITHIN;
     loop {
@@ -108,7 +108,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
                 if lives(holder) || Instant::now() > until {
                     return Ok(Err(format!("process {holder}")));
                 }
-                // The end of a lock whose owner is another process cannot be awaited with a bound.
+                // A blocking lock call has no time limit, so check at intervals.
                 thread::sleep(Duration::from_millis(20));
             }
             Err(TryLockError::Error(error)) => return Err(error),
@@ -116,7 +116,7 @@ fn lock(path: &Path) -> io::Result<Result<File, String>> {
     }
 }
 
-/// Whether the process of this number is there and not dead. A file that names none counts as held by one that lives.
+/// Returns whether the process exists and is not a zombie. A text without a process id counts as a living process.
 fn lives(pid: &str) -> bool {
     if pid.parse::<u32>().is_err() {
         return true;
@@ -126,7 +126,7 @@ fn lives(pid: &str) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// The state directory, ours alone.
+/// The lock of the state directory.
 #[derive(Debug)]
 pub(super) struct StateLock {
     _file: File,
@@ -139,7 +139,7 @@ impl StateLock {
             source,
         };
         let made = DirBuilder::new().recursive(true).mode(0o700).create(state.path());
-        // M_Keys of devices are in it.
+        // The directory holds M_Keys of devices.
         let closed = made.and_then(|()| fs::set_permissions(state.path(), Permissions::from_mode(0o700)));
         closed.and_then(|()| private(state.path())).map_err(unusable)?;
         match lock(&state.path().join("daemon.lock")).map_err(unusable)? {
@@ -152,7 +152,7 @@ impl StateLock {
     }
 }
 
-/// The socket, ours alone. One of our own making is removed when this is dropped.
+/// The socket of this daemon. A socket that the daemon made itself is removed on drop.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
@@ -168,8 +168,8 @@ enum Listener {
     Manager(UnixListener),
 }
 
-/// The socket that a service manager listens on for us (`LISTEN_FDS`), if it does. Takes its variables out of the environment,
-/// so it must be called before there are other threads, and before a worker is started.
+/// Returns the socket that a service manager passed on (`LISTEN_FDS`), if any. Removes the variables from the
+/// environment, so it must be called before a worker is started.
 pub(super) fn inherited() -> Result<Option<UnixListener>, PlaceError> {
     let mut passed = ListenFd::from_env();
     if passed.len() > 1 {
@@ -183,10 +183,10 @@ pub(super) fn inherited() -> Result<Option<UnixListener>, PlaceError> {
 }
 
 impl Socket {
-    /// The one that [`inherited`] has found.
+    /// Uses the socket that [`inherited`] returned.
     pub(super) fn activated(listener: UnixListener) -> Result<Self, PlaceError> {
         let prepare = || {
-            // A worker has no business with it.
+            // Workers must not inherit the socket.
             fcntl(&listener, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
             listener.set_nonblocking(true)?;
             listener.local_addr()
@@ -200,7 +200,7 @@ impl Socket {
         })
     }
 
-    /// Makes the socket, in place of one that a dead daemon left.
+    /// Creates the socket. Replaces a socket that a dead daemon left.
     pub(super) fn bind(given: Option<&Path>) -> Result<Self, PlaceError> {
         let path = path(given, std::env::var_os("RUNTIME_DIRECTORY").as_deref());
         let parent = path.parent().unwrap_or(Path::new("/"));
@@ -243,7 +243,7 @@ impl Socket {
         &self.path
     }
 
-    /// For the server. Must be called within the runtime.
+    /// Returns a listener for the server. Must be called within the runtime.
     pub(super) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
         let listener = match &self.listener {
             Listener::Own(bound, _) => bound.try_clone(),
@@ -253,7 +253,8 @@ impl Socket {
     }
 }
 
-/// Where the socket is: as given, else in the directory of the service manager, else in the usual one.
+/// Returns the path of the socket: `given`, else a path in the first directory of `runtime`, else a path in the default
+/// directory.
 fn path(given: Option<&Path>, runtime: Option<&std::ffi::OsStr>) -> PathBuf {
     if let Some(given) = given {
         return std::path::absolute(given).unwrap_or_else(|_| given.into());
@@ -270,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_socket_is_as_given_else_the_service_managers_else_the_usual_one() {
+    fn socket_path_has_fallbacks() {
         let runtime = Some("/run/v:/run/w".as_ref());
         assert_eq!(path(Some(Path::new("/x/s")), runtime), Path::new("/x/s"));
         assert_eq!(path(None, runtime), Path::new("/run/v/verbatim.sock"));
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_socket_is_replaced_and_goes_with_its_daemon() {
+    fn replaces_stale_socket() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/s");
         fs::create_dir(directory.path().join("new")).unwrap();
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_socket_or_answers_is_left_alone() {
+    fn keeps_files_and_live_sockets() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("f");
         fs::write(&file, "mine").unwrap();
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn where_others_may_write_no_socket_is_made() {
+    fn rejects_world_writable_directory() {
         let directory = tempfile::tempdir().unwrap();
         let open = |mode| fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
         open(0o1777);
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_is_a_link_or_a_pipe_is_refused() {
+    fn rejects_symlink_as_lock() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path());
         let (lock, other) = (directory.path().join("daemon.lock"), directory.path().join("other"));
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_a_dead_daemon_has_left_to_a_child_is_awaited() {
+    fn waits_for_lock_of_dead_daemon() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("daemon.lock");
         let mut dead = std::process::Command::new("true").spawn().unwrap();
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_lives_until_it_is_dead() {
+    fn lives_tells_dead_processes() {
         assert!(lives(&std::process::id().to_string()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = child.id().to_string();
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_directory_has_one_daemon() {
+    fn state_directory_has_one_daemon() {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path().join("state"));
         let first = StateLock::take(&state).unwrap();

@@ -1,4 +1,4 @@
-//! What Prometheus scrapes, at the address in `[metrics]`: `GET /metrics`, and nothing else. It needs no certificate.
+//! Serves the metrics to Prometheus at the address in `[metrics]`: only `GET /metrics`, without TLS.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use hyper::{Response, StatusCode};
 use super::http::refused;
 use crate::sched::Scheduler;
 
-/// The format's name, as Prometheus asks for it.
+/// The content type that Prometheus requests.
 const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 pub(super) async fn answer(path: String, scheduler: Arc<Scheduler>) -> Response<String> {

@@ -1,6 +1,8 @@
-//! How many connections one identity may have, and all together. Beyond, the one that has been silent longest gives way, of
-//! its own or of who has the most: who leaves connections lying about keeps out nobody else, and not itself either. An admin's
-//! gives way to nobody's but an admin's: however many others there are, somebody can end what they do.
+//! Limits of connections, per identity and in total. At a limit, a new connection closes the connection that has been
+//! silent longest. At the limit of an identity, that identity loses a connection. At the total limit, the identity with
+//! the most connections loses a connection. So many forgotten connections of an identity do not lock out other
+//! identities or the identity itself. At the total limit, an admin loses a connection only if all connections belong to
+//! admins. So an admin can always connect and end the work of others.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -13,7 +15,7 @@ use tokio::time::Instant;
 use super::limits::Limits;
 use crate::access::{Access, Caller, Identity};
 
-/// All seats.
+/// The slots of all connections.
 #[derive(Clone, Debug)]
 pub(super) struct Seats {
     limits: Limits,
@@ -31,11 +33,11 @@ struct Taken {
 struct Held {
     heard: Instant,
     is_admins: bool,
-    /// Dropped, it tells the connection to go.
+    /// Dropping the sender tells the connection to close.
     _stay: oneshot::Sender<()>,
 }
 
-/// A connection's seat, free again when this is dropped.
+/// The slot of a connection, which is freed on drop.
 #[derive(Debug)]
 pub(super) struct Seat {
     seats: Seats,
@@ -45,7 +47,7 @@ pub(super) struct Seat {
 }
 
 impl Seats {
-    /// None taken; who is an admin, `access` says.
+    /// Creates the slots. `access` tells which callers are admins.
     pub(super) fn new(limits: Limits, access: Arc<Access>) -> Self {
         Self {
             limits,
@@ -58,7 +60,7 @@ impl Seats {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more connection of somebody.
+    /// Takes a slot for a new connection.
     pub(super) fn take(&self, caller: &Caller) -> Seat {
         let (stay, must_go) = oneshot::channel();
         let (who, is_admins) = (&caller.who, self.access.table().has_admin(caller));
@@ -89,17 +91,17 @@ impl Seats {
 }
 
 impl Taken {
-    /// Who is no admin and has the most connections; an admin, where nobody else has any.
+    /// Returns the identity with the most connections. Admins count only if all connections belong to admins.
     fn who_has_most(&self) -> Option<Identity> {
         let all = self.by.iter();
         let rank = |held: &HashMap<u64, Held>| (!held.values().any(|held| held.is_admins), held.len());
         all.max_by_key(|(_, held)| rank(held)).map(|(who, _)| who.clone())
     }
 
-    /// Of somebody's connections, the one that has been silent longest.
+    /// Closes this identity's connection with the longest silence.
     fn one_gives_way(&mut self, who: &Identity) {
         let Some(own) = self.by.get_mut(who) else { return };
-        // Told once each: a flood is one line for each that gives way, and no more than that.
+        // The log gets one line for each closed connection, and no line for each new connection.
         let silent_longest = own.iter().min_by_key(|(_, held)| held.heard).map(|(number, _)| *number);
         if let Some(number) = silent_longest {
             own.remove(&number);
@@ -109,7 +111,7 @@ impl Taken {
 }
 
 impl Seat {
-    /// The other end was heard.
+    /// Notes that data arrived on the connection.
     pub(super) fn heard(&self) {
         let mut taken = self.seats.taken();
         let own = taken.by.get_mut(&self.who);
@@ -118,7 +120,7 @@ impl Seat {
         }
     }
 
-    /// Ready when the connection must go.
+    /// Becomes ready when the connection must be closed.
     pub(super) fn poll_must_go(&mut self, context: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.must_go).poll(context).map(|_| ())
     }
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_one_of_who_has_too_many_gives_way_and_nobody_elses() {
+    fn closes_longest_silent_connection() {
         let (seats, limits) = (seats(), Limits::default());
         let (many, other) = (user(1), user(2));
         let mut others = seats.take(&other);
@@ -182,21 +184,21 @@ mod tests {
     }
 
     #[test]
-    fn an_admin_comes_in_and_stays_however_many_others_there_are() {
+    fn admin_connection_survives_a_flood() {
         let limits = Limits {
             connections: 10,
             connections_each: 4,
             ..Limits::default()
         };
         let seats = Seats::new(limits, Arc::new(Access::new(Table::usual(OWNER))));
-        // As many as there may be, of as many clients, in front of it and behind it.
+        // Clients fill all slots, with one connection each, before and after the admin connects.
         let mut before: Vec<Seat> = (1..=10).map(|number| seats.take(&user(number))).collect();
         let mut admins: Vec<Seat> = (0..3).map(|_| seats.take(&user(OWNER))).collect();
         assert_eq!(gone(&mut before), 3);
         let behind: Vec<Seat> = (2000..2100).map(|number| seats.take(&user(number))).collect();
         assert_eq!(gone(&mut admins), 0);
         drop(behind);
-        // Its own too many it gives up as everybody.
+        // At the limit of an identity, an admin loses a connection like any other identity.
         admins.push(seats.take(&user(OWNER)));
         let _one_more = seats.take(&user(OWNER));
         assert_eq!(gone(&mut admins), 1);

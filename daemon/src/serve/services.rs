@@ -1,6 +1,6 @@
-//! The services of one server, by their names.
+//! The services of the server, by name.
 //!
-//! tonic's own router brings a web framework, to every program that is built with the same features.
+//! tonic's own router would add a web framework to every program that is built with the same features.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,7 +23,7 @@ type Answer = BoxFuture<Response, Infallible>;
 
 type Call = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
-/// Passes each call on to the service that it names, when it is its client's turn.
+/// Passes each call to the service that it names, within the limits of concurrent calls.
 #[derive(Clone)]
 pub(super) struct Services {
     all: BTreeMap<&'static str, Call>,
@@ -32,7 +32,7 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// None yet.
+    /// Creates the dispatcher without services.
     pub(super) fn new(turns: Turns, access: Arc<Access>) -> Self {
         Self {
             all: BTreeMap::new(),
@@ -41,7 +41,7 @@ impl Services {
         }
     }
 
-    /// One more.
+    /// Adds a service.
     pub(super) fn with<S>(mut self, service: S) -> Self
     where
         S: Service<Request, Response = Response, Error = Infallible, Future: Send>,
@@ -65,7 +65,7 @@ impl Service<Request> for Services {
     type Future = Answer;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        // Services made by tonic always are.
+        // Services made by tonic are always ready.
         Poll::Ready(Ok(()))
     }
 

@@ -1,5 +1,5 @@
-//! How many calls of one client are in work at a time. What it asks for beyond that waits its turn, unread, on its own
-//! connections: nobody else's calls stand behind it.
+//! Limits of concurrent calls per identity. More calls of an identity wait unread on its own connections, and don't
+//! delay the calls of others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::access::Identity;
 
-/// The turns of all clients.
+/// The call slots of all identities.
 #[derive(Clone, Debug)]
 pub(super) struct Turns {
     each: usize,
@@ -16,7 +16,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// So many calls of each client.
+    /// Creates the slots, `each` for every identity.
     pub(super) fn new(each: usize) -> Self {
         Self {
             each,
@@ -24,10 +24,9 @@ impl Turns {
         }
     }
 
-    /// Waits until a call of somebody may begin. It lasts until what this returns is dropped; a stream that goes on
-    /// afterwards has a budget of its own.
+    /// Waits for a slot for a call. Dropping the permit frees the slot. Response streams have limits of their own.
     pub(super) async fn take(&self, who: &Identity) -> Option<OwnedSemaphorePermit> {
-        // Nobody closes it.
+        // The semaphore is never closed.
         self.of(who).acquire_owned().await.ok()
     }
 
@@ -36,7 +35,7 @@ impl Turns {
         if let Some(own) = all.get(who).and_then(Weak::upgrade) {
             return own;
         }
-        // Those of who asks for nothing any more go when somebody new comes.
+        // Whenever an entry is added, remove the entries of identities without calls.
         all.retain(|_, own| own.strong_count() > 0);
         let own = Arc::new(Semaphore::new(self.each));
         all.insert(who.clone(), Arc::downgrade(&own));
@@ -51,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_for_much_waits_its_own_turn_and_keeps_nobody_waiting() {
+    async fn busy_client_delays_only_itself() {
         const EACH: usize = 32;
         let turns = Turns::new(EACH);
         let (many, other) = (Identity::User(1), Identity::User(2));

@@ -1,8 +1,8 @@
-//! The service manager's watchdog: fed as long as the daemon serves, and no longer.
+//! Feeds the service manager's watchdog, but only while the daemon serves.
 //!
-//! It is fed by a task of the runtime that serves. A task runs while one thread is left that takes tasks, so two things are
-//! looked at beside: that none of the runtime's threads is still in what it was in last time, and that the scheduler, which all
-//! calls ask, answers.
+//! A task of the serving runtime feeds the watchdog. The task would run even if only one thread of the runtime still
+//! worked. So the task makes two checks first. No thread of the runtime may be in the same call as at the last check,
+//! and the scheduler must respond.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::notify;
 use crate::sched::Scheduler;
 
-/// Feeds it, if there is one; for ever.
+/// Feeds the watchdog and never returns. Without a watchdog, returns at once.
 pub(super) async fn feed(scheduler: Arc<Scheduler>) {
     let Some(allowed) = sd_notify::watchdog_enabled().filter(|allowed| !allowed.is_zero()) else {
         return;
@@ -35,7 +35,8 @@ pub(super) async fn feed(scheduler: Arc<Scheduler>) {
     .await;
 }
 
-/// Looks every so often whether the runtime that this is in serves and `asked` returns, and says so each time.
+/// Checks at the interval `every` whether the threads of the current runtime work, and whether `asked` returns in time.
+/// Passes each result to `serves`.
 async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut serves: impl FnMut(bool)) {
     let metrics = Handle::current().metrics();
     let mut threads = Threads::default();
@@ -60,13 +61,14 @@ async fn watch(every: Duration, asked: impl Fn() + Clone + Send + 'static, mut s
     }
 }
 
-/// What each thread of the runtime was at when they were looked at last.
+/// The park counts and busy times of the runtime's threads at the last check.
 #[derive(Debug, Default)]
 struct Threads(Vec<(u64, Duration)>);
 
 impl Threads {
-    /// A thread that has been in one and the same call since it was looked at last. One that waits for work is not, nor one
-    /// that has much: its time is added up every few dozen tasks.
+    /// Returns a thread that has been in the same call since the last check. A thread that waits for work is not
+    /// returned. A thread with much work is not returned either, because the runtime updates its busy time every few
+    /// dozen tasks.
     fn stuck(&mut self, metrics: &RuntimeMetrics) -> Option<usize> {
         let seen = |thread| {
             (
@@ -76,7 +78,7 @@ impl Threads {
         };
         let now: Vec<_> = (0..metrics.num_workers()).map(seen).collect();
         let before = std::mem::replace(&mut self.0, now);
-        // An odd count says that it waits.
+        // An odd count means that the thread waits.
         let is_stuck = |(before, now): (&(u64, Duration), &(u64, Duration))| before == now && now.0 % 2 == 0;
         before.iter().zip(&self.0).position(is_stuck)
     }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_that_serves_feeds_it_until_a_thread_or_the_scheduler_is_frozen_and_again_afterwards() {
+    fn feeds_only_while_runtime_serves() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -104,7 +106,8 @@ mod tests {
         runtime.spawn(watch(Duration::from_millis(50), asked, move |serves| {
             let _ = says.send(serves);
         }));
-        // Thrice in a row: what was looked at before counts for nothing, and on a busy host a look may find either.
+        // Wait for three equal results in a row: earlier results may still be queued, and a busy host may cause a wrong
+        // result.
         let becomes = |serves| {
             let mut in_a_row = 0;
             for _ in 0..300 {
@@ -118,7 +121,7 @@ mod tests {
         };
         becomes(true);
         let (thaw, frozen) = mpsc::channel::<()>();
-        // What no task may do.
+        // A task of the daemon must never block like this.
         let task = runtime.spawn(async move { frozen.recv().is_ok() });
         becomes(false);
         thaw.send(()).unwrap();
@@ -131,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_thread_is_seen_though_another_still_takes_tasks() {
+    fn detects_frozen_thread() {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .build()
@@ -141,14 +144,14 @@ mod tests {
         let (thaw, frozen) = mpsc::channel::<()>();
         let task = runtime.spawn(async move {
             begins.send(()).unwrap();
-            // What no task may do.
+            // A task of the daemon must never block like this.
             let _ = frozen.recv();
         });
         begun.recv().unwrap();
         let mut threads = Threads::default();
         assert_eq!(threads.stuck(&metrics), None, "nothing is known the first time");
         runtime.block_on(async { tokio::spawn(async {}).await.unwrap() });
-        // The other one may have been seen while it was about to wait.
+        // A check may see the other thread just before it parks, so repeat the check.
         let stuck = (0..1000).find_map(|_| threads.stuck(&metrics));
         assert!(stuck.is_some());
         thaw.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Where the daemons of several hosts meet.
+//! Communication between the daemons of several hosts, through their shared database.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,63 +11,65 @@ use super::{LeaseId, StoreError, StoredLease, StoredRun};
 /// A rig of another host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Elsewhere {
-    /// Its name.
+    /// The rig's name.
     pub rig: String,
-    /// The host.
+    /// The host's name.
     pub host: String,
-    /// Where the daemon of that host is reached; empty when it listens on a socket alone.
+    /// The network address of the host's daemon; empty when it listens on a unix socket only.
     pub address: String,
-    /// For how long that daemon has been silent, when it is so long that it counts as away.
+    /// Nanoseconds since the last heartbeat of the host's daemon, if the daemon counts as away; `None` while the daemon
+    /// is running.
     pub silent_ns: Option<u64>,
-    /// The rig as that daemon shows it, encoded; empty before it did.
+    /// The rig's encoded state, as its daemon published it last; empty before the first time.
     pub body: Vec<u8>,
 }
 
-/// What the daemon of another host is asked to do, on behalf of somebody who may.
+/// A request to the daemon of another host. The sender has checked the user's right to make the request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wish {
-    /// Take a run that was created for one of its leases.
+    /// Take a run that was created under a lease of the receiving daemon.
     Submit(RunId),
-    /// Stop a run: which, and who asks.
+    /// Stop a run, for this user.
     Cancel(RunId, String),
-    /// End a lease: which, and who asks.
+    /// End a lease, for this user.
     End(LeaseId, String),
-    /// Let a lease last for so many seconds from now on: which, and who asks.
+    /// Renew a lease, so that it expires this many seconds from now, for this user.
     Renew(LeaseId, u64, String),
 }
 
-/// What several daemons tell each other. Calls block.
+/// The operations that connect the daemons of several hosts. Calls block.
 ///
 /// # Errors
-/// All fail with [`StoreError::Away`] while the database is.
+/// All calls fail with [`StoreError::Away`] while the database cannot be reached.
 pub trait Lab: Send + Sync + fmt::Debug {
-    /// This host.
+    /// Returns the name of this host.
     fn host(&self) -> &str;
 
-    /// Says that this daemon is there, and reads the common clock.
+    /// Writes a heartbeat of this daemon, and reads the database's clock.
     fn beat(&self) -> Result<(), StoreError>;
 
-    /// These rigs are this host's; with `only`, no others are. All of them, or none on error.
+    /// Claims these rigs for this host. If `only` is true, also drops the host's claims of all other rigs. On an error,
+    /// nothing changes.
     ///
     /// # Errors
     /// [`StoreError::RigOfAnother`].
     fn claim(&self, rigs: &[String], only: bool) -> Result<(), StoreError>;
 
-    /// How these rigs of this host stand; those that are gone.
+    /// Publishes the encoded states of these rigs of this host, by name, and removes the rigs in `gone`.
     fn show(&self, rigs: &BTreeMap<String, Vec<u8>>, gone: &[String]) -> Result<(), StoreError>;
 
-    /// The rigs of all other hosts.
+    /// Returns the rigs of all other hosts.
     fn elsewhere(&self) -> Result<Vec<Elsewhere>, StoreError>;
 
-    /// Keeps a lease, with the run that it is for, which other hosts may or must take.
+    /// Stores a lease that other hosts may or must take, with the run that the lease was created for.
     fn post(&self, run: Option<&StoredRun>, lease: &StoredLease) -> Result<(), StoreError>;
 
-    /// Leases that wait and that this host may take, in the order in which they came.
+    /// Returns the waiting leases that this host may take, oldest first.
     fn posted(&self) -> Result<Vec<StoredLease>, StoreError>;
 
-    /// Asks another host for something.
+    /// Sends a request to another host.
     fn wish(&self, host: &str, wish: &Wish) -> Result<(), StoreError>;
 
-    /// What others ask this host for; each is told once.
+    /// Returns the requests of other hosts to this host, each request once.
     fn wishes(&self) -> Result<Vec<Wish>, StoreError>;
 }

@@ -1,4 +1,4 @@
-//! A lease as it is kept, and the seam to where.
+//! Stored leases, and the interface of their store.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,25 +11,25 @@ use verbatim_run::RunId;
 use super::{Lab, StoreError};
 use crate::access::Identity;
 
-/// Names a lease; made as the id of a run is, and sorts as it does.
+/// The id of a lease. Lease ids have the format and the order of run ids.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseId(RunId);
 
 impl LeaseId {
-    /// The id of a lease that is made for that run, or that takes a number from the same row.
+    /// Returns the lease id with the number of a run id: `run` is the lease's own run, or an id that no run uses.
     #[must_use]
     pub fn like(run: &RunId) -> Self {
         Self(run.clone())
     }
 
-    /// Its time in milliseconds since 1970, and its serial number.
+    /// Returns the id's time in milliseconds since 1970, and its serial number within the millisecond.
     #[must_use]
     pub fn number(&self) -> (u64, u16) {
         self.0.number()
     }
 
-    /// Such as `019a3c5e77d1-0000`.
+    /// Returns the id as text, such as `019a3c5e77d1-0000`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
@@ -54,67 +54,68 @@ impl FromStr for LeaseId {
     }
 }
 
-/// A lease as it is kept. Instants are nanoseconds since 1970.
+/// A lease as the store holds it. Times are nanoseconds since 1970.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoredLease {
-    /// Its id.
+    /// The lease's id.
     pub id: LeaseId,
-    /// Who asked for it.
+    /// The identity that requested the lease.
     pub owner: Identity,
-    /// The client's id of the request that created it; empty when it gave none.
+    /// The client's id of the request that created the lease; empty when the client gave none.
     pub request_id: String,
-    /// Where it stands.
+    /// The state of the lease.
     #[serde(with = "number")]
     pub state: LeaseState,
-    /// Its class.
+    /// The priority class of the lease.
     #[serde(with = "number")]
     pub priority: Priority,
-    /// Any of these rigs will do.
+    /// The rigs that the lease accepts; the lease gets one of them.
     pub rigs: Vec<String>,
-    /// The rig that it holds or held; empty when it never got one.
+    /// The rig that the lease holds or held; empty if the lease never got a rig.
     pub rig: String,
-    /// What fences it: each grant has a greater one than all before. 0 when it never got a rig.
+    /// The fencing token. Each grant gets a greater token than all earlier grants. 0 when the lease never got a rig.
     pub token: u64,
-    /// The run that it was made for, and ends with.
+    /// The run that the lease was created for, and with which it ends.
     pub run: Option<RunId>,
-    /// Seconds that it lasts from its grant on, unless it is renewed.
+    /// The duration in seconds from the grant on, unless the lease is renewed.
     pub lasts_s: u64,
-    /// When it was asked for.
+    /// When the lease was requested.
     pub created_ns: u64,
-    /// When it got its rig.
+    /// When the lease got its rig.
     pub granted_ns: Option<u64>,
-    /// When it expires.
+    /// When the lease expires.
     pub until_ns: Option<u64>,
-    /// When it ended.
+    /// When the lease ended.
     pub ended_ns: Option<u64>,
-    /// Why it ended, in a sentence.
+    /// Why the lease ended, in a sentence.
     pub reason: String,
-    /// The host whose daemon has it, where several share a database; empty while it waits for any.
+    /// The host whose daemon manages the lease, where several daemons share a database. Empty while any host may take
+    /// the lease.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// Whether it was asked for at another host than that of its rig, or may be.
+    /// Whether the lease was requested at another host than the host of its rig, or may have been.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub posted: bool,
-    /// Whether a client waits for it: it leaves the queue when that is gone.
+    /// Whether a client waits for the lease. If so, the lease leaves the queue after the client has disconnected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attended: bool,
-    /// When it got its rig and when it expires by a clock that nobody sets, for who is started anew on the same host.
+    /// The times of the grant and of the expiry on the boot clock, for a daemon that is restarted on the same host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot: Option<BootTimes>,
 }
 
-/// Instants in nanoseconds since a host was started.
+/// Times in nanoseconds since the boot of a host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BootTimes {
-    /// Which start that was, as the kernel calls it.
+    /// The kernel's id of the boot.
     pub of: String,
     /// When the lease got its rig.
     pub granted_ns: u64,
-    /// When it expires.
+    /// When the lease expires.
     pub until_ns: u64,
 }
 
-/// An enum of the API as its number.
+/// Serializes an enum of the API as its number.
 mod number {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -128,72 +129,72 @@ mod number {
     }
 }
 
-/// Keeps leases. Calls may block on a disk: call from threads that may.
+/// The interface of a store of leases. Calls may block on a disk, so call from threads that may block.
 pub trait LeaseStore: Send + Sync + fmt::Debug {
-    /// Keeps a lease as it stands now; with which token, which is greater than all before where it just got its rig. That two
-    /// leases hold one rig is refused.
+    /// Stores the current state of a lease, and returns its token. A lease that just got its rig gets a greater token
+    /// than all earlier grants. The store refuses a second lease on a rig.
     ///
     /// # Errors
-    /// [`StoreError::Held`], [`StoreError::Taken`], or when it cannot be written.
+    /// [`StoreError::Held`], [`StoreError::Taken`], or when the lease cannot be written.
     fn put(&self, lease: &StoredLease) -> Result<u64, StoreError>;
 
-    /// The lease of that id.
+    /// Returns the lease with this id.
     ///
     /// # Errors
-    /// [`StoreError::NoLease`], or when it cannot be read.
+    /// [`StoreError::NoLease`], or when the lease cannot be read.
     fn lease(&self, id: &LeaseId) -> Result<StoredLease, StoreError>;
 
-    /// The lease that a user's request created before.
+    /// Returns the lease that this request of a user created.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the lease cannot be read.
     fn lease_of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredLease>, StoreError>;
 
-    /// Leases, the newest first, at most that many; with `ended` also those that ended.
+    /// Returns at most `at_most` leases, newest first. `ended` includes ended leases.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the leases cannot be read.
     fn leases(&self, ended: bool, at_most: usize) -> Result<Vec<StoredLease>, StoreError>;
 
-    /// The leases of this daemon's host that have not ended.
+    /// Returns the leases of this daemon's host that have not ended.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the leases cannot be read.
     fn unended(&self) -> Result<Vec<StoredLease>, StoreError> {
         self.leases(false, usize::MAX)
     }
 
-    /// Has a lease of this daemon's host wait again, should it be kept as holding a rig: that it got one may have been written
-    /// when the database went away, and nobody heard of it.
+    /// Makes a lease of this host wait again if the stored lease holds a rig. The database may have committed the grant
+    /// just before its connection broke, so that the daemon never learned of the grant.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the lease cannot be written.
     fn take_back(&self, id: &LeaseId) -> Result<(), StoreError>;
 
-    /// Forgets leases of this daemon's host that ended and were asked for before that instant; how many.
+    /// Deletes ended leases of this daemon's host that were requested before this time. Returns their number.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the deletion cannot be written.
     fn forget_ended(&self, before_ns: u64) -> Result<u64, StoreError>;
 
-    /// Nanoseconds since 1970 on the clock by which leases expire.
+    /// Returns the nanoseconds since 1970 on the clock by which leases expire.
     fn now_ns(&self) -> u64 {
         verbatim_run::now_ns()
     }
 
-    /// The numbers within a millisecond that are this daemon's to give.
+    /// Returns the serial numbers within a millisecond that this daemon may assign.
     fn serials(&self) -> RangeInclusive<u16> {
         0..=u16::MAX
     }
 
-    /// Where the daemons of other hosts are met, if any are.
+    /// Returns the connection to the daemons of other hosts, if the database is shared.
     fn lab(&self) -> Option<&dyn Lab> {
         None
     }
 
-    /// The greatest token that was ever given.
+    /// Returns the greatest token of all grants so far.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the token cannot be read.
     fn last_token(&self) -> Result<u64, StoreError>;
 }

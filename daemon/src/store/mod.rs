@@ -1,7 +1,8 @@
-//! Where runs and leases are kept: what was asked for, what happened, what came of it.
+//! The store of runs and leases: requests, events and results.
 //!
-//! [`HistoryStore`] and [`LeaseStore`] are the seams, [`Lab`] is where several daemons meet: [`SqlStore`] keeps it all, in SQLite
-//! for one daemon or in PostgreSQL for many. A store decides nothing; it keeps what the scheduler says and finds it again.
+//! [`HistoryStore`] and [`LeaseStore`] are the interfaces of the store, and [`Lab`] connects several daemons.
+//! [`SqlStore`] implements all three, with SQLite for one daemon or PostgreSQL for several daemons. The scheduler makes
+//! the decisions; a store only stores and finds data.
 
 mod lab;
 mod lease;
@@ -23,28 +24,29 @@ pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
 pub use run::{Kept, Patience, StoredRun};
 pub use sql::{Address, Clock, SqlStore};
 
-/// Where captures are made that somebody reads, beside the directory of the runs: on the disk that is meant for such sizes.
+/// Returns the directory in which captures are prepared for download. The directory is next to the directory of the
+/// runs, on the disk that is meant for large files.
 pub(crate) fn captures(runs: &Path) -> PathBuf {
     runs.with_file_name("captures")
 }
 
-/// Which runs are wanted: those that fit every term that is set.
+/// A filter of runs. A run must match every term that is set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// On this rig.
+    /// The rig of the run.
     pub rig: Option<String>,
-    /// In one of these states; in any when empty.
+    /// The accepted states; empty for any state.
     pub states: Vec<RunState>,
-    /// On one of these rigs, as [`names`] has it; on any when none.
+    /// Patterns of rigs, as [`names`] matches them; `None` for any rig.
     pub sees: Option<Vec<String>>,
-    /// With one of these outcomes; with any, or none yet, when empty.
+    /// The accepted outcomes; empty for any outcome or none yet.
     pub outcomes: Vec<Outcome>,
-    /// Of this daemon's host alone.
+    /// Whether only runs of this daemon's host match.
     pub own: bool,
 }
 
 impl Filter {
-    /// Whether a run with these properties is wanted.
+    /// Returns whether a run with these properties matches. Ignores `own`.
     #[must_use]
     pub fn takes(&self, rig: &str, state: RunState, outcome: Option<Outcome>) -> bool {
         self.rig.as_deref().is_none_or(|wanted| wanted == rig)
@@ -54,47 +56,47 @@ impl Filter {
     }
 }
 
-/// Why a run cannot be kept or found.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file or directory cannot be read or written.
     #[error("{path}: {source}; free space or mend the permissions of the state directory")]
     Io {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// There is a run of that id already.
+    /// A run with this id exists already.
     #[error("a run {0} exists already; ids must be new")]
     Exists(RunId),
-    /// There is no run of that id.
+    /// No run has this id.
     #[error("there is no run {0}")]
     Unknown(RunId),
-    /// It must stay.
+    /// The run is pinned, so it cannot be deleted.
     #[error("run {0} is pinned; `verbatim runs unpin` it first")]
     Pinned(RunId),
-    /// There is no lease of that id.
+    /// No lease has this id.
     #[error("there is no lease {0}")]
     NoLease(LeaseId),
     /// Another lease holds the rig.
     #[error("rig {0} is held by another lease; please report this")]
     Held(String),
-    /// The daemon of another host was faster.
+    /// The lease has ended, or the daemon of another host took it first.
     #[error("lease {0} was given a rig of another host, or has ended")]
     Taken(LeaseId),
-    /// The database does not answer.
+    /// The database does not respond.
     #[error(
         "the {place} is away: {what}; nobody gets a rig until it is back, what is under way goes on. Look at the database \
          server and the way to it, and at `store` in the daemon's configuration"
     )]
     Away {
-        /// Which, without what is secret.
+        /// The database, without secrets.
         place: String,
-        /// What went wrong.
+        /// The error.
         what: String,
     },
-    /// Two daemons have one name.
+    /// Two daemons use the same host name.
     #[error(
         "another daemon calls itself host {host:?} in this database, and was heard of {silent_s} s ago; give this one another \
          name (host = \"NAME\" in its configuration), or stop the other and wait 10 s"
@@ -102,10 +104,10 @@ pub enum StoreError {
     TwoHosts {
         /// The name.
         host: String,
-        /// Since when the other is silent.
+        /// Seconds since the other daemon's last heartbeat.
         silent_s: u64,
     },
-    /// Two hosts have a rig of one name.
+    /// Two hosts have a rig with the same name.
     #[error(
         "rig {rig} is one of host {host:?} too, which is there or has a lease on it; rigs have different names in one lab: \
          rename one of the two, or stop the other daemon, if the rig was moved here"
@@ -113,44 +115,44 @@ pub enum StoreError {
     RigOfAnother {
         /// The rig.
         rig: String,
-        /// The host.
+        /// The other host.
         host: String,
     },
-    /// It has not ended.
+    /// The run has not ended.
     #[error("run {0} has not ended; cancel it, or wait for its end")]
     Unfinished(RunId),
-    /// The tables of the database are not those of this program.
+    /// The tables of the database have a version that this program doesn't know.
     #[error("{path} has tables of version {found}, and this program works with version {known}: {remedy}")]
     OtherVersion {
         /// The file, or the database.
         path: PathBuf,
-        /// The version of its tables.
+        /// The version of the tables.
         found: u64,
-        /// The version of this program's.
+        /// The version that this program works with.
         known: u64,
-        /// What to do.
+        /// The remedy to show to the user.
         remedy: String,
     },
-    /// What is kept of a run cannot be understood.
+    /// Stored data is damaged.
     #[error("{path} is damaged: {what}; the records of runs, in runs/RIG/ID/record, can be judged on their own")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
 }
 
-/// How much of a verdict is wanted.
+/// How much of a verdict to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
     /// Without checks and observations, for lists.
     Heads,
-    /// All of it.
+    /// The whole verdict.
     Whole,
 }
 
-/// A verdict without its checks and observations.
+/// Returns a verdict without its checks and observations.
 #[must_use]
 pub fn head_of(of: &Verdict) -> Verdict {
     Verdict {
@@ -161,111 +163,112 @@ pub fn head_of(of: &Verdict) -> Verdict {
     }
 }
 
-/// All that a daemon keeps.
+/// The complete store of a daemon.
 pub trait Store: HistoryStore + LeaseStore {}
 
 impl<S: HistoryStore + LeaseStore> Store for S {}
 
-/// Keeps runs. Calls may block on a disk: call from threads that may.
+/// The interface of a store of runs. Calls may block on a disk, so call from threads that may block.
 ///
-/// Writes of one run come one after the other, in order; reads come at any time. When a write fails, what the store
-/// tells of that run from then on is what it was told, so that the daemon can go on; only what is on disk survives its
-/// end.
+/// The caller makes the writes of one run one after the other; reads may come at any time. After a failed write, the
+/// store still returns the latest state of that run from memory, so that the daemon can go on. Only the state on disk
+/// survives a restart of the daemon.
 pub trait HistoryStore: Send + Sync + fmt::Debug {
-    /// Keeps a new run.
+    /// Stores a new run.
     ///
     /// # Errors
-    /// [`StoreError::Exists`], or when it cannot be written: then there is no such run.
+    /// [`StoreError::Exists`], or when the run cannot be written. The store then does not contain the run.
     fn create(&self, run: &StoredRun) -> Result<(), StoreError>;
 
-    /// Keeps a run as it stands now.
+    /// Stores the current state of a run.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the run cannot be written.
     fn update(&self, run: &StoredRun) -> Result<(), StoreError>;
 
-    /// Appends events, whose cursors follow those appended before without a gap, and the verdicts in them.
+    /// Appends events and the verdicts in them. The cursors of the events follow the last stored cursor without a gap.
     ///
     /// # Errors
-    /// When they cannot be written: none of them is kept then.
+    /// When the events cannot be written; then none of them is stored.
     fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError>;
 
-    /// The run of that id.
+    /// Returns the run with this id.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`], or when it cannot be read.
+    /// [`StoreError::Unknown`], or when the run cannot be read.
     fn get(&self, id: &RunId) -> Result<Kept, StoreError>;
 
-    /// The run that a user's request created before.
+    /// Returns the run that this request of a user created.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the run cannot be read.
     fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Runs, the newest first, from the one that follows `after` on. Runs that cannot be understood are left out.
+    /// Returns at most `at_most` matching runs, newest first, starting after the run `after`. Leaves out damaged runs.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the runs cannot be read.
     fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError>;
 
-    /// The verdicts so far, in order: those of the events.
+    /// Returns the verdicts of a run so far, in the order of the events that hold them.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the verdicts cannot be read.
     fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError>;
 
-    /// Events, from the one that follows the cursor on, at most that many; none when no more are kept at the moment.
+    /// Returns at most `at_most` events after the cursor `after`; an empty list if there are no more events yet.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the events cannot be read.
     fn events(&self, id: &RunId, after: u64, at_most: usize) -> Result<Vec<RunEvent>, StoreError>;
 
-    /// The last event.
+    /// Returns the last event of a run.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// When the event cannot be read.
     fn last_event(&self, id: &RunId) -> Result<Option<RunEvent>, StoreError>;
 
-    /// The cursor of the last event of each run that has not ended; of one that is not among them, [`HistoryStore::last_event`]
-    /// tells.
+    /// Returns the cursor of the last event of each run that has not ended, by run. For a run that is missing in the
+    /// map, call [`HistoryStore::last_event`].
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the cursors cannot be read.
     fn last_cursors(&self) -> Result<HashMap<RunId, u64>, StoreError> {
         Ok(HashMap::new())
     }
 
-    /// Pins a run, so that neither it nor its files go, or lets it go again.
+    /// Pins or unpins a run. A pinned run and its files are not deleted.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`], or when that cannot be written.
+    /// [`StoreError::Unknown`], or when the change cannot be written.
     fn pin(&self, id: &RunId, pinned: bool) -> Result<(), StoreError>;
 
-    /// Deletes a run with all that it left.
+    /// Deletes a run with its events, verdicts and files.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`], [`StoreError::Pinned`], [`StoreError::Unfinished`], or when that cannot be written.
+    /// [`StoreError::Unknown`], [`StoreError::Pinned`], [`StoreError::Unfinished`], or when the change cannot be
+    /// written.
     fn delete(&self, id: &RunId) -> Result<(), StoreError>;
 
-    /// The runs whose files may go, in the order in which they ended.
+    /// Returns the runs whose files may be deleted, in the order in which they ended.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// When the runs cannot be read.
     fn with_files(&self) -> Result<Vec<retention::Files>, StoreError>;
 
-    /// Removes the files of a run that ended and is not pinned; of any other nothing.
+    /// Removes the files of a run if the run has ended and is not pinned.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the change cannot be written.
     fn remove_files(&self, id: &RunId, now_ns: u64) -> Result<(), StoreError>;
 
-    /// The directory of the run's record, within that of its rig; it need not exist.
+    /// Returns the directory of the run's record, inside the directory of its rig. The directory need not exist.
     fn record(&self, run: &StoredRun) -> PathBuf;
 
-    /// Looks at all that is kept, also what nobody asks for: it takes its time.
+    /// Checks all stored data for damage, which may take long.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`], or when it cannot be read.
+    /// [`StoreError::Damaged`], or when the data cannot be read.
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
     }

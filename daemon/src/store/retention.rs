@@ -1,33 +1,33 @@
-//! Which runs' files go: by age and by size, the oldest first. Pure.
+//! Selects the runs whose files are deleted, by age and by size, oldest first.
 //!
-//! Only files go: the run, its verdicts and events stay in the list. Whoever wants the files kept pins the run.
+//! Only files are deleted: the run, its verdicts and its events stay in the list. A pinned run keeps its files.
 
 use std::time::Duration;
 
 use verbatim_run::RunId;
 
-/// How long, and how much of it, the files of runs are kept. Without limits, which is how a daemon begins, for ever.
+/// The limits on the files of runs. The default has no limits, so that files stay forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
-    /// Files of runs that ended longer ago go.
+    /// Files of runs that ended longer ago are deleted.
     pub age: Option<Duration>,
-    /// When all take more bytes, the oldest go.
+    /// The limit of all files in bytes. Above it, the oldest files are deleted.
     pub bytes: Option<u64>,
 }
 
-/// The files of a run that ended and is not pinned.
+/// The files of an ended run that is not pinned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Files {
     /// The run.
     pub run: RunId,
-    /// Nanoseconds since 1970 when it ended.
+    /// When the run ended, in nanoseconds since 1970.
     pub ended_ns: u64,
-    /// What they take.
+    /// The size of the files in bytes.
     pub bytes: u64,
 }
 
 impl Retention {
-    /// Whose files go now; `files` is in the order in which the runs ended.
+    /// Returns the runs whose files must be deleted now. `files` is in the order in which the runs ended.
     #[must_use]
     pub fn go(&self, now_ns: u64, files: &[Files]) -> Vec<RunId> {
         let oldest = self.age.map_or(0, |age| {
@@ -65,13 +65,13 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_everything_stays() {
+    fn without_limits_all_files_stay() {
         let all = [files(1, 0, u64::MAX / 2), files(2, 1, 7)];
         assert!(go(Retention::default(), &all).is_empty());
     }
 
     #[test]
-    fn what_ended_too_long_ago_goes_and_then_the_oldest_until_the_rest_fits() {
+    fn deletes_old_files_then_oldest_until_fit() {
         let all = [
             files(1, 100, 10),
             files(2, 500, 0),

@@ -1,4 +1,4 @@
-//! A run as it is kept.
+//! Stored runs.
 
 use serde::{Deserialize, Serialize};
 use verbatim_proto::v1::{Cause, Outcome, RunInfo, RunSpec, RunState};
@@ -10,50 +10,50 @@ use crate::access::Identity;
 /// A run without its events, verdicts and report.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StoredRun {
-    /// Its id.
+    /// The run's id.
     pub id: RunId,
-    /// The client's id of the request that created it; empty when it gave none.
+    /// The client's id of the request that created the run; empty when the client gave none.
     pub request_id: String,
-    /// Who created it.
+    /// The identity that created the run.
     pub owner: Identity,
-    /// What was asked for.
+    /// The client's specification of the run.
     #[serde(flatten)]
     pub spec: RunSpec,
-    /// The lease under which it runs.
+    /// The lease under which the run runs.
     pub lease: LeaseId,
-    /// The tests that it takes, in order.
+    /// The ids of the run's tests, in order.
     pub tests: Vec<String>,
-    /// Where it stands.
+    /// The state of the run.
     pub state: RunState,
-    /// What it came to.
+    /// The outcome of the run; `None` before its end.
     pub outcome: Option<Outcome>,
-    /// What that is due to.
+    /// The cause of the outcome.
     pub cause: Option<Cause>,
-    /// Why, in a sentence.
+    /// The reason of the outcome, in a sentence.
     pub reason: String,
-    /// Nanoseconds since 1970 when it was created.
+    /// When the run was created, in nanoseconds since 1970.
     pub created_ns: u64,
-    /// When its tests began.
+    /// When the run's tests began, in nanoseconds since 1970.
     pub started_ns: Option<u64>,
-    /// When it ended.
+    /// When the run ended, in nanoseconds since 1970.
     pub ended_ns: Option<u64>,
-    /// The head of its report; none unless all its tests were run.
+    /// The head of the run's report; `None` unless all its tests were run.
     pub info: Option<RunInfo>,
-    /// The host whose daemon has it, where several share a database.
+    /// The host whose daemon manages the run, where several daemons share a database.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub host: String,
-    /// How long it waits for its rig.
+    /// How long the run may wait for its rig.
     #[serde(default, skip_serializing_if = "Patience::is_endless")]
     pub patience: Patience,
 }
 
-/// How long a run waits for its rig.
+/// How long a run may wait for its rig.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Patience {
-    /// Seconds at the most; none for as long as it takes.
+    /// The longest wait in seconds; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most_s: Option<u64>,
-    /// Whether it waits for a client, and leaves the queue when that is gone.
+    /// Whether a client waits for the run. If so, the run leaves the queue after the client has disconnected.
     #[serde(default)]
     pub attended: bool,
 }
@@ -64,13 +64,13 @@ impl Patience {
     }
 }
 
-/// A run, and how long it is kept.
+/// A stored run with the state of its files.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kept {
     /// The run.
     pub run: StoredRun,
-    /// Whether it, and its files, must stay.
+    /// Whether the run and its files are protected from deletion.
     pub pinned: bool,
-    /// Nanoseconds since 1970 when its files were removed, to make room.
+    /// When the run's files were removed to free space, in nanoseconds since 1970.
     pub purged_ns: Option<u64>,
 }

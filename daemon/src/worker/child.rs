@@ -1,4 +1,4 @@
-//! The worker's end: the procedures run in the main thread, another one reads the stream.
+//! The worker's side: the main thread runs the procedures, and another thread reads the stream.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,10 +24,10 @@ use verbatim_rig::{RigConfig, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError};
 
-/// After so long a daemon that reads nothing is taken to be gone.
+/// A daemon that reads nothing for this time counts as dead.
 const READS_WITHIN: Duration = Duration::from_secs(60);
 
-/// The longest message to a worker: room for the ids of ten thousand tests.
+/// The most bytes of a message to a worker: the ids of ten thousand tests fit.
 const LONGEST_ORDER: usize = 1 << 20;
 
 /// `verbatimd worker`: for the daemon, not for people.
@@ -47,13 +47,13 @@ pub struct WorkerArguments {
     /// The state directory
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// After how long without a sign of life the thread of the procedure counts as hung
+    /// The thread of the procedure counts as hung after this time without computing or waking up
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     hung_after_ms: u64,
 }
 
 impl WorkerArguments {
-    /// The way to the daemon.
+    /// Connects to the daemon.
     fn stream(&self) -> anyhow::Result<UnixStream> {
         if let Some(path) = &self.connect {
             return UnixStream::connect(path).with_context(|| {
@@ -68,15 +68,15 @@ impl WorkerArguments {
             "no socket was passed on; `verbatimd worker --activated` is for verbatim-worker@RIG.socket, which starts it by \
              itself",
         )?;
-        // Whoever comes next waits for the next worker.
+        // Accept one connection only: the next connection is for the next worker.
         Ok(listener.accept().context("waiting for the daemon")?.0)
     }
 }
 
-/// Does what the daemon asks for, once, and tells it. Whatever happens to the daemon, the device is restored.
+/// Carries out one task of the daemon, and reports the result. Restores the device even if the daemon dies.
 ///
 /// # Errors
-/// When the daemon cannot be reached, or sends what is no message.
+/// When the daemon cannot be reached, or sends an invalid message.
 pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     let cancel = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
@@ -110,10 +110,10 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
         if let Err(what) = reader.follow(stream) {
             let _ = found.set(what);
         }
-        // The daemon is gone, or cannot be understood: stop, restore, exit.
+        // The daemon is dead or sent an invalid message: stop, restore and exit.
         reader.cancel.store(true, Ordering::Release);
     })?;
-    // Nothing comes when the daemon is gone before it asked for anything.
+    // The channel closes without an order if the daemon dies first.
     if let Ok(order) = order.recv() {
         let worker = Worker {
             arguments,
@@ -132,9 +132,9 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     }
 }
 
-/// The way to the daemon.
+/// The connection to the daemon.
 struct Out {
-    /// None once the daemon is gone.
+    /// `None` after a failed write to the daemon.
     stream: Mutex<Option<UnixStream>>,
     cancel: Arc<AtomicBool>,
 }
@@ -146,7 +146,7 @@ impl Out {
         if let Some(open) = stream.as_mut()
             && open.write_all(&bytes).is_err()
         {
-            // A message that is cut must be the last.
+            // A truncated message must be the last message.
             let _ = open.shutdown(std::net::Shutdown::Both);
             *stream = None;
             self.cancel.store(true, Ordering::Release);
@@ -161,7 +161,7 @@ impl Out {
     }
 }
 
-/// What the daemon asks for.
+/// A task that the daemon requests.
 enum Order {
     Start(Start),
     Restore(Restore),
@@ -174,12 +174,12 @@ struct Reader {
     pulse: Pulse,
     out: Arc<Out>,
     cancel: Arc<AtomicBool>,
-    /// Of the run, once it was asked for.
+    /// The lease of the run, once the run was requested.
     lease: Arc<OnceLock<Arc<run::Lease>>>,
 }
 
 impl Reader {
-    /// Reads until the stream ends.
+    /// Reads messages until the stream ends.
     fn follow(&mut self, mut stream: UnixStream) -> Result<(), String> {
         let mut piece = [0; 4096];
         loop {
@@ -202,7 +202,7 @@ impl Reader {
                 return Ok(());
             }
             Some(to_worker::Message::Ping(ping)) => {
-                // Unanswered, it makes the daemon end this process.
+                // Without a response, the daemon ends this process.
                 if !self.pulse.hangs() {
                     self.out.send(from_worker::Message::Pong(Pong { number: ping.number }));
                 }
@@ -223,7 +223,7 @@ impl Reader {
                     if of.gives_way {
                         lease.give_way();
                     }
-                    // There is one thing to do: a second one ends the worker below.
+                    // A second lease comes with a second order, which ends the worker below.
                     let _ = self.lease.set(Arc::new(lease));
                 }
                 Order::Start(start)
@@ -233,7 +233,7 @@ impl Reader {
             None => return Err("a message that this build does not know".into()),
         };
         let orders = self.orders.take().ok_or("a second thing to do")?;
-        // The main thread waits for it.
+        // The main thread waits for the order.
         let _ = orders.send(order);
         Ok(())
     }
@@ -246,7 +246,7 @@ struct Worker<'a> {
     lease: Arc<run::Lease>,
 }
 
-/// Why there is no report.
+/// Why the worker has no report.
 struct Refusal {
     error: String,
     cause: Cause,
@@ -266,7 +266,7 @@ impl Refusal {
 }
 
 impl Worker<'_> {
-    /// The rig, as the daemon knows it, with its environment in force.
+    /// Parses the rig that the daemon sent, and puts the rig's environment in force.
     fn rig(&self, text: Option<RigText>) -> Result<RigConfig, Refusal> {
         let text = text.unwrap_or_default();
         let file = RigFile::parse(text.toml.as_bytes(), text.path.as_ref()).map_err(Refusal::of_operator)?;
@@ -275,7 +275,7 @@ impl Worker<'_> {
             .into_iter()
             .next()
             .ok_or_else(|| Refusal::of_operator("no rig was given"))?;
-        // Started again, this process would be without its connection.
+        // Entering the environment restarts this process, which would lose its connection.
         if self.arguments.activated && !verbatim_rig::env::in_force(&rig) {
             return Err(Refusal::of_operator(format!(
                 "the rig's `env` is not in the environment of its worker; print verbatim-worker@{name}.service.d/rig.conf anew: \

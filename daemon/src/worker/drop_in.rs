@@ -1,4 +1,4 @@
-//! What the unit of a rig's worker needs beyond nothing, as a drop-in for `verbatim-worker@RIG.service`.
+//! The systemd drop-in for `verbatim-worker@RIG.service`: the permissions that the worker of a rig needs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use verbatim_rig::file::{AgentConfig, Wire};
 use verbatim_rig::{RigConfig, RigKind};
 
-/// The drop-in `rig.conf` for a rig; `sys` is `/sys`, where the nodes of a port are looked up.
+/// Returns the drop-in `rig.conf` for a rig. `sys` is `/sys`, where the device nodes of a port are looked up.
 ///
 /// # Errors
-/// When the rig needs no worker, or its port is not there.
+/// When the rig needs no worker, or its port doesn't exist.
 pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     let mut lines = vec![
         format!(
@@ -70,11 +70,11 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     if let Some(socket) = agent.as_deref().and_then(|agent| agent.strip_prefix("unix:")) {
         lines.push(see(Path::new(socket)));
     }
-    // An agent on another host: that address alone.
+    // For an agent on another host, allow its address only.
     let address = agent
         .as_deref()
         .and_then(|agent| agent.parse::<std::net::SocketAddr>().ok());
-    // The packets of raw sockets are filtered by no address.
+    // Address filters don't apply to raw sockets, so a rig with raw sockets may use IP sockets too.
     if families.contains(&"AF_PACKET") || address.is_some() {
         families.extend(["AF_INET", "AF_INET6"]);
     }
@@ -89,12 +89,13 @@ pub fn drop_in(rig: &RigConfig, sys: &Path) -> Result<String, String> {
     Ok(lines.join("\n"))
 }
 
-/// Shows the worker one file or socket of what its unit hides. Its program may not have been started yet.
+/// Returns the setting that makes a hidden file or socket visible to the worker. The path may not exist until another
+/// program creates it.
 fn see(path: &Path) -> String {
     format!("BindReadOnlyPaths=-{}", path.display())
 }
 
-/// The certificates for an agent.
+/// Returns the certificate files for an agent.
 fn files_of(agent: &AgentConfig) -> Vec<PathBuf> {
     let tls = agent.address.tls.as_ref();
     tls.map_or_else(Vec::new, |tls| {
@@ -104,7 +105,7 @@ fn files_of(agent: &AgentConfig) -> Vec<PathBuf> {
     })
 }
 
-/// The node of a device's port: `umad0` of `/sys/class/infiniband_mad`.
+/// Returns the device node of a port, such as `umad0` of `/sys/class/infiniband_mad`.
 fn node(sys: &Path, class: &str, prefix: &str, device: &str, port: Option<u8>) -> Result<String, String> {
     let place = sys.join("class").join(class);
     let has =
@@ -129,7 +130,7 @@ fn node(sys: &Path, class: &str, prefix: &str, device: &str, port: Option<u8>) -
     })
 }
 
-/// Within quotes of a unit.
+/// Escapes a value for quotes in a unit file.
 fn escaped(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%")
 }
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_for_mads_gets_its_own_node_and_no_capability() {
+    fn umad_rig_gets_only_its_node() {
         let text = of("kind = \"umad\"\ndevice = \"mlx5_0\"\nport = 2\nroute = \"0,2\"\n").unwrap();
         assert!(text.contains("DeviceAllow=/dev/infiniband/umad1 rw\n"), "{text}");
         assert!(!text.contains("CAP_") && !text.contains("AF_INET"), "{text}");
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_makes_frames_gets_raw_sockets() {
+    fn only_raw_frame_rigs_get_raw_sockets() {
         let packet = "kind = \"packet\"\nip = \"10.0.0.2\"\nagent = \"127.0.0.1:7000\"\n";
         let text = of(&format!("{packet}interface = \"eth1\"\n")).unwrap();
         assert!(text.contains("AmbientCapabilities=CAP_NET_RAW\n"), "{text}");
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_cannot_leave_its_quotes() {
+    fn escapes_quotes_and_specifiers() {
         assert_eq!(escaped("a\"b\\c%h"), "a\\\"b\\\\c%%h");
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's end: starts workers, listens to them, ends those that are deaf.
+//! The daemon's side: starts workers, follows their messages, and ends workers that stop responding.
 
 use std::path::PathBuf;
 use std::pin::pin;
@@ -19,30 +19,31 @@ use verbatim_rig::{RigConfig, RigKind};
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{self as run, Event, Request, RunError, now_ns};
 
-/// How workers are started and watched.
+/// How the daemon starts and watches workers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Supervision {
-    /// The program, which must know `worker`: this process's own.
+    /// The program with the `worker` command: the program of this process.
     pub program: PathBuf,
-    /// Where the sockets of the rigs are whose worker the service manager starts: `RIG.sock`. None when it starts none.
+    /// The directory of the sockets `RIG.sock` of rigs whose workers the service manager starts; `None` if it starts no
+    /// workers.
     pub units: Option<PathBuf>,
-    /// How often a worker is asked whether it is there.
+    /// The interval of pings.
     pub ping_every: Duration,
-    /// How long it may leave that unanswered, and how long it may take to end after its last message.
+    /// How long a worker may leave a ping unanswered, and how long it may take to end after its last message.
     pub grace: Duration,
-    /// How long it may take from its start to its first message.
+    /// The time limit from the start of a worker to its first message.
     pub start_within: Duration,
-    /// How long it may take from a cancel to its last message: restoring may have to wait for a lease period of a
+    /// The time limit from a cancel to the last message. A restore may have to wait for an M_Key lease period of a
     /// minute.
     pub stop_within: Duration,
-    /// How long the thread of the procedure may neither compute nor wake up: then it hangs in a call for good.
+    /// The thread of the procedure counts as hung if it neither computes nor wakes up for this time.
     pub hung_after: Duration,
 }
 
 impl Default for Supervision {
     fn default() -> Self {
         Self {
-            // Also when the file was replaced since this process began.
+            // This path works even if the file was replaced since this process started.
             program: "/proc/self/exe".into(),
             units: std::env::var_os(unit::VARIABLE).map(PathBuf::from),
             ping_every: Duration::from_secs(1),
@@ -54,7 +55,7 @@ impl Default for Supervision {
     }
 }
 
-/// Stops what runs on another thread when nobody waits for it any more.
+/// Sets the stop flag of a run on another thread when it is dropped.
 struct StopWhenDropped(Arc<AtomicBool>);
 
 impl Drop for StopWhenDropped {
@@ -64,15 +65,16 @@ impl Drop for StopWhenDropped {
 }
 
 impl Supervision {
-    /// Runs a job and reports while it goes on. A virtual rig runs on a thread of this process, any other in a worker of
-    /// its own. Never fails: what goes wrong is in the end that is returned.
+    /// Runs a job, and sends its events while it runs. A virtual rig runs on a thread of this process, any other rig in
+    /// a worker of its own. Never fails: errors are part of the returned end.
     ///
-    /// When a worker dies in mid-run, the test that it was at is an ERROR, and a new worker restores the device and goes
-    /// on with the rest; unless nothing began yet, or that worker itself came no further than the one before it.
+    /// When a worker dies during a run, its current test becomes an ERROR. A new worker restores the device and
+    /// continues with the rest of the run. The run ends instead if no test had begun, or if the new worker also dies
+    /// before it completes a test.
     ///
-    /// When the device is left changed, call [`Supervision::restore_rig`] before anything else on that rig. Set `cancel`
-    /// to stop the run; a sender that is dropped stops nothing. When the future is dropped, the worker stops, restores
-    /// and ends by itself.
+    /// If the device is left changed, call [`Supervision::restore_rig`] before any other use of the rig. Set `cancel`
+    /// to stop the run; dropping its sender stops nothing. If the future is dropped, the worker stops, restores and
+    /// ends by itself.
     pub async fn run_job(
         &self,
         job: Job,
@@ -89,7 +91,7 @@ impl Supervision {
             Ok(start) => start,
             Err(failure) => return failed(failure.reason, false),
         };
-        // What happened to the worker before.
+        // How the previous worker died.
         let mut died: Option<String> = None;
         loop {
             start.lease = lease.as_ref().map(|lease| *lease.borrow());
@@ -105,7 +107,7 @@ impl Supervision {
                 Ok((finished, _)) if finished.gave_way => return WorkerEnd::GaveWay,
                 Ok((finished, _)) => {
                     return WorkerEnd::Failed {
-                        // Without the death of a worker there would have been a rest of the run.
+                        // If a worker died before, that death is the reason for the incomplete run.
                         cause: died.as_ref().map_or(finished.cause(), |_| Cause::Tester),
                         not_restored: finished.not_restored,
                         reason: after(finished.error),
@@ -123,7 +125,7 @@ impl Supervision {
             let Some(reached) = failure.reached.filter(further).filter(|_| !*cancel.borrow()) else {
                 return failed(after(failure.reason), is_left_changed(&rig, state).await);
             };
-            // Nobody may be listening.
+            // The receiver may be closed.
             let _ = events.send(Event::LogLine(LogLine {
                 text: format!("a new worker goes on with the run: {}", failure.reason),
             }));
@@ -137,11 +139,11 @@ impl Supervision {
         }
     }
 
-    /// Restores what an earlier run left changed on a rig, and nothing else, in a worker of its own. Empty when nothing
-    /// was left. A cancel does not stop a restore; it bounds how long it may take.
+    /// Restores the changes that an earlier run left on a rig, in a worker of its own. Returns an empty list when
+    /// nothing was left. A cancel does not stop a restore, but limits its duration.
     ///
     /// # Errors
-    /// When the device could not be restored: what is left, and what to do next.
+    /// When the device could not be restored. The error names the changes that remain, and what to do next.
     pub async fn restore_rig(
         &self,
         rig: RigConfig,
@@ -162,10 +164,10 @@ impl Supervision {
         }
     }
 
-    /// Looks whether a rig's device can be reached, in a worker of its own.
+    /// Checks whether a rig's device can be reached, in a worker of its own.
     ///
     /// # Errors
-    /// Why it cannot, and what to do.
+    /// When the device cannot be reached. The error tells what to do.
     pub async fn check_rig(&self, rig: &RigConfig, text: RigText, state: &StateDirectory) -> Result<(), String> {
         if matches!(rig.kind, RigKind::Virtual(_)) {
             return Ok(());
@@ -193,7 +195,7 @@ impl Supervision {
     }
 }
 
-/// Becomes ready when it is set, and never when it cannot be set any more.
+/// Waits until the cancel flag is set. Waits forever if the sender of the flag is dropped.
 pub(super) async fn cancelled(cancel: &mut watch::Receiver<bool>) {
     if cancel.wait_for(|cancelled| *cancelled).await.is_err() {
         std::future::pending::<()>().await;
@@ -224,7 +226,7 @@ fn start_of(job: Job) -> Result<Start, Failure> {
     })
 }
 
-/// A path that means the same to the worker: its working directory may be another.
+/// Returns an absolute path, because the worker may have another working directory.
 fn path_of(path: PathBuf) -> Result<String, Failure> {
     let whole = std::path::absolute(&path)
         .ok()
@@ -237,14 +239,14 @@ fn path_of(path: PathBuf) -> Result<String, Failure> {
     })
 }
 
-/// Looks into the journal, which is a matter of files.
+/// Reads in the journal whether the device is left changed.
 async fn is_left_changed(rig: &RigConfig, state: &StateDirectory) -> bool {
     let (rig, state) = (rig.clone(), state.clone());
     let look = tokio::task::spawn_blocking(move || run::is_left_changed(&rig, &state));
     look.await.unwrap_or(true)
 }
 
-/// Becomes ready when the lease is told to give way.
+/// Waits until the lease must give way. Waits forever without a lease.
 async fn to_give_way(lease: Option<watch::Receiver<Lease>>) {
     if let Some(mut lease) = lease
         && lease.wait_for(|lease| lease.gives_way).await.is_ok()
@@ -257,7 +259,8 @@ async fn to_give_way(lease: Option<watch::Receiver<Lease>>) {
 /// Runs a job on a virtual rig.
 async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel: watch::Receiver<bool>) -> WorkerEnd {
     let stop = StopWhenDropped(Arc::default());
-    // It runs in simulated time, between two of whose tests a cancel is seen soon enough: no end of the lease is.
+    // The run uses simulated time, so it is enough to check for a cancel between two tests. The default lease never
+    // expires.
     let lease: Arc<run::Lease> = Arc::default();
     let (gives_way, resume) = (job.lease, job.resume);
     let request = Request {
@@ -278,7 +281,7 @@ async fn on_a_thread(job: Job, events: mpsc::UnboundedSender<Event>, mut cancel:
                 Event::TestEnded(_) => turn = None,
                 _ => {}
             }
-            // Nobody may be listening.
+            // The receiver may be closed.
             let _ = events.send(event);
         };
         match resume {

@@ -1,13 +1,13 @@
-//! Whether a thread hangs in a call for good: it neither computes nor wakes up.
+//! Detects a thread that hangs in a call forever: it neither computes nor wakes up.
 //!
-//! A worker answers a ping only while its procedure's thread lives: what the stream's thread could say of itself would
-//! tell the daemon nothing.
+//! A worker responds to a ping only while the thread of its procedure lives. Responses of the stream's thread alone
+//! would not tell the daemon whether the procedure goes on.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Watches one thread of this process. A procedure wakes up at least every few ten milliseconds, whatever it waits for.
+/// Watches a thread of this process. A procedure wakes up at least every few tens of milliseconds, even while it waits.
 #[derive(Debug)]
 pub(super) struct Pulse {
     directory: PathBuf,
@@ -17,7 +17,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Of the calling thread, which hangs when it gives no sign of life for that long.
+    /// Watches the calling thread. The thread hangs if it neither computes nor wakes up for this time.
     pub(super) fn of_this_thread(limit: Duration) -> Self {
         let thread = nix::unistd::gettid();
         Self {
@@ -28,7 +28,7 @@ impl Pulse {
         }
     }
 
-    /// Looks. A system that does not tell is taken for a sign of life.
+    /// Returns whether the thread hangs. If the system gives no information, the thread counts as alive.
     pub(super) fn hangs(&mut self) -> bool {
         let now = self.sign();
         if now.is_none() || now != self.last {
@@ -38,10 +38,10 @@ impl Pulse {
         self.since.elapsed() >= self.limit
     }
 
-    /// Processor time and switches of the thread so far.
+    /// Returns the processor time and the context switches of the thread so far.
     fn sign(&self) -> Option<String> {
         let stat = fs::read_to_string(self.directory.join("stat")).ok()?;
-        // The name in parentheses may hold anything; utime and stime are the 12th and 13th word behind it.
+        // The name in parentheses may hold any characters; utime and stime are the 12th and 13th words after the name.
         let mut sign: Vec<&str> = stat.rsplit(") ").next()?.split(' ').skip(11).take(2).collect();
         let status = fs::read_to_string(self.directory.join("status")).ok()?;
         sign.extend(status.lines().filter(|line| line.contains("ctxt_switches")));
@@ -56,14 +56,14 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_thread_that_computes_or_wakes_up_is_alive_and_one_that_waits_for_ever_hangs() {
+    fn detects_hung_thread() {
         let limit = Duration::from_millis(500);
         let (send, receive) = mpsc::channel();
         let (let_go, wait) = mpsc::channel::<()>();
         let (stop, stopped) = mpsc::channel::<()>();
         let waiting = thread::spawn(move || {
             send.send(Pulse::of_this_thread(limit)).unwrap();
-            // Wakes up by itself, until told to stop; then waits for good.
+            // Wakes up by itself until told to stop, then waits forever.
             while stopped.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {}
             wait.recv().unwrap_err();
         });

@@ -1,11 +1,13 @@
-//! Workers: each run on a hardware rig has a process of its own, so that a crash in a vendor library costs one test.
+//! Workers: each run on a hardware rig has its own process, so that a crash in a vendor library costs one test.
 //!
-//! The daemon needs no privilege, and starts workers that have no more than it has itself; where a rig needs more, the service
-//! manager starts its worker (`unit`), with what the rig needs (`drop_in`). The worker holds the rig's ports, its restore journal and its records. Between them is
-//! one connected unix stream with length-delimited `verbatim.worker.v1`. End of stream means that the daemon is gone:
-//! the worker stops, restores and exits. A worker deaf past its grace is killed. When one died in mid-run, the next one
-//! restores before anything else and goes on with the rest of the run. Virtual rigs run on a thread of the daemon through
-//! the same function.
+//! The daemon needs no privileges, and the workers that it starts have none either. If a rig needs privileges, the
+//! service manager starts its worker (`unit`) with the required privileges (`drop_in`). The worker holds the rig's
+//! ports, its restore journal and its records.
+//!
+//! Daemon and worker are connected by a unix stream with length-delimited messages of `verbatim.worker.v1`. The end of
+//! the stream means that the daemon has died: the worker stops, restores and exits. The daemon kills a worker that does
+//! not respond within its grace time. When a worker dies during a run, the next worker first restores the device, and
+//! then continues with the rest of the run. Virtual rigs run on a thread of the daemon through the same function.
 
 mod child;
 mod drop_in;
@@ -32,35 +34,35 @@ pub use drop_in::drop_in;
 pub use host::Supervision;
 pub(crate) use unit::{are_units, out_of_sight};
 
-/// What a worker is to do.
+/// A job for a worker.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The run's id.
     pub run: RunId,
     /// The rig.
     pub rig: RigConfig,
-    /// The rig in words that a worker reads.
+    /// The rig in the form that the worker parses.
     pub text: RigText,
-    /// What to run on it.
+    /// The tests to run.
     pub spec: RunSpec,
-    /// Where the bundle goes: a directory that does not exist yet.
+    /// The directory for the record, which must not exist yet.
     pub record: PathBuf,
-    /// What the rig is used under, as it stands; none for who needs none.
+    /// The current lease of the rig; `None` if no lease is needed.
     pub lease: Option<watch::Receiver<Lease>>,
-    /// Where the run goes on, when it gave way before; none at its beginning.
+    /// Where to continue a run that gave way; `None` at the start of a run.
     pub resume: Option<Resumes>,
 }
 
-/// Where a run goes on that gave way.
+/// Where to continue a run that gave way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resumes {
-    /// Tests that have a verdict.
+    /// The number of tests that have a verdict.
     pub done: u32,
-    /// Nanoseconds since 1970 at the start of the run.
+    /// The start of the run, in nanoseconds since 1970.
     pub started_ns: u64,
 }
 
-/// A rig in words that a worker reads.
+/// Returns a rig in the form that a worker parses.
 #[must_use]
 pub fn text_of(rig: &RigConfig) -> RigText {
     RigText {
@@ -69,25 +71,25 @@ pub fn text_of(rig: &RigConfig) -> RigText {
     }
 }
 
-/// How a job ended. What its tests came to was told meanwhile.
+/// How a job ended. The verdicts of its tests were sent as events.
 #[derive(Clone, Debug)]
 pub enum WorkerEnd {
     /// All tests have a verdict.
     Finished(Box<RunInfo>),
-    /// It was asked to let somebody else have the rig, and did between two tests: it can go on from there.
+    /// The run gave way to another lease between two tests, and can continue from there.
     GaveWay,
-    /// Without that: the run is an ERROR.
+    /// The job failed: the run is an ERROR.
     Failed {
-        /// What that is due to.
+        /// The cause.
         cause: Cause,
-        /// What happened, and what to do next.
+        /// The reason, and what to do next.
         reason: String,
-        /// Whether the device is left changed: it is to be restored before anything else, and kept from use until then.
+        /// Whether the device is left changed. A changed device must be restored before any other use.
         not_restored: bool,
     },
 }
 
-/// Runs a job under the usual supervision: see [`Supervision::run_job`].
+/// Runs a job with the default supervision: see [`Supervision::run_job`].
 pub async fn run_job(
     job: Job,
     state: &StateDirectory,
@@ -97,10 +99,10 @@ pub async fn run_job(
     Supervision::default().run_job(job, state, events, cancel).await
 }
 
-/// Restores a rig under the usual supervision: see [`Supervision::restore_rig`].
+/// Restores a rig with the default supervision: see [`Supervision::restore_rig`].
 ///
 /// # Errors
-/// When the device could not be restored: what is left, and what to do next.
+/// When the device could not be restored. The error names the changes that remain, and what to do next.
 pub async fn restore_rig(
     rig: RigConfig,
     text: RigText,

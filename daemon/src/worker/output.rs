@@ -1,4 +1,4 @@
-//! What a worker and the libraries in it write to stdout and stderr.
+//! The stdout and stderr of a worker, including the output of the libraries that it loads.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 use verbatim_proto::v1::LogLine;
 use verbatim_run::Event;
 
-/// A line that is longer is cut into several.
+/// The most bytes of a line. A longer line is split.
 const LONGEST_LINE: usize = 4096;
-/// Lines on their way from a pipe.
+/// The most lines that are buffered between the pipes and their reader.
 const ON_THE_WAY: usize = 64;
-/// Lines that are told of one worker.
+/// The most lines of a worker that are reported.
 const MOST_TOLD: usize = 10_000;
-/// Lines that the reason of a failure quotes.
+/// The most lines that the reason of a failure quotes.
 const QUOTED: usize = 8;
 
 /// Reads a pipe to its end, line by line.
@@ -38,7 +38,7 @@ async fn lines_of(mut pipe: impl AsyncRead + Unpin, lines: mpsc::Sender<String>)
     }
 }
 
-/// Where the first line ends; nothing when it may go on.
+/// Returns the length of the first line; `None` if the line may continue.
 fn line_end(bytes: &[u8], end: bool) -> Option<usize> {
     let newline = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n');
     newline
@@ -47,7 +47,7 @@ fn line_end(bytes: &[u8], end: bool) -> Option<usize> {
         .or_else(|| (end && !bytes.is_empty()).then_some(bytes.len()))
 }
 
-/// The output of one worker.
+/// The output of a worker.
 #[derive(Debug)]
 pub(super) struct Output {
     lines: mpsc::Receiver<String>,
@@ -57,7 +57,7 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Follows two pipes, and tells every line.
+    /// Reads two pipes in the background.
     pub(super) fn follow(
         stdout: impl AsyncRead + Unpin + Send + 'static,
         stderr: impl AsyncRead + Unpin + Send + 'static,
@@ -74,13 +74,13 @@ impl Output {
         }
     }
 
-    /// Tells lines as they come, until both pipes ended; never returns after that. May be dropped at any time.
+    /// Reports lines as they arrive, and never returns. The future may be dropped at any time.
     pub(super) async fn tell(&mut self) -> Infallible {
         self.tell_to_the_end().await;
         std::future::pending().await
     }
 
-    /// As [`Output::tell`], and returns when both pipes ended.
+    /// Reports lines as they arrive, and returns when both pipes have ended.
     pub(super) async fn tell_to_the_end(&mut self) {
         while let Some(line) = self.lines.recv().await {
             if self.last.len() == QUOTED {
@@ -93,12 +93,12 @@ impl Output {
                 std::cmp::Ordering::Equal => format!("{MOST_TOLD} lines were told of this worker; the rest is not"),
                 std::cmp::Ordering::Greater => continue,
             };
-            // Nobody may be listening.
+            // The receiver may be closed.
             let _ = self.events.send(Event::LogLine(LogLine { text: line }));
         }
     }
 
-    /// The last lines, for a reason.
+    /// Returns the last lines, for the reason of a failure.
     pub(super) fn quote(&self) -> String {
         if self.last.is_empty() {
             return "it wrote nothing to its output".into();
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_of_both_pipes_are_told_whole_cut_where_endless_and_the_last_are_quoted() {
+    async fn reports_lines_and_splits_long_ones() {
         let (events, mut told) = mpsc::unbounded_channel();
         let long = "x".repeat(LONGEST_LINE + 10);
         let stdout = format!("one\r\n\n{long}\nwithout end");
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_told_up_to_its_limit_and_still_read() {
+    async fn limits_reported_lines_of_a_flood() {
         let (events, mut told) = mpsc::unbounded_channel();
         let flood = "line\n".repeat(MOST_TOLD + 100) + "the last\n";
         let mut output = Output::follow(std::io::Cursor::new(flood), tokio::io::empty(), events);

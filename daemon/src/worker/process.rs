@@ -21,23 +21,23 @@ use verbatim_run::state::StateDirectory;
 use verbatim_run::{Event, journal_owner};
 use verbatim_tester::FileJournal;
 
-/// How long output may still come after the end of a process: somebody else may hold its pipes.
+/// How long output may still arrive after the end of a process, because another process may hold its pipes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Why a worker came to no end: what happened and what to do next. Always the tester's.
+/// Why a worker did not complete its job, and what to do next. The cause is always the tester.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) reason: String,
-    /// How far the run is; none while the process may still hold the rig.
+    /// The progress of the run; `None` while the process may still hold the rig.
     pub(super) reached: Option<Reached>,
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Reached {
-    /// Tests that began.
+    /// The number of tests that began.
     pub(super) begun: u32,
-    /// Tests that ended.
+    /// The number of tests that ended.
     pub(super) ended: u32,
 }
 
@@ -51,24 +51,24 @@ impl Failure {
 #[derive(Debug)]
 pub(super) struct Process {
     runs: Runs,
-    /// 0 until it is known.
+    /// The process id; 0 until it is known.
     pub(super) pid: u32,
     pub(super) output: Output,
 }
 
-/// Whose child it is.
+/// The parent of the process: this process or the service manager.
 #[derive(Debug)]
 enum Runs {
     Child(Box<Child>),
     Unit(Unit),
 }
 
-/// How a worker ended, as far as it can be seen.
+/// How a worker ended, as far as the daemon can tell.
 #[derive(Debug)]
 pub(super) enum End {
-    /// A child's.
+    /// The exit status of a child.
     Status(io::Result<ExitStatus>),
-    /// That of a unit, whose service manager knows more.
+    /// The end of a unit. Only the service manager knows how the unit's process ended.
     OfUnit,
 }
 
@@ -91,7 +91,7 @@ pub(super) async fn start(
             supervision.program.display()
         ))
     };
-    // Only this user may enter the directory, and only the process that was started is let in.
+    // Only this user may enter the directory, and only the started process is accepted.
     let place = tokio::task::spawn_blocking(Place::make).await;
     let place = place.unwrap_or_else(|error| Err(io::Error::other(error)));
     let place = place.map_err(|error| failed("making a directory for its socket", &error))?;
@@ -111,7 +111,8 @@ pub(super) async fn start(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // What a terminal sends to the daemon is not for the worker: the daemon tells it what to do.
+        // A process group of its own protects the worker from signals of the daemon's terminal. The daemon stops the
+        // worker with a message.
         .process_group(0)
         .spawn()
         .map_err(|error| failed("starting the program", &error))?;
@@ -144,8 +145,8 @@ pub(super) async fn start(
     Err(failure)
 }
 
-/// A worker in a unit sees the directories of its own rig's journal and records alone: they are made, and what another rig's
-/// name kept of the same device is put there, before.
+/// Creates the directories for the rig's journal and records, because a worker in a unit can access no other
+/// directories. Also moves the journal of this device there, if the journal is in the directory of another rig name.
 async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(), Failure> {
     let (owner, name) = (journal_owner(rig), rig.name.clone());
     let (journals, runs) = (state.journals(), state.runs().join(&name));
@@ -153,7 +154,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(runs)?;
         FileJournal::prepare(&journals, &name)?;
         if FileJournal::look(&journals, owner.clone()).is_some() {
-            // Held, damaged or of another device: the worker finds the same, and says so.
+            // If the journal is locked, damaged or of another device, the worker reports the same error.
             drop(FileJournal::open(&journals, owner));
         }
         io::Result::Ok(())
@@ -169,7 +170,7 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
     })
 }
 
-/// Has the service manager start a worker.
+/// Lets the service manager start a worker.
 async fn of_unit(
     supervision: &Supervision,
     rig: &RigConfig,
@@ -188,7 +189,7 @@ async fn of_unit(
     let process = Process {
         runs: Runs::Unit(unit),
         pid: 0,
-        // What it writes is in the system's journal.
+        // The output of the worker goes to the system's journal.
         output: Output::follow(tokio::io::empty(), tokio::io::empty(), events),
     };
     Ok((process, stream))
@@ -205,7 +206,7 @@ async fn end_of(runs: &mut Runs) -> End {
     }
 }
 
-/// The connection of that process, and of no other.
+/// Accepts the connection of the process `pid`, and drops all other connections.
 async fn connection(listener: &UnixListener, pid: u32) -> io::Result<UnixStream> {
     loop {
         let (stream, _) = listener.accept().await?;
@@ -220,7 +221,7 @@ async fn connection(listener: &UnixListener, pid: u32) -> io::Result<UnixStream>
 }
 
 impl Process {
-    /// It said which process it is.
+    /// Takes the process id from the worker's first message.
     pub(super) fn greeted(&mut self, pid: u32) -> io::Result<()> {
         if let Runs::Unit(unit) = &mut self.runs {
             unit.greeted(pid)?;
@@ -229,7 +230,8 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for its end, following its output; nothing when it does not end within the time.
+    /// Waits for the end of the worker, and reports its output. Returns `None` if the worker doesn't end within
+    /// `limit`.
     pub(super) async fn end_within(&mut self, limit: Duration) -> Option<End> {
         let status = tokio::select! {
             end = end_of(&mut self.runs) => Some(end),
@@ -242,10 +244,10 @@ impl Process {
         status
     }
 
-    /// Kills it. False when it is not gone within the time: it hangs in the kernel.
+    /// Kills the worker. Returns false if the worker doesn't end within `limit`, because it hangs in the kernel.
     pub(super) async fn kill(&mut self, limit: Duration) -> bool {
         match &mut self.runs {
-            // An error says that it has ended already.
+            // An error means that the process has already ended.
             Runs::Child(child) => drop(child.start_kill()),
             Runs::Unit(unit) => unit.kill(),
         }
@@ -256,7 +258,7 @@ impl Process {
         let _ = timeout(LAST_WORDS, self.output.tell_to_the_end()).await;
     }
 
-    /// That a worker ended by itself. `before` tells what it was at.
+    /// Describes the end of a worker that ended by itself. `before` describes its work at that time.
     pub(super) fn ended(&self, end: End, before: &str) -> String {
         let how = match (end, &self.runs) {
             (End::Status(Ok(status)), _) => words(status),
@@ -274,7 +276,7 @@ impl Process {
     }
 }
 
-/// How a process ended.
+/// Describes how a process ended.
 fn words(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => match signal_name(signal) {
@@ -291,7 +293,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn how_a_worker_ended_is_told() {
+    async fn describes_how_a_worker_ended() {
         let process = Process {
             runs: Runs::Child(Box::new(Command::new("true").spawn().unwrap())),
             pid: 1,

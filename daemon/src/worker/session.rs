@@ -1,4 +1,4 @@
-//! One worker from its start to its end.
+//! A session with a worker, from its start to its end.
 
 use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,7 +16,6 @@ use verbatim_rig::RigConfig;
 use verbatim_run::Event;
 use verbatim_run::state::StateDirectory;
 
-/// A worker, as the daemon sees it.
 pub(super) struct Session<'a> {
     supervision: &'a Supervision,
     rig: &'a RigConfig,
@@ -28,13 +27,13 @@ pub(super) struct Session<'a> {
     at: (Option<String>, Option<String>),
     reached: Reached,
     restored: Vec<Restored>,
-    /// The first message came.
+    /// Whether the first message has arrived.
     greeted: bool,
-    /// The ping that is not yet answered, and since when.
+    /// The number of the unanswered ping, and the time when the daemon sent this ping first.
     asked: Option<(u64, Instant)>,
 }
 
-/// Becomes ready when the lease is renewed.
+/// Waits until the lease is renewed, and returns it.
 async fn renewed(lease: &mut Option<watch::Receiver<Lease>>) -> Lease {
     if let Some(lease) = lease
         && lease.changed().await.is_ok()
@@ -44,17 +43,17 @@ async fn renewed(lease: &mut Option<watch::Receiver<Lease>>) -> Lease {
     std::future::pending().await
 }
 
-/// Why a worker is ended.
+/// Why the daemon ends a worker.
 enum Trouble {
-    /// It closed the stream: it ends, or has ended.
+    /// The worker closed the stream, and ends or has ended.
     Closed,
-    /// It does not answer any more.
+    /// The worker does not respond any more.
     Deaf,
-    /// It was cancelled and goes on.
+    /// The worker was cancelled and does not stop.
     DoesNotStop,
-    /// It did not say who it is.
+    /// The worker did not send its first message in time.
     Silent,
-    /// What it sent makes no sense.
+    /// The worker sent an invalid message.
     Junk(String),
 }
 
@@ -65,7 +64,6 @@ impl From<Junk> for Trouble {
 }
 
 impl<'a> Session<'a> {
-    /// Starts a worker.
     pub(super) async fn start(
         supervision: &'a Supervision,
         rig: &'a RigConfig,
@@ -88,7 +86,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Lets it do one thing, to its end.
+    /// Sends an order to the worker, and handles the worker's messages until the order is done.
     pub(super) async fn run(
         mut self,
         order: to_worker::Message,
@@ -106,7 +104,7 @@ impl<'a> Session<'a> {
         }
         match self.follow(order, until).await {
             Ok(finished) => {
-                // A library may hang while the process ends; what was to be known is known.
+                // A library may hang while the process ends. The result is complete, so the process can be killed.
                 if self.process.end_within(self.supervision.grace).await.is_none() {
                     self.process.kill(self.supervision.grace).await;
                 }
@@ -129,7 +127,7 @@ impl<'a> Session<'a> {
         let mut stopped_by = None;
         loop {
             tokio::select! {
-                // What the worker has said already comes first: this process may have been the one that was held up.
+                // Read the worker's messages first, because the delay may be in this process.
                 biased;
                 read = self.stream.read_buf(self.frames.buffer()) => {
                     if !matches!(read, Ok(1..)) {
@@ -149,7 +147,7 @@ impl<'a> Session<'a> {
                     self.send(to_worker::Message::Lease(renewed)).await?;
                 }
                 tick = ping.tick() => {
-                    // What this process missed itself, the worker may have missed too: it does not count.
+                    // A delay of this process may have delayed the worker too, so it extends the worker's time limits.
                     let missed = tick.elapsed();
                     if missed > self.supervision.ping_every {
                         greeted_by += missed;
@@ -164,7 +162,8 @@ impl<'a> Session<'a> {
                         if since + self.supervision.grace <= now {
                             return Err(Trouble::Deaf);
                         }
-                        // Again and again: a thread that seemed to hang and goes on has left the first unanswered.
+                        // Repeat the ping: a worker whose thread only seemed to hang has left the first ping
+                        // unanswered.
                         self.send(to_worker::Message::Ping(Ping { number: asked })).await?;
                     } else if greeted_by <= now {
                         return Err(Trouble::Silent);
@@ -177,7 +176,7 @@ impl<'a> Session<'a> {
             {
                 self.send(order).await?;
             }
-            // Also when the worker talks all the time.
+            // Check here, because the worker may send messages all the time.
             if stopped_by.is_some_and(|by: Instant| by <= Instant::now()) {
                 return Err(Trouble::DoesNotStop);
             }
@@ -188,13 +187,13 @@ impl<'a> Session<'a> {
         let bytes = ToWorker { message: Some(message) }.encode_length_delimited_to_vec();
         match timeout(self.supervision.grace, self.stream.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
-            // What it said before it closed the stream is still to be read.
+            // The worker closed the stream, but its earlier messages are still to be read.
             Ok(Err(_)) => Ok(()),
             Err(_) => Err(Trouble::Deaf),
         }
     }
 
-    /// Takes a message; the last one is returned.
+    /// Handles a message. Returns [`Finished`], the last message of the worker.
     fn take(&mut self, message: FromWorker) -> Result<Option<Finished>, Trouble> {
         let message = message
             .message
@@ -223,7 +222,7 @@ impl<'a> Session<'a> {
             Event::RestoreEnded(ended) => self.restored.clone_from(&ended.areas),
             _ => {}
         }
-        // Nobody may be listening.
+        // The receiver may be closed.
         let _ = self.events.send(event);
         Ok(None)
     }
@@ -239,7 +238,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Ends the worker, if it has not ended, and says what happened.
+    /// Ends the worker, if it has not ended, and describes what happened.
     async fn failure(&mut self, trouble: Trouble) -> Failure {
         let who = self.who();
         let grace = self.supervision.grace;
@@ -276,7 +275,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The worker, and what it was at.
+    /// Describes the worker and its current work.
     fn who(&self) -> String {
         let mut who = format!("the worker of rig {} (process {})", self.rig.name, self.process.pid);
         if let (Some(test), step) = &self.at {

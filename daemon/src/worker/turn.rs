@@ -1,15 +1,16 @@
-//! Virtual rigs run their tests in turn: such a test computes as fast as it can, and holds its record in this process. Two that
-//! exercise a whole table side by side would take twice the memory and end no sooner for it.
+//! Virtual rigs run their tests one after the other. A test of a virtual rig computes as fast as it can, and holds its
+//! record in this process. Two large tests in parallel would take twice the memory, and would not end sooner.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a test waits for its turn, and then begins all the same: a long one holds up nobody for longer.
+/// How long a test waits for its turn. After this time the test begins anyway, so that a long test delays no other test
+/// for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 static TURNS: Turns = Turns::new();
 
-/// Who has the turn.
+/// The turn. At most one test holds the turn.
 #[derive(Debug)]
 struct Turns {
     taken: Mutex<bool>,
@@ -24,7 +25,7 @@ impl Turns {
         }
     }
 
-    /// Waits for the turn; none after `patience`.
+    /// Waits for the turn; `None` after `patience`.
     fn take(&'static self, patience: Duration) -> Option<Turn> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.free.wait_timeout_while(taken, patience, |taken| *taken);
@@ -37,7 +38,7 @@ impl Turns {
     }
 }
 
-/// The turn, given on when this is dropped.
+/// The held turn, which passes to the next test on drop.
 #[derive(Debug)]
 pub(super) struct Turn(&'static Turns);
 
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_has_the_turn_until_it_gives_it_on_and_nobody_waits_for_it_without_end() {
+    fn turn_is_exclusive_and_waits_are_bounded() {
         static TURNS: Turns = Turns::new();
         let first = TURNS.take(Duration::ZERO).unwrap();
         assert!(TURNS.take(Duration::from_millis(1)).is_none());

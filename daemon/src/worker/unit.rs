@@ -1,7 +1,8 @@
-//! Workers that the service manager starts, each in a unit of its own, with the privileges of its rig and no others.
+//! Workers that the service manager starts, each in a unit of its own with the privileges that its rig needs.
 //!
-//! The daemon has none to pass on. It connects to the socket of the rig's unit, whose service the service manager starts: that
-//! process is no child of this one. Who it is, its first message says; its end is seen by a descriptor of the process.
+//! The daemon has no privileges to pass on. The daemon connects to the socket of the rig's unit, and the service
+//! manager starts the unit's service. The process of the service is not a child of this process. The first message of
+//! the process contains its process id, and a pidfd shows when the process ends.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,31 +13,32 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::timeout;
 
-/// The directory of their sockets, `RIG.sock`, in the environment of the daemon.
+/// The environment variable with the directory of the sockets `RIG.sock`.
 pub(super) const VARIABLE: &str = "VERBATIM_WORKERS";
 
-/// Whether workers are units of their own, which are taken to be hostile to each other and to the daemon.
+/// Returns whether workers run in units of their own. The daemon treats such workers as hostile to each other and to
+/// itself.
 pub(crate) fn are_units() -> bool {
     std::env::var_os(VARIABLE).is_some()
 }
 
-/// Keeps other processes of this user from what /proc shows of this one: its memory, its descriptors, and the file system as it
-/// sees it. All workers are of the daemon's user, and a unit hides from each what is not its rig's.
+/// Hides what /proc shows of this process from other processes of the same user: memory, descriptors and file system
+/// view. All workers run as the daemon's user, and each unit hides everything that isn't for its rig.
 pub(crate) fn out_of_sight() {
-    // It fails on no kernel that this runs on; and then a worker is what it would be without.
+    // All supported kernels accept this setting, and the worker works without it.
     let _ = nix::sys::prctl::set_dumpable(false);
 }
 
-/// The unit of one rig's worker.
+/// The unit of a rig's worker.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// What the service is called.
+    /// The name of the service.
     pub(super) name: String,
-    /// The process, once it said which it is: a descriptor that is readable once it is gone.
+    /// The pidfd of the process, once its id is known. The pidfd becomes readable when the process ends.
     process: Option<Receiver>,
 }
 
-/// The socket of a rig's unit, if it has one.
+/// Returns the socket of a rig's unit, if the rig has a unit.
 pub(super) fn socket_of(directory: Option<&Path>, rig: &str) -> Option<PathBuf> {
     let path = directory?.join(format!("{rig}.sock"));
     path.exists().then_some(path)
@@ -53,27 +55,28 @@ impl Unit {
         Ok((unit, stream))
     }
 
-    /// The process said which it is.
+    /// Opens a pidfd for the process id from the first message.
     pub(super) fn greeted(&mut self, pid: u32) -> io::Result<()> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(io::ErrorKind::InvalidData)?;
         let process = pidfd_open(pid, PidfdFlags::NONBLOCK)?;
-        // Of it no more is wanted than that it can be waited for: a pipe's end as any other.
+        // The pidfd is only polled, so wrapping it in a pipe receiver is fine.
         self.process = Some(Receiver::from_owned_fd_unchecked(process)?);
         Ok(())
     }
 
-    /// Waits for the end of the process. One that never said which it is was told to do nothing, and holds nothing.
+    /// Waits for the end of the process. Returns at once if the process never sent its id, because such a process got
+    /// no order and holds nothing.
     pub(super) async fn ended(&self) {
         if let Some(process) = &self.process {
             let _ = process.readable().await;
         }
     }
 
-    /// Kills the process. Its user is the daemon's: no privilege is needed.
+    /// Kills the process. This needs no privilege, because the process has the daemon's user.
     pub(super) fn kill(&self) {
         if let Some(process) = &self.process {
-            // An error says that it has ended already.
+            // An error means that the process has already ended.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
     }
@@ -86,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_end_of_a_process_that_is_nobodys_child_is_seen_and_it_can_be_killed() {
+    async fn sees_end_of_process_that_is_no_child() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let mut unit = Unit {
             name: "verbatim-worker@a.service".into(),
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rig_without_a_socket_has_no_unit() {
+    fn rig_without_socket_has_no_unit() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("a.sock"), "").unwrap();
         let of = |rig| socket_of(Some(directory.path()), rig);

@@ -1,4 +1,4 @@
-//! `verbatimd model` as a process: its words, its signals, its death.
+//! `verbatimd model` as a process: its options, its reaction to signals, and its death.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ fn verbatimd(arguments: &[&str]) -> Command {
     command
 }
 
-/// A model, ready; and the rest of its stderr.
+/// Starts a model and waits until it listens. Also returns the rest of its stderr.
 fn model(socket: &Path, more: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut child = verbatimd(&["model", "--listen", &socket.to_string_lossy()])
         .args(more)
@@ -58,7 +58,7 @@ fn port_info(rig: &mut dyn Rig) -> PortInfo {
 }
 
 #[test]
-fn it_serves_what_was_asked_for_and_sigterm_ends_it_cleanly() {
+fn serves_given_profile_until_sigterm() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("model");
     let more = [
@@ -82,7 +82,7 @@ fn it_serves_what_was_asked_for_and_sigterm_ends_it_cleanly() {
 }
 
 #[test]
-fn a_model_that_is_killed_ends_the_run_and_the_next_one_takes_its_place() {
+fn killed_model_can_be_replaced() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("model");
     let (mut child, _stderr) = model(&socket, &[]);
@@ -100,7 +100,7 @@ fn a_model_that_is_killed_ends_the_run_and_the_next_one_takes_its_place() {
 }
 
 #[test]
-fn a_second_model_on_a_live_socket_and_a_misspelt_defect_are_refused() {
+fn rejects_used_socket_and_unknown_defect() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("model");
     let (mut child, _stderr) = model(&socket, &[]);
@@ -123,7 +123,7 @@ fn a_second_model_on_a_live_socket_and_a_misspelt_defect_are_refused() {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn prints_its_version() {
     let said = verbatimd(&["--version"]).output().unwrap();
     let expected = format!("verbatimd {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(String::from_utf8_lossy(&said.stdout), expected);

@@ -1,4 +1,5 @@
-//! Makes the Rust of `proto/`. The result is committed, so that a build needs neither protoc nor its crates.
+//! Generates the Rust code of `proto/`. The code is committed, so that a build needs neither protoc nor the generator's
+//! crates.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +8,19 @@ use prost::Message;
 use prost_build::{Config, Module};
 use protox::prost_reflect::prost_types::FileDescriptorSet;
 
-/// A committed file and what it should hold.
+/// A generated file.
 #[derive(Debug)]
 pub struct Generated {
-    /// Where it is committed.
+    /// Path of the committed file.
     pub path: PathBuf,
-    /// What the definitions give.
+    /// Content generated from the definitions.
     pub content: Vec<u8>,
 }
 
-/// What few replies have, and would make all of them large.
+/// A field that few replies set, and that would enlarge every reply.
 const BOXED: &str = ".verbatim.agent.v1.Opened.capabilities";
 
-/// Every generated file of the tree.
+/// Generates all files.
 ///
 /// # Errors
 /// When the definitions do not compile.
@@ -29,12 +30,12 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
         .context("proto/ above codegen/")?;
     let mut generated = Vec::new();
 
-    // What records and runs are told in is made once, in record-proto; the services refer to it.
+    // record-proto has the shared messages of records and runs; the services refer to these.
     let words = ["verbatim/v1/verdict.proto", "verbatim/v1/event.proto"];
     let record = protox::compile([&["verbatim/record/v1/record.proto"][..], &words].concat(), [proto])?;
     let shared = externs(&record);
     let mut config = Config::new();
-    // A frame is shared by who looks at it, the record in memory and the record's file.
+    // The record in memory, its file and all readers share the bytes of a frame.
     config.btree_map(["."]).bytes([".verbatim.record.v1.Frame.bytes"]);
     config.boxed(BOXED);
     as_json(&mut config);
@@ -87,7 +88,7 @@ pub fn all() -> anyhow::Result<Vec<Generated>> {
     Ok(generated)
 }
 
-/// Every message and enumeration of these files, and where record-proto has its Rust.
+/// Returns every message and enumeration of these files, with its Rust path in record-proto.
 fn externs(files: &FileDescriptorSet) -> Vec<(String, String)> {
     let mut externs = Vec::new();
     for file in &files.file {
@@ -106,7 +107,7 @@ fn externs(files: &FileDescriptorSet) -> Vec<(String, String)> {
     externs
 }
 
-/// The messages that reports and a run's files hold as JSON, in the form `verbatim.report.v1`.
+/// Adds serde attributes to the messages that reports and run files contain as JSON, in the form `verbatim.report.v1`.
 fn as_json(config: &mut Config) {
     let of = |name: &str| format!(".verbatim.v1.{name}");
     for message in ["Check", "Measured", "Observation", "Verdict", "RunSpec", "RunInfo"].map(of) {
@@ -125,7 +126,7 @@ fn as_json(config: &mut Config) {
     ] {
         config.field_attribute(of(field), format!("#[serde(with = \"crate::json::{with}\")]"));
     }
-    // Left out where they are not set.
+    // These fields are omitted if they are not set.
     config.field_attribute(
         ".verbatim.v1.RunSpec.exit_first",
         "#[serde(default, skip_serializing_if = \"core::ops::Not::not\")]",
@@ -173,7 +174,7 @@ fn code(files: FileDescriptorSet, config: &mut Config) -> anyhow::Result<Vec<(St
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_committed_rust_is_what_the_definitions_give() {
+    fn committed_code_matches_the_definitions() {
         for generated in super::all().expect("the definitions compile") {
             let committed = std::fs::read(&generated.path).unwrap_or_default();
             assert!(

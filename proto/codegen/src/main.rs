@@ -1,4 +1,4 @@
-//! `cargo run -p verbatim-codegen` writes the generated Rust anew.
+//! `cargo run -p verbatim-codegen` writes the generated Rust code.
 
 fn main() -> anyhow::Result<()> {
     for generated in verbatim_codegen::all()? {

@@ -1,12 +1,12 @@
-//! Fields of messages as `verbatim.report.v1` and a run's files have them.
+//! JSON form of message fields in `verbatim.report.v1` and in the files of a run.
 
-/// Whether a count is left out.
+/// Returns whether the JSON omits a count.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(crate) fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// An enumeration that must be there, by its name.
+/// Defines a module that serializes a required enumeration by its name.
 macro_rules! named {
     ($module:ident, $of:ident) => {
         pub(crate) mod $module {
@@ -29,7 +29,7 @@ macro_rules! named {
 named!(outcome, Outcome);
 named!(check_result, CheckResult);
 
-/// A cause by its name, or null.
+/// Serializes a cause by its name, or as null.
 pub(crate) mod cause {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
 
@@ -46,7 +46,7 @@ pub(crate) mod cause {
     }
 }
 
-/// Text that is JSON, as the value that it is.
+/// Serializes a text with JSON as the JSON value.
 pub(crate) mod json_text {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
     use serde_json::Value;

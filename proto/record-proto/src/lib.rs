@@ -1,10 +1,10 @@
-//! The record's schema `verbatim.record.v1`, as generated from `proto/`, with the messages of `verbatim.agent.v1` that
-//! records keep, those of `verbatim.v1` that all who run tests speak, and what their numbers mean as values of `wire`. No
-//! logic lives here.
+//! The record's schema `verbatim.record.v1`, generated from `proto/`. The crate also has the messages of
+//! `verbatim.agent.v1` that records contain, the messages of `verbatim.v1` that worker, store, API and command line
+//! share, and their conversion to values of `wire`. It contains no other logic.
 
-/// `verbatim.agent.v1`: verbs on demand, without the service.
+/// Messages of `verbatim.agent.v1`, without the service: verbs commands for the host of a device.
 pub mod agent {
-    /// The messages.
+    /// The generated messages.
     #[allow(missing_docs, clippy::all, unreachable_pub)]
     #[rustfmt::skip]
     pub mod v1 {
@@ -16,7 +16,7 @@ pub mod agent {
     pub use values::{OutOfRange, qp_state, remote_qpn, service};
 }
 
-/// `verbatim.v1`, without the services: what is run, what happens, and what comes of it.
+/// Messages of `verbatim.v1`, without the services: runs, events and verdicts.
 #[allow(missing_docs, clippy::all, unreachable_pub)]
 #[rustfmt::skip]
 pub mod v1 {
@@ -26,7 +26,7 @@ pub mod v1 {
 mod json;
 mod words;
 
-/// Where the generated code's own paths lead.
+/// The generated code refers to its own package by this path.
 mod record {
     #[allow(missing_docs, clippy::all, unreachable_pub)]
     #[rustfmt::skip]

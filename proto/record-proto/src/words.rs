@@ -1,5 +1,4 @@
-//! Enumerations in the words of reports and of the command line: the proto names without their prefix. In JSON they are
-//! these words.
+//! Names of enumeration values in reports, in JSON and on the command line: the proto names without their prefix.
 
 use core::fmt;
 
@@ -12,10 +11,10 @@ use crate::v1::{Cause, Check, CheckResult, Outcome, RunState, Verdict};
 macro_rules! words {
     ($of:ident, $prefix:literal, [$($value:ident),*]) => {
         impl $of {
-            /// Every value with a meaning, in order.
+            /// Every value except `Unspecified`, in order.
             pub const ALL: &'static [Self] = &[$(Self::$value),*];
 
-            /// Its name, such as "NOT_APPLICABLE"; empty when it is unspecified.
+            /// Returns the name, such as "NOT_APPLICABLE"; empty if unspecified.
             #[must_use]
             pub fn word(self) -> &'static str {
                 match self {
@@ -60,7 +59,7 @@ words!(CheckResult, "CHECK_RESULT_", [Pass, Inconclusive, Fail]);
 words!(RunState, "RUN_STATE_", [Queued, Running, Ended]);
 
 impl Check {
-    /// Whether the device breaks the statement.
+    /// Returns whether the device violates the statement.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         self.result() == CheckResult::Fail
@@ -78,7 +77,7 @@ impl fmt::Display for Check {
 }
 
 impl Verdict {
-    /// Whether this verdict says that the device breaks that statement.
+    /// Returns whether a check of this statement failed.
     #[must_use]
     pub fn fails(&self, statement: &str) -> bool {
         self.findings
@@ -88,7 +87,7 @@ impl Verdict {
 }
 
 impl Restored {
-    /// Whether all that can be restored is as it was found.
+    /// Returns whether all restorable fields of the area have their original values.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.failure.is_empty()
@@ -96,7 +95,7 @@ impl Restored {
 }
 
 impl fmt::Display for Restored {
-    /// In a line: the area, and what is left of it.
+    /// Formats the area, and the fields that could not be restored, in one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.area)?;
         let mut separator = ": ";
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_ordered_by_gravity_and_named_as_in_reports() {
+    fn outcomes_are_sorted_by_severity_and_named() {
         assert!(Outcome::ALL.is_sorted());
         let words: Vec<String> = Outcome::ALL.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -1,7 +1,7 @@
-//! The service's API `verbatim.v1` and the worker's protocol `verbatim.worker.v1`, as generated from `proto/`.
-//! No logic lives here.
+//! The service's API `verbatim.v1` and the worker's protocol `verbatim.worker.v1`, generated from `proto/`. The crate
+//! contains no logic.
 
-/// `verbatim.v1`: what remote clients call.
+/// The API `verbatim.v1` for remote clients.
 #[allow(missing_docs, missing_debug_implementations, clippy::all, unreachable_pub)]
 #[rustfmt::skip]
 pub mod v1 {
@@ -10,14 +10,14 @@ pub mod v1 {
     pub use ::verbatim_record_proto::v1::*;
 }
 
-/// `verbatim.worker.v1`: between the daemon and the worker of a rig.
+/// The protocol `verbatim.worker.v1` between the daemon and the worker of a rig.
 #[allow(missing_docs, clippy::all, unreachable_pub)]
 #[rustfmt::skip]
 pub mod worker {
     include!("verbatim.worker.v1.rs");
 }
 
-/// `verbatim.agent.v1`: verbs on demand on the host of a device.
+/// The protocol `verbatim.agent.v1`: verbs commands for the host of a device.
 #[allow(missing_docs, missing_debug_implementations, clippy::all, unreachable_pub)]
 #[rustfmt::skip]
 pub mod agent {
@@ -27,5 +27,5 @@ pub mod agent {
     pub use ::verbatim_record_proto::agent::{OutOfRange, qp_state, remote_qpn, service};
 }
 
-/// The descriptors of `verbatim.v1`, for reflection: an encoded FileDescriptorSet with all that it imports.
+/// The descriptors of `verbatim.v1` for reflection: an encoded FileDescriptorSet, with all imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!("descriptors.bin");

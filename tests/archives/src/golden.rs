@@ -1,4 +1,4 @@
-//! Golden records, by name: `TEST` is of a sound device, `TEST@DEFECT` of one with a defect.
+//! Golden records. Record `TEST` is from a sound device; record `TEST@DEFECT` is from a device with that defect.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -9,27 +9,27 @@ use ruzstd::decoding::StreamingDecoder;
 use tar::Archive;
 use verbatim_record::Entry;
 
-/// The suffix of an archive's name, behind the test's id.
+/// File name suffix of an archive; the test's id precedes it.
 const ARCHIVE: &str = ".tar.zst";
 /// The suffix of a record's name in an archive.
 const RECORD: &str = ".rec";
 
-/// The directory of the archives and of `verdicts.txt`.
+/// Returns the directory of the archives and of `verdicts.txt`.
 #[must_use]
 pub fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/catalog/tests/golden")
 }
 
-/// The test of a record.
+/// Returns the id of the test that a record belongs to.
 #[must_use]
 pub fn test_of(name: &str) -> &str {
     name.split_once('@').map_or(name, |(test, _)| test)
 }
 
-/// The names of all records, sorted.
+/// Returns the names of all records, sorted.
 ///
 /// # Panics
-/// When an archive cannot be read, or holds anything but records of its test.
+/// When an archive cannot be read, or contains a file that is not a record of its test.
 #[must_use]
 pub fn names() -> Vec<String> {
     let files = fs::read_dir(directory()).unwrap_or_else(|error| panic!("{}: {error}", directory().display()));
@@ -55,10 +55,10 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The entries of a record.
+/// Returns the entries of a record.
 ///
 /// # Panics
-/// When there is no such record, or it cannot be read.
+/// When the record does not exist or cannot be read.
 #[must_use]
 pub fn entries(name: &str) -> Vec<Entry> {
     let path = directory().join(format!("{}{ARCHIVE}", test_of(name)));
@@ -72,7 +72,7 @@ fn open(path: &Path) -> io::Result<Archive<impl Read + use<>>> {
     Ok(Archive::new(StreamingDecoder::new(file).map_err(io::Error::other)?))
 }
 
-/// A member's name without its suffix; `None` for another kind of file.
+/// Returns a member's name without its suffix, or `None` if the member is not a record.
 fn record_name(member: &tar::Entry<'_, impl Read>) -> io::Result<Option<String>> {
     let path = member.path()?;
     let name = path.to_str().and_then(|name| name.strip_suffix(RECORD));

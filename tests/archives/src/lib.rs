@@ -1,8 +1,8 @@
-//! The records and bundles that the source tree stores compressed, for tests.
+//! Test access to the records and bundles that the source tree stores compressed.
 //!
-//! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and a `TEST@DEFECT.rec` for each
-//! defect. These share most of their bytes: one archive for each test takes half the space of one for each record.
-//! `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, since users unpack them too.
+//! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and a `TEST@DEFECT.rec` for each defect.
+//! The records of a test share most of their bytes, so one archive for each test takes half the space of one archive
+//! for each record. `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, since users unpack them too.
 
 pub mod golden;
 
@@ -11,7 +11,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Unpacks an archive of bundles into a temporary directory.
+/// Unpacks an archive of bundles into a temporary directory, and returns the directory.
 ///
 /// # Panics
 /// When the program `tar` is absent or cannot unpack it.

@@ -1,4 +1,4 @@
-//! In the machine: an agent of rxe0, a client of it, and rxe1 as the tester's own device.
+//! The part that runs inside the machine: an agent that serves rxe0, its client, and rxe1 as the tester's own device.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdout, Stdio};
@@ -13,21 +13,20 @@ use verbatim_verbs::{AgentAddress, AgentClient, LocalVerbs, Place, Said, VerbsLi
 
 use super::ratio::quantile;
 
-/// The agent's socket in the machine.
 const AGENT: &str = "/run/agent.sock";
 const BOUND: Duration = Duration::from_secs(20);
-/// Rounds before those that count.
+/// Rounds that run before the first measured round.
 const WARM_UP: usize = 4;
-/// WRITEs that are asked for together, so that the agent goes from one to the next as the loop in C does; it looks for
-/// completions between any two.
+/// WRITEs that the client requests in one batch, so that the agent proceeds from one to the next as the loop in C does.
+/// Between any two WRITEs the agent polls for completions.
 const AT_ONCE: usize = 60;
-/// Those of them that count, the last, after as many as the loop in C does not count.
+/// Measured WRITEs of a batch: its last ones. The loop in C also runs as many unmeasured WRITEs first.
 const COUNTED: usize = 30;
-/// Bytes of memory to register, which takes the agent longer than it takes the WRITEs to be given to it: nothing else runs
-/// while it does them, as with the loop in C.
+/// Bytes of memory that the agent registers before each batch. Registering takes longer than queuing the WRITEs, so the
+/// client is idle while the agent performs them, as with the loop in C.
 const HOLD: u32 = 16 << 20;
 
-/// One device, and what is made on it.
+/// One device and the objects made on it.
 struct End<L> {
     link: L,
     last: u64,
@@ -36,7 +35,8 @@ struct End<L> {
     qp: pb::Qp,
 }
 
-/// Rounds of the agent's WRITEs and of those of the loop in C, in turn: what else the machine does disturbs both.
+/// Runs rounds of the agent's WRITEs and of the C loop's WRITEs in turn, so that other load on the machine affects
+/// both.
 pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
     let (_agent, agent) = start_agent()?;
     let own = LocalVerbs::open("rxe1", 1, Limits::default()).map_err(anyhow::Error::msg)?;
@@ -50,7 +50,7 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
         ours.hold()?;
         let writes = ours.write((round * AT_ONCE) as u64, &theirs.memory)?;
         let c_times = in_c.round()?;
-        // After the loop in C: what the kernel has to do for it is not that loop's.
+        // Deregister after the loop in C has run, so that the kernel's work for it stays out of the measured time.
         ours.ask(Command::DeregisterMemory(pb::DeregisterMemory { memory: writes.held }))?;
         if round >= WARM_UP {
             arrived += usize::from(writes.put_ns < writes.done[0].posted_ns);
@@ -76,23 +76,23 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// WRITEs that were asked for together, on the machine's clock.
+/// A batch of WRITEs, timed by the machine's clock.
 struct Writes {
-    /// When the last of them had been queued for the connection.
+    /// When the last WRITE of the batch had been queued for the connection.
     put_ns: u64,
-    /// The memory that was registered before them.
+    /// Handle of the memory that was registered before the WRITEs.
     held: u32,
     done: Vec<WriteDone>,
 }
 
-/// One of them: before it was posted, after that, and after its completion was found.
+/// Times of one WRITE: before its post, after its post, and after its completion was polled.
 struct WriteDone {
     posted_ns: u64,
     said_posted_ns: u64,
     completed_ns: u64,
 }
 
-/// An agent of its own: where the system puts a program in memory is part of how fast it is under emulation.
+/// Starts a new agent for each measurement: under emulation, a program's place in memory affects its speed.
 fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
     let arguments = ["--listen", &format!("unix:{AGENT}"), "--device", "rxe0"];
     let mut command = std::process::Command::new("verbatim-agent");
@@ -100,7 +100,7 @@ fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
     let mut said = BufReader::new(agent.0.stderr.take().context("what it says")?).lines();
     let listening = said.next().context("the agent ended, and said nothing")??;
     ensure!(listening.contains("listening on"), "the agent said {listening:?}");
-    // What it says later is nobody's; it must be able to say it.
+    // Drain the agent's stderr, so that the agent never blocks on writing to it.
     std::thread::spawn(move || said.for_each(drop));
     let address = AgentAddress {
         place: Place::Unix(AGENT.into()),
@@ -110,7 +110,7 @@ fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
     Ok((agent, client))
 }
 
-/// Ended when dropped.
+/// A process that is killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -120,7 +120,7 @@ impl Drop for Process {
     }
 }
 
-/// The loop in C, which waits for a line before each round.
+/// The loop in C. It reads a line from its input before each round.
 struct InC {
     process: Process,
     lines: Lines<BufReader<ChildStdout>>,
@@ -135,7 +135,7 @@ impl InC {
         Ok(Self { process, lines })
     }
 
-    /// Nanoseconds of its WRITEs.
+    /// Runs one round; returns the time of each WRITE in nanoseconds.
     fn round(&mut self) -> anyhow::Result<Vec<f64>> {
         let go = self.process.0.stdin.as_mut().context("its input")?;
         go.write_all(b"\n")?;
@@ -189,7 +189,7 @@ impl<L: VerbsLink> End<L> {
         Ok(end)
     }
 
-    /// To RTS, with the attributes of the loop in C.
+    /// Brings the QP to RTS, with the same attributes as the loop in C.
     fn connect(&mut self, qpn: u32, gid: &[u8]) -> anyhow::Result<()> {
         let init = pb::QpAttributes {
             pkey_index: Some(0),
@@ -236,7 +236,7 @@ impl<L: VerbsLink> End<L> {
         Ok(())
     }
 
-    /// Asks for what keeps the agent busy; [`End::write`] hears the answer.
+    /// Requests a memory registration that keeps the agent busy; [`End::write`] receives the response.
     fn hold(&mut self) -> anyhow::Result<()> {
         self.put(Command::RegisterMemory(pb::RegisterMemory {
             length: HOLD,
@@ -244,7 +244,7 @@ impl<L: VerbsLink> End<L> {
         }))
     }
 
-    /// WRITEs behind [`End::hold`].
+    /// Queues WRITEs behind [`End::hold`] and waits until all have completed.
     fn write(&mut self, first: u64, to: &pb::Memory) -> anyhow::Result<Writes> {
         let before = self.last;
         for wr_id in first..first + AT_ONCE as u64 {

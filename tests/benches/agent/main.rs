@@ -1,19 +1,21 @@
-//! From a post to its completion, both as the agent stamps them, against the same post-and-poll loop in C: RDMA WRITEs of
-//! 8 bytes between rxe0 and rxe1, in one machine, 30 of the one and 30 of the other in turn; ratios printed.
+//! Time from a post to its completion, both stamped by the agent, against the same post-and-poll loop in C. The
+//! workload is RDMA WRITEs of 8 bytes between rxe0 and rxe1 in one machine, 30 by the agent and 30 by the loop in turn.
+//! Prints the ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. A pair is a process of each.
-//! `--strict`: exit code 1 when the goal is missed.
+//! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. A pair is one process that
+//! runs the agent and the loop. `--strict`: exit code 1 when the goal is missed.
 //!
-//! Two machines, one after the other, with the same goal. By the clock of the one all counts that takes time, the
-//! emulator's own caches included: the same loop in C takes a few percent longer once it formats a few numbers between two
-//! posts, though its posts execute the same instructions. The clock of the other counts instructions: what it shows is the
-//! same in each run, and leaves out what two processors do to each other.
+//! The bench runs in two machines, one after the other, with the same goal. The clock of the emulated machine measures
+//! everything that takes time, the emulator's own caches included: the loop in C takes a few percent longer if it
+//! formats a few numbers between two posts, though its posts execute the same instructions. The clock of the counted
+//! machine counts instructions: its result is the same in each run, and leaves out the effects that two processors have
+//! on each other.
 
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss
-)] // rates
+)] // for ratios
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -28,7 +30,7 @@ use anyhow::{Context, ensure};
 use verbatim_lab::machine::{BootOptions, Image, Machine, PAIR_SCRIPT, Share, console_log};
 use verbatim_lab::{build_binaries, build_c_programs};
 
-/// A measurement takes at most this, on the busiest host.
+/// Upper bound of one measurement, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(120);
 const GOAL: Option<f64> = Some(1.2);
 
@@ -62,7 +64,7 @@ fn run() -> anyhow::Result<bool> {
     };
     let command = format!("{} --inside {} {rounds}", ours.display(), c.display());
 
-    // The same every time: three show that it is so, whatever --pairs says.
+    // Counted time is the same in every run. Three runs show that, for any `--pairs`.
     let counted = boot(BootOptions::with_counted_time)?;
     let (mut p50, mut p99) = ratios(&counted, &command, 3)?;
     let counted_reached = ratio::report(
@@ -80,7 +82,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(reached && counted_reached)
 }
 
-/// The agent's p50 and p99 over those of the loop in C, of so many pairs.
+/// Returns, for each pair, the agent's p50 and p99 divided by the p50 and p99 of the loop in C.
 fn ratios(machine: &Machine, command: &str, pairs: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
     let (mut p50, mut p99) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
@@ -93,7 +95,7 @@ fn ratios(machine: &Machine, command: &str, pairs: usize) -> anyhow::Result<(Vec
     Ok((p50, p99))
 }
 
-/// What a measurement printed: words "NAME=N".
+/// The output of a measurement: words of the form "NAME=N".
 struct Times {
     text: String,
 }
@@ -107,7 +109,7 @@ impl Times {
     }
 }
 
-/// Runs a command in the machine.
+/// Runs a command in the machine and returns its output.
 fn measure(machine: &Machine, command: &str) -> anyhow::Result<Times> {
     let ran = machine.run(command, LIMIT)?;
     let text = ran.text().to_string();

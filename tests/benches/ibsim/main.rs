@@ -1,7 +1,7 @@
-//! Speed on ibsim against a C loop over libibmad on the same simulator, interleaved; ratios printed.
+//! Speed on ibsim against a C loop over libibmad on the same simulator. Runs are interleaved. Prints the ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench ibsim [-- --pairs N]`. Absolute numbers mean little on a shared machine: the
-//! median of the pairwise ratios is what counts.
+//! `cargo bench -p verbatim-tests --bench ibsim [-- --pairs N]`. Absolute numbers mean little on a shared machine, so
+//! the result is the median of the pairwise ratios.
 
 mod measured;
 
@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use verbatim_lab::{IbsimLab, build_c_programs};
 
-/// Set in the process that was started under the simulator's preload: what to measure.
+/// Environment variable that names the measurement; set only in the child process, which runs under the simulator's
+/// preload.
 pub(crate) const MODE: &str = "VERBATIM_BENCH_MODE";
 /// Round trips of one measurement.
 const ROUND_TRIPS: &str = "20000";
@@ -91,7 +92,7 @@ fn parent() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a command on the simulator and takes the number behind the last `=` of its output.
+/// Runs a command on the simulator and returns the number after an `=` in its output.
 fn measure(lab: &IbsimLab, command: &mut Command) -> anyhow::Result<f64> {
     lab.attach(command, "A");
     let output = command.output().with_context(|| format!("{command:?}"))?;

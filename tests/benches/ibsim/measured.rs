@@ -1,4 +1,4 @@
-//! What is measured, in a process that runs under the simulator's preload.
+//! The measurements, in a process that runs under the simulator's preload.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The lab's rig, without an environment: this process has it already.
+/// Returns the lab's rig without environment variables: this process already has them.
 fn config(directory: &Path) -> anyhow::Result<RigConfig> {
     let file = directory.join("rigs.toml");
     let text = "config_version = 1\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
@@ -55,7 +55,7 @@ fn real(open: &mut OpenRig) -> anyhow::Result<&mut dyn Rig> {
     }
 }
 
-/// Keeps `window` of the MADs outstanding through the rig's two doors, until all are answered.
+/// Sends the MADs with up to `window` outstanding, until all are answered; returns the time taken.
 fn pump(rig: &mut dyn Rig, mads: &mut dyn ExactSizeIterator<Item = Mad>, window: usize) -> anyhow::Result<Duration> {
     let (all, mut sent, mut answered) = (mads.len(), 0, 0);
     let start = Instant::now();
@@ -85,7 +85,7 @@ fn round_trips(open: &mut OpenRig, window: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The MADs of the sweep, sent and counted, nothing else.
+/// Sends the MADs of the sweep and counts the responses, without a record or a verdict.
 fn bare_sweep(open: &mut OpenRig) -> anyhow::Result<()> {
     let data: Vec<u8> = (0..16u8).flat_map(|entry| [0, entry | 1]).collect();
     let window = open.info.window;
@@ -125,7 +125,7 @@ impl Iterator for ExactSize<'_> {
 
 impl ExactSizeIterator for ExactSize<'_> {}
 
-/// The whole test with its record on disk: its time, and the record.
+/// Runs the whole test with its record on disk; returns the time taken and the path of the record.
 fn recorded(open: &mut OpenRig, directory: &Path) -> anyhow::Result<(Duration, std::path::PathBuf)> {
     let test = TESTS
         .iter()

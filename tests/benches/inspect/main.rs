@@ -1,11 +1,12 @@
-//! `verbatim inspect` against tshark and scapy on one capture of RoCEv2 packets, 1 KiB of payload by default; ratios printed.
+//! `verbatim inspect` against tshark and scapy on one capture of RoCEv2 packets, 1 KiB of payload by default. Prints
+//! the ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench inspect [-- --packets N] [--payload BYTES] [--pairs N] [--strict]`. Counted is the time on the
-//! processor, of one thread each; runs are interleaved, and the median of the pairwise ratios is what counts. scapy gets
-//! the first packets of the same capture, and its rate counts: all of them would take it minutes. `--strict`: exit code
-//! 1 when a goal is missed.
+//! `cargo bench -p verbatim-tests --bench inspect [-- --packets N] [--payload BYTES] [--pairs N] [--strict]`. The bench
+//! measures processor time, with one thread for each program. Runs are interleaved; the result is the median of the
+//! pairwise ratios. scapy reads only the first packets of the capture, since all of them would take it minutes; its
+//! packet rate is compared. `--strict`: exit code 1 when a goal is missed.
 
-#![allow(clippy::cast_precision_loss)] // rates
+#![allow(clippy::cast_precision_loss)] // for rates
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -21,12 +22,12 @@ use rate::{rate, report};
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport};
 
-/// Bytes, unless `--payload` says otherwise.
+/// Default of `--payload`, in bytes.
 const PAYLOAD: usize = 1024;
-/// Packets that scapy is given.
+/// Number of packets in scapy's capture.
 const FOR_SCAPY: u32 = 2_000;
 
-/// What scapy does for the same: reads each packet, reckons its ICRC and compares.
+/// The same work in scapy: reads each packet, computes its ICRC and compares it.
 const SCAPY: &str = r"
 import sys
 from scapy.contrib.roce import BTH
@@ -77,7 +78,7 @@ fn run() -> anyhow::Result<bool> {
         rate(packets, Command::new("tshark").args(fields).arg(&all))
     };
     let python = scapy();
-    filtered(&all)?; // the file is in memory from here on
+    filtered(&all)?; // brings the file into the page cache
 
     let (mut rates, mut to_tshark, mut tables, mut to_scapy) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..pairs {
@@ -103,7 +104,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(good)
 }
 
-/// The environment that the tests of scapy have made.
+/// Returns the Python of the environment that the scapy tests made, if it exists.
 fn scapy() -> Option<PathBuf> {
     let oracles = verbatim_lab::workspace::target_directory().ok()?.join("oracles");
     let mut made: Vec<PathBuf> = std::fs::read_dir(oracles)

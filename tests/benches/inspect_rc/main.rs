@@ -1,9 +1,9 @@
-//! `verbatim inspect --rc` against tshark on one capture of 64 sound reliable connections, and its memory while a capture
-//! of gigabytes goes through a pipe.
+//! `verbatim inspect --rc` against tshark on one capture of 64 sound reliable connections. Also measures the memory of
+//! `verbatim inspect --rc` while it reads gigabytes of capture from a pipe.
 //!
-//! `cargo bench -p verbatim-tests --bench inspect_rc [-- --packets N] [--pairs N] [--mib N] [--program PATH] [--strict]`.
-//! Counted is the time on the processor, of one thread each; runs are interleaved, and the median of the pairwise ratios
-//! is what counts. `--strict`: exit code 1 when a goal is missed.
+//! `cargo bench -p verbatim-tests --bench inspect_rc [-- --packets N] [--pairs N] [--mib N] [--program PATH]
+//! [--strict]`. The bench measures processor time, with one thread for each program. Runs are interleaved; the result
+//! is the median of the pairwise ratios. `--strict`: exit code 1 when a goal is missed.
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -22,7 +22,7 @@ use rate::{rate, report};
 use traffic::Traffic;
 
 const MIB: u64 = 1 << 20;
-/// How much more memory the whole capture may take than its first sixteenth.
+/// Upper bound of the peak memory for the whole capture, divided by the peak memory for its first sixteenth.
 const FLAT: f64 = 1.1;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn run() -> anyhow::Result<bool> {
         let fields = ["-n", "-T", "fields", "-e", "infiniband.bth.psn", "-r"];
         rate(packets, Command::new("tshark").args(fields).arg(&capture))
     };
-    ours()?; // the file is in memory from here on
+    ours()?; // brings the file into the page cache
     let (mut rates, mut ratios) = (Vec::new(), Vec::new());
     for _ in 0..pairs {
         rates.push(ours()?);
@@ -56,7 +56,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(good & memory(&verbatim, mib as u64)?)
 }
 
-/// Writes a capture of so many packets at least, and returns how many they are.
+/// Writes a capture of at least `packets` packets, and returns how many it has.
 fn write(path: &Path, packets: usize) -> anyhow::Result<u32> {
     let mut out = BufWriter::new(fs::File::create(path)?);
     let mut traffic = Traffic::begin(&mut out)?;
@@ -67,7 +67,8 @@ fn write(path: &Path, packets: usize) -> anyhow::Result<u32> {
     Ok(traffic.packets())
 }
 
-/// The most memory that the program took for the first sixteenth of a capture of `mib`, and for all of it.
+/// Compares the program's peak memory after the first sixteenth of a capture of `mib` MiB with its peak memory at the
+/// end. Returns whether the goal is reached.
 fn memory(verbatim: &Path, mib: u64) -> anyhow::Result<bool> {
     let mut child = Command::new(verbatim)
         .args(["inspect", "--rc", "-"])

@@ -1,5 +1,5 @@
-//! A capture of sound reliable connections, written as it is drawn: SEND and RDMA WRITE of several packets, RDMA READ,
-//! FetchAdd, each answered, on many connections in turn.
+//! A capture of sound reliable connections, written while it is generated. On many connections in turn: SEND and RDMA
+//! WRITE of several packets, RDMA READ and FetchAdd, each with its response.
 
 use std::io::{self, Write};
 
@@ -10,15 +10,15 @@ use verbatim_wire::{
     Transport,
 };
 
-/// Path MTU, and the payload of each packet that has one.
+/// Path MTU in bytes, and the payload size of each packet with a payload.
 const PMTU: usize = 1024;
 const CONNECTIONS: u32 = 64;
 
-/// The packets of a pcap file with nanoseconds.
+/// The packets of a pcap file with nanosecond timestamps.
 pub(crate) struct Traffic {
     forth: Network,
     back: Network,
-    /// Packets so far.
+    /// Packets written so far.
     packets: u32,
     round: u32,
 }
@@ -40,19 +40,18 @@ impl Traffic {
         })
     }
 
-    /// Packets written so far.
     pub(crate) const fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Four messages on each connection.
+    /// Writes four messages on each connection.
     pub(crate) fn round(&mut self, out: &mut impl Write) -> io::Result<()> {
         for connection in 0..CONNECTIONS {
             for (is_request, transport) in exchange(connection, self.round) {
                 let network = if is_request { &self.forth } else { &self.back };
                 let frame = packet(network, &transport);
                 let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-                // One each microsecond.
+                // One packet in each microsecond.
                 let record: [u32; 4] = [
                     self.packets / 1_000_000,
                     self.packets % 1_000_000 * 1000,
@@ -69,7 +68,7 @@ impl Traffic {
     }
 }
 
-/// What a connection sends in a round: whether it is the requester's, and the packet.
+/// Returns the packets of a connection in one round. The flag is true for the requester's packets.
 fn exchange(connection: u32, round: u32) -> Vec<(bool, Transport)> {
     let (first_psn, msn) = (round * 8, round * 4 + 1);
     let payload = |of: u32| (0..PMTU).map(|at| (at as u32 ^ of).to_le_bytes()[0]).collect();
@@ -116,7 +115,7 @@ fn exchange(connection: u32, round: u32) -> Vec<(bool, Transport)> {
                 ..request(Opcode::RC_READ_REQUEST, 5, true)
             },
         ),
-        // What was written is read.
+        // The READ returns the bytes that the WRITE wrote.
         (false, filled(answer(Opcode::RC_READ_RESPONSE_FIRST, 5, msn + 2), round)),
         (
             false,

@@ -1,5 +1,5 @@
-//! A daemon with many rigs, of which each is held, many runs that wait and many that ended: its state is written before it
-//! starts, by the store's own code, since one identity may have only so many leases.
+//! A daemon with many held rigs, many waiting runs and many ended runs. The bench writes the daemon's state before the
+//! daemon starts, with the store's own code, since the daemon limits the leases of one identity.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use verbatim_proto::v1::{Cause, LeaseState, Outcome, Priority, RunSpec, RunState
 use verbatim_run::state::StateDirectory;
 use verbatim_run::{RunId, now_ns};
 
-/// The test that runs wait to do, or did.
+/// The test of all waiting and ended runs.
 const TEST: &str = "c14-017-lease-zero";
-/// What is written at once, so that the writer's transactions are large.
+/// Concurrent writer threads, so that the store's transactions are large.
 const WRITERS: usize = 128;
 const DAY_NS: u64 = 24 * 3600 * 1_000_000_000;
-/// Leases that wait and runs that wait belong to that many people.
+/// Number of owners among whom the leases and runs are divided.
 const OWNERS: usize = 100;
 
-/// How much a daemon has.
+/// Size of the daemon's state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Rigs that are held.
@@ -32,16 +32,16 @@ pub(crate) struct Load {
     pub(crate) free: usize,
     /// Runs that wait.
     pub(crate) queued: usize,
-    /// Runs that ended.
+    /// Runs that have ended.
     pub(crate) kept: usize,
 }
 
-/// The name of a rig.
+/// Returns the name of a rig.
 pub(crate) fn rig(number: usize) -> String {
     format!("rig-{number:04}")
 }
 
-/// A daemon with its state.
+/// A daemon with its state directory.
 pub(crate) struct House {
     directory: tempfile::TempDir,
     program: PathBuf,
@@ -55,7 +55,7 @@ impl Drop for House {
 }
 
 impl House {
-    /// Writes its state; it does not run yet.
+    /// Writes the daemon's state without starting the daemon.
     pub(crate) fn furnish(program: &Path, load: Load) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let mut rigs = String::from("config_version = 1\n");
@@ -73,7 +73,7 @@ impl House {
         })
     }
 
-    /// Starts it; how long it took until it answered a call.
+    /// Starts the daemon. Returns a client, and the time until the daemon answered its first call.
     pub(crate) async fn start(&mut self) -> anyhow::Result<(Client, Duration)> {
         let (socket, began) = (self.directory.path().join("socket"), Instant::now());
         let mut daemon = Command::new(&self.program)
@@ -103,7 +103,7 @@ impl House {
             if let Some(status) = self.daemon.as_mut().map(Child::try_wait).transpose()?.flatten() {
                 bail!("the daemon ended with {status}");
             }
-            // Nothing tells of a socket that is not there yet.
+            // Poll: the socket does not exist yet, so there is no event to wait for.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -115,16 +115,16 @@ impl House {
         }
     }
 
-    /// Seconds that the daemon was on a processor.
+    /// Processor time of the daemon in seconds.
     pub(crate) fn busy_s(&self) -> anyhow::Result<f64> {
         let stat = self.of_process("stat")?;
         let fields = stat.rsplit(')').next().context("no fields in stat")?;
         let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-        // The kernel's USER_HZ, which is 100 wherever Linux runs.
+        // Field values are in USER_HZ ticks; USER_HZ is 100 on every Linux architecture in use.
         Ok(ticks.sum::<Result<f64, _>>()? / 100.0)
     }
 
-    /// Megabytes of memory at most so far.
+    /// Peak resident memory so far, in MiB.
     pub(crate) fn most_memory(&self) -> anyhow::Result<f64> {
         let status = self.of_process("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -177,7 +177,7 @@ fn fill(store: &SqlStore, load: Load) -> anyhow::Result<()> {
     })
 }
 
-/// Does something for each number, by many threads: what they wait for is written together.
+/// Calls `act` for each number on many threads, so that the store's writer commits their changes together.
 fn each(numbers: usize, act: impl Fn(usize) -> anyhow::Result<()> + Sync) -> anyhow::Result<()> {
     let act = &act;
     thread::scope(|scope| {

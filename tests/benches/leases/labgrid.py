@@ -1,6 +1,6 @@
-"""A labgrid coordinator's client: so many places, watchers and reservations that wait, then reservations on demand.
+"""A client of a labgrid coordinator: makes places, watchers and waiting reservations, then reservations on demand.
 
-For each number on stdin that many reservations are made and cancelled; the seconds that each took to be made are on stdout.
+For each number N on stdin it makes and cancels N reservations, and prints the seconds that each took to make.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import grpc
 from labgrid.remote.generated import labgrid_coordinator_pb2 as pb
 from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as services
 
-# A reservation that waits expires after 60 s unless it is asked for; as many are made as come within less.
+# Seconds for making waiting reservations: less than the 60 s after which an unpolled reservation expires.
 FILL_FOR_S = 40.0
 
 
@@ -48,7 +48,7 @@ async def session(channel, name, places):
 
 
 def channel(address, number):
-    # Each has a connection of its own: a session is one.
+    # Each session needs a connection of its own.
     return grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), ("n", number)])
 
 

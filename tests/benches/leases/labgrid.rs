@@ -14,7 +14,7 @@ pub(crate) struct Labgrid {
     client: Child,
     asks: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Reservations that wait: as many as were wanted, or as could be made before the first expires.
+    /// Waiting reservations: the requested number, or as many as could be made before the first expired.
     pub(crate) queued: usize,
 }
 
@@ -28,7 +28,8 @@ impl Drop for Labgrid {
 }
 
 impl Labgrid {
-    /// Brings it up: places that are all acquired, reservations that wait for one of them each, and watchers of all places.
+    /// Starts the coordinator with `places` acquired places, reservations that each wait for a place, and watchers of
+    /// all places.
     pub(crate) fn start(environment: &Path, places: usize, queued: usize, watchers: usize) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -72,7 +73,7 @@ impl Labgrid {
         Ok(labgrid)
     }
 
-    /// Makes so many reservations; the seconds that each took.
+    /// Makes `times` reservations; returns the seconds that each took.
     pub(crate) fn reserve(&mut self, times: usize) -> anyhow::Result<Vec<f64>> {
         writeln!(self.asks, "{times}")?;
         let line = self.line()?;

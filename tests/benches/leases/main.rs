@@ -1,11 +1,13 @@
-//! A daemon of a large lab: 2,000 rigs that are held, 10,000 runs that wait, 200 watchers; how long a lease takes to be made and
-//! the rigs to be listed, beside labgrid's coordinator under the same load; and how soon it answers with 60,000 kept runs.
+//! A daemon of a large lab: 2,000 held rigs, 10,000 waiting runs, 200 watchers. Measures the time to create a lease and
+//! to list the rigs, and compares with labgrid's coordinator under the same load. Also measures the time to the first
+//! answer of a daemon with 60,000 ended runs.
 //!
-//! `cargo bench -p verbatim-tests --bench leases [-- --program VERBATIMD] [--rigs N] [--queued N] [--watchers N] [--kept N]
-//! [--times N] [--labgrid ENVIRONMENT] [--strict]`. Blocks of both are interleaved. labgrid takes part when `--labgrid` names a
-//! Python environment that has it (`pip install labgrid`). `--strict`: exit code 1 when a goal is missed.
+//! `cargo bench -p verbatim-tests --bench leases [-- --program VERBATIMD] [--rigs N] [--queued N] [--watchers N]
+//! [--kept N] [--times N] [--labgrid ENVIRONMENT] [--strict]`. Blocks of both daemons are interleaved. labgrid takes
+//! part when `--labgrid` names a Python environment that has it (`pip install labgrid`). `--strict`: exit code 1 when a
+//! goal is missed.
 
-#![allow(clippy::cast_precision_loss)] // times
+#![allow(clippy::cast_precision_loss)] // for times and ratios
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -27,20 +29,20 @@ use ratio::quantile;
 use verbatim_client::{Client, LeaseName};
 use verbatim_proto::v1::CreateLeaseRequest;
 
-/// Blocks of what is measured, each beside one of labgrid's.
+/// Blocks of measurements; each is paired with a block of labgrid's.
 const BLOCKS: usize = 5;
-/// Rigs that nobody holds, for leases that get one at once.
+/// Free rigs; a lease of a free rig is active at once.
 const FREE: usize = 4;
-/// Watchers that share a connection.
+/// Watchers on one connection.
 const EACH: usize = 20;
-/// How long it is looked how busy a daemon is that nobody asks anything.
+/// How long the idle daemon's processor time is measured.
 const REST: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
     exit("leases", run)
 }
 
-/// The path behind an option.
+/// Returns the path after an option of the command line.
 fn path(name: &str) -> Option<PathBuf> {
     std::env::args()
         .skip_while(|argument| argument != name)
@@ -59,7 +61,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(large && many)
 }
 
-/// One line of what was measured, in milliseconds; whether the goal is reached.
+/// Prints one measurement in milliseconds; returns whether the goal is reached.
 fn told(what: &str, seconds: &mut [f64], cpu_s: f64, goal_ms: Option<f64>) -> bool {
     let median = quantile(seconds, 0.5) * 1e3;
     let reached = goal_ms.is_none_or(|goal| median < goal);
@@ -176,7 +178,7 @@ async fn large(program: &Path) -> anyhow::Result<bool> {
     Ok(reached && memory < 200.0)
 }
 
-/// How long a lease of a rig takes to be made; it is ended at once.
+/// Returns the seconds that creating a lease of a rig takes, and ends the lease.
 async fn lease(client: &Client, number: usize) -> anyhow::Result<f64> {
     let request = CreateLeaseRequest {
         rig: house::rig(number),
@@ -191,7 +193,7 @@ async fn lease(client: &Client, number: usize) -> anyhow::Result<f64> {
     Ok(took)
 }
 
-/// How soon a daemon answers that has many runs of before.
+/// Measures the time to the first answer of a daemon with many ended runs.
 async fn kept(program: &Path) -> anyhow::Result<bool> {
     let kept = option("--kept", 60_000)?;
     let load = Load {

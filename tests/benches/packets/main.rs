@@ -1,16 +1,16 @@
-//! What a packet that comes in costs: parsed, its ICRC checked, and written to a record, against the CRC of the same
-//! bytes alone; ratios printed.
+//! The cost of a received packet (parse, check of the ICRC, write to a record) against the cost of the CRC of the same
+//! bytes alone. Prints the ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench packets [-- --pairs N] [--packets N] [--strict]`. Packets of 1 KiB of payload.
-//! Counted is the time on the processor of the thread that has the packets, the kernel's part of it among that; what the
-//! record's own thread takes, which holds up no packet, is told apart. Short measurements alternate,
-//! for a shared machine's processor is not always as fast. `--strict`: exit code 1 when the goal is missed.
+//! `cargo bench -p verbatim-tests --bench packets [-- --pairs N] [--packets N] [--strict]`. Packets have 1 KiB of
+//! payload. The bench measures the processor time of the thread that handles the packets, kernel time included. A
+//! second line adds the time of the record's own thread, which delays no packet. Short measurements alternate, since
+//! the speed of a shared machine's processor varies. `--strict`: exit code 1 when the goal is missed.
 
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss
-)] // rates
+)] // for ratios
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -28,7 +28,8 @@ use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Medium, Network, Opcode, PKey, Packet, Psn, Qpn, Station, Transport};
 
 const PAYLOAD: usize = 1024;
-/// Different packets, in turn: more than one, and all of them in the processor's cache, as a packet that just came is.
+/// Different packets, used in turn: more than one, and few enough for the processor's cache, where a received packet
+/// also is.
 const DIFFERENT: u32 = 16;
 
 fn main() -> ExitCode {
@@ -83,7 +84,7 @@ fn frame(number: u32) -> Vec<u8> {
     packet(&Network::roce_v2(&station(1), &station(2)), &transport)
 }
 
-/// Seconds of this thread on the processor.
+/// Returns the processor time of this thread during `work`, in seconds.
 fn time(work: impl FnOnce()) -> f64 {
     let start = processor_time(ClockId::CLOCK_THREAD_CPUTIME_ID);
     work();
@@ -115,7 +116,7 @@ fn parsed(frames: &[Bytes], count: usize) {
     }
 }
 
-/// As the tester makes it: the record shares the bytes of a frame that came in with who judges or answers it.
+/// Returns the record entry that the tester makes of a received frame. The entry shares the frame's bytes.
 fn entry(number: usize, frame: &Bytes) -> Entry {
     Entry::Frame(Frame {
         number: number as u32,

@@ -1,10 +1,10 @@
-//! What benches have in common: the command line and the exit code.
+//! Code shared by the benches: the command line and the exit code.
 
 use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Runs a bench: its result is whether every goal was reached. A missed goal is an exit code of 1 with `--strict` only.
+/// Runs a bench. `run` returns whether every goal was reached; a missed goal is exit code 1 with `--strict` only.
 pub(crate) fn exit(name: &str, run: impl FnOnce() -> anyhow::Result<bool>) -> ExitCode {
     let strict = std::env::args().any(|argument| argument == "--strict");
     match run() {
@@ -17,7 +17,7 @@ pub(crate) fn exit(name: &str, run: impl FnOnce() -> anyhow::Result<bool>) -> Ex
     }
 }
 
-/// The number behind an option of the command line.
+/// Returns the number after an option of the command line, or `usual` if the option is absent.
 pub(crate) fn option(name: &str, usual: usize) -> anyhow::Result<usize> {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.iter().position(|argument| argument == name) {

@@ -1,4 +1,4 @@
-//! What the benches of `verbatim inspect` have in common: packets for each second on the processor, and the program.
+//! Code shared by the benches of `verbatim inspect`: packets per second of processor time, and the program to measure.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// `verbatim` as it is given out, or what `--program PATH` names: another version, to compare.
+/// Returns the path of `verbatim` as released, or the path after `--program`, to compare with another version.
 pub(crate) fn verbatim() -> anyhow::Result<PathBuf> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--program");
     if arguments.next().is_some() {
@@ -16,7 +16,7 @@ pub(crate) fn verbatim() -> anyhow::Result<PathBuf> {
     verbatim_lab::build_released("verbatim")
 }
 
-/// Packets per second that a program is on the processor, so that a busy machine does not count.
+/// Returns a program's packets per second of processor time, which other load on the machine affects little.
 pub(crate) fn rate(packets: u32, command: &mut Command) -> anyhow::Result<f64> {
     let mut child = command
         .stdin(Stdio::null())
@@ -26,7 +26,8 @@ pub(crate) fn rate(packets: u32, command: &mut Command) -> anyhow::Result<f64> {
         .with_context(|| format!("{}", command.get_program().display()))?;
     let mut stdout = child.stdout.take().context("stdout is piped")?;
     io::copy(&mut stdout, &mut io::sink())?;
-    // It has written all and is not yet waited for, so its times are still there: the first is its own, in nanoseconds.
+    // The program has closed its stdout but is not yet reaped, so the kernel still has its times. The first field is
+    // its processor time in nanoseconds.
     let times = fs::read_to_string(format!("/proc/{}/schedstat", child.id()))?;
     let status = child.wait()?;
     if !status.success() {
@@ -36,7 +37,7 @@ pub(crate) fn rate(packets: u32, command: &mut Command) -> anyhow::Result<f64> {
     Ok(f64::from(packets) * 1e9 / busy)
 }
 
-/// Prints the median of rates with their range; whether it is at least the goal.
+/// Prints the median of the rates with their range; returns whether the median is at least the goal.
 pub(crate) fn report(what: &str, values: &mut [f64], least: f64) -> bool {
     values.sort_by(f64::total_cmp);
     let median = values[values.len() / 2];

@@ -1,13 +1,14 @@
-//! What the benches of the packet path have in common: the median of ratios, and the line that is printed.
+//! Code shared by the benches that compare ratios: quantiles, and the printed line.
 
-/// The value below which that share of the values lies; sorts them.
+/// Sorts the values and returns their quantile at `share` (0 to 1).
 pub(crate) fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let at = (values.len() as f64 * share) as usize;
     values[at.min(values.len() - 1)]
 }
 
-/// Prints the median of ratios with their range; whether it is at most the goal, if there is one.
+/// Prints the median of the ratios with their range; returns whether the median is at most the goal, if there is a
+/// goal.
 pub(crate) fn report(what: &str, ratios: &mut [f64], goal: Option<f64>) -> bool {
     let median = quantile(ratios, 0.5);
     let reached = goal.is_none_or(|most| median <= most);

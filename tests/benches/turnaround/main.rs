@@ -1,14 +1,15 @@
-//! How long a frame takes through the packet peer and back, on a veth pair: taken by the rig, parsed, its ICRC checked,
-//! answered with a packet of the tester's making; against a loop in C that sends each frame back. Ratios printed.
+//! Round-trip time of a frame through the packet peer on a veth pair: the rig receives the frame, parses it, checks its
+//! ICRC and answers with a packet of the tester. Compares with a loop in C that sends each frame back. Prints the
+//! ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench turnaround [-- --pairs N] [--frames N] [--strict]`. As root: everything happens
-//! in a network namespace of its own. `--strict`: exit code 1 when the goal is missed.
+//! `cargo bench -p verbatim-tests --bench turnaround [-- --pairs N] [--frames N] [--strict]`. Needs root: the bench
+//! runs in its own network namespace. `--strict`: exit code 1 when the goal is missed.
 
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss
-)] // rates
+)] // for ratios
 
 #[path = "../shared/command.rs"]
 mod command;
@@ -28,11 +29,11 @@ use verbatim_wire::{
     Bth, EtherType, Ethernet, Layout, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport,
 };
 
-/// Set in the processes that this one starts: `inside` the namespace, or the `peer`.
+/// Environment variable set in the child processes: `inside` the namespace, or the `peer`.
 const MODE: &str = "VERBATIM_BENCH_MODE";
-/// The prober's interface, and the one that answers.
+/// The prober's interface, and the answerer's.
 const ENDS: [&str; 2] = ["bench0", "bench1"];
-/// Frames before those that count.
+/// Frames sent before the first measured frame.
 const WARM_UP: usize = 200;
 const BOUND: Duration = Duration::from_secs(5);
 const PAYLOAD: usize = 256;
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Starts this program again in a namespace of its own. What the loop is made with is built before.
+/// Starts this program again in a network namespace of its own. Builds the C programs first, outside the namespace.
 fn outside() -> anyhow::Result<bool> {
     build_c_programs()?;
     let status = Command::new("unshare")
@@ -57,7 +58,7 @@ fn outside() -> anyhow::Result<bool> {
         .context("unshare (of util-linux) could not be started")?;
     match status.code() {
         Some(0) => Ok(true),
-        // It has said why; with `--strict` this may be a goal that was missed.
+        // The child printed the reason; with `--strict` the reason may be a missed goal.
         _ => bail!("the process in the network namespace ended with {status}; root is needed"),
     }
 }
@@ -75,7 +76,7 @@ fn inside() -> anyhow::Result<bool> {
     let c = build_c_programs()?.join("echo");
     ip(&["link", "add", ENDS[0], "type", "veth", "peer", "name", ENDS[1]])?;
     for end in ENDS {
-        // The kernel would talk to its neighbours.
+        // Without this, the kernel would send neighbour discovery packets.
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1").context("IPv6 off")?;
         ip(&["link", "set", end, "up"])?;
     }
@@ -117,7 +118,7 @@ fn ip(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who answers, in a process of its own.
+/// A process that answers frames.
 struct Answerer(Child);
 
 impl Answerer {
@@ -136,14 +137,15 @@ impl Answerer {
 
 impl Drop for Answerer {
     fn drop(&mut self) {
-        // It ends with its input; the kill is for one that does not.
+        // Closing its input ends the process; the kill is for a process that hangs.
         drop(self.0.stdin.take());
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The p50 and p99 of round trips, in seconds, between the kernel's stamps of a frame that left and of its answer.
+/// Returns the p50 and p99 of round trips in seconds, between the kernel's timestamps of a sent frame and of its
+/// answer.
 fn measure(
     socket: &PacketSocket,
     answerer: impl FnOnce() -> anyhow::Result<Answerer>,

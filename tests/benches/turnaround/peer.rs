@@ -1,4 +1,4 @@
-//! The packet peer: a rig as the daemon opens it, whose agent has a device of memory alone.
+//! The packet peer: a rig as the daemon opens it, with an agent whose device has memory only.
 
 use std::io::{Read as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use verbatim_wire::{Aeth, CreditCode, Medium, Network, Opcode, Packet, Syndrome,
 
 use super::station;
 
-/// Answers until its standard input ends.
+/// Answers frames until standard input ends.
 pub(crate) fn serve(interface: &str) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("agent.sock");
@@ -62,7 +62,7 @@ fn answer(rig: &mut dyn Rig) -> anyhow::Result<()> {
     }
 }
 
-/// The ACK of a request whose ICRC is right.
+/// Returns the ACK of a request, or `None` if its ICRC is wrong.
 fn ack(frame: &[u8]) -> Option<Vec<u8>> {
     let request = Packet::parse(Medium::Ethernet, frame).ok()?;
     if !request.icrc_is_right() {
@@ -79,7 +79,7 @@ fn ack(frame: &[u8]) -> Option<Vec<u8>> {
     Some(packet(&Network::roce_v2(&station(2), &station(1)), &transport))
 }
 
-/// An agent in this process; it ends with it.
+/// Starts an agent in this process; the agent ends when the process ends.
 fn start_agent(listen: Listen) -> anyhow::Result<()> {
     let (put, listens) = sync_channel(1);
     let strings = Mutex::new(Strings::default());

@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Agents that break one rule of verbatim.agent.v1 each, for the tests of `verbatim doctor --agent`.
+"""Agents that each break one rule of verbatim.agent.v1, for the tests of `verbatim doctor --agent`.
 
     broken.py FAULT DIRECTORY
 
-listens on unix:DIRECTORY/agent.sock; the device is examples/soft_roce.py, and "none" leaves it as it is.
+The agent listens on unix:DIRECTORY/agent.sock. Its device is examples/soft_roce.py. The fault "none" changes nothing.
 """
 
 import sys
@@ -29,7 +29,7 @@ def fault(patch):
 
 
 def around(owner, name):
-    """Puts a function around a method: it gets the method, and its arguments."""
+    """Returns a decorator that replaces a method by a function of the method and its arguments."""
 
     def put(function):
         method = getattr(owner, name)

@@ -1,4 +1,4 @@
-//! What needs no protocol, or breaks one: bytes, frames, connections, and time.
+//! Attacks below the level of calls: random bytes, malformed HTTP/2 frames, many connections, and slow clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use verbatim_lab::campaign::Dice;
 use crate::Came;
 use crate::house::House;
 
-/// How a connection of HTTP/2 begins.
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// A connection that the daemon does not end by then is left.
+/// How long an attack waits for the daemon to end a connection before it drops the connection.
 const PATIENCE: Duration = Duration::from_millis(300);
 const AT_ONCE: u64 = 16;
-/// Making connections takes no longer than that beyond the attack's time.
+/// Longest time that opening connections may take beyond the attack's time.
 const LONGEST: Duration = Duration::from_secs(60);
 
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
 
-/// A connection to one of the doors.
+/// Opens a connection to one of the daemon's four listeners.
 async fn door(house: &House, which: usize) -> std::io::Result<Box<dyn Wire>> {
     Ok(match which % 4 {
         0 => Box::new(UnixStream::connect(house.socket()).await?),
@@ -36,7 +36,8 @@ async fn door(house: &House, which: usize) -> std::io::Result<Box<dyn Wire>> {
     })
 }
 
-/// Does so until the time is over, several at once; each time counts what it sent.
+/// Runs `once` again and again until the time is over, several at a time, and adds up the requests that each run
+/// reports.
 async fn repeatedly<F>(house: &Arc<House>, seed: u64, until: Instant, once: impl Fn(Arc<House>, Dice) -> F) -> Came
 where
     F: Future<Output = u64> + Send + 'static,
@@ -53,7 +54,7 @@ where
     came
 }
 
-/// Sends, says that no more comes, and reads what is answered.
+/// Sends the bytes, closes the sending direction, and reads the response.
 async fn say(mut wire: Box<dyn Wire>, bytes: &[u8]) {
     let said = async {
         wire.write_all(bytes).await?;
@@ -63,7 +64,7 @@ async fn say(mut wire: Box<dyn Wire>, bytes: &[u8]) {
     let _ = timeout(PATIENCE, said).await;
 }
 
-/// Any bytes at any door.
+/// Sends random bytes to any listener.
 pub(crate) async fn noise(house: &Arc<House>, seed: u64, until: Instant) -> Came {
     repeatedly(house, seed, until, |house, mut dice| async move {
         let bytes: Vec<u8> = (0..dice.below(4096)).map(|_| dice.byte()).collect();
@@ -75,7 +76,7 @@ pub(crate) async fn noise(house: &Arc<House>, seed: u64, until: Instant) -> Came
     .await
 }
 
-/// HTTP/2 that begins well: frames of any type, flags, stream and content; resets without end.
+/// Sends HTTP/2 with a valid preface, then frames of random type, flags, stream and content, or many stream resets.
 pub(crate) async fn frames(house: &Arc<House>, seed: u64, until: Instant) -> Came {
     repeatedly(house, seed, until, |house, mut dice| async move {
         let mut bytes = [PREFACE, SETTINGS].concat();
@@ -112,13 +113,13 @@ fn frame(bytes: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, content: &[u8]) 
     bytes.extend_from_slice(content);
 }
 
-/// Headers that go on without end, as CONTINUATION.
+/// Sends headers that never end, in CONTINUATION frames.
 pub(crate) async fn endless_headers(house: &Arc<House>, seed: u64, until: Instant) -> Came {
     repeatedly(house, seed, until, |house, mut dice| async move {
         let Ok(mut wire) = door(&house, 0).await else { return 0 };
         let mut bytes = [PREFACE, SETTINGS].concat();
         frame(&mut bytes, 1, 0, 1, &[0x83, 0x86]);
-        // Literals without indexing, each with a name of its own.
+        // Literal fields without indexing, each with its own name.
         let content: Vec<u8> = (0..1000)
             .flat_map(|_| [0, 1, b'a' + dice.byte() % 26, 1, b'x'])
             .collect();
@@ -131,12 +132,13 @@ pub(crate) async fn endless_headers(house: &Arc<House>, seed: u64, until: Instan
     .await
 }
 
-/// As many connections as there can be, that say nothing.
+/// Opens as many connections as possible and sends nothing on them.
 pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) -> Came {
     let mut held: Vec<Box<dyn Wire>> = Vec::new();
     let mut refused = 0;
     for number in 0..count {
-        // The page's and the metrics' doors let only a few in at a time: the others would wait in the kernel.
+        // The listeners of the page and of the metrics admit only a few connections at a time; further ones wait in the
+        // kernel.
         match timeout(PATIENCE, door(house, number as usize % 2)).await {
             Ok(Ok(wire)) => held.push(wire),
             _ => refused += 1,
@@ -153,7 +155,7 @@ pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) 
     came
 }
 
-/// Connections that say what they have to say a byte at a time.
+/// Opens connections that send one byte at a time.
 pub(crate) async fn slow_writers(house: &Arc<House>, until: Instant) -> Came {
     let (mut all, sent) = (JoinSet::new(), Arc::new(AtomicU64::new(0)));
     for number in 0..400 {
@@ -179,7 +181,7 @@ pub(crate) async fn slow_writers(house: &Arc<House>, until: Instant) -> Came {
     }
 }
 
-/// HTTP/1.1 for the page and the metrics: paths, hosts and methods that there are not.
+/// Sends HTTP/1.1 to the page and the metrics, with invalid paths, hosts and methods.
 pub(crate) async fn pages(house: &Arc<House>, seed: u64, until: Instant) -> Came {
     const PATHS: [&str; 10] = [
         "/",
@@ -221,5 +223,5 @@ pub(crate) async fn pages(house: &Arc<House>, seed: u64, until: Instant) -> Came
     }
 }
 
-/// Among counted requests, one that got what it must not have.
+/// Added to the count of requests for each request that wrongly got access.
 const LET_IN: u64 = 1 << 40;

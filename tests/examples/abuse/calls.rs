@@ -1,4 +1,4 @@
-//! Calls: messages that are none, too large, forged, or of who may not.
+//! Attacks by calls: malformed, oversized and forged messages, and calls without permission.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use verbatim_proto::DESCRIPTORS;
 use crate::Came;
 use crate::house::House;
 
-/// A call that does not end by then is one that goes on, such as a watch: it is left.
+/// How long an attack waits for a call to end; a call such as a watch never ends.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Bytes as they are.
+/// A codec that passes bytes unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Raw;
 
@@ -75,7 +75,7 @@ async fn call(channel: Channel, path: &str, body: Vec<u8>) -> Result<Vec<u8>, St
         .map(tonic::Response::into_inner)
 }
 
-/// Every call that the daemon has.
+/// Returns the path of every call that the daemon serves.
 fn methods() -> anyhow::Result<Vec<String>> {
     let files = FileDescriptorSet::decode(DESCRIPTORS)?;
     let mut methods = Vec::new();
@@ -90,7 +90,7 @@ fn methods() -> anyhow::Result<Vec<String>> {
     Ok(methods)
 }
 
-/// Messages that are valid for some call.
+/// Returns messages that are valid for some call.
 fn samples() -> Vec<Vec<u8>> {
     let spec = v1::RunSpec {
         rig: "a".into(),
@@ -123,7 +123,7 @@ fn samples() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Messages that are nearly valid, and calls that there are not, by many streams on few connections, as who owns the daemon.
+/// Sends slightly altered messages and misspelt calls, by many streams on few connections, as the daemon's owner.
 pub(crate) async fn messages(house: &Arc<House>, seed: u64, requests: u64, until: Instant) -> anyhow::Result<Came> {
     let (methods, samples) = (Arc::new(methods()?), Arc::new(samples()));
     let sent = Arc::new(AtomicU64::new(0));
@@ -157,7 +157,7 @@ pub(crate) async fn messages(house: &Arc<House>, seed: u64, requests: u64, until
     })
 }
 
-/// Messages far larger than any has to be.
+/// Sends messages far larger than any valid message.
 pub(crate) async fn large(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
     let long = "*c*".repeat(1_300_000);
     let patterns = v1::ListTestsRequest {
@@ -194,14 +194,14 @@ pub(crate) async fn large(house: &Arc<House>, until: Instant) -> anyhow::Result<
         }
         for answered in all.join_all().await {
             came.requests += 1;
-            // Answered, and not with what was asked for.
+            // A success counts as let in: the daemon must refuse each of these messages.
             came.let_in += u64::from(matches!(answered, Ok(Ok(_))));
         }
     }
     Ok(came)
 }
 
-/// Watchers and readers that never take what they asked for.
+/// Opens watches and downloads, and never reads their responses.
 pub(crate) async fn slow_readers(house: &Arc<House>, until: Instant) -> anyhow::Result<Came> {
     let owner = house.client("client").await?;
     let spec = v1::RunSpec {
@@ -254,7 +254,7 @@ pub(crate) async fn slow_readers(house: &Arc<House>, until: Instant) -> anyhow::
     Ok(came)
 }
 
-/// Names, cursors and tokens that somebody made up.
+/// Sends made-up names, cursors and tokens.
 pub(crate) async fn forged(house: &Arc<House>) -> anyhow::Result<Came> {
     let channel = house.owner()?;
     let mut came = Came::default();
@@ -328,7 +328,7 @@ pub(crate) async fn forged(house: &Arc<House>) -> anyhow::Result<Came> {
     Ok(came)
 }
 
-/// What a viewer, somebody without a role, and another operator may not.
+/// Tries calls that a viewer, an identity without a role, and another operator have no permission for.
 pub(crate) async fn not_theirs(house: &Arc<House>) -> anyhow::Result<Came> {
     let alice = house.client("alice").await?;
     let lease = v1::CreateLeaseRequest {
@@ -383,7 +383,7 @@ pub(crate) async fn not_theirs(house: &Arc<House>) -> anyhow::Result<Came> {
     Ok(came)
 }
 
-/// Certificates that let nobody in, and no TLS at all.
+/// Connects with unacceptable certificates, without a certificate, and without TLS.
 pub(crate) async fn certificates(house: &Arc<House>) -> anyhow::Result<Came> {
     let mut came = Came::default();
     let of = |ca: &str, name: &str| [format!("{ca}/ca.pem"), format!("{name}.pem"), format!("{name}-key.pem")];
@@ -425,7 +425,7 @@ pub(crate) async fn certificates(house: &Arc<House>) -> anyhow::Result<Came> {
 }
 
 impl Came {
-    /// Somebody who must not be let in, and must be told why.
+    /// Counts a client that the daemon must refuse with a reason.
     fn count(&mut self, what: &str, output: std::process::Output) {
         self.requests += 1;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -436,7 +436,7 @@ impl Came {
     }
 }
 
-/// Descriptors that this process may still have, for connections.
+/// Returns the number of connections that this process may open, by its limit of file descriptors.
 pub(crate) fn connections_at_most() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(500, |(now, _)| now.saturating_sub(500))
 }

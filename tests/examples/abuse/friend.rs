@@ -1,4 +1,5 @@
-//! Somebody who means no harm, and asks all the while: by one connection that stays, and now and then by a new one.
+//! A well-behaved client that sends requests throughout an attack, most on one lasting connection, some on a new
+//! connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,24 +11,24 @@ use tokio::time::{sleep, timeout};
 
 use crate::house::{House, Takes, takes};
 
-/// An answer that is not there by then is none.
+/// A response that takes longer counts as missing.
 const WITHIN: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_millis(20);
-/// Of so many questions one is asked by a connection of its own.
+/// One request in this many uses a new connection.
 const ANEW: usize = 50;
 
-/// What a friend went through.
+/// The outcome of a friend's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     latencies: Vec<Duration>,
-    /// Questions without an answer, and the first reason.
+    /// Requests without a good response, and the first reason.
     pub(crate) unanswered: usize,
     pub(crate) why: Option<String>,
     pub(crate) most: Takes,
 }
 
 impl Heard {
-    /// The latency that so many of a hundred stay below.
+    /// Returns the latency that `of_100` percent of the requests stay below.
     pub(crate) fn percentile(&mut self, of_100: usize) -> Duration {
         self.latencies.sort_unstable();
         let place = (self.latencies.len() * of_100 / 100).min(self.latencies.len().saturating_sub(1));
@@ -35,14 +36,14 @@ impl Heard {
     }
 }
 
-/// Asks until it is told to stop.
+/// A client that sends requests until it is stopped.
 pub(crate) struct Friend {
     stop: Arc<AtomicBool>,
     task: JoinHandle<anyhow::Result<Heard>>,
 }
 
 impl Friend {
-    /// Once it is connected.
+    /// Starts a friend and returns once it is connected.
     pub(crate) async fn begin(house: Arc<House>) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -80,12 +81,12 @@ impl Friend {
             }
             Ok(heard)
         };
-        // A thread of its own: nobody waits here behind an attacker's work.
+        // The friend has its own thread and runtime, so that an attacker's tasks cannot delay it.
         let task = thread::spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(asks)
         });
-        // When it could not, its end says why.
+        // An error means that the friend could not connect; `end` returns the reason.
         let _ = connected.await;
         Ok(Self { stop, task })
     }

@@ -1,4 +1,4 @@
-//! One daemon with all its doors open, its certificates, and what it takes of the machine.
+//! A daemon with all its listeners open, its certificates, and its use of the machine's resources.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use verbatim_client::Address;
 use verbatim_tls::ClientFiles;
 
-/// No sound start takes longer.
+/// Upper bound of a sound start.
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
 /// A daemon that serves.
@@ -23,18 +23,18 @@ pub(crate) struct House {
     directory: TempDir,
     binaries: PathBuf,
     daemon: Child,
-    /// Where TLS is.
+    /// Address of the TLS listener.
     pub(crate) tls: SocketAddr,
-    /// Where the page is.
+    /// Address of the page.
     pub(crate) web: SocketAddr,
-    /// Where the metrics are.
+    /// Address of the metrics.
     pub(crate) metrics: SocketAddr,
 }
 
-/// What the daemon takes.
+/// A process's use of resources.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Takes {
-    /// Resident memory.
+    /// Resident memory in MiB.
     pub(crate) mib: u64,
     pub(crate) descriptors: usize,
     pub(crate) threads: u64,
@@ -48,8 +48,8 @@ impl Drop for House {
 }
 
 impl House {
-    /// Two rigs; `client`, who is the admin, `alice`, `bob`, `viewer` and `friend` have certificates, `mallory` one that was
-    /// revoked, and a CA of its own made `foreign`.
+    /// Starts a daemon with two rigs. `client` (an admin), `alice`, `bob`, `viewer`, `friend` and `nobody` have
+    /// certificates. `mallory` has a revoked certificate, and `foreign` is another CA.
     pub(crate) fn open(binaries: &Path) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let at = directory.path();
@@ -106,7 +106,7 @@ impl House {
             .map_while(Result::ok)
             .find(|line| line.contains("serving"))
             .context("the daemon did not begin to serve")?;
-        // Whoever waits for a reader hangs: it is read to its end.
+        // Read the log to its end: the daemon would block on a full pipe.
         let kept = at.join("log");
         thread::spawn(move || {
             let mut kept = fs::File::create(kept).ok();
@@ -141,7 +141,7 @@ impl House {
         self.directory.path().join(name)
     }
 
-    /// `verbatim`, which knows of no daemon.
+    /// Returns a command for `verbatim` that is not configured for any daemon.
     pub(crate) fn verbatim(&self) -> Command {
         let mut command = Command::new(self.binaries.join("verbatim"));
         command
@@ -150,12 +150,12 @@ impl House {
         command
     }
 
-    /// A channel by the socket: this user, who owns the daemon.
+    /// Returns a channel over the Unix socket, as this user, who owns the daemon.
     pub(crate) fn owner(&self) -> anyhow::Result<Channel> {
         Ok(Endpoint::from_shared(format!("unix:{}", self.socket().display()))?.connect_lazy())
     }
 
-    /// Somebody with a certificate.
+    /// Connects a client with a certificate.
     pub(crate) async fn client(&self, name: &str) -> anyhow::Result<verbatim_client::Client> {
         let at = |file: String| self.path("pki").join(file);
         let files = ClientFiles {
@@ -171,25 +171,25 @@ impl House {
         self.daemon.id()
     }
 
-    /// Whether it still runs.
+    /// Returns whether the daemon still runs.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.daemon.try_wait(), Ok(None))
     }
 
-    /// What it said, of what went wrong within.
+    /// Counts the panics in the daemon's log.
     pub(crate) fn panics(&self) -> usize {
         let log = fs::read_to_string(self.path("log")).unwrap_or_default();
         log.lines().filter(|line| line.contains("panicked at")).count()
     }
 
-    /// Keeps the directory, for who looks for what happened.
+    /// Keeps the directory for later examination, and returns its path.
     pub(crate) fn keep(&mut self) -> PathBuf {
         self.directory.disable_cleanup(true);
         self.directory.path().into()
     }
 }
 
-/// What a process takes at this moment.
+/// Returns a process's use of resources at this moment.
 pub(crate) fn takes(pid: u32) -> anyhow::Result<Takes> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let number = |name: &str| -> anyhow::Result<u64> {
@@ -206,15 +206,15 @@ pub(crate) fn takes(pid: u32) -> anyhow::Result<Takes> {
     })
 }
 
-/// Waits until it has let go of what an attack made it take. Its memory is the most that it took on the way: runs that the
-/// attack began still go on.
+/// Waits until the process has released the descriptors and threads of an attack. The returned memory is the peak while
+/// waiting, since runs that the attack created still go on.
 pub(crate) async fn settled(pid: u32, before: Takes, within: Duration) -> anyhow::Result<Takes> {
     let until = Instant::now() + within;
     let mut mib = 0;
     loop {
         let now = takes(pid)?;
         mib = now.mib.max(mib);
-        // The friend's own connections come and go.
+        // The margin is for the friend's own connections.
         if now.descriptors <= before.descriptors + 8 && now.threads <= before.threads + 8 || Instant::now() > until {
             return Ok(Takes { mib, ..now });
         }

@@ -1,7 +1,9 @@
-//! The campaign `abuse`: one attack after the other on a daemon with all its doors open, while a friend asks for the rigs. The
-//! daemon neither crashes nor hangs, lets nobody in, takes no more than its share of the machine, and gives it back.
+//! The campaign `abuse`: attacks a daemon with all its listeners open, one attack after the other, while a friend lists
+//! the rigs. The daemon must not crash or hang, must refuse every unauthorized request, must stay within its memory
+//! limit, and must release the resources of each attack.
 //!
-//! `cargo xtask campaign abuse [--seconds N] [--requests N] [--seed S]`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign abuse [--seconds N] [--requests N] [--seed S]`. The last line has the counts; the exit code is
+//! the verdict.
 
 mod bytes;
 mod calls;
@@ -20,12 +22,13 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::time::Instant;
 use verbatim_lab::campaign::{argument, number};
 
-/// Resident memory that no attack may make the daemon take, neither while it lasts nor afterwards.
+/// Limit of the daemon's resident memory in MiB, during and after each attack.
 const MEMORY_MIB: u64 = 200;
-/// What an attack took is given back by then: silent connections are asked for a sign of life after a minute, and left after
-/// another.
+/// Time within which the daemon must release an attack's resources. It probes a silent connection after a minute, and
+/// drops the connection after another minute.
 const SETTLES_WITHIN: Duration = Duration::from_secs(150);
-/// The friend waits longer than when all is calm, since attackers take the processor's time, too; but nobody is to feel it.
+/// Limit of the friend's p99 latency, as a multiple of its calm latency. Attackers use processor time too, so the
+/// friend may be slower, within this limit and [`P99`].
 const SLOWER: u32 = 40;
 const P99: Duration = Duration::from_millis(500);
 const ATTACKS: [&str; 12] = [
@@ -43,12 +46,12 @@ const ATTACKS: [&str; 12] = [
     "connections",
 ];
 
-/// What came of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Came {
-    /// What was sent.
+    /// Requests sent.
     pub(crate) requests: u64,
-    /// What of it got what it must not.
+    /// Requests that wrongly got access.
     pub(crate) let_in: u64,
 }
 
@@ -95,7 +98,7 @@ async fn campaign() -> anyhow::Result<bool> {
             "noise" => bytes::noise(&house, seed, until).await,
             "frames" => bytes::frames(&house, seed, until).await,
             "endless_headers" => bytes::endless_headers(&house, seed, until).await,
-            // With a number of requests it takes the time that they take.
+            // With a number of requests, the attack lasts until they are sent.
             "messages" if requests < u64::MAX => {
                 calls::messages(&house, seed, requests, until + Duration::from_secs(7200)).await?
             }

@@ -1,4 +1,4 @@
-//! What the device under test holds, read by something else than the run that changed it.
+//! State of the device under test, read by a program other than the run that changed it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use verbatim_tests::reading;
 
 use crate::house::wait_for_line;
 
-/// Every field of every attribute that the tests touch, by name.
+/// Every field of every attribute that the tests change, by name.
 pub(crate) type Fields = BTreeMap<String, String>;
 
-/// Fields that move by themselves or count: not compared.
+/// Name endings of counters and self-changing fields, which are not compared.
 const COUNTERS: [&str; 4] = [
     "M_KeyViolations",
     "P_KeyViolations",
@@ -22,7 +22,7 @@ const COUNTERS: [&str; 4] = [
     "ClientReregister",
 ];
 
-/// Reads the device model through its socket, with a connection of its own.
+/// Reads the device model through its socket, over a connection of its own.
 pub(crate) fn of_model(rig_file: &Path, rig: &str) -> anyhow::Result<Fields> {
     let fields = reading::fields(rig_file, rig)?;
     let counts =
@@ -30,7 +30,7 @@ pub(crate) fn of_model(rig_file: &Path, rig: &str) -> anyhow::Result<Fields> {
     Ok(fields.into_iter().filter(|(name, _)| !counts(name)).collect())
 }
 
-/// Reads ibsim's adapter with smpquery, a tool of others.
+/// Reads ibsim's adapter with smpquery, an independent tool.
 pub(crate) fn of_ibsim(lab: &IbsimLab) -> anyhow::Result<Fields> {
     let mut fields = Fields::new();
     for query in ["portinfo", "vlarb", "nodeinfo", "nodedesc"] {
@@ -59,10 +59,10 @@ pub(crate) fn of_ibsim(lab: &IbsimLab) -> anyhow::Result<Fields> {
 /// The test that shows that a device behind an agent is served.
 pub(crate) const SERVED: &str = "c09-060-send-responder";
 
-/// Starts the device in Python with its agent, all its sockets in `directory`.
+/// Starts the device in Python with its agent; all its sockets are in `directory`.
 pub(crate) fn start_agent(directory: &Path) -> anyhow::Result<Child> {
     let python = verbatim_lab::workspace::root().join("client/python");
-    // What a killed one left; it says so itself where it is still in use.
+    // Remove the sockets of a killed agent. An agent that still uses one reports that itself.
     for socket in ["agent.sock", "device.sock"] {
         let _ = std::fs::remove_file(directory.join(socket));
     }
@@ -82,7 +82,7 @@ pub(crate) fn start_agent(directory: &Path) -> anyhow::Result<Child> {
     Ok(agent)
 }
 
-/// Writes the rig file of that device.
+/// Writes the rig file of the device in Python, and returns its path.
 pub(crate) fn agent_rig(directory: &Path) -> anyhow::Result<PathBuf> {
     let file = directory.join("rigs.toml");
     let agent = format!("unix:{}", directory.join("agent.sock").display());
@@ -97,7 +97,7 @@ pub(crate) fn agent_rig(directory: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// What the tests of a report came to.
+/// Returns the outcome of each test of a report.
 pub(crate) fn of_report(report: &Value) -> Fields {
     let verdicts = report["verdicts"].as_array().into_iter().flatten();
     let text = |of: &Value| of.as_str().unwrap_or_default().to_owned();
@@ -106,7 +106,7 @@ pub(crate) fn of_report(report: &Value) -> Fields {
         .collect()
 }
 
-/// The fields in which two readings differ.
+/// Returns the fields in which two readings differ.
 pub(crate) fn differences(found: &Fields, now: &Fields) -> Vec<String> {
     let names: std::collections::BTreeSet<_> = found.keys().chain(now.keys()).collect();
     names

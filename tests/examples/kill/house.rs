@@ -1,4 +1,4 @@
-//! A device, a daemon before it, and what kills them.
+//! A device, the daemon that drives it, and the kills of their processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
@@ -12,27 +12,26 @@ use verbatim_lab::IbsimLab;
 
 use crate::device::{self, Fields};
 
-/// How an exception begins that is of a run which is gone.
+/// Prefix of an exception about a lost run.
 pub(crate) const LOST: &str = "lost";
-/// How one begins that is of a run which is there twice.
+/// Prefix of an exception about a run that exists twice.
 pub(crate) const DOUBLED: &str = "doubled";
-/// How one begins that is of a daemon which cannot read what it kept.
+/// Prefix of an exception about a daemon that cannot read its store.
 pub(crate) const CORRUPT: &str = "corrupt";
 
-/// What the device is.
+/// The kind of device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
     /// `verbatimd model`: a process that survives its testers.
     Model,
-    /// ibsim.
     Ibsim,
-    /// A device in Python and its agent, one process.
+    /// A device in Python and its agent, in one process.
     Agent,
 }
 
 impl Kind {
-    /// Tests of which a run is under way long enough to be killed, those of MADs changing the device; and a short one, for those
-    /// who wait.
+    /// Returns tests that run long enough to be killed (the tests of MADs change the device), and a short test for the
+    /// queued runs.
     pub(crate) fn tests(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Model | Self::Ibsim => (
@@ -44,26 +43,26 @@ impl Kind {
     }
 }
 
-/// Who is killed.
+/// A process to kill.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Victim {
     Daemon,
-    /// Whoever drives the device for the daemon.
+    /// The process that drives the device for the daemon.
     Worker,
-    /// Who asked for the run, and follows it.
+    /// The client that created the run and follows it.
     Client,
-    /// Whoever restores the device after another was killed.
+    /// The process that restores the device after another process was killed.
     Restore,
-    /// The agent, and the device with it. Somebody starts it again, as a service manager would.
+    /// The agent, and the device with it. The campaign starts both again, as a service manager would.
     Agent,
 }
 
-/// What a kill came to.
+/// The outcome of a kill.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Came {
-    /// Runs that it cut short.
+    /// Number of runs that the kill cut short.
     pub(crate) interrupted: usize,
-    /// Whether the rig was quarantined, and a restore that somebody asked for mended it.
+    /// Whether the rig was quarantined, and a requested restore repaired it.
     pub(crate) quarantined: bool,
     /// Whether a restore was under way and was killed.
     pub(crate) restore_killed: bool,
@@ -75,7 +74,7 @@ enum Device {
     Agent(Child),
 }
 
-/// A device and a daemon with a state directory of their own.
+/// A device, and a daemon with its own state directory.
 pub(crate) struct House {
     directory: tempfile::TempDir,
     binaries: PathBuf,
@@ -141,7 +140,7 @@ impl House {
     }
 
     fn start_daemon(&mut self) -> anyhow::Result<()> {
-        // A store that was corrupt would not let it start.
+        // The daemon would not start with a corrupt store.
         let mut daemon = Command::new(self.binaries.join("verbatimd"))
             .args(["serve", "--socket"])
             .arg(self.socket())
@@ -178,9 +177,9 @@ impl House {
         serde_json::from_str(&text).with_context(|| format!("verbatim {arguments:?} printed {text:?}"))
     }
 
-    /// Waits until the rig has restored what was left and runs nothing; true when that took somebody to ask for it.
+    /// Waits until the rig has restored its device and runs nothing. Returns true if a restore had to be requested.
     fn wait_until_idle(&self) -> anyhow::Result<bool> {
-        // There is no event for "idle": the state is asked for, with a bound that no sound restore reaches.
+        // There is no event for "idle", so poll the state, with a bound that no sound restore reaches.
         let bound = Instant::now() + Duration::from_secs(240);
         let mut quarantined = false;
         loop {
@@ -204,8 +203,8 @@ impl House {
         }
     }
 
-    /// Puts runs into the queue, kills these while the first is under way, starts what is dead again, waits for the end of all
-    /// and for the restore.
+    /// Queues runs, kills the victims while the first run is under way, and starts the killed processes again. Then
+    /// waits for the end of all runs and for the restore.
     pub(crate) fn kill_in_mid_run(
         &mut self,
         victims: &BTreeSet<Victim>,
@@ -214,7 +213,7 @@ impl House {
     ) -> anyhow::Result<Came> {
         let mut came = Came::default();
         let before = self.runs()?;
-        // Somebody follows the first; the others only wait.
+        // A client follows the first run; the other runs are detached.
         let mut client = Command::new(self.binaries.join("verbatim"))
             .arg("--server")
             .arg(self.socket())
@@ -229,9 +228,9 @@ impl House {
             asked.push(run.trim().to_string());
         }
         std::thread::sleep(wait);
-        // Whoever it has asked for is there by now, or was never taken: of the killed client's run both are right.
+        // By now the daemon has created the killed client's run or never will; both are correct.
         if victims.contains(&Victim::Client) {
-            // One that ended meanwhile is as good as killed.
+            // The client may have ended already; that is fine.
             let _ = client.kill();
         }
         if victims.contains(&Victim::Worker) {
@@ -250,7 +249,7 @@ impl House {
                 daemon.wait()?;
             }
             if victims.contains(&Victim::Restore) {
-                // The worker of a daemon that died restores the device.
+                // The worker of a dead daemon restores the device.
                 std::thread::sleep(wait / 8);
                 came.restore_killed |= self.kill_workers()?;
             }
@@ -269,7 +268,8 @@ impl House {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Also that of a client that was killed once the daemon had taken it: the rig is idle for a moment before it begins.
+        // Include the run of a client that was killed after the daemon created its run: the rig is briefly idle before
+        // that run begins.
         let taken = self.runs()?.into_keys().filter(|run| !before.contains_key(run));
         for run in taken.chain(asked.iter().cloned()) {
             self.wait_until_ended(&run)?;
@@ -289,7 +289,7 @@ impl House {
         if before.keys().any(|name| !after.contains_key(name)) {
             bail!("{LOST}: a run of before is not listed any more");
         }
-        // The client's own, if it came so far; it asks again under one id when the daemon is away.
+        // The first client adds one run at most: it repeats its request under the same id when the daemon is away.
         if new.len() > asked.len() + 1 {
             bail!(
                 "{DOUBLED}: {} runs were asked for, {} are listed",
@@ -303,7 +303,7 @@ impl House {
         Ok(came)
     }
 
-    /// All runs by name.
+    /// Returns all runs by name.
     fn runs(&self) -> anyhow::Result<BTreeMap<String, Value>> {
         let listed = self.json(&["runs", "--all", "--json"])?;
         let runs = listed["runs"].as_array().context("a list of runs")?;
@@ -317,13 +317,14 @@ impl House {
         Ok(map)
     }
 
-    /// Whether a run that ended was cut short. Then it says so, and what there is of its record is kept.
+    /// Returns whether an ended run was cut short. A run that was cut short must have a cause, and its partial record
+    /// must exist.
     fn is_interrupted(&self, run: &Value) -> anyhow::Result<bool> {
         let name = run["name"].as_str().context("a run has a name")?;
         if run["state"] != "ENDED" {
             bail!("{name} has not ended: {run}");
         }
-        // An M_Key test on ibsim fails at once: it keeps no key. What matters here is whether the run was cut short.
+        // An M_Key test fails at once on ibsim, which stores no key. Only whether the run was cut short matters here.
         let began = !run["start_time"].is_null();
         let interrupted = run["outcome"] == "ERROR" && began;
         if run["outcome"] == "ERROR" && run["cause"].is_null() {
@@ -335,7 +336,7 @@ impl House {
             .join("state/runs")
             .join(self.rig)
             .join(name.trim_start_matches("runs/"));
-        // One that was killed before its first test began has nothing to record.
+        // A run that was killed before its first test began has no record.
         if interrupted
             && !record.is_dir()
             && self
@@ -358,7 +359,7 @@ impl House {
         Ok(())
     }
 
-    /// Kills whoever drives the device; whether there was one.
+    /// Kills the processes that drive the device; returns whether there was one.
     fn kill_workers(&self) -> anyhow::Result<bool> {
         let workers = self.workers();
         for worker in &workers {
@@ -367,7 +368,7 @@ impl House {
         Ok(!workers.is_empty())
     }
 
-    /// Workers of this house: they know its state directory.
+    /// Returns the worker processes of this daemon: their command lines name its state directory.
     fn workers(&self) -> Vec<u32> {
         let mark = self.directory.path().to_string_lossy().into_owned();
         let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -383,7 +384,7 @@ impl House {
             .collect()
     }
 
-    /// A worker whose daemon died restores and ends by itself.
+    /// Waits for the workers of a dead daemon to restore the device and end by themselves.
     fn wait_for_workers(&self) -> anyhow::Result<()> {
         let bound = Instant::now() + Duration::from_secs(120);
         while !self.workers().is_empty() {
@@ -395,18 +396,19 @@ impl House {
         Ok(())
     }
 
-    /// What the device holds now, read by something that is neither daemon nor worker.
+    /// Returns the state of the device, read by a program other than daemon and worker.
     pub(crate) fn fields(&self) -> anyhow::Result<Fields> {
         let read = || match &self.device {
             Device::Model(_) => device::of_model(&self.rig_file, self.rig),
             Device::Ibsim(lab) => device::of_ibsim(lab),
-            // It holds nothing but what its sessions made: what counts is that the next one is served.
+            // The agent's device has only state of its sessions, so check that it serves the next session.
             Device::Agent(_) => {
                 let report = self.json(&["run", "--json", "--rig", self.rig, device::SERVED])?;
                 Ok(device::of_report(&report))
             }
         };
-        // On a host under load an answer may come later than is waited for; what is read of a device does not depend on it.
+        // On a loaded host a response may miss its timeout, so read up to three times. Reading does not change the
+        // device.
         read().or_else(|_| read()).or_else(|_| read())
     }
 
@@ -424,7 +426,7 @@ impl House {
 }
 
 fn kill(pid: u32) -> anyhow::Result<()> {
-    // A worker that ended meanwhile is as good as killed.
+    // The worker may have ended already; that is fine.
     Command::new("kill")
         .args(["-9", &pid.to_string()])
         .stderr(Stdio::null())
@@ -432,7 +434,7 @@ fn kill(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for a line on the stderr of a child, and keeps reading it to nowhere afterwards.
+/// Waits for a line on the stderr of a child, and discards the lines after it in a thread.
 pub(crate) fn wait_for_line(child: &mut Child, words: &str) -> anyhow::Result<()> {
     let stderr = child.stderr.take().context("stderr was piped")?;
     let mut lines = BufReader::new(stderr).lines();

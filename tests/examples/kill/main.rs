@@ -1,9 +1,10 @@
-//! The kill campaign: kill -9 of daemon, worker, client, restore and agent at random instants, one or several of them, while tests
-//! change a device and runs wait: on the device model as a process, on ibsim, and on a device in Python behind an agent, which dies
-//! with it. After the next start every field that can be restored is as it was found, the next test is served, each run is there
-//! once, and one that was interrupted has ended ERROR with a cause and its record.
+//! The campaign `kill`: sends SIGKILL to daemon, worker, client, restore and agent at random instants, to one or
+//! several of them, while tests change a device and runs wait. The devices are the device model as a process, ibsim,
+//! and a device in Python behind an agent, which dies with the agent. After the next start the campaign checks that
+//! every restorable field has its original value and that the daemon serves the next test. Each run must exist once,
+//! and an interrupted run must have ended with ERROR, a cause and its record.
 //!
-//! `cargo xtask campaign kill --times N --jobs J`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign kill --times N --jobs J`. The last line has the counts; the exit code is the verdict.
 
 mod device;
 mod house;
@@ -19,7 +20,7 @@ use anyhow::{Context, bail};
 use house::{CORRUPT, DOUBLED, House, Kind, LOST, Victim};
 use verbatim_lab::campaign::{Dice, argument, number};
 
-/// How an exception is told that is of a device which is not as it was found.
+/// Word in an exception about a device that differs from its original state.
 const ALTERED: &str = "altered";
 
 fn main() -> ExitCode {
@@ -33,19 +34,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// Kills in one house: ibsim's ten slots leak with each client that is killed.
+/// Kills for one device and daemon. The number is small, since each killed client leaks one of ibsim's ten slots.
 const KILLS: u64 = 4;
 
-/// Who is killed at a time: each alone, and several together.
+/// Draws the processes to kill together: one or several.
 fn draw(dice: &mut Dice, kind: Kind) -> BTreeSet<Victim> {
     let all: &[Victim] = match kind {
         Kind::Model | Kind::Ibsim => &[Victim::Daemon, Victim::Worker, Victim::Client, Victim::Restore],
-        // Its queue pairs end with their session: there is nothing to restore.
+        // The agent's queue pairs end with their session, so there is no restore to kill.
         Kind::Agent => &[Victim::Daemon, Victim::Worker, Victim::Client, Victim::Agent],
     };
     let mut victims: BTreeSet<Victim> = all.iter().copied().filter(|_| dice.below(3) == 0).collect();
     if victims.contains(&Victim::Restore) && victims.len() == 1 {
-        // There is one when somebody left the device changed.
+        // A restore only happens when a killed process left the device changed.
         victims.insert(Victim::Worker);
     }
     if victims.is_empty() {
@@ -54,12 +55,12 @@ fn draw(dice: &mut Dice, kind: Kind) -> BTreeSet<Victim> {
     victims
 }
 
-/// Exceptions of one kind.
+/// Returns the number of exceptions of one kind.
 fn of_kind(exceptions: &[String], kind: &str) -> usize {
     exceptions.iter().filter(|exception| exception.contains(kind)).count()
 }
 
-/// What kills came to.
+/// The outcomes of all kills.
 #[derive(Default)]
 struct Tally {
     exceptions: Vec<String>,
@@ -81,7 +82,8 @@ impl Tally {
     }
 }
 
-/// Some kills in a house of their own, each drawn from the seed and the house's number.
+/// Performs some kills with a device and daemon of their own. The random numbers come from the seed and the turn's
+/// number.
 fn in_a_house(kind: Kind, binaries: &Path, kills: u64, mut dice: Dice) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let mut house = House::open(kind, binaries)?;
@@ -113,7 +115,7 @@ fn in_a_house(kind: Kind, binaries: &Path, kills: u64, mut dice: Dice) -> anyhow
                 .push(format!("{what}: the device cannot be read: {error:#}")),
         }
         if !tally.exceptions.is_empty() {
-            // What comes after is to be told apart from it: such as of a simulator that has ended.
+            // Stop here: later exceptions may be consequences of this one, such as of an ended simulator.
             break;
         }
     }

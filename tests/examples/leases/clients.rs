@@ -1,4 +1,4 @@
-//! Clients that reserve, renew, end and run, and note what they were told.
+//! Clients that create, renew and end leases, create runs, and record the daemon's responses.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,28 +19,28 @@ use verbatim_proto::v1::{
     WatchRunRequest,
 };
 
-/// All events of a run that has ended are there already: who hears nothing for so long will not hear the end.
+/// Timeout for each event of an ended run. All its events are already stored, so a watch that takes longer never ends.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
-/// What the clients were told.
+/// The responses that the clients received.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Leases by the id of the request.
+    /// Name of the lease, by the id of the request.
     pub(crate) leases: BTreeMap<String, String>,
     pub(crate) runs: BTreeMap<String, String>,
     pub(crate) latencies: Vec<Duration>,
     pub(crate) refused: u64,
-    /// What no client should hear.
+    /// Responses that no client should receive.
     pub(crate) strange: Vec<String>,
 }
 
-/// A channel to the daemon with this socket.
+/// Returns a channel to the daemon with this socket.
 pub(crate) fn channel(socket: &std::path::Path) -> Channel {
     let endpoint = Endpoint::try_from(format!("unix://{}", socket.display())).expect("a path");
     endpoint.timeout(Duration::from_secs(60)).connect_lazy()
 }
 
-/// Calls again while the daemon or its database is away.
+/// Repeats a call while the daemon or its database is away.
 pub(crate) async fn patiently<T, F: Future<Output = Result<T, Status>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, Status> {
@@ -59,17 +59,17 @@ pub(crate) async fn patiently<T, F: Future<Output = Result<T, Status>>>(
     }
 }
 
-/// What a client may ask for.
+/// The daemon and the rigs that a client uses.
 pub(crate) struct Wanted {
-    /// Its daemon.
+    /// Socket of the client's daemon.
     pub(crate) socket: PathBuf,
     /// Rigs of all hosts.
     pub(crate) rigs: Vec<String>,
-    /// Those whose device outlives its daemon.
+    /// Rigs whose device outlives its daemon.
     pub(crate) models: Vec<String>,
 }
 
-/// A client that does its part of so many operations.
+/// Runs one client, which performs its share of the operations in `left`.
 pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<AtomicU64>) -> Told {
     let channel = channel(&wanted.socket);
     let leases = LeaseServiceClient::new(channel.clone());
@@ -119,7 +119,7 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
             }
             what => {
                 let under = own.last().filter(|_| what == 8).cloned().unwrap_or_default();
-                // One of them changes a device, and is long enough to be interrupted.
+                // Some runs change a device and take long enough to be interrupted.
                 let (rig, test) = match dice.below(24) {
                     0 if under.is_empty() => (&wanted.models[dice.below(wanted.models.len())], "c14-016-set-protect-2"),
                     _ => (rig, "c14-024-node-info"),
@@ -132,7 +132,7 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
                         ..RunSpec::default()
                     }),
                     lease: under,
-                    // All clients are one user.
+                    // All clients are one user, so each run must wait for a lease of its own.
                     own_lease: true,
                     ..CreateRunRequest::default()
                 };
@@ -148,7 +148,7 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
         };
         match refused {
             Ok(()) => {}
-            // Such as a lease that has expired, or a rig of a host that is away just now, or more than one client may have.
+            // Expected refusals: an expired lease, a rig of a host that is away, or the quota of a client.
             Err(status)
                 if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument)
                     || status.code() == Code::ResourceExhausted && is_quota(&status) =>
@@ -161,14 +161,14 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
     told
 }
 
-/// Whether it is the limit on what has not ended; a full disk is none.
+/// Returns whether the refusal is due to a quota, rather than to a full disk.
 fn is_quota(status: &Status) -> bool {
     status
         .get_details_error_info()
         .is_some_and(|info| info.reason == "TOO_MANY")
 }
 
-/// Of these runs, all of which have ended, those whose watchers are not told so.
+/// Returns the runs, of these ended runs, whose watch does not report the end.
 pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow::Result<Vec<String>> {
     let client = RunServiceClient::new(channel(socket));
     let mut silent = Vec::new();
@@ -179,7 +179,7 @@ pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow:
         };
         let mut events = patiently(watch).await?.into_inner();
         let mut ended = false;
-        // It ends with the run; one that waits for ever is what is looked for.
+        // The watch ends with the run. The timeout detects a watch that never ends.
         while let Ok(told) = timeout(TOLD_WITHIN, events.message()).await {
             let Some(told) = told? else { break };
             let event = told.event.and_then(|event| event.event);
@@ -192,7 +192,7 @@ pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow:
     Ok(silent)
 }
 
-/// Waits until nobody holds or waits for a rig.
+/// Waits until no lease is active or pending.
 pub(crate) async fn all_ended(socket: &std::path::Path) -> anyhow::Result<()> {
     let leases = LeaseServiceClient::new(channel(socket));
     loop {
@@ -211,7 +211,7 @@ pub(crate) async fn all_ended(socket: &std::path::Path) -> anyhow::Result<()> {
             return Ok(());
         }
         for lease in left.into_iter().filter(|lease| lease.run.is_empty()) {
-            // It may have expired by itself.
+            // The lease may have expired already.
             let _ = leases.clone().end_lease(EndLeaseRequest { name: lease.name }).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;

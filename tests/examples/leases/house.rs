@@ -1,4 +1,4 @@
-//! Daemons, what they share, and what befalls them.
+//! Daemons, their shared database, and the faults that the campaign injects.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -14,24 +14,24 @@ use verbatim_daemon::store::{Address, SqlStore};
 use verbatim_lab::{Postgres, url_at};
 use verbatim_run::state::StateDirectory;
 
-/// Rigs of each host that live within its daemon, all of one label.
+/// Number of rigs of each host that live in its daemon and share a label.
 pub(crate) const RIGS: usize = 4;
 
-/// No sound start takes longer: a worker of the daemon before may still restore a device.
+/// Upper bound of a sound start: a worker of the previous daemon may still be restoring a device.
 const SERVES_WITHIN: Duration = Duration::from_secs(200);
 
-/// What is between a daemon and the database.
+/// State of the connection between a daemon and the database.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cable {
-    /// All passes.
+    /// The connection carries all bytes.
     Whole,
-    /// Connections break, and none is let in.
+    /// Connections break, and new connections are closed.
     Severed,
-    /// Nothing passes, and nobody is told.
+    /// Connections stay open, but carry no bytes.
     Silent,
 }
 
-/// One host: its daemon, and a device that outlives it.
+/// One host: its daemon, and a device that outlives the daemon.
 pub(crate) struct Host {
     name: String,
     directory: PathBuf,
@@ -51,13 +51,13 @@ impl Drop for Host {
 }
 
 impl Host {
-    /// Its rigs' names.
+    /// Returns the names of the host's rigs.
     pub(crate) fn rigs(&self) -> Vec<String> {
         let own = (0..RIGS).map(|number| format!("{}{number}", self.name));
         own.chain([self.model_rig()]).collect()
     }
 
-    /// The rig whose device is a process of its own.
+    /// Returns the name of the rig whose device is a process of its own.
     pub(crate) fn model_rig(&self) -> String {
         format!("{}-model", self.name)
     }
@@ -114,7 +114,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Starts its daemon; waits for nothing.
+    /// Starts the host's daemon without waiting for it to serve.
     fn spawn(&mut self) -> anyhow::Result<Starting> {
         let mut daemon = Command::new(self.binaries.join("verbatimd"))
             .arg("serve")
@@ -143,7 +143,7 @@ impl Host {
         Ok(Starting(serving))
     }
 
-    /// kill -9; then it is started again.
+    /// Kills the daemon with SIGKILL, and starts it again.
     pub(crate) fn kill(&mut self) -> anyhow::Result<Starting> {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill()?;
@@ -152,7 +152,7 @@ impl Host {
         self.spawn()
     }
 
-    /// Ends the daemon in order.
+    /// Ends the daemon with SIGTERM.
     pub(crate) fn stop(&mut self) -> anyhow::Result<()> {
         if let Some(mut daemon) = self.daemon.take() {
             let pid = nix::unistd::Pid::from_raw(i32::try_from(daemon.id())?);
@@ -168,11 +168,11 @@ impl Host {
     }
 }
 
-/// A daemon that was started, and will serve once its database is there.
+/// A started daemon, which serves once its database is available.
 pub(crate) struct Starting(std::sync::mpsc::Receiver<()>);
 
 impl Starting {
-    /// Waits until it serves.
+    /// Waits until the daemon serves.
     pub(crate) fn serving(self) -> anyhow::Result<()> {
         let served = self.0.recv_timeout(SERVES_WITHIN);
         served.context("a daemon ended, or does not serve; its log says more")
@@ -181,7 +181,7 @@ impl Starting {
 
 type Lines = std::io::Lines<BufReader<std::process::ChildStderr>>;
 
-/// Waits for a line; those that follow.
+/// Waits for a line on stderr that contains `words`; returns the lines after it.
 fn said(child: &mut Child, words: &str) -> anyhow::Result<Lines> {
     let mut lines = BufReader::new(child.stderr.take().context("stderr")?).lines();
     let mut before = Vec::new();
@@ -194,7 +194,7 @@ fn said(child: &mut Child, words: &str) -> anyhow::Result<Lines> {
     bail!("it ended before it said {words:?}: {before:?}")
 }
 
-/// Carries bytes between a daemon and the database, as long as the cable is whole.
+/// Carries bytes between a daemon and the database while the cable is whole.
 async fn carry(listener: UnixListener, database: PathBuf, cable: watch::Receiver<Cable>) {
     while let Ok((mut near, _)) = listener.accept().await {
         let (database, mut cable) = (database.clone(), cable.clone());
@@ -207,22 +207,22 @@ async fn carry(listener: UnixListener, database: PathBuf, cable: watch::Receiver
                     _ = cable.wait_for(|cable| *cable != Cable::Whole) => {}
                 }
             }
-            // Held, and nothing passes, until the cable is whole again or broken for good.
+            // Keep a silent connection open without carrying bytes, until the cable is whole or severed.
             let _ = cable.wait_for(|cable| *cable != Cable::Silent).await;
         });
     }
 }
 
-/// All of it.
+/// All hosts, and their database.
 pub(crate) struct House {
-    // Hosts end before what they share.
+    // Fields drop in order: the hosts end before the database they share.
     pub(crate) hosts: Vec<Host>,
     pub(crate) database: Option<Postgres>,
     directory: TempDir,
 }
 
 impl House {
-    /// Three hosts with one PostgreSQL, or one with SQLite.
+    /// Starts three hosts with one PostgreSQL, or one host with SQLite.
     pub(crate) fn open(binaries: &Path, shared: bool) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let database = shared.then(Postgres::start).transpose()?;
@@ -237,7 +237,7 @@ impl House {
         })
     }
 
-    /// What was kept, read by a host of its own.
+    /// Opens the store as a further host, to read it.
     pub(crate) fn store(&self) -> anyhow::Result<Arc<SqlStore>> {
         let store = match &self.database {
             None => SqlStore::sqlite(&StateDirectory::at(self.hosts[0].state()))?,
@@ -250,7 +250,7 @@ impl House {
         Ok(Arc::new(store))
     }
 
-    /// Leaves the directory, for who looks for what happened.
+    /// Ends the processes and keeps the directory for later examination; returns its path.
     pub(crate) fn keep(self) -> PathBuf {
         let Self {
             hosts,

@@ -1,8 +1,9 @@
-//! The campaign `leases`: several clients reserve, renew, end and run on rigs of one daemon, or of three that share one
-//! PostgreSQL. Meanwhile daemons are killed and started again, cut off from the database, or the database is; then the history
-//! that was kept is checked, and each device.
+//! The campaign `leases`: several clients create, renew and end leases and run tests on rigs of one daemon, or of three
+//! daemons that share one PostgreSQL. Meanwhile the campaign kills and restarts daemons, cuts them off from the
+//! database, or kills the database. Then it checks the stored history and each device.
 //!
-//! `cargo xtask campaign leases --ops N [--store postgres]`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign leases --ops N [--store postgres]`. The last line has the counts; the exit code is the
+//! verdict.
 
 mod clients;
 mod house;
@@ -23,9 +24,9 @@ use verbatim_lab::campaign::{Dice, argument, number};
 use verbatim_proto::v1::{LeaseState, RunState};
 use verbatim_tests::reading;
 
-/// Clients of each daemon at once.
+/// Concurrent clients of each daemon.
 const CLIENTS: u64 = 4;
-/// Two readings of two clocks may be so far apart on a machine under load.
+/// Largest difference between the readings of two clocks on a machine under load, in nanoseconds.
 const JITTER_NS: u64 = 100_000_000;
 
 #[tokio::main]
@@ -58,7 +59,7 @@ async fn campaign() -> anyhow::Result<bool> {
     sound
 }
 
-/// Whether everything held.
+/// Runs the campaign; returns whether every check passed.
 async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> anyhow::Result<bool> {
     let found = devices(house)?;
     let left = Arc::new(AtomicU64::new(operations));
@@ -73,7 +74,7 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
     }
     let (mut dice, mut count) = (Dice::of(seed, u64::MAX), [0; 6]);
     for mishap in 0..mishaps {
-        // At the same share of the work, whatever it takes.
+        // Inject the faults at even shares of the work, however long it takes.
         let next = operations - operations * (mishap + 1) / (mishaps + 1);
         while left.load(Ordering::Relaxed) > next {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -104,7 +105,7 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
     Ok(checked.sound && altered == 0)
 }
 
-/// Something goes wrong, and is mended: what.
+/// Injects a random fault and repairs it; returns the kind of fault.
 async fn befall(house: &mut House, dice: &mut Dice) -> anyhow::Result<usize> {
     let which = dice.below(house.hosts.len());
     let what = if house.database.is_some() { dice.below(6) } else { 0 };
@@ -131,7 +132,7 @@ async fn befall(house: &mut House, dice: &mut Dice) -> anyhow::Result<usize> {
         _ => {
             if let Some(database) = &mut house.database {
                 database.kill();
-                // At times the lab's power fails.
+                // Fault 5: the daemons are killed too, as when the lab's power fails.
                 let hosts = house.hosts.iter_mut().filter(|_| what == 5);
                 let starting = hosts.map(house::Host::kill).collect::<anyhow::Result<Vec<_>>>()?;
                 tokio::time::sleep(pause).await;
@@ -145,7 +146,7 @@ async fn befall(house: &mut House, dice: &mut Dice) -> anyhow::Result<usize> {
     Ok(what)
 }
 
-/// What the devices hold that outlive their daemons.
+/// Reads the devices that outlive their daemons.
 fn devices(house: &House) -> anyhow::Result<Vec<Vec<(String, String)>>> {
     let of = |host: &house::Host| {
         let fields = reading::fields(&host.rig_file(), &host.model_rig())?;
@@ -201,7 +202,7 @@ fn check(store: &SqlStore, told: &[Told], silent: &[String]) -> anyhow::Result<C
     };
     let refused: u64 = told.iter().map(|told| told.refused).sum();
     let strange: Vec<String> = told.iter().flat_map(|told| told.strange.iter().cloned()).collect();
-    // What the daemons themselves call a defect.
+    // Count the reasons in which a daemon reports a defect of its own.
     let of_leases = leases.iter().map(|lease| &lease.reason);
     let reasons = of_leases.chain(runs.iter().map(|kept| &kept.run.reason));
     let reported = reasons.filter(|reason| reason.contains("please report")).count();
@@ -224,7 +225,7 @@ fn check(store: &SqlStore, told: &[Told], silent: &[String]) -> anyhow::Result<C
     })
 }
 
-/// How many of these intervals of one rig overlap.
+/// Returns how many of these intervals (nanoseconds) of one rig overlap.
 fn overlapping(mut intervals: Vec<(u64, u64)>) -> usize {
     intervals.sort_unstable();
     let pairs = intervals.windows(2);

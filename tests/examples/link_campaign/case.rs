@@ -1,4 +1,4 @@
-//! A case: a port, a sound packet for it, and what befalls the packet.
+//! A case: a port, a sound packet for it, and the damage to the packet.
 
 use verbatim_device::link::{Delimiter, LinkChoices, LinkProfile, PortKind};
 use verbatim_wire::packet::packet;
@@ -10,7 +10,7 @@ use verbatim_wire::{
 use crate::damage::Step;
 use verbatim_lab::campaign::Dice;
 
-/// All of it; printed, it says how to make it again.
+/// A whole case. Its debug output shows how to make it again.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) port: LinkProfile,
@@ -29,16 +29,15 @@ pub(crate) struct Sound {
     pub(crate) opcode: Opcode,
     pub(crate) dest_qp: Qpn,
     pub(crate) p_key: PKey,
-    /// Bytes behind the BTH, or behind the LRH of a raw packet; what the extended headers of the opcode hold is the
-    /// transport's business, not the link's.
+    /// Bytes after the BTH, or after the LRH of a raw packet. The extended headers of the opcode belong to the
+    /// transport layer, so these bytes are random.
     pub(crate) payload: usize,
-    /// What the rest is filled with.
+    /// Seed of the random contents.
     pub(crate) fill: u64,
 }
 
-/// VL15.
 const MANAGEMENT_LANE: u8 = 15;
-/// LRH, BTH, ICRC.
+/// Bytes of LRH, BTH and ICRC.
 const AROUND_PAYLOAD: usize = 24;
 
 impl Case {
@@ -62,7 +61,7 @@ impl Case {
         }
     }
 
-    /// The bytes that arrive.
+    /// Returns the bytes that arrive at the port.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.packet.bytes();
         for step in &self.steps {
@@ -118,7 +117,7 @@ fn draw_port(dice: &mut Dice) -> LinkProfile {
     }
 }
 
-/// A LID of interest to the port.
+/// Draws a LID near the port's LIDs, or a special LID.
 pub(crate) fn draw_dlid(dice: &mut Dice, port: &LinkProfile) -> Lid {
     let (base, range) = (usize::from(port.lid.0), 1 << port.lmc);
     Lid(match dice.below(20) {
@@ -134,7 +133,7 @@ pub(crate) fn draw_dlid(dice: &mut Dice, port: &LinkProfile) -> Lid {
     } as u16)
 }
 
-/// A P_Key of interest to the port.
+/// Draws a P_Key equal to or near a P_Key of the port.
 pub(crate) fn draw_p_key(dice: &mut Dice, port: &LinkProfile) -> PKey {
     let ours = dice.pick(&port.p_keys).0;
     PKey(match dice.below(8) {
@@ -146,7 +145,7 @@ pub(crate) fn draw_p_key(dice: &mut Dice, port: &LinkProfile) -> PKey {
 }
 
 impl Sound {
-    /// Most are taken by the port; what is wrong with the others no damage need add.
+    /// Draws a packet. The port accepts most of them; the others are rejected even without damage.
     fn draw(dice: &mut Dice, port: &LinkProfile) -> Self {
         let mut packet = Self::draw_any(dice, port);
         if dice.percent(75) {
@@ -200,7 +199,7 @@ impl Sound {
                 0 => 0,
                 1..=4 => dice.below(80),
                 5..=7 => dice.below(mtu + 1),
-                // Around the longest that there may be.
+                // Near the maximum length.
                 8 => (mtu + 124 - AROUND_PAYLOAD + 12).saturating_sub(dice.below(64)),
                 _ => dice.below(4400),
             },
@@ -245,7 +244,7 @@ impl Sound {
     }
 }
 
-/// A raw packet: with an EtherType before the payload, or an IPv6 header.
+/// Returns a raw packet: the payload follows an EtherType or an IPv6 header.
 fn raw(lrh: Lrh, grh: Grh, payload: &[u8]) -> Vec<u8> {
     let length = payload.len().next_multiple_of(4).max(8);
     let mut body = payload.to_vec();

@@ -1,4 +1,4 @@
-//! What judge and device say of a case, side by side.
+//! The verdicts of judge and device on a case, side by side.
 
 use std::fmt;
 
@@ -8,28 +8,28 @@ use verbatim_wire::Medium;
 
 use crate::case::Case;
 
-/// What may become of a packet.
+/// The set of outcomes that are possible for a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct May {
-    /// It goes up, or passes through, as it is.
+    /// The port accepts or forwards the packet unchanged.
     pub(crate) pass: bool,
     pub(crate) discard: bool,
     pub(crate) forward_corrupt: bool,
 }
 
-/// Both opinions of one packet.
+/// The verdicts of judge and device on one packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Opinions {
     pub(crate) judgement: Judgement,
     pub(crate) judge: May,
     pub(crate) device: May,
-    /// The counters that ports moved which discarded or marked the packet.
+    /// Counters of the ports that discarded the packet or forwarded it as corrupt.
     counted: Vec<Counters>,
-    /// Those of ports that let it pass.
+    /// Counters of the ports that accepted or forwarded the packet.
     counted_sound: Vec<Counters>,
 }
 
-/// Why a case counts as a disagreement.
+/// The reason why a case counts as a disagreement.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Disagreement(String);
 
@@ -52,7 +52,7 @@ impl fmt::Display for May {
 }
 
 impl Opinions {
-    /// Of the bytes of this case; the device with these defects.
+    /// Judges the bytes of a case, and receives them on a device with these defects.
     pub(crate) fn of(case: &Case, bytes: &[u8], defects: &[LinkDefect]) -> Self {
         let (port, received) = (port_of(case), received(case, bytes));
         let judgement = judge::check(&port, &received);
@@ -72,8 +72,8 @@ impl Opinions {
                 Outcome::Discarded => device.discard = true,
                 Outcome::ForwardedCorrupt => device.forward_corrupt = true,
             }
-            // The judge ranks the ICRC first although a port in transit may not look at it; then what it counts is
-            // told by the ports that do look.
+            // The judge ranks the ICRC check first, although a port in transit need not check the ICRC. In that case,
+            // compare only the counters of ports that check it.
             let looks = !skips_icrc || choices.checks_icrc_in_transit;
             if looks && matches!(outcome, Outcome::Discarded | Outcome::ForwardedCorrupt) {
                 counted.push(*port.counters());
@@ -95,17 +95,18 @@ impl Opinions {
         }
     }
 
-    /// Whether the judge has no opinion.
+    /// Returns whether the judge leaves the packet unjudged.
     pub(crate) fn is_not_judged(&self) -> bool {
         matches!(self.judgement.action, Action::NotJudged(_))
     }
 
-    /// Why they disagree, if they do: in what may become of the packet, or in the counter.
+    /// Returns why judge and device disagree, if they do: about the outcome of the packet, or about the counter.
     pub(crate) fn disagreement(&self) -> Option<Disagreement> {
         if self.is_not_judged() {
             return None;
         }
-        // One kind of disagreement for each check that ranks first, not for each set that fails.
+        // Name only the check that ranks first, so that there is one kind of disagreement per check and not per set of
+        // checks.
         let first = self.judgement.failed.first().map_or("none", judge::Check::name);
         if self.judge != self.device {
             return Some(Disagreement(format!(
@@ -128,7 +129,7 @@ impl Opinions {
         )))
     }
 
-    /// The names of what the judge sees fail.
+    /// Returns the names of the checks that fail according to the judge.
     pub(crate) fn failed(&self) -> String {
         let names: Vec<&str> = self.judgement.failed.iter().map(judge::Check::name).collect();
         if names.is_empty() {
@@ -139,7 +140,7 @@ impl Opinions {
     }
 }
 
-/// The port as the judge has it.
+/// Returns the port in the judge's types.
 fn port_of(case: &Case) -> judge::Port {
     judge::Port {
         kind: match case.port.kind {
@@ -157,7 +158,7 @@ fn port_of(case: &Case) -> judge::Port {
     }
 }
 
-/// The packet as the judge has it.
+/// Returns the packet in the judge's types.
 fn received<'a>(case: &Case, bytes: &'a [u8]) -> judge::Received<'a> {
     judge::Received {
         medium: Medium::InfiniBand,
@@ -171,7 +172,7 @@ fn received<'a>(case: &Case, bytes: &'a [u8]) -> judge::Received<'a> {
     }
 }
 
-/// The judge's words for each check that it sees fail.
+/// Returns the judge's explanation of each check that fails.
 pub(crate) fn reasons(case: &Case, bytes: &[u8], opinions: &Opinions) -> String {
     let (port, received) = (port_of(case), received(case, bytes));
     let explain = |check| judge::explain(check, &port, &received).to_string();
@@ -183,18 +184,18 @@ fn is_in_transit(case: &Case) -> bool {
     !case.port.is_destination && case.port.kind != PortKind::ChannelAdapter
 }
 
-/// A switch or router holds what passes through against its table only if it is told to; for the judge, one that does
-/// not has no table.
+/// Returns whether the port checks the P_Key. A switch or router checks packets in transit only with partition
+/// enforcement; without it, the judge's port gets no table.
 fn checks_p_keys(case: &Case) -> bool {
     !is_in_transit(case) || case.port.enforces_partitions
 }
 
-/// Every choice that makes a difference: those of packets in transit. The judge takes VL15 with a GRH as not settled,
-/// and judges such packets by all else.
+/// Returns each combination of choices that affects the outcome; the choices concern packets in transit. The judge
+/// treats a GRH on VL15 as unsettled and applies its other checks, so the device always accepts a GRH on VL15.
 fn choices(case: &Case) -> Vec<LinkChoices> {
     let takes_grh_on_vl15 = true;
     if !is_in_transit(case) {
-        // What is a choice in transit only must not matter here.
+        // A choice about packets in transit must not matter at a destination.
         return vec![LinkChoices {
             corrupts_and_forwards: true,
             takes_grh_on_vl15,
@@ -210,7 +211,7 @@ fn choices(case: &Case) -> Vec<LinkChoices> {
     (0..8).filter(|bits| bits & 5 != 4).map(of).collect()
 }
 
-/// The counters that both know.
+/// Returns the counters that both judge and device know.
 fn known(seen: &Counters) -> [(Counter, u16); 4] {
     [
         (Counter::PortRcvErrors, seen.port_rcv_errors),
@@ -223,14 +224,14 @@ fn known(seen: &Counters) -> [(Counter, u16); 4] {
     ]
 }
 
-/// Whether this counter, and no other that both know, has moved by one.
+/// Returns whether `counter`, and no other counter that both know, has moved by one.
 fn is_told_by(counter: Counter, seen: &Counters) -> bool {
     known(seen)
         .iter()
         .all(|&(which, count)| count == u16::from(which == counter))
 }
 
-/// What has moved, in words.
+/// Describes the counters that have moved.
 fn moved(seen: &Counters) -> String {
     let moved = known(seen).into_iter().filter(|&(_, count)| count > 0);
     let words: Vec<String> = moved

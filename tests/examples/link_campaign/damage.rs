@@ -1,4 +1,4 @@
-//! What befalls a packet on its way, and which of the traces are mended.
+//! Damage to a packet, and repairs that hide the damage from some checks.
 
 use verbatim_device::link::LinkProfile;
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, vcrc};
@@ -8,7 +8,7 @@ use verbatim_wire::{Bth, Grh, Layout, Lid, Lnh, Lrh, PKey, Qpn, Reserved, edit};
 use crate::case::{draw_dlid, draw_p_key};
 use verbatim_lab::campaign::Dice;
 
-/// One damage, then what is made right again.
+/// One damage, and the fields that are repaired after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) damage: Damage,
@@ -17,19 +17,19 @@ pub(crate) struct Step {
     pub(crate) mends_vcrc: bool,
 }
 
-/// One damage. Offsets count from the front, or from the end, and wrap around in packets that are shorter.
+/// One damage. Offsets count from the front or from the end, and wrap around in shorter packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Damage {
     Nothing,
     FlipBit(usize),
     FlipBitFromEnd(usize),
     SetByte(usize, u8),
-    /// The last bytes are missing.
+    /// Removes the bytes after this length.
     CutTo(usize),
     CutFromEnd(usize),
-    /// Bytes follow.
+    /// Appends bytes.
     Extend(usize),
-    /// Bytes between the LRH and the CRCs.
+    /// Inserts bytes before the CRCs.
     PutIn(usize),
     TakeOut(usize),
     Vl(u8),
@@ -53,7 +53,7 @@ pub(crate) enum Damage {
 impl Step {
     pub(crate) fn draw(dice: &mut Dice, port: &LinkProfile) -> Self {
         let damage = Damage::draw(dice, port);
-        // Most damage is seen by the checks behind the CRCs only if these are right again.
+        // Later checks see most damage only if the CRCs are right again, so most steps repair them.
         let mends = dice.below(10);
         Self {
             damage,
@@ -188,7 +188,7 @@ impl Damage {
         }
     }
 
-    /// Changes the header behind the LRH, whatever LNH says it is.
+    /// Changes the bytes after the LRH as a GRH, even if LNH says that there is no GRH.
     fn grh(bytes: &mut [u8], change: impl FnOnce(Grh) -> Grh) {
         edit(bytes, Lrh::SIZE, change);
     }

@@ -1,11 +1,13 @@
-//! The link campaign: sound packets for random ports, damaged in up to three ways, judged by the catalogue's check of
-//! the link layer and received by the reference device's. The two were written apart; they must agree on what may become
-//! of each packet, and on the counter where the judge names one.
+//! The campaign `link`: makes sound packets for random ports, damages them in up to three ways, and compares two
+//! verdicts on each: of the catalogue's link-layer check, and of the reference device's link layer. The two were
+//! written independently. They must agree on the possible outcomes of each packet, and on the counter where the judge
+//! names one.
 //!
-//! `cargo xtask campaign link --packets 10000000`. The last line counts; the exit code is the verdict: 1 when they
-//! disagree on any packet, 2 when it could not begin. Each kind of disagreement is shown once, in the simplest form that was found, with what makes
-//! the packet again: `--seed S --only N`. `--defect NAME` gives the device a defect, which must show;
-//! `--every-defect` tries all of them, `--packets` at most each, and names those that do not show.
+//! `cargo xtask campaign link --packets 10000000`. The last line has the counts. The exit code is the verdict: 1 when
+//! judge and device disagree on any packet, 2 when the campaign could not begin. The campaign shows each kind of
+//! disagreement once, in the simplest form it found, with the arguments that make the packet again: `--seed S --only
+//! N`. `--defect NAME` gives the device a defect, which must cause a disagreement. `--every-defect` tries all defects
+//! with at most `--packets` packets each, and names the undetected ones.
 
 mod case;
 mod compare;
@@ -82,7 +84,7 @@ fn arguments() -> anyhow::Result<Arguments> {
     Ok(parsed)
 }
 
-/// Whether judge and device agree; with `--every-defect`, true when it could be tried.
+/// Returns whether judge and device agree; with `--every-defect`, always true.
 fn campaign() -> anyhow::Result<bool> {
     let arguments = arguments()?;
     if let Some(number) = arguments.only {
@@ -97,7 +99,7 @@ fn campaign() -> anyhow::Result<bool> {
     Ok(tally.agrees())
 }
 
-/// One case in full.
+/// Prints one case in full.
 fn show(arguments: &Arguments, number: u64) -> bool {
     let case = Case::draw(arguments.seed, number);
     let bytes = case.bytes();
@@ -134,8 +136,8 @@ fn every_defect(arguments: &Arguments) {
     );
 }
 
-/// All packets, or with `until_first` those up to about the first disagreement. What is found depends on the seed and the
-/// number of packets alone, unless `until_first` cuts it short.
+/// Tries all packets, or with `until_first` those up to about the first disagreement. The result depends only on the
+/// seed and the number of packets, unless `until_first` cuts the campaign short.
 fn run(arguments: &Arguments, defects: &[LinkDefect], until_first: bool) -> Tally {
     let next = AtomicU64::new(0);
     let worker = || {

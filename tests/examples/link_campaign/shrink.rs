@@ -1,4 +1,4 @@
-//! The simplest case that still shows the same.
+//! Reduction of a case to a simple case with the same disagreement.
 
 use verbatim_device::link::{Delimiter, LinkProfile, PortKind};
 use verbatim_wire::{Lid, Lnh, Mtu, Opcode, PKey, PortState, Qpn};
@@ -6,7 +6,7 @@ use verbatim_wire::{Lid, Lnh, Mtu, Opcode, PKey, PortState, Qpn};
 use crate::case::Case;
 use crate::damage::Damage;
 
-/// Simplifies the case, one thing at a time, as long as `shows` says yes.
+/// Simplifies the case step by step, as long as `shows` returns true for the simpler case.
 pub(crate) fn shrink(mut case: Case, shows: impl Fn(&Case) -> bool) -> Case {
     loop {
         match simpler(&case).into_iter().find(|simpler| shows(simpler)) {
@@ -16,7 +16,7 @@ pub(crate) fn shrink(mut case: Case, shows: impl Fn(&Case) -> bool) -> Case {
     }
 }
 
-/// Each of them is nearer to the plainest case than `case` is, so that shrinking ends.
+/// Returns simpler variants of the case. Each variant is nearer to the plainest case, so shrinking ends.
 fn simpler(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut offer = |is_other: bool, change: &dyn Fn(&mut Case)| {

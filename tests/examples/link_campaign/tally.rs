@@ -1,4 +1,4 @@
-//! What a campaign has seen: how much of what, and each kind of disagreement.
+//! Counts of a campaign, and each kind of disagreement.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,12 +17,12 @@ const SHOWN: usize = 20;
 pub(crate) struct Tally {
     packets: u64,
     not_judged: u64,
-    /// By what the judge allows.
+    /// Packets, by the outcomes that the judge allows.
     allowed: BTreeMap<May, u64>,
-    /// By the check that fails where it is the only one.
+    /// Packets that fail exactly one check, by the name of the check.
     alone: BTreeMap<&'static str, u64>,
     several: u64,
-    /// How often, and in which packet first.
+    /// Each kind of disagreement: how often it occurred, and the number of the first packet.
     disagreements: BTreeMap<Disagreement, (u64, u64)>,
 }
 
@@ -72,7 +72,7 @@ impl Tally {
         self.packets
     }
 
-    /// The first packet on which they disagree.
+    /// Returns the number of the first packet on which judge and device disagree.
     pub(crate) fn first(&self) -> Option<u64> {
         self.disagreements.values().map(|&(_, first)| first).min()
     }
@@ -114,7 +114,7 @@ fn show(disagreement: &Disagreement, count: u64, first: u64, seed: u64, defects:
     println!("  bytes  {}", hex(&bytes));
 }
 
-/// Bytes in hexadecimal; of many the first and the last.
+/// Formats bytes in hexadecimal; of a long packet, only the first and last bytes.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const SHOWN: usize = 160;
     let mut text = format!("({}) ", bytes.len());

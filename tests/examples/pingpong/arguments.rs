@@ -8,10 +8,10 @@ use verbatim_wire::Mtu;
 
 const USAGE: &str = "usage: pingpong --interface NAME --ip ADDRESS [--ip ADDRESS] [--gid-index N] [--size BYTES] \
                      [--mtu 256|512|1024|2048|4096] [--iterations N] [--port N] [HOST]";
-/// The longest message: both sides keep a few in memory.
+/// Longest message in bytes: both sides keep a few in memory.
 const LARGEST: u32 = 1 << 20;
 
-/// What was asked for; what is not given is as `ibv_rc_pingpong` has it.
+/// Arguments of the command line. The defaults are those of `ibv_rc_pingpong`.
 #[derive(Debug)]
 pub(crate) struct Arguments {
     pub(crate) interface: String,
@@ -19,11 +19,11 @@ pub(crate) struct Arguments {
     pub(crate) gid_index: u32,
     /// Bytes of a message.
     pub(crate) size: u32,
-    /// The path MTU, in bytes.
+    /// Path MTU in bytes.
     pub(crate) mtu: u32,
     pub(crate) iterations: u32,
     pub(crate) port: u16,
-    /// The server; absent, this is the server.
+    /// Host of the server; absent if this program is the server.
     pub(crate) host: Option<String>,
 }
 
@@ -84,7 +84,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// The code of the path MTU.
+    /// Returns the code of the path MTU, or 0 if it has no code.
     pub(crate) fn mtu_code(&self) -> Mtu {
         match self.mtu {
             256 => Mtu::B256,

@@ -1,7 +1,8 @@
-//! The messages: the client sends, the server answers, so often.
+//! The messages: the client sends, and the server answers each message.
 //!
-//! The other side sends from the buffer that it receives into. So what we send comes back with its next message, and
-//! both directions are checked byte by byte. Only the first message of a client is of its own making.
+//! The other side sends from the buffer that it receives into, so each of our messages comes back with its next
+//! message. Both directions are therefore checked byte by byte. Only the first message of a client has contents of its
+//! own.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,37 +12,37 @@ use verbatim_device::rc::{MemoryHandle, Operation, QpHandle, ReceiveRequest, Sen
 
 use super::station::Station;
 
-/// How long nothing may complete: retries included, a connection that lives is faster.
+/// Longest time without a completion: a live connection is faster, retries included.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The longest wait for a frame.
+/// Longest wait for a frame.
 const SLICE: Duration = Duration::from_millis(20);
-/// What `ibv_rc_pingpong` fills a client's buffer with.
+/// Byte with which `ibv_rc_pingpong` fills a client's buffer.
 const FIRST: u8 = 0x7b;
 
-/// What is to be done.
+/// Parameters of the exchange.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) qp: QpHandle,
     /// Bytes of a message.
     pub(crate) size: u32,
-    /// Messages each way.
+    /// Messages in each direction.
     pub(crate) iterations: u32,
-    /// Where messages are received, by their `wr_id`.
+    /// Receive buffers; the index is the `wr_id` of the receive.
     pub(crate) slots: Vec<Slice>,
-    /// Where they are sent from.
+    /// Memory that messages are sent from.
     pub(crate) outgoing: MemoryHandle,
-    /// Whether we send first.
+    /// Whether this side sends first.
     pub(crate) starts: bool,
 }
 
-/// What was done.
+/// Counts of the exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
-    /// Sends that completed.
+    /// Completed sends.
     sent: u32,
-    /// Messages that came.
+    /// Received messages.
     received: u32,
-    /// Of these, how many were compared with what the other side had from us.
+    /// Received messages that were compared with our own previous message.
     checked: u32,
     frames_in: u64,
     frames_out: u64,
@@ -67,11 +68,11 @@ impl fmt::Display for Counts {
 }
 
 impl Exchange {
-    /// Does it.
+    /// Runs the exchange.
     pub(crate) fn run(&self, station: &mut Station) -> anyhow::Result<Counts> {
         let mut counts = Counts::default();
         let mut posted = 0;
-        // As the other side does: the next goes out when the last one is acknowledged and its answer is here.
+        // Like the other side, send the next message once the last one is acknowledged and its answer has arrived.
         let mut waits_for_send = false;
         let mut waits_for_message = !self.starts;
         let mut last = Instant::now();
@@ -128,7 +129,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Looks at what came, and posts its slot again.
+    /// Checks a received message, and posts its buffer again.
     fn take(&self, station: &mut Station, slot: u64, length: u32, expected: Option<&[u8]>) -> anyhow::Result<()> {
         if length != self.size {
             bail!("a message of {} bytes was expected, {length} came", self.size);
@@ -153,7 +154,7 @@ impl Exchange {
     }
 }
 
-/// The bytes of our message of that number: different at each place of a packet and in each packet and message.
+/// Returns the bytes of our message `number`. They differ at each place of a packet, and in each packet and message.
 fn pattern(number: u32, size: u32) -> Vec<u8> {
     (0..size)
         .map(|at| (at ^ (at >> 8) ^ number).to_le_bytes()[0].wrapping_mul(31))

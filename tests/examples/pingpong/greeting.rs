@@ -1,9 +1,9 @@
-//! What the two sides tell each other before they begin: "LID:QPN:PSN:GID", all hexadecimal, with a NUL.
+//! The greeting that the two sides exchange first: "LID:QPN:PSN:GID", all hexadecimal, with a NUL.
 
 use anyhow::Context;
 use verbatim_device::rc::Gid;
 
-/// Bytes of a greeting, its NUL among them.
+/// Bytes of a greeting, including its NUL.
 pub(crate) const LENGTH: usize = 52;
 
 /// One side's end of the connection.
@@ -16,14 +16,14 @@ pub(crate) struct Greeting {
 }
 
 impl Greeting {
-    /// As it is sent.
+    /// Encodes the greeting.
     pub(crate) fn line(&self) -> Vec<u8> {
         let gid = u128::from_be_bytes(self.gid.0);
         let line = format!("{:04x}:{:06x}:{:06x}:{gid:032x}\0", self.lid, self.qpn, self.psn);
         line.into_bytes()
     }
 
-    /// What the other side sent.
+    /// Parses the other side's greeting.
     pub(crate) fn read(line: &[u8; LENGTH]) -> anyhow::Result<Self> {
         let read = || {
             let text = std::str::from_utf8(line.strip_suffix(b"\0")?).ok()?;

@@ -1,4 +1,4 @@
-//! The TCP side of the handshake, beside which frames are answered.
+//! The TCP side of the handshake. Frames are answered meanwhile.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,12 +9,12 @@ use anyhow::{Context, bail};
 use super::greeting::{Greeting, LENGTH};
 use super::station::Station;
 
-/// How long the other side may take to be there, and to say something.
+/// Longest wait for the other side to connect, and for its greeting.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often the connection is looked at while frames are waited for.
+/// Interval between polls of the TCP connection, while frames are served.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// The connection on its way, then the connection.
+/// A TCP connection that is being made or is established.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     host: Option<String>,
@@ -60,7 +60,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// The other side's greeting.
+    /// Receives the other side's greeting.
     pub(crate) fn hear(&mut self, station: &mut Station) -> anyhow::Result<Greeting> {
         let stream = self.stream.as_mut().context("not connected")?;
         let mut line = [0; LENGTH];
@@ -78,14 +78,14 @@ impl Handshake {
         Greeting::read(&line)
     }
 
-    /// A few bytes, which a new connection's buffer always takes.
+    /// Sends a few bytes, which always fit into the buffer of a new connection.
     pub(crate) fn say(&mut self, words: &[u8]) -> anyhow::Result<()> {
         let stream = self.stream.as_mut().context("not connected")?;
         stream.write_all(words).context("talking to the other side")
     }
 }
 
-/// Asks again and again, with frames answered in between.
+/// Calls `ask` until it returns a value, and serves frames in between.
 fn until<T>(station: &mut Station, mut ask: impl FnMut() -> io::Result<Option<T>>) -> anyhow::Result<T> {
     let start = Instant::now();
     loop {

@@ -1,12 +1,12 @@
-//! The reference device on a real Ethernet link, speaking `ibv_rc_pingpong` with somebody else's adapter.
+//! The reference device on a real Ethernet link. It runs the protocol of `ibv_rc_pingpong` with a foreign adapter.
 //!
 //! `pingpong --interface NAME --ip ADDRESS [--ip ADDRESS] [--gid-index N] [--size BYTES] [--mtu BYTES] [--iterations N]
-//! [--port N] [HOST]`: with HOST it is the client, without the server, as that program has it. The interface should have
-//! no address of the kernel's: the model answers ARP and neighbour discovery itself. The last line of stdout counts; the
-//! exit code says whether all messages came, whole and unchanged.
+//! [--port N] [HOST]`: client with HOST, server without, like `ibv_rc_pingpong`. The kernel should have no address on
+//! the interface: the model answers ARP and neighbour discovery itself. The last line of stdout has the counts; the
+//! exit code says whether all messages arrived whole and unchanged.
 //!
-//! Source: the source code of `ibv_rc_pingpong` in rdma-core (`libibverbs/examples/{pingpong,rc_pingpong}.c`): the
-//! greeting, the attributes of the queue pair, and who sends when.
+//! Source of the greeting, the attributes of the queue pair, and the order of messages: `ibv_rc_pingpong` in rdma-core
+//! (`libibverbs/examples/{pingpong,rc_pingpong}.c`).
 
 mod arguments;
 mod exchange;
@@ -31,11 +31,11 @@ use self::{
     station::Station,
 };
 
-/// The Ethernet address of the model's port: locally administered.
+/// Ethernet address of the model's port: locally administered.
 const MAC: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x0b]);
-/// Receives that are posted at a time. One would do: nobody sends before the other's message is there.
+/// Receives that are posted at a time. One would do: each side waits for the other's message before it sends.
 const SLOTS: u32 = 4;
-/// The first PSN that we send; it wraps in any run of three packets or more.
+/// First PSN that we send; it wraps in any run of three packets or more.
 const PSN: Psn = Psn(0x00FF_FFFE);
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Counts> {
         gid: own_gid,
     };
     let mut handshake = Handshake::begin(arguments.host.as_deref(), arguments.port);
-    // Frames are answered meanwhile: the other side may look our Ethernet address up before it answers.
+    // Serve frames meanwhile: the other side may resolve our Ethernet address before it answers.
     handshake.connected(&mut station)?;
     if arguments.host.is_none() {
         let theirs = handshake.hear(&mut station)?;
@@ -129,7 +129,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Counts> {
     Ok(counts)
 }
 
-/// To RTS, with the attributes of `ibv_rc_pingpong`.
+/// Brings the QP to RTS, with the attributes of `ibv_rc_pingpong`.
 fn connect(station: &mut Station, qp: QpHandle, arguments: &Arguments, theirs: &Greeting) -> anyhow::Result<()> {
     let rtr = QpAttributes {
         path_mtu: Some(arguments.mtu_code()),
@@ -147,7 +147,7 @@ fn connect(station: &mut Station, qp: QpHandle, arguments: &Arguments, theirs: &
     };
     let rts = QpAttributes {
         sq_psn: Some(PSN),
-        // A busy machine may take longer for a long message than the tenth of a second that is usual.
+        // A busy machine may take longer for a long message than the usual timeout of a tenth of a second.
         timeout: Some(AckTimeout(18)),
         retry_cnt: Some(7),
         rnr_retry: Some(7),

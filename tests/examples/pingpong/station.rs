@@ -5,17 +5,17 @@ use std::time::Duration;
 use verbatim_device::rc::{Adapter, AdapterProfile, Completion};
 use verbatim_hw::ether::{EtherError, PacketSocket, now};
 
-/// An adapter holds nothing back for longer that the other side still waits for.
+/// How long the model may delay a frame for which the other side still waits.
 const HOLD_BACK: Duration = Duration::from_millis(100);
 
-/// An adapter and its cable.
+/// An adapter and its packet socket.
 #[derive(Debug)]
 pub(crate) struct Station {
     socket: PacketSocket,
     pub(crate) adapter: Adapter,
-    /// Frames that came in.
+    /// Received frames.
     pub(crate) frames_in: u64,
-    /// Frames that went out.
+    /// Sent frames.
     pub(crate) frames_out: u64,
 }
 
@@ -29,18 +29,18 @@ impl Station {
         }
     }
 
-    /// The model's time is the kernel's monotonic clock.
+    /// Returns the model's time: the kernel's monotonic clock.
     pub(crate) fn now(&self) -> Duration {
         now()
     }
 
-    /// Frames that came faster than they were taken.
+    /// Returns the number of frames that the socket dropped because they came too fast.
     pub(crate) fn dropped(&self) -> u64 {
         self.socket.dropped()
     }
 
-    /// Does what is due, and what came in; waits at most `limit` for the next frame or the model's next deed. Returns as
-    /// soon as something happened.
+    /// Performs due work and handles received frames. Waits at most `limit` for the next frame or deadline, and returns
+    /// as soon as something happened.
     pub(crate) fn serve(&mut self, limit: Duration) -> Result<(), EtherError> {
         self.adapter.tick(now());
         self.transmit()?;
@@ -56,7 +56,7 @@ impl Station {
         self.transmit()
     }
 
-    /// Does what is due soon: ACKs that were held back for a moment.
+    /// Performs work that is due soon, such as delayed ACKs.
     pub(crate) fn finish(&mut self) -> Result<(), EtherError> {
         let until = now() + HOLD_BACK;
         while self.adapter.poll_at().is_some_and(|at| at <= until) && now() < until {
@@ -65,7 +65,6 @@ impl Station {
         Ok(())
     }
 
-    /// The next completion, if there is one.
     pub(crate) fn completion(&mut self) -> Option<Completion> {
         self.adapter.poll_completion()
     }

@@ -1,8 +1,9 @@
-//! The campaign `soak`: mixed load through the installed service, in a Debian with systemd: runs on the model within the daemon and
-//! on one behind a worker's unit, clients that are killed in mid-run, runs that are cancelled and deleted, bytes that are no
-//! HTTP, reloads. Memory and descriptors stay flat, and of state and temporary files nothing stays but what retention says.
+//! The campaign `soak`: mixed load on the installed service, in a Debian with systemd. Runs go to the model inside
+//! the daemon and to a model behind a worker's unit. Clients are killed in mid-run, runs are cancelled and deleted,
+//! bytes that are not HTTP are sent, and the service reloads. Memory and descriptors must stay flat, and the only
+//! remaining state and files must be those that retention keeps.
 //!
-//! `cargo xtask campaign soak [--seconds N]`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign soak [--seconds N]`. The last line has the counts; the exit code is the verdict.
 
 use std::process::ExitCode;
 use std::thread;
@@ -12,15 +13,16 @@ use anyhow::{Context, ensure};
 use verbatim_lab::campaign::number;
 use verbatim_lab::{LAB_PROFILE, ServiceLab, build_packages};
 
-/// A command in the machine takes at most this, on the busiest host.
+/// Longest time of a command in the machine, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(600);
-/// How often the daemon is looked at, at most.
+/// Largest number of samples of the daemon's resources.
 const LOOKS: u32 = 40;
-/// What memory may grow by between the second quarter of the time and the last, beside a tenth: an allocator's, not a leak's.
+/// Allowed growth of memory in MiB between the second and the last quarter of the time, beyond a tenth. An allocator
+/// causes this much without a leak.
 const GROWS_MIB: f64 = 6.0;
-/// What may be open in the end that was not when all was calm.
+/// Allowed increase of open descriptors from the calm state to the end.
 const DESCRIPTORS: u64 = 8;
-/// Makes the service, with a device model behind a unit of a worker.
+/// Installs the service, with a device model behind a worker's unit.
 const SET_UP: &str = r#"set -e
 apt-get install --yes /mnt/share/debs/*.deb >/run/apt.log 2>&1 || { cat /run/apt.log; exit 1; }
 usermod --append --groups verbatim alice
@@ -40,7 +42,7 @@ systemctl daemon-reload
 systemctl enable --now verbatim-worker@model.socket
 systemctl start verbatimd
 "#;
-/// The load: five people, until /run/soak/stop is there. Each thing that is done is a line of /run/soak/NAME.
+/// The load: five clients that run until /run/soak/stop exists. Each operation adds a line to /run/soak/NAME.
 const LOAD: &str = r#"
 mkdir -p /run/soak && chmod 0777 /run/soak
 cat >/usr/local/bin/someone <<'END'
@@ -68,18 +70,18 @@ for name in inside model killed detached asks; do
     setsid setpriv --reuid alice --regid alice --init-groups sh /usr/local/bin/someone $name </dev/null >/dev/null 2>&1 &
 done
 "#;
-/// What the daemon takes: resident KiB, descriptors, threads; and its restarts.
+/// Prints the daemon's resident KiB, descriptors, threads and restarts.
 const LOOK: &str = r#"
 pid=$(systemctl show --value --property MainPID verbatimd)
 echo "$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' /proc/$pid/status) $(ls /proc/$pid/fd | wc -l) \
 $(sed -n 's/^Threads:[^0-9]*//p' /proc/$pid/status) $(systemctl show --value --property NRestarts verbatimd)"
 "#;
-/// Ends the load, and waits until what was begun has ended.
+/// Ends the load, and waits until each client has ended.
 const STOP: &str = r#"
 touch /run/soak/stop
 until [ "$(ls /run/soak/*.ended 2>/dev/null | wc -l)" = 5 ]; do busybox usleep 200000; done
 "#;
-/// What is left in places that are nobody's: temporary ones, then directories of runs that no run has.
+/// Prints files that nothing uses any more: in temporary places, unfinished files of the state, and journals.
 const LEFT: &str = r#"
 for at in /run/verbatim /run/verbatim-worker /tmp/systemd-private-*-verbatim*/tmp /dev/shm; do
     find $at -mindepth 1 ! -name verbatim.sock ! -path '*/verbatim-[0-9]*' 2>/dev/null
@@ -87,13 +89,13 @@ done
 find /var/lib/verbatim -name '*.part' -o -name '.tmp*'
 find /var/lib/verbatim/journals -name '*.journal.json'
 "#;
-/// Runs that the service knows and that have files; directories of runs; KiB of state.
+/// Stores the list of runs; prints the number of run directories, and the KiB of state.
 const KEPT: &str = r#"
 setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice verbatim runs list --all --json >/run/runs.json
 echo "$(find /var/lib/verbatim/runs -mindepth 2 -maxdepth 2 | wc -l) $(du -sk /var/lib/verbatim | cut -f1)"
 "#;
 
-/// What the daemon takes at one moment.
+/// The daemon's use of resources at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Takes {
     mib: f64,
@@ -149,14 +151,14 @@ fn campaign() -> anyhow::Result<bool> {
     let begun = Instant::now();
     let whole = Duration::from_secs(seconds);
     let mut seen = Vec::new();
-    // A look takes its time on a busy host: there are as many as there is room for.
+    // Sampling takes time on a busy host, so the number of samples depends on the host.
     while begun.elapsed() < whole {
         thread::sleep(whole / LOOKS);
         let now = look(&lab)?;
         seen.push(now);
         println!("{:>6} s: {now:?}", begun.elapsed().as_secs());
         if seen.len().is_multiple_of(4) {
-            // What an administrator does now and then.
+            // A reload, as an administrator does now and then.
             done(&lab, "systemctl reload verbatimd")?;
         }
     }
@@ -184,9 +186,9 @@ fn campaign() -> anyhow::Result<bool> {
         &lab,
         "cd /run/soak; cat inside model | grep -vc '^0$'; tail -n 3 inside.last model.last",
     )?;
-    // A load that is refused is none.
+    // A refused load would test nothing.
     let all_passed = failed.lines().next() == Some("0");
-    // What was open for the last of them is closed a little later.
+    // The daemon closes the last connections a little later.
     let mut after = look(&lab)?;
     let until = Instant::now() + Duration::from_secs(180);
     while after.descriptors > calm.descriptors + DESCRIPTORS && Instant::now() < until {
@@ -227,7 +229,7 @@ fn campaign() -> anyhow::Result<bool> {
     Ok(sound)
 }
 
-/// How many runs the service knows.
+/// Returns how many runs the service lists.
 fn known(json: &str) -> anyhow::Result<u64> {
     let runs: serde_json::Value = serde_json::from_str(json).context("`verbatim runs --json`")?;
     let count = runs["runs"].as_array().map_or(0, Vec::len);

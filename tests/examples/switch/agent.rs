@@ -1,5 +1,5 @@
-//! The switch's subnet management agent (architecture 14.2): what a subnet manager must read and set to bring a subnet up.
-//! It keeps an M_Key and checks none: the switch is none of the devices under test.
+//! The switch's subnet management agent (architecture 14.2): the attributes that a subnet manager reads and sets to
+//! bring a subnet up. The agent stores an M_Key and checks none, since the switch is not a device under test.
 
 use verbatim_wire::values::{Guid, LinkSpeeds, LinkWidths, NodeType, PhysState, PortState, VlCap};
 use verbatim_wire::{
@@ -9,15 +9,15 @@ use verbatim_wire::{
 use crate::fabric::PORTS;
 
 const GUID: Guid = Guid(0x0002_c900_0000_3000);
-/// Entries of the linear forwarding table, and of a block of it.
+/// Entries of the linear forwarding table. A block of the table has [`BLOCK`] entries.
 const LIDS: usize = 1024;
 const BLOCK: usize = 64;
-/// An entry that leads nowhere.
+/// Port number of a LID that is not forwarded.
 const NOWHERE: u8 = 255;
 
 pub(crate) struct Agent {
     info: SwitchInfo,
-    /// Port 0, which is the switch itself, then the others.
+    /// Port 0, which is the switch itself, then the other ports.
     ports: Vec<PortInfo>,
     p_keys: PKeyTable,
     forwarding: [u8; LIDS],
@@ -57,18 +57,18 @@ impl Agent {
         }
     }
 
-    /// The LID of port 0.
+    /// Returns the LID of port 0.
     pub(crate) fn lid(&self) -> Lid {
         self.ports[0].lid()
     }
 
-    /// By which port a LID is reached.
+    /// Returns the port that the table forwards a LID to.
     pub(crate) fn forward(&self, lid: Lid) -> Option<u8> {
         let out = *self.forwarding.get(usize::from(lid.0))?;
         (1..=PORTS).contains(&out).then_some(out)
     }
 
-    /// The answer to a Get or Set that came in by a port; nothing else is answered.
+    /// Returns the response to a Get or Set that arrived at port `from`, or `None` for other methods.
     pub(crate) fn answer(&mut self, request: &Mad, from: u8) -> Option<Mad> {
         let is_set = match request.method() {
             Method::GET => false,
@@ -120,7 +120,7 @@ impl Agent {
                 if is_set {
                     *port = set(port, number != 0, &request.attribute());
                 }
-                // Whichever port it is about: the one that the request came in by.
+                // LocalPortNum is the port at which the request arrived, for the PortInfo of every port.
                 Some(port.with_local_port_num(from).bytes().to_vec())
             }
             AttributeId::GUID_INFO if !is_set => {
@@ -146,8 +146,8 @@ impl Agent {
     }
 }
 
-/// What of a Set(PortInfo) a port takes: what a subnet manager writes. Its states go up alone; there is no other end of
-/// the cable to come down with.
+/// Returns a port's PortInfo after a Set: takes the fields that a subnet manager writes. The state only becomes Armed
+/// or Active, since the link never goes down.
 fn set(port: &PortInfo, has_link: bool, asked: &PortInfo) -> PortInfo {
     let state = match asked.port_state() {
         PortState::ARMED | PortState::ACTIVE if has_link => asked.port_state(),

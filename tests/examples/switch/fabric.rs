@@ -1,4 +1,4 @@
-//! Which way a packet takes through the switch (architecture 14.2.2 for directed routes, 18.2.4 for LIDs).
+//! Forwarding of packets through the switch (architecture 14.2.2 for directed routes, 18.2.4 for LIDs).
 
 use verbatim_wire::{DrSmp, Layout, Lid, Lrh, MAD_LENGTH, Mad, MadHeaders, mad_packet};
 
@@ -6,12 +6,12 @@ use crate::agent::Agent;
 
 /// Ports besides port 0, which is the switch itself.
 pub(crate) const PORTS: u8 = 3;
-/// Where the MAD of a packet without GRH begins: behind LRH, BTH and DETH.
+/// Offset of the MAD in a packet without GRH: after LRH, BTH and DETH.
 const MAD_AT: usize = 28;
 /// The VL of subnet management.
 const MANAGEMENT: u8 = 15;
 
-/// The switch: its agent, and the forwarding that it was told.
+/// The switch. Its agent has the forwarding table.
 pub(crate) struct Switch {
     agent: Agent,
 }
@@ -21,7 +21,7 @@ impl Switch {
         Self { agent: Agent::new() }
     }
 
-    /// Takes a packet that came in by a port: what leaves, and by which port.
+    /// Handles a packet that arrived at port `from`; returns the packet that leaves, and its port.
     pub(crate) fn take(&mut self, from: u8, packet: &[u8]) -> Option<(u8, Vec<u8>)> {
         let lrh = Lrh::from_bytes(packet.get(..Lrh::SIZE)?);
         let mad = packet.get(MAD_AT..MAD_AT + MAD_LENGTH);
@@ -42,7 +42,8 @@ impl Switch {
         Some((from, mad_packet(&headers, &answer)))
     }
 
-    /// The next step of a directed route: on to the next port, back to the one before, or answered here at its end.
+    /// Performs the next step of a directed route: forward to the next port, return to the previous port, or respond
+    /// here at the end of the route.
     fn directed(&mut self, from: u8, mad: &Mad) -> Option<(u8, Mad)> {
         let smp = DrSmp::from_bytes(mad.bytes());
         let (hop, hops) = (smp.hop_pointer(), smp.hop_count());
@@ -57,7 +58,8 @@ impl Switch {
             if hop == hops {
                 let request = Mad::try_from(smp.bytes()).ok()?;
                 let answer = self.agent.answer(&request, from)?;
-                // D is set; the pointer, one more at the agent, is taken back as the answer leaves.
+                // Set D. The agent increments the hop pointer and the outgoing response decrements it, so the pointer
+                // stays the same.
                 (from, DrSmp::from_bytes(answer.bytes()).with_direction(true))
             } else {
                 (smp.initial_path(usize::from(hop) + 1), smp.with_hop_pointer(hop + 1))
@@ -73,7 +75,7 @@ mod tests {
     use super::*;
     use verbatim_wire::{Attribute, AttributeId, Method, NodeInfo, Status};
 
-    /// An SMP as a neighbour's interface sends it: the pointer stands at the first hop.
+    /// Returns an SMP as a neighbour sends it: the hop pointer is at the first hop.
     fn asked(path: &[u8]) -> Vec<u8> {
         let mad = Mad::directed(Method::GET, NodeInfo::ID, 0, path);
         let smp = DrSmp::from_bytes(mad.bytes()).with_hop_pointer(1);
@@ -86,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn a_directed_route_goes_through_and_its_answer_comes_back() {
+    fn directed_route_crosses_and_returns() {
         let mut switch = Switch::new();
         let (out, packet) = switch.take(1, &asked(&[7, 2])).unwrap();
         assert_eq!(
             (out, smp(&packet).hop_pointer(), smp(&packet).return_path(1)),
             (2, 2, 1)
         );
-        // As an adapter answers it: D set, the pointer at the last hop.
+        // As an adapter answers the SMP: D set, the hop pointer at the last hop.
         let answer = smp(&packet).with_direction(true).with_method(Method::GET_RESP);
         let headers = MadHeaders::subnet_management(Lid::PERMISSIVE, Lid::PERMISSIVE);
         let answer = mad_packet(&headers, &Mad::try_from(answer.bytes()).unwrap());
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_ends_at_the_switch_is_answered_by_it() {
+    fn answers_route_that_ends_here() {
         let (out, packet) = Switch::new().take(3, &asked(&[1])).unwrap();
         let mad = Mad::try_from(&packet[MAD_AT..MAD_AT + MAD_LENGTH]).unwrap();
         assert_eq!((out, mad.status(), smp(&packet).direction()), (3, Status::OK, true));
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lid_goes_where_the_table_says() {
+    fn lid_follows_forwarding_table() {
         let mut switch = Switch::new();
         let packet = mad_packet(
             &MadHeaders::general(Lid(1), Lid(5)),

@@ -1,8 +1,8 @@
 //! A switch of three ports between cables of the lab: `switch DIRECTORY MODEL`.
 //!
-//! Ports 1 and 3 are the sockets `switch1` and `switch3` in the directory, whose far ends are whoever sent there last; at port
-//! 2 is the device model that listens at MODEL. Datagrams are those of `verbatimd model`: two bytes of length, 0x02, a
-//! native packet.
+//! Ports 1 and 3 are the sockets `switch1` and `switch3` in the directory. The far end of each is the last sender to
+//! that socket. Port 2 is connected to the device model that listens at MODEL. Datagrams have the form of `verbatimd
+//! model`: two bytes of length, 0x02, a native packet.
 
 mod agent;
 mod fabric;
@@ -16,13 +16,13 @@ use anyhow::Context;
 
 use fabric::{PORTS, Switch};
 
-/// Length and kind.
+/// Bytes of length and kind.
 const HEAD: usize = 3;
 const KIND_PACKET: u8 = 2;
-/// No native packet of the lab is longer.
+/// Buffer size in bytes; no native packet of the lab is longer.
 const LONGEST: usize = 8192;
 
-/// A port: its own socket, and where its cable ends.
+/// A port: its own socket, and the address of its cable's far end.
 struct Port {
     socket: UnixDatagram,
     far: Mutex<Option<PathBuf>>,
@@ -57,7 +57,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Takes what comes in by a port, for ever.
+/// Handles the packets that arrive at a port, forever.
 fn serve(ports: &[Port], switch: &Mutex<Switch>, number: u8) -> std::io::Result<()> {
     let port = &ports[usize::from(number) - 1];
     let mut message = [0; LONGEST];
@@ -76,7 +76,7 @@ fn serve(ports: &[Port], switch: &Mutex<Switch>, number: u8) -> std::io::Result<
     }
 }
 
-/// Sends a packet; lost where nobody is at the far end.
+/// Sends a packet; the packet is lost if the far end is absent.
 fn send(port: &Port, packet: &[u8]) {
     let far = port.far.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(far) = far.as_deref() else { return };

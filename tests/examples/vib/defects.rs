@@ -1,5 +1,6 @@
-//! Defects that qualification kills by the rules of hardware with the tests of management: each is put into a model at the
-//! far end of a cable, and one of the tests that kill it on the virtual rig must fail for it in the machine.
+//! Defects that qualification kills with the management tests by the rules of hardware. The campaign puts each defect
+//! into a model at the far end of a cable. In the machine, one of the tests that kill it on the virtual rig must fail
+//! for it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
@@ -15,10 +16,11 @@ use crate::{House, run};
 /// The tests of management.
 const TESTS: [&str; 3] = ["c13-*", "c14-*", "c16-*"];
 
-/// It asks for 65,532 values, the telling ones first: what many at once keep the machine busy with for half an hour.
+/// The test that sends 65,532 values, the most telling first. Many such tests at once would keep the machine busy for
+/// half an hour.
 const SWEEP: &str = "c14-024-vl-arbitration-ca";
 
-/// Tries all cases, so many at a time; each port of the adapter has one under way. Returns those that live. With
+/// Tries all cases, `jobs` at a time; each port of the adapter runs one case. Returns the surviving cases. With
 /// `is_swept`, OpenSM sweeps once before each test.
 fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow::Result<Vec<Case>> {
     let mut waiting: VecDeque<Case> = cases.into();
@@ -36,7 +38,7 @@ fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow:
         }
         let (port, said) = next_end(lab)?;
         let (mut case, killer) = under_way.remove(&port).context("a job that was not begun")?;
-        // One test that fails for it is enough.
+        // One test that fails for the defect is enough.
         if fails(&said, &case.statement) {
             eprintln!("vib campaign: {} dies", case.name);
             free.push(port);
@@ -57,7 +59,7 @@ fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow:
     }
 }
 
-/// Starts a test with a device of its own; [`next_end`] tells its end.
+/// Starts a test with a device of its own; [`next_end`] returns when it has ended.
 fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool, is_alone: bool) -> anyhow::Result<()> {
     let model = ["--profile", &case.profile, "--seed", &case.seed, "--defect", &case.name];
     lab.exchange_model(port, &model.map(Into::into))?;
@@ -72,9 +74,9 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
         SWEEP if !is_alone => format!("{SWEEP} --set illegal_parts=200"),
         test => test.to_owned(),
     };
-    // A new device: what was to be restored on the one before is none of its own. And a host of its own, as far as locks
-    // go: models of one seed say that they have one PortGUID.
-    // What a walk does is drawn from the seed.
+    // Each test gets a new state directory: a restore journal of the previous device does not apply to the new one.
+    // Each test also gets its own lock directory, since models of one seed report the same PortGUID. The seed also
+    // determines the steps of a walk.
     let seed = &case.seed;
     let command = format!(
         "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}/locks; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
@@ -84,7 +86,7 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
     run(lab, &command).map(drop)
 }
 
-/// Waits for the next test that ends: its port, and what it printed.
+/// Waits for the next test to end; returns its port and its output.
 fn next_end(lab: &VibLab) -> anyhow::Result<(u8, String)> {
     let said = run(
         lab,
@@ -95,20 +97,20 @@ fn next_end(lab: &VibLab) -> anyhow::Result<(u8, String)> {
     Ok((port.parse()?, said.to_owned()))
 }
 
-/// The one verdict of a report.
+/// Returns the only verdict of a report.
 fn verdict(said: &str) -> Option<Value> {
     let report: Value = serde_json::from_str(said).ok()?;
     report["verdicts"].get(0).cloned()
 }
 
-/// Whether the verdict says that the device breaks that statement: what the qualification goes by.
+/// Returns whether the verdict has a FAIL for that statement, which is the criterion of qualification.
 fn fails(said: &str, statement: &str) -> bool {
     let findings = verdict(said).and_then(|verdict| verdict["findings"].as_array().cloned());
     let broken = |check: &Value| check["result"] == "FAIL" && check["statement"] == statement;
     findings.is_some_and(|findings| findings.iter().any(broken))
 }
 
-/// The verdict in a line, or what was printed in place of one.
+/// Returns the verdict in a line, or the first line of output if there is no verdict.
 fn outcome(said: &str) -> String {
     let Some(verdict) = verdict(said) else {
         return format!("no verdict: {}", said.lines().next().unwrap_or_default());
@@ -117,10 +119,10 @@ fn outcome(said: &str) -> String {
     format!("{} {} {}", text("test"), text("outcome"), text("reason"))
 }
 
-/// OpenSM serves adapters of two ports at most.
+/// Ports of an adapter that OpenSM serves at most.
 const OPENSM_PORTS: u8 = 2;
 
-/// Defects that live on this road, with the reason.
+/// Defects that survive on this rig, with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "base-version-ignored",
@@ -144,24 +146,23 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 const ONE_CABLE: &str = "two ports of the device are compared; the rig is cabled to one";
 
-/// A defect as the qualification knows it.
+/// A defect as the qualification reports it.
 struct Case {
     name: String,
     statement: String,
-    /// The tests that kill it.
+    /// The tests that kill the defect.
     killers: Vec<String>,
-    /// The device on which they do.
+    /// The device profile with which they kill it.
     profile: String,
     seed: String,
-    /// What they came to here, where it did not die.
+    /// Outcomes of the tests in the machine that did not kill it.
     seen: Vec<String>,
 }
 
 impl House<'_> {
-    /// Tries `sample` defects, 0 being all, `jobs` at a time, and returns how many that were.
+    /// Tries `sample` defects (0: all), `jobs` at a time, and returns the number tried.
     ///
-    /// A test waits for deadlines most of its time: each job has a port of the adapter for itself, and a model at the far
-    /// end of it.
+    /// A test mostly waits for deadlines, so each job has its own port of the adapter, with a model at its far end.
     pub(crate) fn defects(&mut self, sample: u64, jobs: u8, dice: &mut Dice) -> anyhow::Result<usize> {
         let mut cases = self.cases()?;
         if let Some(part) = argument("--only") {
@@ -179,8 +180,8 @@ impl House<'_> {
         }
         cases.truncate(sample);
         let mut lab = self.open_lab(jobs)?;
-        // Who lives as it was found may die where both ends have a LID, as traps need; and what a busy host leaves open,
-        // answers that are late say, a host that does nothing else may show.
+        // A survivor may need LIDs at both ends, as traps do, so try again with OpenSM. A busy host may leave a test
+        // undecided because responses are late, so try again one at a time.
         cases = wave(&mut lab, cases, false, jobs)?;
         if !cases.is_empty() {
             let mut managed = self.open_lab(OPENSM_PORTS)?;
@@ -196,10 +197,10 @@ impl House<'_> {
         Ok(sample)
     }
 
-    /// A machine whose adapter has so many ports, in which tests tell their end.
+    /// Starts a machine whose adapter has `ports` ports, with a FIFO through which tests report their end.
     fn open_lab(&self, ports: u8) -> anyhow::Result<VibLab> {
         let lab = self.lab(ports, SubnetManager::Never)?;
-        // Open for as long as the machine runs: what ends while nobody reads is not lost.
+        // Keep the FIFO open while the machine runs, so that no line is lost while there is no reader.
         run(
             &lab,
             "mkdir -p /run/lock; mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }",
@@ -207,7 +208,7 @@ impl House<'_> {
         Ok(lab)
     }
 
-    /// All defects that the model as a process can have, with the tests that kill them.
+    /// Returns all defects that the model can have as a process, with the tests that kill them.
     fn cases(&self) -> anyhow::Result<Vec<Case>> {
         let output = Command::new(self.binaries.join("verbatim"))
             .args(["qualify", "--rules", "hardware", "--seeds", "1", "--json"])
@@ -223,7 +224,7 @@ impl House<'_> {
         let defects = qualified["qualifications"][0]["defects"]
             .as_array()
             .context("a qualification without defects")?;
-        // Those that hardware shows with a parameter of hours alone are left to the virtual rig.
+        // Leave a defect to the virtual rig if hardware rules kill it only with a parameter that takes hours.
         let of_management = |case: &&Value| {
             let is_known = Defect::ALL.iter().any(|defect| case["name"] == defect.name());
             is_known && case["set"].is_null() && case["killed_by"].as_array().is_some_and(|by| !by.is_empty())
@@ -233,7 +234,7 @@ impl House<'_> {
             .filter(of_management)
             .map(case)
             .collect::<anyhow::Result<_>>()?;
-        // First the test that looks for little else: who catches much takes long.
+        // Try the most specific test first: a test that kills many defects takes long.
         let mut kills = BTreeMap::new();
         for killer in cases.iter().flat_map(|case| &case.killers) {
             *kills.entry(killer.clone()).or_insert(0) += 1;

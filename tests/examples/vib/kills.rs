@@ -1,5 +1,5 @@
-//! kill -9 of the tester, of its daemon, of OpenSM and of the machine at random instants, while tests change the device: the
-//! model at the far end of the cable lives on, and after the next start holds what it held before.
+//! Sends SIGKILL to the tester, its daemon, OpenSM and the machine at random instants, while tests change the device.
+//! The model at the far end of the cable lives on; after the next start its state must be the original one.
 
 use std::time::{Duration, Instant};
 
@@ -10,26 +10,27 @@ use verbatim_lab::{SubnetManager, VibLab};
 
 use crate::{House, run};
 
-/// Tests that change the device for as long as they take: an M_Key with protection, tables, PortInfo.
+/// Tests that change the device throughout their run: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
     "c14-016-set-protect-2",
-    // All its 65,532 values take minutes where the machine is busy, and where OpenSM is killed nothing ends the test.
+    // All 65,532 values take minutes on a busy machine. When OpenSM is killed, the test runs to its end.
     "c14-024-vl-arbitration-ca --set illegal_parts=8000",
     "c14-024-port-info-rw",
 ];
-/// How long a restore may take, with all that is asked again.
+/// Longest time of a restore, retries included.
 const RESTORED_WITHIN: Duration = Duration::from_secs(180);
 /// Kills between two fresh devices.
 const PER_HOUSE: u64 = 4;
 
-/// `of WORDS`: the processes whose command line begins so, behind the directory. The machine has no pgrep.
+/// Shell function `of WORDS`: prints the ids of the processes whose command line, without the program's directory,
+/// begins with WORDS. The machine has no pgrep.
 const PROCESSES: &str = r#"of() {
     for process in /proc/[0-9]*; do
         tr '\0' ' ' 2>/dev/null <$process/cmdline | sed 's,^[^ ]*/,,' | grep -q "^$1" && echo ${process##*/}
     done
 }"#;
 
-/// Who is killed.
+/// A process to kill.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Victim {
     Worker,
@@ -38,14 +39,14 @@ enum Victim {
     OpenSm,
 }
 
-/// What was done.
+/// Counts of the kills.
 pub(crate) struct Killed {
     pub(crate) times: u64,
     pub(crate) interrupted: u64,
 }
 
 impl House<'_> {
-    /// Kills `times` times.
+    /// Performs `times` kills.
     pub(crate) fn kills(&mut self, times: u64, dice: &mut Dice) -> anyhow::Result<Killed> {
         let mut killed = Killed { times, interrupted: 0 };
         let mut left = times;
@@ -62,7 +63,7 @@ impl House<'_> {
                 left -= 1;
                 let victims = [Victim::OpenSm, Victim::Worker, Victim::Machine, Victim::Daemon];
                 let victims = &victims[if managed { 0 } else { 1 }..];
-                // Each of them in turn, so that a few kills have met them all.
+                // Take the victims in turn, so that a few kills cover them all.
                 let victim = victims[(turn % victims.len() as u64) as usize];
                 let test = dice.pick(&TESTS);
                 let wait = Duration::from_millis(200 + dice.draw() % 4000);
@@ -88,7 +89,7 @@ impl House<'_> {
     }
 }
 
-/// Kills in mid-run, starts again what is dead, and waits for the restore. True when the run was interrupted.
+/// Kills a process in mid-run, starts it again, and waits for the restore. Returns true if the run was interrupted.
 fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow::Result<bool> {
     let ran = run(lab, &format!("verbatim run --detach --rig vib {test}"))?;
     let id = ran.text().trim().to_owned();
@@ -97,13 +98,13 @@ fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow:
     }
     std::thread::sleep(wait);
     match victim {
-        // One that has ended meanwhile is as good as killed.
+        // The worker may have ended already; that is fine.
         Victim::Worker => drop(run(lab, &format!("{PROCESSES}\nkill -9 $(of 'verbatimd worker')"))?),
         Victim::OpenSm => must(
             lab,
             "kill -9 $(of opensm) && { sh /mnt/share/opensm.cmd >/dev/null 2>&1 & }",
         )?,
-        // The worker that it leaves restores the device by itself; the next daemon comes when it has.
+        // The dead daemon's worker restores the device by itself; start the next daemon after that.
         Victim::Daemon => must(
             lab,
             "kill -9 $(of 'verbatimd serve') && while [ -n \"$(of 'verbatimd worker')\" ]; do sleep 0.2; done && \
@@ -122,19 +123,19 @@ fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow:
     Ok(ended["outcome"] == "ERROR")
 }
 
-/// Runs a command that must succeed; it has [`PROCESSES`].
+/// Runs a command that must succeed; [`PROCESSES`] is defined for it.
 fn must(lab: &VibLab, command: &str) -> anyhow::Result<()> {
     let ran = run(lab, &format!("{PROCESSES}\n{command}"))?;
     ensure!(ran.status == 0, "`{command}` ended with {}: {}", ran.status, ran.text());
     Ok(())
 }
 
-/// Asks until it is so: there is no event for it.
+/// Polls a command until its JSON output satisfies `is_so`: there is no event for it.
 fn wait_until(lab: &VibLab, what: &str, command: &str, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
     let bound = Instant::now() + RESTORED_WITHIN;
     loop {
         let said = run(lab, command)?.text();
-        // A daemon that is just starting answers with words.
+        // While a daemon starts, the command prints an error instead of JSON.
         if serde_json::from_str(&said).is_ok_and(|value| is_so(&value)) {
             return Ok(());
         }
@@ -148,13 +149,13 @@ fn wait_until(lab: &VibLab, what: &str, command: &str, is_so: impl Fn(&Value) ->
     }
 }
 
-/// What the device holds, read by a program that is neither daemon nor worker.
+/// Returns the state of the device, read by a program other than daemon and worker.
 fn fields(lab: &VibLab) -> anyhow::Result<Vec<String>> {
     let ran = run(lab, "umad_read $VERBATIM_RIG_FILE vib")?;
     if ran.status != 0 {
         bail!("the device cannot be read: {}", ran.text());
     }
-    // What counts, and what a subnet manager and the link's own coming up change.
+    // Leave out counters, and fields that a subnet manager or the link's own start changes.
     let moving = ["Violations", "ClientReregister", "PortCounters", "PortState"];
     let text = ran.text();
     let lines = text

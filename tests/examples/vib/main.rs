@@ -1,7 +1,8 @@
-//! The vib campaign: defects of the management agents die through the kernel's own road, and the device gets back what was
-//! its own after kill -9 of whoever takes part.
+//! The campaign `vib`: tests must kill defects of the management agents through the kernel's own umad interface. The
+//! device must get its original state back after SIGKILL of any process that takes part.
 //!
-//! `cargo xtask campaign vib --sample N --jobs J --kills K --seed S`. The last line counts; the exit code is the verdict.
+//! `cargo xtask campaign vib --sample N --jobs J --kills K --seed S`. The last line has the counts; the exit code is
+//! the verdict.
 
 mod defects;
 mod kills;
@@ -15,7 +16,7 @@ use verbatim_lab::campaign::{Dice, argument, number};
 use verbatim_lab::machine::Ran;
 use verbatim_lab::{SubnetManager, VibLab, VibOptions};
 
-/// What a command in the machine may take. The longest are tests that prove silence again and again.
+/// Longest time of a command in the machine. The longest are tests that prove silence again and again.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn main() -> ExitCode {
@@ -59,7 +60,7 @@ fn campaign() -> anyhow::Result<usize> {
     Ok(exceptions.len())
 }
 
-/// What the campaign's parts have in common.
+/// State shared by the campaign's parts.
 struct House<'a> {
     binaries: PathBuf,
     /// The program `umad_read`.
@@ -84,7 +85,6 @@ impl House<'_> {
     }
 }
 
-/// Runs a command in the machine.
 fn run(lab: &VibLab, command: &str) -> anyhow::Result<Ran> {
     Ok(lab.machine().run(&format!("{}{command}", lab.environment()), LIMIT)?)
 }

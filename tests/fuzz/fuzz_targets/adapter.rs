@@ -1,5 +1,5 @@
-//! Any frames, verbs and times: the adapter model never panics, sends frames with a right ICRC alone, and fewer than
-//! could come of an endless loop.
+//! Feeds arbitrary frames, verbs and times to the adapter model. The model must not panic, must send only frames with a
+//! valid ICRC and BTH, and each tick must do all the work that is due.
 #![no_main]
 
 use core::time::Duration;
@@ -96,7 +96,7 @@ fuzz_target!(|input: (u8, bool, Vec<(u8, u8, u16, Vec<u8>)>)| {
                 let _ = adapter.post_receive(now, qp, &ReceiveRequest { wr_id: 2, local: slice });
             }
             _ => {
-                // Near the PSNs that matter, with a right ICRC and often a right header behind the BTH.
+                // A packet near the expected PSNs, with a valid ICRC and often the extended header of its opcode.
                 let from = if kind & 8 == 0 { 0xFF_FFF0 } else { 0xFF_FFF8 };
                 let bth = Bth::default()
                     .with_opcode(Opcode(which & 0x1F))

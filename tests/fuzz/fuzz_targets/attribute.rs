@@ -1,4 +1,5 @@
-//! Any bytes as any attribute: it prints, validates, and each field reads the bits that the layout names.
+//! Reads arbitrary bytes as an arbitrary attribute: it must print and validate, and each field must read the bits of
+//! its layout.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

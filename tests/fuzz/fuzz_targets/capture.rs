@@ -1,5 +1,5 @@
-//! Any bytes as a capture: packets and an end, or an error in words; never a panic, never more memory than one packet
-//! takes. What was read is judged at a port.
+//! Reads arbitrary bytes as a capture. The result must be packets and an end, or an error with an explanation, never a
+//! panic. A packet must not be longer than the file allows. Each packet is then judged at a port.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use verbatim_wire::Medium;
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (head, bytes) = input;
-    // Behind a header that is right, for the fuzzer seldom meets one.
+    // Put the bytes after a valid header, which the fuzzer seldom finds by itself.
     let header: &[u8] = match head % 4 {
         0 => &[],
         1 => b"\xD4\xC3\xB2\xA1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0",
@@ -32,7 +32,8 @@ fuzz_target!(|input: (u8, &[u8])| {
             Ok(Some(packet)) => {
                 packets += 1;
                 assert_eq!(packet.number, packets);
-                // An Ethernet header may have been put before it; what was compressed is longer.
+                // The reader may have put an Ethernet header before the packet. A decompressed packet may be longer
+                // than the file.
                 if !is_packed {
                     assert!(packet.bytes.len() <= file.len() + 14);
                     assert!(packet.offset < file.len() as u64);

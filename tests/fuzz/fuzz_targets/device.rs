@@ -1,4 +1,4 @@
-//! Any packets at any times: the device model never panics, and answers with MADs alone.
+//! Sends arbitrary packets at arbitrary times to the device model, which must not panic.
 #![no_main]
 
 use core::time::Duration;

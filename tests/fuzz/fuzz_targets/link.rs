@@ -1,4 +1,4 @@
-//! Any bytes at any port: a judgement that agrees with itself and explains itself; never a panic.
+//! Judges arbitrary bytes at an arbitrary port. The judgement must be consistent and explain itself, without a panic.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ fuzz_target!(|input: ([u8; 8], Option<u16>, Option<[u16; 2]>, &[u8])| {
         p_keys: p_keys.map(|keys| keys.map(PKey).to_vec()),
     };
     let medium = [Medium::Ethernet, Medium::InfiniBand, Medium::InfiniBandNoVcrc][usize::from(medium % 3)];
-    // With CRCs that are right, so that the fuzzer gets behind them.
+    // Append valid CRCs, so that the fuzzer gets past the CRC checks.
     let mut bytes = bytes.to_vec();
     if flags & 2 != 0 && medium != Medium::Ethernet {
         bytes.extend(icrc(&bytes).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Any bytes as a MAD: every view of it reads and prints, and what is written back is what was read.
+//! Reads arbitrary bytes as a MAD: every view must read and print, and writing back the fields must give the same MAD.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as a packet of each medium: it is read or refused in words; what is read is made again, broken and mended.
+//! Parses arbitrary bytes as a packet of each medium. An error must explain itself. A parsed packet must survive
+//! rebuilding, and CRC repair must work.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +25,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     assert!(!format!("{seen} {seen:?}").is_empty());
     assert_eq!([seen.bytes(), seen.trailer()].concat(), bytes);
 
-    // Mended, it has the right CRCs; broken behind the opcode, the wrong ICRC.
+    // After CRC repair the CRCs must be right. After a change in the BTH the ICRC must be wrong.
     let offsets = seen.offsets();
     let mut copy = seen.bytes().to_vec();
     offsets.mend_icrc(&mut copy);
@@ -36,7 +37,7 @@ fuzz_target!(|input: (u8, &[u8])| {
     edit(&mut copy, offsets.bth, |bth: Bth| bth.with_ack_request(!bth.ack_request()));
     assert!(!Packet::parse(medium, &copy).expect("only the BTH was changed").icrc_is_right());
 
-    // What is made of its parts is sound, and is made again from what is read.
+    // A packet built from the parsed parts must be sound, and parse and build to the same bytes again.
     let made = packet(&seen.network(), &seen.transport());
     if let Ok(again) = Packet::parse(seen.network().medium(), &made) {
         assert!(again.icrc_is_right());

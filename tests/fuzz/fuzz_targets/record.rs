@@ -1,5 +1,5 @@
-//! Any bytes as a record: an error, or entries that encode to the same bytes, make a trace or an error, and are judged
-//! or refused; never a panic. The CRCs are made right, so that the fuzzer gets behind them.
+//! Reads arbitrary bytes as a record. The result must be an error, or entries that encode to the same bytes and that
+//! the judge accepts or refuses without a panic. The target computes the CRCs, so that the fuzzer gets past them.
 #![no_main]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = verbatim_catalog::judge(entries);
     }
-    // Entries alone, without the trailer that a fuzzer seldom meets.
+    // Judge the entries alone, without the trailer that the fuzzer seldom finds.
     let mut entries = Vec::new();
     let mut rest = bytes;
     while let [length, more @ ..] = rest {

@@ -1,17 +1,17 @@
-# What a lab's host has of hardware, in Debian: vib0 with two ports, each cabled to a device model outside; rxe0 on veth0, the
-# tester's end of whose cable is veth1.
+# The hardware of a lab's host, in Debian: vib0 with two ports, each cabled to a device model outside, and rxe0 on
+# veth0. The tester's end of rxe0's cable is veth1.
 . /etc/lab.sh
 fail() { say "failed: $*"; echo "$*"; exit 1; }
 busybox insmod /mnt/share/vib.ko ports=2 || fail "the module vib was refused"
 for number in 1 2; do
-    # Opened once: a virtio port cannot be opened twice. Nothing of it is the shell's that asked for this.
+    # Open the port once, since a virtio port cannot be opened twice. `setsid` detaches the copies from the shell.
     exec 5<>"$(port cable$number)"
     setsid cat <&5 >/dev/vib0p$number 2>/dev/null &
     setsid cat /dev/vib0p$number >&5 2>/dev/null &
     exec 5>&-
 done
 ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 || fail "no veth pair"
-# Who sees its frames makes its own, and answers for 10.0.0.2.
+# The tester owns veth1: it makes its own frames and answers for 10.0.0.2.
 echo 1 >/proc/sys/net/ipv6/conf/veth1/disable_ipv6
 ip link set veth1 up
 up veth0 10.0.0.1/24

@@ -1,13 +1,13 @@
-# Functions for the machine's scripts. They run with descriptor 4 open to the host, for events.
+# Functions for the machine's scripts. Descriptor 4 is open to the host, for events.
 
-# For people: a line on the console.
+# say TEXT: prints a line on the console.
 say() { echo "machine: $*"; }
 
-# What the kernel's command line says after "machine.$1=".
+# argument NAME: prints the value of "machine.NAME=" on the kernel's command line.
 argument() { sed -n "s/.*\<machine\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 
-# The device of a virtio port, by the name that the host gave it. Ports come up a little after their driver, and their
-# other end a little after their name: who reads before that is told that the stream is over.
+# port NAME: prints the device of a virtio port by the name that the host gave it. A port appears a little after its
+# driver, and the host connects a little after that. A read before the host connects gets an end of file.
 port() {
     tries=0
     while [ $tries -lt 100 ]; do
@@ -24,26 +24,26 @@ port() {
     say "no port $1" >&2
 }
 
-# Commands of the host, each one line of hexadecimal; the answer is "STATUS LENGTH", then what it printed.
+# Runs commands of the host, each a line of hexadecimal. The response is "STATUS LENGTH", then the command's output.
 serve_shell() {
     while read -r line <&3; do
         echo "$line" | xxd -r -p >/run/shell.sh
         sh /run/shell.sh </dev/null >/run/shell.out 2>&1 3>&-
         status=$?
-        # A copy, for what goes on in the background may print more.
+        # Send a copy, since a background process may still print.
         cp /run/shell.out /run/shell.answer
         echo "$status $(wc -c </run/shell.answer)" >&3
         cat /run/shell.answer >&3
     done
 }
 
-# Tells the host that the machine serves.
+# ready: reports to the host that the machine serves.
 ready() {
     say "ready at $(cut -d' ' -f1 /proc/uptime) s"
     echo ready >&4
 }
 
-# Tells the host that it never will, and ends.
+# fail TEXT: reports to the host that the machine will not serve, and ends the script.
 fail() {
     say "failed: $*"
     echo "failed $*" >&4
@@ -51,14 +51,14 @@ fail() {
     exit 1
 }
 
-# The network interface with a MAC address.
+# interface MAC: prints the network interface with this MAC address.
 interface() {
     for found in /sys/class/net/*; do
         [ "$(cat "$found/address")" = "$1" ] && echo "${found##*/}"
     done
 }
 
-# up INTERFACE ADDRESS/LENGTH…: these addresses, which count at once, and no others but the link's own.
+# up INTERFACE ADDRESS/LENGTH…: sets the interface up with these addresses, usable at once, and its link-local address.
 up() {
     name=$1
     shift
@@ -67,8 +67,8 @@ up() {
     for address; do ip addr add "$address" dev "$name" || fail "address $address on $name"; done
 }
 
-# settled INTERFACE…: waits until each carries packets. The kernel looks at a new carrier up to a second late, and drops
-# what is sent before; the link's own IPv6 address comes with it.
+# settled INTERFACE…: waits until each interface carries packets. The kernel notices a new carrier up to a second late
+# and drops earlier packets. The link-local IPv6 address appears together with the carrier.
 settled() {
     for name; do
         tries=0
@@ -80,7 +80,7 @@ settled() {
     done
 }
 
-# started PROCESS WHAT CONDITION…: waits, 30 s at most, until the condition holds; fails when the process ends before.
+# started PROCESS WHAT CONDITION…: waits at most 30 s until the condition holds. Fails if the process ends before that.
 started() {
     process=$1 what=$2
     shift 2
@@ -93,17 +93,17 @@ started() {
     done
 }
 
-# Whether something listens on a TCP port, given as four hexadecimal digits.
+# listens PORT: succeeds if a process listens on this TCP port, given as four hexadecimal digits.
 listens() { grep -q ":$1 0*:0000 0A " /proc/net/tcp /proc/net/tcp6; }
 
-# Runs command.cmd of the share, if there is one, and ends with its exit status; without it, serves for ever. $daemon, if
-# it is set, is verbatimd's process.
+# served: runs command.cmd of the share, if there is one, and ends with its exit status. Without it, serves forever.
+# $daemon, if set, is the process id of verbatimd.
 served() {
     if [ -e /mnt/share/command.cmd ]; then
         sh -c 'echo $$ >/run/command.pid; exec sh /mnt/share/command.cmd' >"$(port out)" 2>"$(port err)" 4>&-
         status=$?
         if [ -n "$daemon" ]; then
-            # It stops what runs, and restores the device.
+            # The daemon stops its runs and restores the device.
             kill -TERM $daemon
             wait $daemon
         fi

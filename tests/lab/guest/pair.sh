@@ -1,12 +1,12 @@
 # The verbs set-up: rxe0, the device under test, and rxe1, the tester's adapter, on a veth pair.
 #
-# In the share, optional: agent.cmd (it shall make the socket /run/agent.sock), daemon.cmd (it shall make the socket
-# /run/verbatim.sock) and command.cmd, each a script. The machine powers off after command.cmd, with its exit status;
-# without it, it stays up.
+# Optional scripts in the share: agent.cmd (must make the socket /run/agent.sock), daemon.cmd (must make the socket
+# /run/verbatim.sock) and command.cmd. The machine powers off after command.cmd, with its exit status. Without
+# command.cmd the machine stays up.
 . /etc/lab.sh
 ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 address 52:54:00:00:00:0a || fail "no veth pair"
-# Both ends are in one kernel. IPv4: it would drop what comes from an address of its own. IPv6: it would not send to one
-# of its own; so what is to leave by an interface is not looked up among these.
+# Both ends are in one kernel. For IPv4, let the kernel accept packets from its own addresses. For IPv6, skip the local
+# table for packets that must leave by an interface: the kernel would deliver packets to its own addresses locally.
 for name in all veth0 veth1; do
     echo 1 >/proc/sys/net/ipv4/conf/$name/accept_local
     echo 0 >/proc/sys/net/ipv4/conf/$name/rp_filter

@@ -1,4 +1,4 @@
-# The lab's service in a Debian with systemd. Debian's own programs; of busybox, what is named so.
+# The lab's service in a Debian with systemd. It uses Debian's own programs, and busybox only where it is named.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 cd /root
 . /etc/lab.sh
@@ -14,12 +14,12 @@ serve_shell 3<>"$shell" &
 exec 4>"$(port events)"
 
 if [ -e /mnt/share/command.cmd ]; then
-    # What is configured takes the services' place as an administrator would put them.
+    # Install and configure the services as an administrator would.
     dpkg --install /mnt/share/debs/*.deb >/run/dpkg.out 2>&1 || fail "dpkg: $(tail -n 3 /run/dpkg.out | tr '\n' ' ')"
     usermod --append --groups verbatim alice
     systemctl start verbatimd.service || fail "verbatimd: $(systemctl status verbatimd.service | tr '\n' ' ')"
     ready
-    # As an ordinary user of the group; its descriptors are the host's ports.
+    # Run as an ordinary user of the group, with the host's ports as its output.
     setpriv --reuid alice --regid alice --init-groups --inh-caps=-all \
         sh -c 'echo $$ >/tmp/command.pid; export HOME=/home/alice; cd; exec sh /mnt/share/command.cmd' \
         >"$(port out)" 2>"$(port err)" 4>&- </dev/null

@@ -1,16 +1,16 @@
 # The native set-up: vib0, an InfiniBand adapter of our own module, each port cabled to a device model outside.
 #
-# In the share: vib.ko, and `ports`, how many it has. Optional, each a script: opensm.cmd (a subnet manager, which shall
-# bring port 1 to Active), daemon.cmd (it shall make the socket /run/verbatim.sock) and command.cmd; and `again`, where
-# this is the machine after one that was killed. The machine powers off after command.cmd, with its exit status; without
-# it, it stays up.
+# In the share: vib.ko, and `ports` with the number of ports. Optional scripts: opensm.cmd (a subnet manager, which must
+# bring port 1 to Active), daemon.cmd (must make the socket /run/verbatim.sock) and command.cmd. The file `again` exists
+# if the previous machine was killed. The machine powers off after command.cmd, with its exit status. Without
+# command.cmd the machine stays up.
 . /etc/lab.sh
 ports=$(cat /mnt/share/ports)
 insmod /mnt/share/vib.ko ports="$ports" || fail "the module vib was refused"
 for number in $(seq "$ports"); do
-    # Opened once: a virtio port cannot be opened twice.
+    # Open the port once, since a virtio port cannot be opened twice.
     exec 5<>"$(port cable$number)"
-    # Who reads the adapter's cable is its far end: from then on the link is up.
+    # The reader of the adapter's cable is its far end: opening it for reading brings the link up.
     cat <&5 >/dev/vib0p$number &
     cat /dev/vib0p$number >&5 &
     exec 5>&-
@@ -27,7 +27,7 @@ managed() { started $opensm OpenSM state ACTIVE 1; }
 if [ -e /mnt/share/opensm.cmd ]; then
     sh /mnt/share/opensm.cmd &
     opensm=$!
-    # What was killed in mid-run left a device that may be locked: nobody but its daemon can open it.
+    # A killed run may have left the device locked with an M_Key. Only the daemon can unlock it, so do not wait yet.
     [ -e /mnt/share/again ] || managed
 fi
 if [ -e /mnt/share/daemon.cmd ]; then

@@ -1,7 +1,7 @@
-//! The C programs below `tests/c`: oracles, benchmark peers and preloads, built with the system compiler.
+//! The C programs in `tests/c`: oracles, benchmark peers and preloads, built with the system compiler.
 //!
-//! Each source says in its head comment how it wants to be linked, in a line of the form `Link with -lfoo.` (a
-//! program) or `Build with -shared -fPIC -lfoo.` (a preload, which gets the suffix `.so`).
+//! The head comment of each source has a line with its linker flags: `Link with -lfoo.` for a program, or `Build with
+//! -shared -fPIC -lfoo.` for a preload, which gets the suffix `.so`.
 
 use std::{
     env, fs, io,
@@ -11,16 +11,16 @@ use std::{
 
 use crate::workspace;
 
-/// A C program could not be built.
+/// Error of building a C program.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CProgramError {
-    /// There is no compiler.
+    /// The compiler could not be started.
     #[error("the C compiler {compiler} could not be started ({source}); `apt-get install gcc`, or set CC")]
     NoCompiler {
-        /// What was called.
+        /// The compiler's command.
         compiler: String,
-        /// Why it did not start.
+        /// The error of starting it.
         source: io::Error,
     },
     /// A header or library is missing.
@@ -33,42 +33,42 @@ pub enum CProgramError {
         /// Debian's package of it.
         package: &'static str,
     },
-    /// The compiler refused the source.
+    /// The compiler rejected the source.
     #[error("{} does not compile:\n{message}", source_file.display())]
     Refused {
         /// The C source.
         source_file: PathBuf,
-        /// What the compiler said.
+        /// The compiler's messages.
         message: String,
     },
-    /// Something around the compiler failed.
+    /// A file operation failed.
     #[error("building the C programs: {what}: {source}")]
     Io {
-        /// What was being done, with its path.
+        /// The operation, with its path.
         what: String,
-        /// Why it failed.
+        /// The error of the operation.
         source: io::Error,
     },
-    /// Where to build to is unknown.
+    /// The target directory is unknown.
     #[error("building the C programs: {0}")]
     Workspace(String),
 }
 
-/// Builds every program of `tests/c` that is older than its source, and returns the directory they are in: `c` below
+/// Builds every program in `tests/c` that is older than its source. Returns the directory of the programs: `c` in
 /// cargo's target directory.
 ///
-/// Several processes may do this at once: each program appears under its name only when it is complete.
+/// Several processes may do this at once: each program gets its final name only when it is complete.
 ///
 /// # Errors
 ///
-/// [`CProgramError`], which names the package to install where something is missing.
+/// [`CProgramError`]; for a missing file it names the package to install.
 pub fn build_c_programs() -> Result<PathBuf, CProgramError> {
     let directory = directory()?;
     build_all(&sources(), &directory)?;
     Ok(directory)
 }
 
-/// Builds one program of `tests/c` if it is older than its source, and returns its path.
+/// Builds one program in `tests/c` if it is older than its source, and returns its path.
 pub(crate) fn build_c_program(name: &str) -> Result<PathBuf, CProgramError> {
     build(&sources().join(format!("{name}.c")), &directory()?)
 }
@@ -82,7 +82,7 @@ fn directory() -> Result<PathBuf, CProgramError> {
     Ok(target.join("c"))
 }
 
-/// For `map_err`: what was being done.
+/// Makes an error of a failed file operation, for `map_err`.
 fn io(what: String) -> impl FnOnce(io::Error) -> CProgramError {
     move |source| CProgramError::Io { what, source }
 }
@@ -97,7 +97,7 @@ fn build_all(sources: &Path, directory: &Path) -> Result<(), CProgramError> {
     files.iter().try_for_each(|source| build(source, directory).map(drop))
 }
 
-/// The flags that the head comment asks for.
+/// Returns the flags that the head comment names.
 fn flags(text: &str) -> Vec<String> {
     let head = text.split("*/").next().unwrap_or_default();
     head.lines()
@@ -171,7 +171,7 @@ fn build(source: &Path, directory: &Path) -> Result<PathBuf, CProgramError> {
     Ok(program)
 }
 
-/// The header or library that the compiler did not find, and its package.
+/// Returns the header or library that the compiler did not find, and its package.
 fn missing(message: &str) -> Option<(String, &'static str)> {
     let header = message.lines().find_map(|line| {
         line.split("fatal error: ")
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_built_once_and_again_when_its_source_changes() {
+    fn rebuilds_only_changed_sources() {
         let place = tempfile::tempdir().unwrap();
         let (sources, built) = (place.path().join("src"), place.path().join("out"));
         fs::create_dir(&sources).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_package() {
+    fn names_missing_file_and_package() {
         let header = "x.c:1:10: fatal error: infiniband/mad.h: No such file or directory\n    1 | #include";
         assert_eq!(missing(header), Some(("infiniband/mad.h".to_owned(), "libibmad-dev")));
         let library = "/usr/bin/ld: cannot find -libumad: No such file or directory\ncollect2: error";

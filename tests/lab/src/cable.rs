@@ -1,5 +1,6 @@
-//! A cable from a port of the machine's adapter to a device model outside: messages of a stream into datagrams, and
-//! back. The form of both is that of `verbatimd model`: two bytes, big-endian, the length of what follows.
+//! A cable from a port of the machine's adapter to a device model outside. It turns messages of a stream into
+//! datagrams, and back. Both have the form of `verbatimd model`: two big-endian bytes with the length of the rest, then
+//! the rest.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -13,13 +14,13 @@ use std::{
     thread,
 };
 
-/// Bytes of the length.
+/// Bytes of the length field.
 const LENGTH: usize = 2;
-/// No message of the model's is longer.
+/// Buffer size in bytes; no message of the model is longer.
 const LONGEST: usize = 8192;
 
-/// A socket for machines, and the model that each of them is cabled to. A cable ends with its machine; what the model does
-/// not take, because it is gone, is lost, as on a cable whose far end is.
+/// A listening socket for machines, and the model that each machine is connected to. A cable ends with its machine.
+/// Messages to a model that has exited are lost, as on a cable with an unplugged far end.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
@@ -27,8 +28,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path` for machines, and cables them to the model's socket. The sockets of the cables themselves are
-    /// beside it.
+    /// Listens at `path` for machines, and connects each to the model's socket. The cables' own sockets are beside
+    /// `path`.
     pub(crate) fn new(path: &Path, model: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         let socket = Self {
@@ -59,18 +60,19 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.closed.store(true, Ordering::Release);
-        // The listener looks up.
+        // Connect, so that the listener wakes and sees `closed`.
         let _ = UnixStream::connect(&self.path);
     }
 }
 
-/// `end` is the machine's port, `own` where the cable's own socket shall be: the model tells cables apart by it.
+/// Lays a cable. `end` is the machine's port. `own` is the path for the cable's own socket, by which the model tells
+/// cables apart.
 fn lay(end: UnixStream, model: &Path, own: &Path) -> io::Result<()> {
     let socket = UnixDatagram::bind(own)?;
     let (from, model, out) = (end.try_clone()?, PathBuf::from(model), socket.try_clone()?);
     thread::Builder::new().name("cable out".into()).spawn(move || {
         let _ = carry_out(from, &out, &model);
-        // Nobody is there any more for what comes back.
+        // The machine has ended: stop receiving for it.
         let _ = out.shutdown(Shutdown::Both);
     })?;
     thread::Builder::new().name("cable in".into()).spawn(move || {
@@ -94,7 +96,7 @@ fn carry_in(from: &UnixDatagram, mut to: UnixStream) -> io::Result<()> {
     loop {
         match from.recv(&mut message)? {
             0 => return Ok(()),
-            // It would put the stream out of step.
+            // Drop a datagram with a wrong length field: it would put the stream out of step.
             length
                 if length < LENGTH || usize::from(u16::from_be_bytes([message[0], message[1]])) + LENGTH != length => {}
             length => to.write_all(&message[..length])?,
@@ -107,13 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_cross_both_ways_whole_and_the_cable_ends_with_the_machine() {
+    fn carries_messages_until_machine_ends() {
         let place = tempfile::tempdir().unwrap();
         let (model, path) = (place.path().join("model"), place.path().join("cable"));
         let far = UnixDatagram::bind(&model).unwrap();
         let socket = Socket::new(&path, &model).unwrap();
         let mut machine = UnixStream::connect(socket.path()).unwrap();
-        // In pieces, and two at once.
+        // One message in pieces, and two in one write.
         machine.write_all(&[0]).unwrap();
         machine.write_all(&[2, 2, 7, 0, 1, 0]).unwrap();
         let mut seen = [0; 16];

@@ -1,4 +1,4 @@
-//! `cargo xtask lab LAB -- COMMAND`: one command inside a lab, and nothing left behind.
+//! `cargo xtask lab LAB -- COMMAND`: runs one command inside a lab, and cleans up afterwards.
 
 use std::{
     env,
@@ -20,15 +20,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::IbsimLab;
 use crate::workspace::{cargo, run, say_if_a_build_waits, target_directory};
 
-/// How long a command may take to end after it was told to.
+/// Longest time between a signal and the end of a command; after that the lab kills the command.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// The profile of what runs in labs, tests and campaigns.
+/// The cargo profile of labs, tests and campaigns.
 pub const LAB_PROFILE: &str = "dev-fast";
-/// How long a daemon may take to serve, on a busy host.
+/// Longest time until a daemon serves, on a busy host.
 const SERVES_WITHIN: Duration = Duration::from_secs(900);
 
-/// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns the directory they are in. All at once whoever needs
-/// which: a build of one alone would share less with the next.
+/// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns their directory. Always builds all three: separate
+/// builds would share less with each other.
 ///
 /// # Errors
 ///
@@ -38,8 +38,8 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
     build_for_labs("verbatim, verbatimd and verbatim-agent", &packages)
 }
 
-/// Builds examples of the end-to-end tests, and returns the directory they are in. Of the workspace, as the tests are: of their
-/// package alone what they stand on would be built again, with fewer features.
+/// Builds examples of the end-to-end tests, and returns their directory. Builds them as part of the workspace, like the
+/// tests: a build of the package alone would rebuild its dependencies with fewer features.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub fn build_examples(names: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(build_for_labs(&names.join(", "), &arguments)?.join("examples"))
 }
 
-/// Builds a program as it is given out, for a bench, and returns its path.
+/// Builds a program in the release profile, for a bench, and returns its path.
 ///
 /// # Errors
 ///
@@ -62,8 +62,8 @@ pub fn build_released(program: &str) -> anyhow::Result<PathBuf> {
     Ok(target_directory()?.join("release").join(program))
 }
 
-/// Labs, tests and campaigns run one build, that of who writes a test: a machine is too slow for a debug build, and one
-/// for release would be the same tree compiled a third time.
+/// Builds in the profile that labs, tests and campaigns share with test authors: a machine is too slow for a debug
+/// build, and a release build would compile everything once more.
 fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     say_if_a_build_waits(LAB_PROFILE);
     let mut build = cargo();
@@ -74,8 +74,8 @@ fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(target_directory()?.join(LAB_PROFILE))
 }
 
-/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code: that of
-/// a shell, so 128 and the signal's number when a signal ended it.
+/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code. As in a
+/// shell, a command ended by a signal has the exit code 128 plus the signal's number.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
@@ -97,7 +97,7 @@ pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
     run_beside(command, Some(daemon), &signal)
 }
 
-/// That there is a command.
+/// Checks that there is a command.
 pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
     if command.is_empty() {
         bail!("which command? `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");
@@ -105,8 +105,8 @@ pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From here on a signal is a number to be looked at. Called before anything is started, so that none finds us
-/// unprepared.
+/// Catches signals from here on and stores their number. Call this before starting processes, so that every signal is
+/// handled.
 pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     let signal = Arc::new(AtomicUsize::new(0));
     for number in [SIGHUP, SIGINT, SIGTERM] {
@@ -116,7 +116,7 @@ pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     Ok(signal)
 }
 
-/// The command, with the programs in `binaries`, if any, first on its PATH, and a lab's environment.
+/// Prepares the command with a lab's environment. The programs in `binaries`, if any, come first on its PATH.
 pub(super) fn prepare(
     command: &[OsString],
     binaries: Option<&Path>,
@@ -139,10 +139,10 @@ pub(super) fn prepare(
     prepared
 }
 
-/// Runs the command to its end, with a daemon's runs if there is one, and returns its exit code.
+/// Runs the command to its end, with a daemon for its runs if there is one, and returns its exit code.
 pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &AtomicUsize) -> anyhow::Result<u8> {
     if let Some(daemon) = &daemon {
-        // COMMAND's runs go through the daemon; what it starts by itself keeps to the lab's own state too.
+        // The command's runs go through the daemon. A run without the daemon uses the lab's own state too.
         command
             .env("VERBATIM_SERVER", &daemon.socket)
             .env("STATE_DIRECTORY", &daemon.state);
@@ -156,7 +156,7 @@ pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &
     Ok(exit_code(status))
 }
 
-/// The lab's own daemon: it holds the lab's rig, and everything runs through its socket.
+/// The lab's own daemon. It holds the lab's rig, and all runs go through its socket.
 pub(super) struct Daemon {
     child: Child,
     socket: PathBuf,
@@ -164,7 +164,7 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `verbatimd` of `binaries`, which keeps its socket, state and log in `directory`.
+    /// Starts `verbatimd` from `binaries`, with its socket, state and log in `directory`.
     pub(super) fn start(binaries: &Path, directory: &Path, rig_file: &Path) -> anyhow::Result<Self> {
         let (socket, state) = (directory.join("verbatim.sock"), directory.join("state"));
         let log_path = directory.join("verbatimd.log");
@@ -183,7 +183,7 @@ impl Daemon {
             .spawn()
             .context("starting verbatimd")?;
         let bound = Instant::now() + SERVES_WITHIN;
-        // A socket is there a moment before its daemon listens.
+        // A socket exists a moment before its daemon listens.
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = child.try_wait()? {
                 let log = std::fs::read_to_string(&log_path).unwrap_or_default();
@@ -200,7 +200,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // As a service manager would: it stops what runs and restores the device.
+        // Send SIGTERM like a service manager, so that the daemon stops its runs and restores the device.
         tell(&self.child, SIGTERM as usize);
         let bound = Instant::now() + Duration::from_secs(90);
         while Instant::now() < bound {
@@ -214,7 +214,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A program of ours by its bare name is the one just built.
+/// Returns the path of the built program, if `name` is the bare name of one of our programs.
 fn resolve(name: &OsString, binaries: &Path) -> OsString {
     let built = binaries.join(name);
     if Path::new(name).components().count() == 1 && built.is_file() {
@@ -224,7 +224,7 @@ fn resolve(name: &OsString, binaries: &Path) -> OsString {
     }
 }
 
-/// Waits for the child; passes a signal on to it, and kills it when it does not obey.
+/// Waits for the child. Passes a signal on to it, and kills it if it does not end in time.
 fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
     let mut told: Option<Instant> = None;
     loop {
@@ -234,7 +234,7 @@ fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
         let caught = signal.load(Ordering::Relaxed);
         if caught != 0 {
             let since = *told.get_or_insert_with(|| {
-                // A Ctrl-C reaches the command from the terminal too; a second one does no harm.
+                // Ctrl-C reaches the command from the terminal too; a second signal does no harm.
                 tell(&child, caught);
                 Instant::now()
             });
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn a_signal_is_passed_on() {
         let term = AtomicUsize::new(usize::try_from(SIGTERM).unwrap());
-        // Killed after its grace it would be 137.
+        // A kill after the grace period would give 137.
         assert_eq!(exit_code(wait(shell("exec sleep 60"), &term).unwrap()), 143);
     }
 }

@@ -1,21 +1,21 @@
-//! What this host provides, and how to install what it does not.
+//! The packages and programs of this host, and how to install missing ones.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-/// A Debian package, with what shows without dpkg that it, or another distribution's equal, is there: an absolute path,
-/// a shared library (`libx.so.1`), a header (`x/y.h`) or a program.
+/// A Debian package, and a file that shows without dpkg that the package (or its equal in another distribution) is
+/// installed: an absolute path, a shared library (`libx.so.1`), a header (`x/y.h`) or a program.
 pub type Package = (&'static str, &'static str);
 
-/// The command line that installs Debian's `packages`.
+/// Returns the command line that installs Debian's `packages`.
 #[must_use]
 pub fn apt_line(packages: &[&str]) -> String {
     format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
 }
 
-/// Whether what shows a [`Package`] is there.
+/// Returns whether the file that shows a [`Package`] exists.
 #[must_use]
 pub fn is_there(probe: &str) -> bool {
     if probe.starts_with('/') {
@@ -30,7 +30,7 @@ pub fn is_there(probe: &str) -> bool {
     }
 }
 
-/// A program on the PATH, or in the directories for system programs, which are not on everybody's.
+/// Returns the path of a program on the PATH, or in the directories for system programs, which some users' PATH lacks.
 #[must_use]
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -40,7 +40,8 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// A shared library by its file name, in the directory of this machine's architecture or another usual one.
+/// Returns the path of a shared library by its file name, in the directory of this machine's architecture or another
+/// usual directory.
 #[must_use]
 pub fn library(name: &str) -> Option<PathBuf> {
     let architecture = match env::consts::ARCH {
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_find_what_every_machine_has_and_nothing_else() {
+    fn probes_find_only_installed_files() {
         for there in ["sh", "libc.so.6", "/etc/passwd"] {
             assert!(is_there(there), "{there}");
         }

@@ -1,4 +1,4 @@
-//! ibsim, with two adapters cabled together, and the rig file for it.
+//! ibsim with two adapters cabled together, and the rig file for it.
 
 use std::{
     ffi::OsString,
@@ -24,37 +24,37 @@ use crate::{
 /// Two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
 
-/// The last of its sockets that ibsim binds. It says "simulator ready" before the first.
+/// The last socket that ibsim binds. It prints "simulator ready" before it binds the first.
 const LAST_SOCKET: &str = "out9";
-/// How long it may take until then.
+/// Longest time until the last socket is bound.
 const READY_WITHIN: Duration = Duration::from_secs(240);
 
-/// The lab could not be brought up, or did not obey.
+/// Error of the lab: a missing program, a failed start, or a failed system call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
     /// ibsim, or its preload, is not installed.
     #[error("the lab needs {missing}, which is not on this machine; install it: {remedy}")]
     NotInstalled {
-        /// What was looked for, and where.
+        /// The missing program or file, and where the lab looked for it.
         missing: String,
         /// The command line that installs it.
         remedy: String,
     },
-    /// The simulator did not come up.
+    /// The simulator did not start.
     #[error("ibsim {what} before it was ready; its log says:\n{log}")]
     NotReady {
-        /// What it did instead.
+        /// How the start failed.
         what: String,
-        /// Its output.
+        /// The simulator's output.
         log: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("the ibsim lab: {what}: {source}")]
     Io {
-        /// What was being done, with its path.
+        /// The operation, with its path.
         what: String,
-        /// Why it failed.
+        /// The error of the operation.
         source: io::Error,
     },
 }
@@ -64,13 +64,13 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
     move |source| LabError::Io { what, source }
 }
 
-/// A running ibsim with a rig file for it, in a directory of its own.
+/// A running ibsim with a rig file for it, in its own directory.
 ///
-/// Dropping it ends the simulator and removes the directory. Should this process be killed, the kernel ends the
-/// simulator; only the directory is left then.
+/// Dropping the lab ends the simulator and removes the directory. If this process is killed, the kernel ends the
+/// simulator, and only the directory remains.
 ///
-/// ibsim has ten places for clients, and a client that is killed leaves its place taken: after a few kills,
-/// [`restart`](IbsimLab::restart) it.
+/// ibsim has ten slots for clients. A killed client leaves its slot occupied, so [`restart`](IbsimLab::restart) the lab
+/// after a few kills.
 #[derive(Debug)]
 pub struct IbsimLab {
     directory: TempDir,
@@ -78,17 +78,17 @@ pub struct IbsimLab {
     program: PathBuf,
     /// The value of `LD_PRELOAD`.
     preload: OsString,
-    /// Held open for reading and writing, so that the simulator never reads an end of file (it would spin).
+    /// Open for reading and writing, so that the simulator never reads an end of file, on which it would spin.
     console: File,
     simulator: Option<Process>,
 }
 
 impl IbsimLab {
-    /// Starts two adapters, `A` and `B`, cabled together. The tester sits on A; B is the device under test.
+    /// Starts two adapters, `A` and `B`, cabled together. The tester is at A; B is the device under test.
     ///
     /// # Errors
     ///
-    /// [`LabError::NotInstalled`] with the line that installs ibsim; the others when it does not come up.
+    /// [`LabError::NotInstalled`] with the line that installs ibsim; other errors when ibsim does not start.
     pub fn start() -> Result<IbsimLab, LabError> {
         Self::start_with(TWO_ADAPTERS)
     }
@@ -97,7 +97,7 @@ impl IbsimLab {
     ///
     /// # Errors
     ///
-    /// As [`IbsimLab::start`].
+    /// Same as [`IbsimLab::start`].
     pub fn start_with(topology: &str) -> Result<IbsimLab, LabError> {
         let program = program("ibsim").ok_or_else(|| LabError::NotInstalled {
             missing: "the program ibsim (looked for it on the PATH)".to_owned(),
@@ -131,38 +131,38 @@ impl IbsimLab {
         Ok(lab)
     }
 
-    /// The directory of this lab's files. It vanishes with the lab.
+    /// Returns the directory of this lab's files. The lab removes it when dropped.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A rig file with one rig, `ibsim`.
+    /// Returns the path of the rig file, with one rig, `ibsim`.
     pub fn rig_file(&self) -> PathBuf {
         self.directory().join("rigs.toml")
     }
 
-    /// The named pipe of the simulator's console; see [`IbsimLab::console`].
+    /// Returns the path of the named pipe of the simulator's console; see [`IbsimLab::console`].
     pub fn console_path(&self) -> PathBuf {
         self.directory().join("console")
     }
 
-    /// What the simulator printed, the answers of its console among it.
+    /// Returns the path of the simulator's output, which includes the responses of its console.
     pub fn log_path(&self) -> PathBuf {
         self.directory().join("ibsim.log")
     }
 
-    /// `IBSIM_SOCKNAME` of this simulator, unique on this machine.
+    /// Returns `IBSIM_SOCKNAME` of this simulator, unique on this machine.
     pub fn socket_name(&self) -> &str {
         &self.socket_name
     }
 
-    /// The simulator's process, while it runs.
+    /// Returns the simulator's process id, while the simulator runs.
     pub fn pid(&self) -> Option<u32> {
         self.simulator.as_ref().map(|simulator| simulator.pid)
     }
 
-    /// What a command in this lab gets in its environment. `LD_PRELOAD` is not part of it: only a rig's worker is
-    /// started with the preload, and the rig file says so.
+    /// Returns the environment variables of a command in this lab. They do not include `LD_PRELOAD`: only a rig's
+    /// worker starts with the preload, which the rig file names.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("VERBATIM_RIG_FILE", self.rig_file().into()),
@@ -178,12 +178,13 @@ impl IbsimLab {
         ]
     }
 
-    /// Makes `command` a client of this simulator, at node `host`, as a rig's worker is.
+    /// Makes `command` a client of this simulator at node `host`, like a rig's worker.
     pub fn attach(&self, command: &mut Command, host: &str) {
         command.envs(self.client_environment(host));
     }
 
-    /// What a client at node `host` is started with. For what the first preload does see `tests/c/ibsim_shim.c`.
+    /// Returns the environment variables of a client at node `host`. `tests/c/ibsim_shim.c` describes the first
+    /// preload.
     pub fn client_environment(&self, host: &str) -> [(&'static str, OsString); 4] {
         [
             ("LD_PRELOAD", self.preload.clone()),
@@ -193,11 +194,11 @@ impl IbsimLab {
         ]
     }
 
-    /// Types one line at the simulator's console, for example `Unlink "B"[1]`. The answer is in the log.
+    /// Types one line at the simulator's console, for example `Unlink "B"[1]`. The response appears in the log.
     ///
     /// # Errors
     ///
-    /// When the pipe cannot be written.
+    /// When writing to the pipe fails.
     pub fn console(&self, line: &str) -> Result<(), LabError> {
         let mut console = &self.console;
         console
@@ -205,16 +206,16 @@ impl IbsimLab {
             .map_err(io_error("writing to the console"))
     }
 
-    /// Ends the simulator with SIGKILL, as a device that vanishes.
+    /// Ends the simulator with SIGKILL, like a device that disappears.
     pub fn kill(&mut self) {
         self.simulator = None;
     }
 
-    /// Ends the simulator and starts a new one, in the state of power-on, under the same name: rig file and log stay.
+    /// Ends the simulator and starts a new one, in its initial state and under the same name. Rig file and log stay.
     ///
     /// # Errors
     ///
-    /// When the new one does not come up.
+    /// When the new simulator does not start.
     pub fn restart(&mut self) -> Result<(), LabError> {
         self.kill();
         self.launch()
@@ -270,7 +271,7 @@ impl IbsimLab {
     }
 }
 
-/// A name that no other simulator on this machine has.
+/// Returns a name that no other simulator on this machine has.
 fn unique_name() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -299,7 +300,7 @@ fn make_fifo(path: &Path) -> Result<File, LabError> {
     open.map_err(io_error(format!("opening {}", path.display())))
 }
 
-/// ibsim's preload.
+/// Returns the path of ibsim's preload.
 fn find_preload() -> Result<PathBuf, LabError> {
     const FILE: &str = "umad2sim/libumad2sim.so";
     library(FILE).ok_or_else(|| LabError::NotInstalled {
@@ -308,7 +309,7 @@ fn find_preload() -> Result<PathBuf, LabError> {
     })
 }
 
-/// Our own preload, which stands before ibsim's.
+/// Builds our own preload, which precedes ibsim's.
 fn build_shim() -> Result<PathBuf, LabError> {
     build_c_program("ibsim_shim").map_err(|error| match error {
         CProgramError::NoCompiler { .. } | CProgramError::Missing { .. } => LabError::NotInstalled {
@@ -319,7 +320,7 @@ fn build_shim() -> Result<PathBuf, LabError> {
     })
 }
 
-/// The rig file: the tester on A, port 1, the device under test one hop away.
+/// Returns the text of the rig file: the tester at A, port 1, the device under test one hop away.
 fn rig_file(environment: impl IntoIterator<Item = (&'static str, OsString)>) -> String {
     let mut text = String::from(
         "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\n",
@@ -336,7 +337,7 @@ mod tests {
 
     use super::*;
 
-    /// A lab, or nothing when ibsim is not installed; then the test says so and is skipped.
+    /// Starts a lab. Returns `None` and reports the skipped test if ibsim is not installed.
     fn lab() -> Option<IbsimLab> {
         match IbsimLab::start() {
             Ok(lab) => Some(lab),
@@ -348,7 +349,7 @@ mod tests {
         }
     }
 
-    /// `smpquery` as an independent client: directed route 0,1, that is node B.
+    /// Queries the node description with `smpquery`, an independent client, over the directed route 0,1 to node B.
     fn node_description(lab: &IbsimLab) -> Option<String> {
         let mut command = Command::new("timeout");
         command.args(["10", "smpquery", "-D", "nodedesc", "0,1"]);
@@ -365,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lab_answers_restarts_and_leaves_nothing() {
+    fn lab_restarts_and_cleans_up() {
         let Some(mut lab) = lab() else { return };
         let (pid, place) = (lab.pid().unwrap(), lab.directory().to_path_buf());
         if program("smpquery").is_some() {
@@ -383,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn several_labs_stand_beside_each_other_and_outlive_the_thread_that_started_them() {
+    fn labs_coexist_and_outlive_their_thread() {
         let Some(first) = lab() else { return };
         let second = thread::spawn(|| IbsimLab::start().unwrap()).join().unwrap();
         assert_ne!(first.socket_name(), second.socket_name());
@@ -394,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_topology_is_reported_with_the_log() {
+    fn reports_broken_topology_with_log() {
         if lab().is_none() {
             return;
         }
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rig_file_names_preload_host_and_socket() {
+    fn rig_file_contains_environment() {
         let environment = [("LD_PRELOAD", "/a/shim.so:/b/libumad2sim.so"), ("SIM_HOST", "A")];
         assert_eq!(
             rig_file(environment.map(|(name, value)| (name, value.into()))),
@@ -413,7 +414,7 @@ mod tests {
         );
     }
 
-    /// What a client's stderr says when it cannot attach.
+    /// Returns whether a client that cannot attach hangs, and its stderr.
     fn refusal(lab: &IbsimLab, host: &str) -> (bool, String) {
         let mut command = Command::new("timeout");
         command.args(["10", "ibstat", "--list_of_cas"]);
@@ -426,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_cannot_attach_is_told_why_and_neither_ends_nor_waits() {
+    fn unattachable_client_reports_reason() {
         let Some(mut lab) = lab() else { return };
         if program("ibstat").is_none() {
             return;

@@ -1,4 +1,4 @@
-//! A command inside a machine: its script, its output as it comes, its exit code.
+//! A command inside a machine: its script, its output, its exit code.
 
 use std::{
     env,
@@ -19,17 +19,17 @@ use crate::{
     machine::{Image, Machine, MachineError, Share},
 };
 
-/// How often a signal to us is looked for.
+/// Interval between checks for a signal to this process.
 const SLICE: Duration = Duration::from_millis(50);
-/// How long the machine may take to power off, its daemon restoring the device among it.
+/// Longest time until the machine has powered off, which includes the daemon's restore of the device.
 const POWER_OFF: Duration = Duration::from_secs(100);
 
-/// Writes the command into the share, where the machine's script runs it: after `start`, lines of a shell. Its first word
-/// may be a program of this host: it is taken into the machine, with its libraries.
+/// Writes the command into the share, from where the machine's script runs it after `start`, which is shell code. The
+/// command's first word may be a program of this host: it is copied into the machine with its libraries.
 ///
 /// # Errors
 ///
-/// When the program cannot be taken, or the share not be written.
+/// When the program cannot be copied, or the share cannot be written.
 pub(crate) fn write_command(
     command: &[OsString],
     start: &str,
@@ -50,8 +50,8 @@ pub(crate) fn write_command(
     Ok(())
 }
 
-/// Passes the command's output on until the machine is gone, and returns its exit code. A signal that `signal` shows is
-/// passed on to the command.
+/// Passes the command's output on until the machine has ended, and returns the command's exit code. Passes a signal
+/// stored in `signal` on to the command.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub(crate) fn attend(
         thread::spawn(move || pass_on(output.err, err)),
     ];
     let code = wait(machine, signal)?;
-    // What is printed has left the machine; the ends of the streams come when it is gone.
+    // All output has left the machine; the streams end with the machine.
     let bound = Instant::now() + POWER_OFF;
     while machine.is_running() && Instant::now() < bound {
         thread::sleep(Duration::from_millis(5));
@@ -86,7 +86,7 @@ pub(crate) fn attend(
     Ok(code)
 }
 
-/// Waits for the command; passes a signal on to it, and ends the machine when it does not obey.
+/// Waits for the command. Passes a signal on to it, and ends the machine if the command does not end in time.
 fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
     let mut told: Option<Instant> = None;
     loop {
@@ -102,7 +102,7 @@ fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
         match told {
             None => {
                 told = Some(Instant::now());
-                // A command that has not begun yet is told when it has.
+                // If the command has not begun yet, send the signal again later.
                 let tell = format!("kill -s {caught} \"$(cat /run/command.pid 2>/dev/null || cat /tmp/command.pid)\"");
                 if !machine.run(&tell, command::GRACE).is_ok_and(|ran| ran.status == 0) {
                     told = None;
@@ -117,7 +117,7 @@ fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
     }
 }
 
-/// The first word of the command, as it is called in the machine.
+/// Returns the command's first word as the machine calls the program.
 fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Result<OsString> {
     let path = if word.as_bytes().contains(&b'/') {
         Some(here.join(word)).filter(|path| path.is_file())
@@ -127,14 +127,14 @@ fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Re
         if is_there { None } else { program(&name) }
     };
     let Some(path) = path else { return Ok(word.to_owned()) };
-    // A script of the working directory is there already, beside what it may look for.
+    // A script in the working directory is mounted already, beside its other files.
     if path.starts_with(here) && !crate::machine::is_elf(&path)? {
         return Ok(path.into());
     }
     Ok(share.program(&path)?.into())
 }
 
-/// The variables of our environment that the command gets too: those for whoever looks for a fault.
+/// Returns shell code that exports the debugging variables of our environment.
 fn passed_on() -> Vec<u8> {
     let mut script = Vec::new();
     for name in ["RUST_BACKTRACE", "RUST_LOG"] {
@@ -147,7 +147,7 @@ fn passed_on() -> Vec<u8> {
     script
 }
 
-/// A word for the shell.
+/// Quotes a word for the shell.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = vec![b'\''];
     for &byte in word.as_bytes() {
@@ -161,7 +161,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     quoted
 }
 
-/// Copies until the end. When our own output is gone, the rest is read all the same: the command must not wait for it.
+/// Copies until the end. If writing fails, keeps reading, so that the command never blocks on its output.
 fn pass_on(mut from: std::os::unix::net::UnixStream, mut to: impl Write) {
     let mut buffer = [0; 16384];
     let mut gone = false;
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_one_word_for_the_shell() {
+    fn quotes_words_for_shell() {
         for word in ["plain", "two words", "it's", "$HOME `x` \"y\" \\", "", "\n"] {
             let script = [b"printf %s ".as_slice(), &quoted(OsStr::new(word))].concat();
             let script = OsString::from(OsStr::from_bytes(&script));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_read_to_its_end_when_nobody_takes_it() {
+    fn drains_output_without_consumer() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -201,7 +201,7 @@ mod tests {
         }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let reader = thread::spawn(move || pass_on(ours, Closed));
-        // More than the socket holds.
+        // More than the socket's buffer.
         (&theirs).write_all(&vec![b'x'; 4 << 20]).unwrap();
         drop(theirs);
         reader.join().unwrap();

@@ -1,14 +1,14 @@
-//! The labs: devices under test that other people wrote, without hardware, brought up for one command or one test.
+//! The labs: independent devices under test, without hardware, started for one command or one test.
 //!
 //! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
-//! emulated [`machine`], the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In
-//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. [`ServiceLab`] is a
-//! Debian with systemd and our packages, to be administered. In [`RemoteLab`]
-//! the device is our model too, and the client is on another machine than the daemon. Each cleans up when it is dropped,
-//! and its processes end with this process, however that ends.
+//! emulated [`machine`], with the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In
+//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. [`ServiceLab`]
+//! is a Debian with systemd and our packages, for tests of administration. In [`RemoteLab`] the device is our model
+//! too, and the client is on another machine than the daemon. Each lab cleans up when it is dropped. Its processes end
+//! with this process, even if this process is killed.
 //!
-//! Beside them what labs, tests and `cargo xtask` share: where the [`workspace`] is, what the [`host`] has, and the
-//! [`c_programs`] of tests/c, and what [`campaign`]s draw and are told.
+//! The crate also has code that labs, tests and `cargo xtask` share: the paths of the [`workspace`], the programs of
+//! the [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
 
 pub mod c_programs;
 mod cable;

@@ -12,17 +12,16 @@ use anyhow::{Context, bail};
 use crate::host::program;
 use crate::workspace::{cargo, root, run, target_directory};
 
-/// Where files of the folder `systemd/` go.
+/// Files of the folder `systemd/`, each with its path in the package.
 type Files = &'static [(&'static str, &'static str)];
 
-/// One package.
 #[derive(Debug)]
 struct Package {
     name: &'static str,
-    /// Its program, as cargo calls it.
+    /// Cargo's name of the package's program.
     program: &'static str,
     about: &'static str,
-    /// Beside the libraries of the program.
+    /// Dependencies besides the program's libraries.
     depends: &'static str,
     recommends: &'static str,
     files: Files,
@@ -80,8 +79,8 @@ const PACKAGES: &[Package] = &[
 /// Maintainer scripts that a package may have.
 const SCRIPTS: [&str; 4] = ["preinst", "postinst", "prerm", "postrm"];
 
-/// Builds the programs in `profile` and packs them, as `version` or, without one, as the workspace's. Returns the packages, which
-/// lie in `debian` of cargo's target directory.
+/// Builds the programs in `profile` and packs them as `version`, or as the workspace's version if `None`. Returns the
+/// packages, which are in `debian` of cargo's target directory.
 ///
 /// # Errors
 ///
@@ -116,7 +115,7 @@ fn workspace_version() -> anyhow::Result<String> {
 
 fn pack(package: &Package, binaries: &Path, version: &str, to: &Path) -> anyhow::Result<PathBuf> {
     let place = tempfile::tempdir_in(to).context("making a directory to pack from")?;
-    // mkdtemp's mode would be that of the package's root.
+    // mkdtemp's mode would become the mode of the package's root.
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).context("its mode")?;
     let tree = place.path();
     let put = |from: &Path, inside: &str, mode: u32| -> anyhow::Result<()> {
@@ -129,7 +128,7 @@ fn pack(package: &Package, binaries: &Path, version: &str, to: &Path) -> anyhow:
     let built = binaries.join(package.program);
     let inside = format!("usr/bin/{}", package.program);
     put(&built, &inside, 0o755)?;
-    // Names of functions stay, for backtraces.
+    // The symbol names stay, for backtraces.
     run(
         &format!("packing {}", package.name),
         Command::new("strip").arg("--strip-debug").arg(tree.join(&inside)),
@@ -181,7 +180,7 @@ fn make(directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))
 }
 
-/// Directories and files have Debian's modes, whatever the umask is.
+/// Gives directories and files Debian's modes, independent of the umask.
 fn open_directories(place: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(place).with_context(|| format!("listing {}", place.display()))? {
         let path = entry?.path();
@@ -207,7 +206,7 @@ fn control_of(package: &Package, version: &str, libc: &str) -> String {
     )
 }
 
-/// The newest version of libc's symbols that a program asks for.
+/// Returns the newest version of libc's symbols that a program needs.
 fn least_libc(program: &[u8]) -> String {
     const MARK: &[u8] = b"GLIBC_2.";
     let minor = |place: usize| -> Option<u32> {
@@ -229,13 +228,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_libc_that_is_asked_for_is_what_the_package_depends_on() {
+    fn depends_on_newest_required_libc() {
         assert_eq!(least_libc(b"..GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.9\0GLIBC_2."), "2.34");
         assert_eq!(least_libc(b"nothing"), "2.17");
     }
 
     #[test]
-    fn whatever_a_package_installs_is_there_to_be_packed() {
+    fn packed_files_and_control_are_complete() {
         for package in PACKAGES {
             for (file, _) in package.files {
                 assert!(root().join("systemd").join(file).is_file(), "{}: {file}", package.name);

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of one's own, in a temporary directory, on a unix socket; it ends with its owner.
+//! A private PostgreSQL server in a temporary directory, on a Unix socket. It ends with its owner.
 
 use std::{
     fs,
@@ -17,24 +17,24 @@ use tempfile::TempDir;
 use super::process::Process;
 use crate::host::{apt_line, program};
 
-/// How long the server may take to be there, on a busy host.
+/// Longest time until the server is ready, on a busy host.
 const LIMIT: Duration = Duration::from_secs(1200);
-/// How the line ends that says so.
+/// End of the log line that reports readiness.
 const READY: &str = "database system is ready to accept connections";
 
-/// A server with an empty database `verbatim`, whose owner is the user `verbatim`, without a password.
+/// A server with an empty database `verbatim`, owned by the user `verbatim`, without a password.
 #[derive(Debug)]
 pub struct Postgres {
-    /// With what tells that it serves, and ends when it has ended.
+    /// The server's process, and a channel: a message reports readiness, and disconnection reports the server's end.
     server: Option<(Process, Receiver<()>)>,
     directory: TempDir,
     binaries: PathBuf,
-    /// As whom it runs: nobody may run it as root.
+    /// User and group id of the server if this process is root: PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
 }
 
 impl Postgres {
-    /// Whether PostgreSQL is installed.
+    /// Returns whether PostgreSQL is installed.
     #[must_use]
     pub fn is_installed() -> bool {
         binaries().is_some()
@@ -44,7 +44,7 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// When PostgreSQL is not installed, with the command that installs it, or does not start.
+    /// When PostgreSQL is not installed, with the command that installs it, or when the server does not start.
     pub fn start() -> anyhow::Result<Self> {
         let Some(binaries) = binaries() else {
             bail!("PostgreSQL is missing: {}", apt_line(&["postgresql"]));
@@ -57,7 +57,7 @@ impl Postgres {
         if let Some((uid, gid)) = user {
             chown(directory.path(), Some(uid), Some(gid)).context("giving the directory to PostgreSQL's user")?;
         }
-        // Clients of other users reach the socket.
+        // Clients that run as other users must reach the socket.
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755))?;
         let mut of = Self {
             server: None,
@@ -82,11 +82,11 @@ impl Postgres {
         Ok(of)
     }
 
-    /// Makes another database; its URL.
+    /// Makes another database, and returns its URL.
     ///
     /// # Errors
     ///
-    /// When there is one of that name.
+    /// When a database of that name exists.
     pub fn database(&self, name: &str) -> anyhow::Result<String> {
         self.run(&["createdb", "--host", &self.socket(), "--username=verbatim", name])?;
         Ok(self.url().replacen("verbatim", name, 1))
@@ -96,7 +96,7 @@ impl Postgres {
     ///
     /// # Errors
     ///
-    /// When one of them fails.
+    /// When a statement fails.
     pub fn execute(&self, name: &str, sql: &str) -> anyhow::Result<()> {
         let socket = self.socket();
         let user = "--username=verbatim";
@@ -112,19 +112,19 @@ impl Postgres {
         self.directory.path().display().to_string()
     }
 
-    /// Where clients find its unix socket.
+    /// Returns the path of the server's Unix socket.
     #[must_use]
     pub fn socket_file(&self) -> PathBuf {
         self.path(".s.PGSQL.5432")
     }
 
-    /// The URL of the database.
+    /// Returns the URL of the database.
     #[must_use]
     pub fn url(&self) -> String {
         url_at(self.directory.path())
     }
 
-    /// A command of PostgreSQL's, as its user.
+    /// Returns a command of PostgreSQL's programs, to run as the server's user.
     fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         match self.user {
@@ -150,16 +150,16 @@ impl Postgres {
         Ok(())
     }
 
-    /// Starts the server again that was ended.
+    /// Starts the server, also again after [`Postgres::kill`].
     ///
     /// # Errors
     ///
-    /// When it is not there in time, with what it says.
+    /// When the server is not ready in time, with its log.
     pub fn go_on(&mut self) -> anyhow::Result<()> {
         let log = self.path("log");
         let mut file = fs::File::options().create(true).append(true).open(&log)?;
         let (says, said) = std::io::pipe()?;
-        // What outlives a power cut is of no interest here.
+        // -F turns off fsync: the data need not survive a power cut.
         let data = self.path("data").display().to_string();
         let socket = self.socket();
         let settings = ["-h", "", "-k", &socket, "-N", "100", "-F", "-c", "lc_messages=C"];
@@ -170,7 +170,7 @@ impl Postgres {
         };
         let server = Process::start(prepare, Path::new("setpriv")).context("starting postgres")?;
         let (tell, told) = mpsc::channel();
-        // It ends when the server and all its children have ended.
+        // The loop ends when the server and all its children have ended.
         thread::Builder::new().name("postgres".into()).spawn(move || {
             for line in BufReader::new(says).lines().map_while(Result::ok) {
                 let _ = writeln!(file, "{line}");
@@ -188,10 +188,10 @@ impl Postgres {
         Ok(())
     }
 
-    /// Ends the server at once, as a crash would: all connections break, what was committed is there afterwards.
+    /// Ends the server at once, like a crash: all connections break, and committed data stays.
     pub fn kill(&mut self) {
         if let Some((mut server, told)) = self.server.take() {
-            // Its children have the shared memory: it is to end them itself.
+            // SIGQUIT lets the server end its children first, which use its shared memory.
             let _ = Command::new("sh")
                 .args(["-c", "kill -s QUIT \"$1\"", "sh", &server.pid.to_string()])
                 .stderr(Stdio::null())
@@ -208,13 +208,13 @@ impl Drop for Postgres {
     }
 }
 
-/// The URL of the database of a server whose socket is in this directory.
+/// Returns the URL of the database of a server whose socket is in this directory.
 #[must_use]
 pub fn url_at(directory: &Path) -> String {
     format!("postgres:///verbatim?host={}&user=verbatim", directory.display())
 }
 
-/// Where Debian has its programs, or the PATH.
+/// Returns the directory of PostgreSQL's programs: Debian's newest, or from the PATH.
 fn binaries() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
@@ -229,7 +229,7 @@ fn binaries() -> Option<PathBuf> {
     found.into_iter().find(has_all)
 }
 
-/// The user that Debian's package makes, else nobody.
+/// Returns the ids of the user that Debian's package makes, or else of the user `nobody`.
 fn unprivileged() -> anyhow::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
     let id = |name: &str| {

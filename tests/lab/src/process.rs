@@ -1,4 +1,4 @@
-//! A process that ends with its owner: ibsim's, QEMU's.
+//! A process that ends with its owner, such as ibsim or QEMU.
 
 use std::{
     io,
@@ -15,10 +15,10 @@ use std::{
 
 use crate::host::program;
 
-/// A process that ends with its handle, and with this process, however that ends.
+/// A process that ends when its handle is dropped, and also when this process ends or is killed.
 ///
-/// A thread owns it, for as long as it shall live: the kernel's promise to end a child with its parent counts from the
-/// thread that started it, and a test's thread may end before the process shall.
+/// A thread owns the process for its whole life. The kernel ends a child with the thread that started it, and a test's
+/// thread may end earlier.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a command line, whose first word is the program.
+    /// Starts the program `of`, with the arguments that `prepare` adds.
     pub(crate) fn start(prepare: impl FnOnce(&mut Command), of: &Path) -> io::Result<Process> {
         let mut command = match program("setpriv") {
             Some(setpriv) => {
@@ -52,7 +52,7 @@ impl Process {
                     return;
                 }
             };
-            // It holds the descriptors that were made for the child alone.
+            // The command still has the descriptors that were made for the child.
             drop(command);
             let _ = started.send(Ok(child.id()));
             while held.recv_timeout(Duration::from_millis(10)) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -76,12 +76,11 @@ impl Process {
         })
     }
 
-    /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Ends it, and returns when it is gone.
+    /// Ends the process, and returns when it has ended.
     pub(crate) fn kill(&mut self) {
         drop(self.hold.take());
         if let Some(keeper) = self.keeper.take() {

@@ -1,5 +1,5 @@
 //! The remote lab: a daemon with mutual TLS on one machine, its client on another. The machines are two network
-//! namespaces with a cable between them; they end with the processes in them, so nothing is left behind.
+//! namespaces with a cable between them. The namespaces end with their processes, so no cleanup is needed.
 
 use std::{
     ffi::OsString,
@@ -18,19 +18,19 @@ use super::process::Process;
 use crate::host::{apt_line, program};
 use crate::workspace::run;
 
-/// The daemon's address, on a cable of its own.
+/// The daemon's address on the cable.
 const DAEMON: &str = "192.0.2.1";
 const CLIENT: &str = "192.0.2.2";
 const PORT: u16 = 7443;
-/// How long what is started may take, on a busy host.
+/// Longest time until a started process is ready, on a busy host.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// A daemon with mutual TLS, a rig `model`, and a certificate for a client on another machine.
 ///
-/// Dropping it ends all.
+/// Dropping the lab ends all its processes.
 #[derive(Debug)]
 pub struct RemoteLab {
-    // In the order in which they end: the daemon restores its device first.
+    // Fields drop in order. The daemon ends first, since it restores its device.
     daemon: Option<Process>,
     _model: Process,
     client: Process,
@@ -39,7 +39,7 @@ pub struct RemoteLab {
     binaries: PathBuf,
 }
 
-/// A machine: a process in a network namespace of its own.
+/// Starts a machine: a process in its own network namespace.
 fn machine() -> anyhow::Result<Process> {
     let unshare = program("unshare").context("no unshare")?;
     let started = Process::start(
@@ -55,7 +55,7 @@ fn machine() -> anyhow::Result<Process> {
             bail!("no network namespace can be made; run this as root, or under `unshare --user --map-root-user`");
         }
         let name = fs::read_link(format!("/proc/{}/ns/net", machine.pid));
-        // It is sleep that stays; before that it is not there yet.
+        // Before `unshare` executes `sleep`, the namespace may not exist yet.
         let is_sleep =
             fs::read_to_string(format!("/proc/{}/comm", machine.pid)).is_ok_and(|name| name.trim() == "sleep");
         Ok(is_sleep && name.is_ok_and(|name| name != own))
@@ -63,7 +63,7 @@ fn machine() -> anyhow::Result<Process> {
     Ok(machine)
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 fn until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let bound = Instant::now() + LIMIT;
     while !holds()? {
@@ -75,7 +75,7 @@ fn until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result
     Ok(())
 }
 
-/// A command on a machine.
+/// Returns a command that runs on a machine.
 fn on(machine: &Process, command: &[&str]) -> Command {
     let mut on = Command::new("nsenter");
     on.arg(format!("--net=/proc/{}/ns/net", machine.pid)).args(command);
@@ -83,11 +83,11 @@ fn on(machine: &Process, command: &[&str]) -> Command {
 }
 
 impl RemoteLab {
-    /// Brings it up with the programs in this directory.
+    /// Starts the lab with the programs in this directory.
     ///
     /// # Errors
     ///
-    /// When packages are missing, this user may make no network namespaces, or the daemon does not serve.
+    /// When packages are missing, this user may not make network namespaces, or the daemon does not serve.
     pub fn start(binaries: &Path) -> anyhow::Result<Self> {
         let needed = ["ip", "unshare", "nsenter"];
         if needed.iter().any(|name| program(name).is_none()) {
@@ -144,12 +144,12 @@ impl RemoteLab {
         })
     }
 
-    /// Where files of it are: `pki`, `rigs.toml`, `state`, `verbatimd.log`.
+    /// Returns the directory of the lab's files: `pki`, `rigs.toml`, `state`, `verbatimd.log`.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A command on the client's machine, with its certificate in the environment.
+    /// Returns a command on the client's machine, with the client's certificate in the environment.
     pub fn command(&self, command: &[OsString]) -> Command {
         let file = |name: &str| self.directory.path().join("pki").join(name).into_os_string();
         let environment = [
@@ -177,7 +177,7 @@ impl Drop for RemoteLab {
         let Some(daemon) = self.daemon.take() else {
             return;
         };
-        // As a service manager would: it stops what runs and restores the device.
+        // Send SIGTERM like a service manager, so that the daemon stops its runs and restores the device.
         let _ = Command::new("sh")
             .args(["-c", "kill -s TERM \"$1\"", "sh", &daemon.pid.to_string()])
             .stderr(Stdio::null())
@@ -186,7 +186,7 @@ impl Drop for RemoteLab {
     }
 }
 
-/// Puts a cable between two machines.
+/// Connects two machines with a veth pair.
 fn cable(server: &Process, client: &Process) -> anyhow::Result<()> {
     let (near, far) = (server.pid.to_string(), client.pid.to_string());
     let add = [
@@ -206,7 +206,7 @@ fn cable(server: &Process, client: &Process) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes them as a person would, and a configuration in which their client is the admin.
+/// Makes certificates with `verbatim pki init`, and a configuration in which the client is the admin.
 fn certificates(binaries: &Path, directory: &Path) -> anyhow::Result<()> {
     let mut init = Command::new(binaries.join("verbatim"));
     init.args(["pki", "init", "--server-host", DAEMON])
@@ -221,14 +221,14 @@ fn certificates(binaries: &Path, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `command` as the client of a fresh remote lab, with Verbatim's programs first on its PATH, and returns its exit
-/// code: that of a shell.
+/// Runs `command` as the client of a fresh remote lab, with Verbatim's programs first on its PATH. Returns its exit
+/// code, as a shell does.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
 /// # Errors
 ///
-/// When the lab does not come up or the command cannot be started.
+/// When the lab does not start or the command cannot be started.
 pub fn run_in_remote(command: &[OsString]) -> anyhow::Result<u8> {
     check(command, "remote")?;
     let signal = catch_signals()?;

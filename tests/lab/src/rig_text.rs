@@ -1,4 +1,4 @@
-//! The rig files of the rxe labs, and what all rig files share.
+//! The rig files of the rxe labs, and code that all rig files share.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -7,21 +7,22 @@ use crate::machine::DataSockets;
 /// How the rig reaches the device under test.
 #[derive(Clone, Debug)]
 pub(super) enum Rig<'a> {
-    /// Packets of the tester's own making, through the machine's data cable; the agent through its forwarded port.
+    /// The tester sends its own packets through the machine's data cable, and reaches the agent through its forwarded
+    /// port.
     Packet {
         sockets: &'a DataSockets,
         agent: SocketAddr,
-        /// What `verbatim pki init` made.
+        /// The directory that `verbatim pki init` made.
         pki: &'a Path,
     },
-    /// The tester's own adapter, `rxe1`, beside the device under test in one machine.
+    /// The tester uses its own adapter, `rxe1`, beside the device under test in the same machine.
     Verbs { agent: &'a Path },
-    /// The native adapter `vib0` of the machine: the rig `vib` at its port 1, `vib2` at port 2, and so on. `is_shared`: a
-    /// subnet manager has the subnet; `route`: what comes behind the first hop.
+    /// The native adapter `vib0` of the machine: the rig `vib` at its port 1, `vib2` at port 2, and so on. `is_shared`:
+    /// a subnet manager manages the subnet. `route`: the directed route after the first hop.
     Native { ports: u8, route: &'a str, is_shared: bool },
 }
 
-/// The rig file with the one rig.
+/// Returns the text of the rig file.
 pub(super) fn rig_file(rig: &Rig<'_>) -> String {
     let start = "config_version = 1\n\n[[rig]]\n";
     match rig {
@@ -62,7 +63,7 @@ pub(super) fn rig_file(rig: &Rig<'_>) -> String {
     }
 }
 
-/// A path as a TOML string.
+/// Returns a path as a TOML string.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_packet_rig_has_its_sockets_the_agent_and_its_certificates() {
+    fn packet_rig_names_sockets_agent_and_pki() {
         let sockets = DataSockets {
             machine: "/tmp/vm/machine".into(),
             tester: "/tmp/vm/tester".into(),
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verbs_rig_has_the_adapter_and_the_agent_s_socket() {
+    fn verbs_rig_names_adapter_and_agent() {
         let rig = Rig::Verbs {
             agent: Path::new("/run/agent.sock"),
         };
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_native_rig_says_when_a_subnet_manager_has_the_subnet() {
+    fn native_rig_marks_shared_subnet() {
         let rigs = |ports, is_shared| {
             rig_file(&Rig::Native {
                 ports,

@@ -1,5 +1,5 @@
-//! The rxe lab: Linux's own RoCEv2 stack as the device under test, in a machine; the tester outside, on the other end of
-//! its data cable.
+//! The rxe lab: Linux's own RoCEv2 stack in a machine is the device under test; the tester is outside, at the other end
+//! of its data cable.
 
 use std::{
     ffi::OsString,
@@ -18,12 +18,12 @@ use super::{
 };
 use crate::workspace::run;
 
-/// Where the agent listens, in the machine.
+/// The agent's address in the machine.
 const AGENT: &str = "10.0.2.15";
 
 /// A machine with `rxe0` as the device under test, and a rig file `rxe` for it.
 ///
-/// Dropping it ends the machine and removes what it had; the console's log stays.
+/// Dropping the lab ends the machine and removes its files; the console's log stays.
 #[derive(Debug)]
 pub struct RxeLab {
     machine: Machine,
@@ -34,13 +34,13 @@ pub struct RxeLab {
 }
 
 impl RxeLab {
-    /// Boots the machine. With `binaries`, the directory of `verbatim` and `verbatim-agent`, the agent runs in it behind
-    /// mutual TLS, and there is a rig file; without, the bare device.
+    /// Boots the machine. With `binaries`, the directory of `verbatim` and `verbatim-agent`, the machine runs the agent
+    /// behind mutual TLS, and the lab has a rig file. Without `binaries`, the lab has only the device.
     ///
     /// # Errors
     ///
-    /// When packages are missing ([`crate::machine::MachineError::NotInstalled`], which `downcast_ref` finds), the
-    /// machine does not come up, or the agent in it.
+    /// When packages are missing ([`crate::machine::MachineError::NotInstalled`], which `downcast_ref` finds), or the
+    /// machine or its agent does not start.
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeLab> {
         let image = Image::ensure()?;
         let directory = tempfile::Builder::new().prefix("verbatim-rxe-").tempdir();
@@ -83,27 +83,27 @@ impl RxeLab {
         Ok(lab)
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The machine, to end it.
+    /// Returns the machine, to end it.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// The directory of this lab's files. It vanishes with the lab.
+    /// Returns the directory of this lab's files. The lab removes it when dropped.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A rig file with one rig, `rxe`, if the agent runs.
+    /// Returns the path of the rig file, with one rig, `rxe`, if the agent runs.
     pub fn rig_file(&self) -> Option<&Path> {
         self.rig_file.as_deref()
     }
 
-    /// What a command in this lab gets in its environment.
+    /// Returns the environment variables of a command in this lab.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         let agent = self.machine.agent_address();
         let mut all: Vec<(&'static str, OsString)> = vec![
@@ -124,10 +124,10 @@ impl RxeLab {
     }
 }
 
-/// Puts the agent into the share, with certificates that are made now.
+/// Puts the agent into the share, with new certificates.
 fn put_agent(share: &Share, binaries: &Path, pki: &Path) -> anyhow::Result<()> {
     let mut init = Command::new(binaries.join("verbatim"));
-    // They are for localhost, which is where the tester reaches the agent.
+    // The certificates are for localhost, where the tester reaches the agent.
     init.args(["pki", "init"]).arg(pki).stdout(std::process::Stdio::null());
     run("making the lab's certificates", &mut init)?;
     // The tester's key stays outside.
@@ -141,7 +141,7 @@ fn put_agent(share: &Share, binaries: &Path, pki: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the agent is started in the machine.
+/// Returns the shell command that starts the agent in the machine.
 fn agent_command() -> String {
     let pki = "/mnt/share/pki";
     format!(
@@ -151,11 +151,11 @@ fn agent_command() -> String {
 }
 
 /// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that holds the rig
-/// `rxe`, and returns its exit code as [`super::run_in_ibsim`] does. `bare`: only the machine, and nothing is built.
+/// `rxe`. Returns its exit code as [`super::run_in_ibsim`] does. `bare`: starts only the machine, and builds nothing.
 ///
 /// # Errors
 ///
-/// When the lab does not come up or the command cannot be started.
+/// When the lab does not start or the command cannot be started.
 pub fn run_in_rxe(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
     command::check(command, "rxe")?;
     let signal = command::catch_signals()?;
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_lab_has_its_machine_s_sockets_and_leaves_nothing() {
+    fn bare_lab_cleans_up_its_sockets() {
         let lab = match RxeLab::start(None) {
             Ok(lab) => lab,
             Err(error) => {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agent_is_told_every_file_that_the_share_has() {
+    fn agent_command_names_all_shared_files() {
         let command = agent_command();
         for name in ["ca.pem", "server.pem", "server-key.pem"] {
             assert!(command.contains(&format!("/mnt/share/pki/{name}")), "{command}");

@@ -1,4 +1,4 @@
-//! The rxe-verbs lab: two RoCEv2 devices in one machine, and in it the agent, the daemon and the command too.
+//! The rxe-verbs lab: two RoCEv2 devices in one machine, which also runs the agent, the daemon and the command.
 
 use std::{
     env,
@@ -18,18 +18,18 @@ use super::{
     command,
     rig_text::{Rig, rig_file},
 };
-/// Names another build of `verbatim-agent` than the workspace's, which the machine then gets.
+/// Environment variable with the path of another build of `verbatim-agent` for the machine.
 const OTHER_AGENT: &str = "VERBATIM_LAB_AGENT";
 /// The agent's socket in the machine; the machine's script waits for it.
 const AGENT: &str = "/run/agent.sock";
-/// The daemon's socket in the machine, likewise.
+/// The daemon's socket in the machine; the machine's script waits for it.
 const DAEMON: &str = "/run/verbatim.sock";
-/// The daemon's state in the machine.
+/// The directory of the daemon's state in the machine.
 const STATE: &str = "/run/verbatim-state";
 
 /// A machine with `rxe0`, the device under test, and `rxe1`, the tester's adapter, on a veth pair.
 ///
-/// Dropping it ends the machine; the console's log stays, with what agent and daemon said.
+/// Dropping the lab ends the machine. The console's log stays, with the output of agent and daemon.
 #[derive(Debug)]
 pub struct RxeVerbsLab {
     machine: Machine,
@@ -37,12 +37,12 @@ pub struct RxeVerbsLab {
 }
 
 impl RxeVerbsLab {
-    /// Boots the machine. With `binaries`, the directory of `verbatim`, `verbatimd` and `verbatim-agent`, the agent of
-    /// `rxe0` and a daemon with the rig `rxe-verbs` run in it: [`Machine::run`] with `verbatim …` uses them.
+    /// Boots the machine. With `binaries`, the directory of `verbatim`, `verbatimd` and `verbatim-agent`, the machine
+    /// runs the agent of `rxe0` and a daemon with the rig `rxe-verbs`. [`Machine::run`] with `verbatim …` uses them.
     ///
     /// # Errors
     ///
-    /// As [`super::RxeLab::start`].
+    /// Same as [`super::RxeLab::start`].
     pub fn start(binaries: Option<&Path>) -> anyhow::Result<RxeVerbsLab> {
         let image = Image::ensure()?;
         let share = Share::new()?;
@@ -51,17 +51,17 @@ impl RxeVerbsLab {
         Ok(RxeVerbsLab { machine, _share: share })
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// The machine, to end it.
+    /// Returns the machine, to end it.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// What a command in the machine needs in its environment to use the daemon, as assignments for a shell.
+    /// Returns shell assignments of the environment that a command in the machine needs to use the daemon.
     pub fn environment(&self) -> String {
         environment()
     }
@@ -76,7 +76,7 @@ fn environment() -> String {
     format!("export VERBATIM_SERVER={DAEMON} STATE_DIRECTORY={STATE}\n")
 }
 
-/// The script, and Verbatim's programs with what starts them.
+/// Puts the script, Verbatim's programs and their start commands into the share.
 fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
     share.write("pair.sh", PAIR_SCRIPT)?;
     let Some(binaries) = binaries else { return Ok(()) };
@@ -110,15 +110,15 @@ fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `command` inside a fresh machine, with its output passed on as it comes, and returns its exit code. Its first
-/// word may be a program of this host: it is taken into the machine, with its libraries. The working directory is there
-/// too, at the same path. `bare`: without agent and daemon, and nothing is built.
+/// Runs `command` inside a fresh machine, passes its output on, and returns its exit code. Its first word may be a
+/// program of this host: it is copied into the machine with its libraries. The working directory is mounted at the same
+/// path. `bare`: runs without agent and daemon, and builds nothing.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
 /// # Errors
 ///
-/// When the lab does not come up, or the machine ends by itself.
+/// When the lab does not start, or the machine ends by itself.
 pub fn run_in_rxe_verbs(command: &[OsString], bare: bool) -> anyhow::Result<u8> {
     command::check(command, "rxe-verbs")?;
     let signal = command::catch_signals()?;
@@ -151,8 +151,8 @@ mod tests {
     use super::*;
     use crate::machine::MachineError;
 
-    /// What a command in a bare machine prints, and its exit code; nothing where this host lacks something and need not
-    /// have it. `on_output` is called with each piece of output.
+    /// Returns the exit code and the output of a command in a bare machine, or `None` if this host lacks a package and
+    /// may skip the test. Calls `on_output` with each piece of output.
     fn ran(
         command: &[&OsStr],
         signal: &Arc<AtomicUsize>,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_runs_beside_two_devices_in_our_directory_and_its_bytes_and_code_come_out() {
+    fn returns_command_output_and_exit_code() {
         let script = "rdma link | grep -c ACTIVE; pwd; printf '\\0\\377'; exit 43";
         let Some((code, out)) = ran(&["sh", "-c", script].map(OsStr::new), &Arc::default(), || {}) else {
             return;
@@ -196,23 +196,23 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_this_host_runs_in_the_machine() {
+    fn host_program_runs_in_machine() {
         let this = env::current_exe().unwrap();
         let Some((code, out)) = ran(&[this.as_os_str(), OsStr::new("--list")], &Arc::default(), || {}) else {
             return;
         };
         let text = String::from_utf8_lossy(&out);
         assert!(
-            code == 0 && text.contains("a_program_of_this_host_runs_in_the_machine: test"),
+            code == 0 && text.contains("host_program_runs_in_machine: test"),
             "{text}"
         );
     }
 
     #[test]
-    fn a_signal_ends_the_command_in_the_machine() {
+    fn signal_ends_command_in_machine() {
         let signal = Arc::new(AtomicUsize::new(0));
         let caught = Arc::clone(&signal);
-        // Once it has printed something, it runs.
+        // The command runs once it has printed something.
         let on_output = move || caught.store(15, Ordering::Relaxed);
         let script = OsStr::new("echo running; exec sleep 600");
         let Some((code, out)) = ran(&[OsStr::new("sh"), OsStr::new("-c"), script], &signal, on_output) else {

@@ -20,22 +20,22 @@ use crate::{
     vib::{FarEnds, VibOptions},
 };
 
-/// Takes the place of the machine's own system.
+/// Script that replaces the machine's own system with Debian.
 const FIRST_SCRIPT: &str = include_str!("../guest/service.first");
-/// The lab's service in Debian.
+/// Script of the lab's service in Debian.
 const SYSTEM_SCRIPT: &str = include_str!("../guest/system.sh");
-/// Brings up the machine's hardware, in Debian.
+/// Script that starts the machine's hardware in Debian.
 const HARDWARE_SCRIPT: &str = include_str!("../guest/hardware.sh");
-/// Ports of its adapter.
+/// Ports of the machine's adapter.
 const PORTS: u8 = 2;
-/// A Debian comes up in 20 s where nobody else computes.
+/// Longest time of a boot. Debian boots in 20 s on an idle host.
 const BOOT_WITHIN: Duration = Duration::from_secs(1800);
-/// It lives in memory.
+/// Memory of the machine in MiB; Debian's files are in memory too.
 const MEMORY: u32 = 1400;
 
 /// A machine with Debian and its systemd, and our packages at `/mnt/share/debs`. Its users are `alice` and `bob`.
 ///
-/// Dropping it ends the machine; the console's log stays.
+/// Dropping the lab ends the machine; the console's log stays.
 #[derive(Debug)]
 pub struct ServiceLab {
     machine: Machine,
@@ -44,24 +44,24 @@ pub struct ServiceLab {
 }
 
 impl ServiceLab {
-    /// Boots the machine; the packages (files on this host) are not installed yet. What listens there on 10.0.2.15:7000 is
-    /// reached from this host at [`ServiceLab::address`].
+    /// Boots the machine without installing the packages (files on this host). This host reaches 10.0.2.15:7000 of the
+    /// machine at [`ServiceLab::address`].
     ///
     /// # Errors
     ///
-    /// When packages of the host are missing ([`MachineError::NotInstalled`], which `downcast_ref` finds), or the machine does
-    /// not come up.
+    /// When packages of the host are missing ([`MachineError::NotInstalled`], which `downcast_ref` finds), or the
+    /// machine does not start.
     pub fn start(packages: &[PathBuf]) -> anyhow::Result<Self> {
         Self::boot(packages, None, None)
     }
 
-    /// The same with what a lab's host has of hardware: an InfiniBand adapter with two ports, `vib0`, each cabled to a device
-    /// model of its own outside, and the kernel's RoCE device `rxe0` on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the
-    /// directory of `verbatimd`.
+    /// Boots the machine like [`ServiceLab::start`], with the hardware of a lab's host. It has an InfiniBand adapter
+    /// `vib0` with two ports, each cabled to its own device model outside. It also has the kernel's RoCE device `rxe0`
+    /// on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the directory of `verbatimd`.
     ///
     /// # Errors
     ///
-    /// As [`ServiceLab::start`].
+    /// Same as [`ServiceLab::start`].
     pub fn with_hardware(packages: &[PathBuf], binaries: &Path) -> anyhow::Result<Self> {
         let options = VibOptions {
             ports: PORTS,
@@ -117,13 +117,13 @@ impl ServiceLab {
         })
     }
 
-    /// The machine.
+    /// Returns the machine.
     #[must_use]
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Where port 7000 of the machine is reached from this host.
+    /// Returns the address at which this host reaches port 7000 of the machine.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.machine.agent_address()
@@ -133,18 +133,18 @@ impl ServiceLab {
     ///
     /// # Errors
     ///
-    /// As [`Machine::run`].
+    /// Same as [`Machine::run`].
     pub fn run(&self, command: &str, limit: Duration) -> Result<Ran, MachineError> {
         self.machine.run(command, limit)
     }
 }
 
-/// Runs `command` in a fresh Debian with the installed packages and a running service, as an ordinary user of the group, and
-/// returns its exit code.
+/// Runs `command` in a fresh Debian with the installed packages and a running service, as an ordinary user of the
+/// group, and returns its exit code.
 ///
 /// # Errors
 ///
-/// When the machine does not come up.
+/// When the machine does not start.
 pub fn run_in_service(command: &[OsString]) -> anyhow::Result<u8> {
     command::check(command, "service")?;
     let signal = command::catch_signals()?;

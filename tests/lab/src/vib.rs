@@ -1,5 +1,5 @@
-//! The vib lab: a native InfiniBand adapter in the machine, under the kernel's own ib_mad and ib_umad, cabled to device
-//! models outside, which outlive the machine.
+//! The vib lab: a native InfiniBand adapter in the machine, under the kernel's own ib_mad and ib_umad. The adapter is
+//! cabled to device models outside, which outlive the machine.
 
 use std::{
     env,
@@ -32,7 +32,8 @@ use crate::{
 const DAEMON: &str = "/run/verbatim.sock";
 /// The daemon's state: outside, so that a restore journal outlives the machine.
 const STATE: &str = "/mnt/share/state";
-/// What starts a subnet manager in the machine at the port of this GUID, and keeps its files out of the way.
+/// Returns the shell command that starts OpenSM in the machine, at port 2 of the adapter if there is a switch, else at
+/// port 1. OpenSM's files go to /run.
 fn opensm(options: &VibOptions) -> String {
     let guid = ADAPTER_GUID + if options.has_switch { 2 } else { 1 };
     format!(
@@ -40,14 +41,14 @@ fn opensm(options: &VibOptions) -> String {
     )
 }
 
-/// The node GUID of the machine's adapter; those of its ports follow it.
+/// The node GUID of the machine's adapter. Its ports have the next GUIDs.
 pub const ADAPTER_GUID: u64 = 0x0002_c900_0000_2000;
-/// When OpenSM starts, after the command has begun, where it shall come in mid-run.
+/// Seconds between the command's start and OpenSM's, if OpenSM starts in mid-run.
 const MID_RUN: &str = "20";
-/// How long a model may take to listen.
+/// Longest time until a model listens.
 const LISTENS_WITHIN: Duration = Duration::from_secs(480);
 
-/// The programs of others that come with the machine, besides the image's.
+/// Foreign programs in the machine besides the image's.
 const TOOLS: [&str; 7] = [
     "opensm",
     "ibnetdiscover",
@@ -70,19 +71,19 @@ pub enum SubnetManager {
     During,
 }
 
-/// What the lab is made of.
+/// The parts of the lab.
 #[derive(Clone, Debug)]
 pub struct VibOptions {
-    /// Ports of the adapter, 1 to 16, each cabled to a model of its own; with a switch there are two.
+    /// Ports of the adapter, 1 to 16, each cabled to its own model. A lab with a switch has two ports.
     pub ports: u8,
-    /// Arguments of `verbatimd model`, behind `--listen`: which device is at the far end.
+    /// Arguments of `verbatimd model` after `--listen`: the device at the far end.
     pub model: Vec<OsString>,
     /// When OpenSM runs.
     pub subnet_manager: SubnetManager,
-    /// Whether there is a switch: port 1 of the adapter, which is the tester's, is cabled to its port 1, the one device to its
-    /// port 2, and port 2 of the adapter, where OpenSM is, to its port 3. It takes the program `examples/switch`.
+    /// Whether there is a switch: the program `examples/switch`. Its port 1 is cabled to port 1 of the adapter (the
+    /// tester's). Its port 2 is cabled to the device, and its port 3 to port 2 of the adapter (OpenSM's).
     pub has_switch: bool,
-    /// Programs of this host that shall be in the machine, besides Verbatim's and the tools that the tests call.
+    /// Programs of this host to copy into the machine, besides Verbatim's and the tools that the tests call.
     pub programs: Vec<PathBuf>,
 }
 
@@ -103,9 +104,9 @@ impl Default for VibOptions {
 pub(crate) struct FarEnds {
     place: tempfile::TempDir,
     binaries: PathBuf,
-    /// Each with its socket.
+    /// Each model with its socket.
     models: Vec<(Process, PathBuf)>,
-    /// Ends with the others.
+    /// The switch, if any.
     _switch: Option<Process>,
     cables: Vec<cable::Socket>,
 }
@@ -151,7 +152,7 @@ impl FarEnds {
         Ok(ends)
     }
 
-    /// The sockets that a machine is cabled to.
+    /// Returns the sockets that a machine is cabled to.
     pub(crate) fn cables(&self) -> Vec<PathBuf> {
         self.cables.iter().map(|cable| cable.path().to_owned()).collect()
     }
@@ -186,7 +187,7 @@ fn listens(what: &str, process: &Process, socket: &Path, log: Option<&Path>) -> 
 
 /// A machine with `vib0`, the tester's adapter, and the device under test at the far end of its cable.
 ///
-/// Dropping it ends machine and models; the console's log stays.
+/// Dropping the lab ends machine and models; the console's log stays.
 #[derive(Debug)]
 pub struct VibLab {
     image: Image,
@@ -196,12 +197,12 @@ pub struct VibLab {
 }
 
 impl VibLab {
-    /// Starts the models and boots the machine. `binaries`: the directory of `verbatim` and `verbatimd`, whose daemon holds
-    /// the rig `vib`.
+    /// Starts the models and boots the machine. `binaries` is the directory of `verbatim` and `verbatimd`; the
+    /// machine's daemon holds the rig `vib`.
     ///
     /// # Errors
     ///
-    /// When something is not installed, with the line that installs it; when a model or the machine does not come up.
+    /// When a package is missing, with the line that installs it; when a model or the machine does not start.
     pub fn start(binaries: &Path, options: VibOptions) -> anyhow::Result<Self> {
         let image = Image::ensure()?;
         let share = Share::new()?;
@@ -216,16 +217,16 @@ impl VibLab {
         })
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(&self) -> &Machine {
         &self.machine
     }
 
-    /// Pulls the machine's plug and boots it anew. The models and the daemon's state are as they were.
+    /// Ends the machine like a power failure, and boots it again. The models and the daemon's state are unchanged.
     ///
     /// # Errors
     ///
-    /// When the machine does not come up.
+    /// When the machine does not start.
     pub fn pull_the_plug(&mut self) -> anyhow::Result<()> {
         self.machine.kill();
         self.share.write("again", "")?;
@@ -233,11 +234,11 @@ impl VibLab {
         Ok(())
     }
 
-    /// Ends the model at the far end of a port's cable, and puts another one there, with these arguments.
+    /// Replaces the model at the far end of a port's cable with a new model that has these arguments.
     ///
     /// # Errors
     ///
-    /// When there is no such port, or the model does not come up.
+    /// When there is no such port, or the model does not start.
     pub fn exchange_model(&mut self, port: u8, arguments: &[OsString]) -> anyhow::Result<()> {
         let place = usize::from(port).wrapping_sub(1);
         let (former, socket) = self.ends.models.get_mut(place).context("no such port")?;
@@ -248,7 +249,7 @@ impl VibLab {
         Ok(())
     }
 
-    /// What a command in the machine needs in its environment to use the daemon, as assignments for a shell.
+    /// Returns shell assignments of the environment that a command in the machine needs to use the daemon.
     pub fn environment(&self) -> String {
         environment()
     }
@@ -263,7 +264,7 @@ fn environment() -> String {
     format!("export VERBATIM_SERVER={DAEMON} STATE_DIRECTORY={STATE} VERBATIM_RIG_FILE=/mnt/share/rigs.toml\n")
 }
 
-/// The module, the script, the tools, and Verbatim's programs with what starts them.
+/// Puts the module, the script, the tools, Verbatim's programs and their start commands into the share.
 fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> anyhow::Result<()> {
     let module = adapter_module(image)?;
     share.write(
@@ -312,7 +313,7 @@ fn fill(share: &Share, image: &Image, binaries: &Path, options: &VibOptions) -> 
 ///
 /// # Errors
 ///
-/// When the lab does not come up, or the machine ends by itself.
+/// When the lab does not start, or the machine ends by itself.
 pub fn run_in_vib(command: &[OsString], options: &VibOptions) -> anyhow::Result<u8> {
     command::check(command, "vib")?;
     let signal = command::catch_signals()?;

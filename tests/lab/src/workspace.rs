@@ -1,4 +1,4 @@
-//! Where this workspace is, and how to call cargo in it.
+//! The paths of this workspace, and calls of cargo in it.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-/// The workspace's root directory.
+/// Returns the workspace's root directory.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
@@ -18,10 +18,11 @@ pub fn root() -> &'static Path {
         .expect("this package is tests/lab of the workspace")
 }
 
-/// The cargo that runs us, or the one on the PATH, to be run in the workspace's root.
+/// Returns a command of cargo, in the workspace's root: the cargo that runs this program, or else the cargo on the
+/// PATH.
 ///
-/// What `cargo run` and `cargo test` tell of the package that they run is taken away: ring's build script looks at it, so
-/// that ring, and the daemon with it, would be built anew for each package that such a build is started from.
+/// The command lacks the variables with which `cargo run` and `cargo test` describe the package they run. ring's build
+/// script reads these variables, so ring and the daemon would be rebuilt for each package that starts a build.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root());
@@ -33,7 +34,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Says that a build will wait, where another cargo builds in the same place: one that is told to be quiet does not say it.
+/// Prints a message if another cargo builds in the same directory, since a quiet cargo waits without a message.
 pub fn say_if_a_build_waits(profile: &str) {
     let Ok(directory) = target_directory() else { return };
     let lock = directory.join(profile).join(".cargo-lock");
@@ -45,12 +46,12 @@ pub fn say_if_a_build_waits(profile: &str) {
     }
 }
 
-/// Whether somebody has that file locked; one that is not there, nobody has.
+/// Returns whether another process has locked the file. A missing file is not locked.
 fn is_held(lock: &Path) -> bool {
     File::open(lock).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
 }
 
-/// Whether a variable says something of the package that cargo runs.
+/// Returns whether an environment variable describes the package that cargo runs.
 fn is_of_a_package(name: &str) -> bool {
     ["CARGO_PKG_", "CARGO_MANIFEST_"]
         .iter()
@@ -58,7 +59,7 @@ fn is_of_a_package(name: &str) -> bool {
         || name == "OUT_DIR"
 }
 
-/// Where cargo builds to: `CARGO_TARGET_DIR`, cargo's configuration, or `target`.
+/// Returns cargo's target directory: from `CARGO_TARGET_DIR`, cargo's configuration, or `target`.
 ///
 /// # Errors
 ///
@@ -71,11 +72,11 @@ pub fn target_directory() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(directory))
 }
 
-/// `cargo metadata --no-deps` of a manifest.
+/// Returns the output of `cargo metadata --no-deps` for a manifest.
 ///
 /// # Errors
 ///
-/// When cargo fails; its own message is part of the error.
+/// When cargo fails; the error contains cargo's own message.
 pub fn metadata(manifest: &Path) -> anyhow::Result<serde_json::Value> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])
@@ -92,7 +93,7 @@ pub fn metadata(manifest: &Path) -> anyhow::Result<serde_json::Value> {
     serde_json::from_slice(&output.stdout).context("cargo metadata printed something that is not JSON")
 }
 
-/// Runs a command to its end, and fails when it does. `what` names it in the error.
+/// Runs a command to its end, and fails if the command fails. `what` names the command in messages.
 ///
 /// # Errors
 ///
@@ -111,7 +112,7 @@ pub fn run(what: &str, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A command line for people to copy.
+/// Returns the command line as text that people can copy.
 pub fn shown(command: &Command) -> String {
     let mut line = command.get_program().to_string_lossy().into_owned();
     for argument in command.get_args() {
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_held_while_somebody_has_it_and_one_that_is_not_there_never() {
+    fn detects_held_and_missing_locks() {
         let directory = tempfile::tempdir().unwrap();
         let place = directory.path().join(".cargo-lock");
         assert!(!is_held(&place));
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn cargo_is_told_nothing_of_the_package_that_it_is_called_from() {
+    fn cargo_gets_no_package_variables() {
         assert!(env::var_os("CARGO_PKG_NAME").is_some(), "cargo runs this test");
         let command = cargo();
         let kept = command.get_envs().filter(|(_, value)| value.is_some()).count();

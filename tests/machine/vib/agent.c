@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The subnet management agent of the adapter's own ports (architecture 14.2): what a
- * subnet manager in this machine, or one beyond the cable, reads and sets here. It
- * keeps an M_Key and checks none: this port is the tester's, not the one under test.
+ * The subnet management agent of the adapter's own ports (architecture 14.2). Its
+ * client is a subnet manager in this machine, or beyond the cable. The agent stores an
+ * M_Key but checks none: these ports are the tester's, not those under test.
  */
 
 #include <linux/string.h>
@@ -44,7 +44,7 @@ void vib_agent_init(struct vib_port *port)
 		.localphyerrors_overrunerrors = 8 << 4 | 8,
 	};
 	port->p_keys[0] = cpu_to_be16(0xffff);
-	/* SL n on VL n, as far as there are lanes: two SLs a byte. */
+	/* SL n maps to VL n modulo 8; each byte has two SLs. */
 	for (i = 0; i < 8; i++)
 		port->sl_to_vl[i] = (2 * i % 8) << 4 | (2 * i + 1) % 8;
 }
@@ -58,13 +58,13 @@ void vib_link(struct ib_port_info *info, bool up)
 	info->portphysstate_linkdown = physical << 4 | (info->portphysstate_linkdown & 0xf);
 }
 
-/* What a byte of two fields becomes: 0 in a field changes nothing there. */
+/* Returns a byte of two fields after a Set: a field that is 0 in the Set is unchanged. */
 static u8 halves(u8 old, u8 new)
 {
 	return (new & 0xf0 ? new & 0xf0 : old & 0xf0) | (new & 0xf ? new & 0xf : old & 0xf);
 }
 
-/* PortState and PortPhysicalState; whether the request was legal. */
+/* Sets PortState and PortPhysicalState; returns whether the request was legal. */
 static bool set_state(struct vib_port *port, const struct ib_port_info *wanted)
 {
 	struct ib_port_info *info = &port->info;
@@ -146,7 +146,7 @@ static bool set_port_info(struct vib_port *port, const struct ib_port_info *want
 	return set_state(port, wanted) && legal;
 }
 
-/* What the kernel must know of a PortInfo that was set. */
+/* Reports the changes of a PortInfo to the kernel. */
 static void tell(struct vib_port *port, const struct ib_port_info *old,
 		 const struct ib_port_info *now, bool reregister)
 {
@@ -182,7 +182,7 @@ static u16 port_info(struct vib_port *port, struct ib_smp *smp, bool is_set)
 		target = &device->ports[number - 1];
 	spin_lock_irqsave(&target->lock, flags);
 	old = target->info;
-	/* Another port's is read-only here. */
+	/* A Set of another port's PortInfo has no effect. */
 	if (is_set && target == port) {
 		reregister = wanted->clientrereg_resv_subnetto & REREGISTER;
 		legal = set_port_info(port, wanted);
@@ -217,7 +217,7 @@ static u16 node_info(struct vib_port *port, struct ib_smp *smp)
 	return 0;
 }
 
-/* A table of the port: read, and with Set written before. */
+/* Reads a table of the port; for a Set, writes it first. */
 static u16 table(struct vib_port *port, struct ib_smp *smp, bool is_set, void *of, size_t length)
 {
 	unsigned long flags;
@@ -276,9 +276,9 @@ static u16 serve(struct vib_port *port, struct ib_smp *smp, bool is_set)
 }
 
 /*
- * ib_mad calls it for what is at its end here: a directed route without a hop, and
- * whatever comes in by the cable. What it does not answer goes to who registered for
- * it, a subnet manager say.
+ * ib_mad calls this for MADs that end here: those of a directed route without a hop,
+ * and all that arrive by the cable. ib_mad passes a MAD without a reply to the program
+ * that registered for its class, such as a subnet manager.
  */
 int vib_process_mad(struct ib_device *device, int flags, u32 port_num,
 		    const struct ib_wc *wc, const struct ib_grh *grh,

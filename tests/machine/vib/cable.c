@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * /dev/vib0p1: the far end of a port's cable, as a stream of bytes both ways.
+ * /dev/vib0p1: the far end of a port's cable, as a stream of bytes in both directions.
  *
- * The stream is a row of messages: 2 bytes, big-endian, the length of what follows;
- * a byte, 0x02, "a native packet"; the packet from LRH to VCRC. That is the form of
- * `verbatimd model`'s datagrams, so that a program that only copies bytes, such as
- * cat, carries them to a virtio port, and from there they are sent as they are.
+ * The stream is a sequence of messages. Each has 2 bytes, big-endian, with the length of
+ * the rest; a byte 0x02 for "native packet"; and the packet from LRH to VCRC. That is the
+ * form of `verbatimd model`'s datagrams. A program such as cat can therefore copy the
+ * bytes to a virtio port, from where they are sent unchanged.
  *
- * The link is up while somebody has the device open for reading: who reads is the
- * far end. Another open file may write.
+ * The link is up while a process has the device open for reading: the reader is the far
+ * end. Another open file may write.
  */
 
 #include <linux/fs.h>
@@ -22,7 +22,7 @@
 
 #define HEAD		3	/* length and kind */
 #define KIND_PACKET	0x02
-/* Packets that wait for a far end that does not read; more are lost, as on VL 15. */
+/* Limit of packets that wait for the far end; further packets are lost, as on VL 15. */
 #define MAX_WAITING	1024
 
 struct message {
@@ -34,7 +34,7 @@ struct message {
 /* An open file. */
 struct stream {
 	struct vib_port *port;
-	struct mutex lock;	/* the one reader, the one writer */
+	struct mutex lock;	/* one reader or writer at a time */
 	struct message *reading;
 	size_t have;
 	u8 writing[HEAD + VIB_PACKET];
@@ -77,7 +77,7 @@ static struct message *next_message(struct vib_port *port)
 
 static int cable_open(struct inode *inode, struct file *file)
 {
-	/* misc_open has put the miscdevice there. */
+	/* misc_open has set private_data to the miscdevice. */
 	struct miscdevice *misc = file->private_data;
 	struct vib_port *port = container_of(misc, struct vib_port, misc);
 	bool is_far_end = file->f_mode & FMODE_READ;
@@ -165,7 +165,7 @@ out:
 	return result;
 }
 
-/* A whole message has come. What is no packet is dropped. */
+/* Handles a complete message. Drops messages that are not packets. */
 static void take(struct stream *stream)
 {
 	struct vib_port *port = stream->port;
@@ -193,7 +193,7 @@ static ssize_t cable_write(struct file *file, const char __user *from, size_t le
 		if (stream->have >= HEAD)
 			wanted = 2 + get_unaligned_be16(stream->writing);
 		result = -EPROTO;
-		/* Out of step with the stream: nothing that follows could be read. */
+		/* The stream is out of step: no later message could be parsed. */
 		if (wanted < HEAD || wanted > sizeof(stream->writing))
 			goto out;
 		piece = min(wanted - stream->have, length - done);
@@ -241,7 +241,7 @@ int vib_cable_add(struct vib_port *port)
 	return misc_register(&port->misc);
 }
 
-/* Nobody has it open: an open file holds the module. */
+/* No file is open then: an open file keeps the module loaded. */
 void vib_cable_remove(struct vib_port *port)
 {
 	misc_deregister(&port->misc);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The device: what it is, and its ports as the kernel sees them. */
+/* The device and its ports, as the kernel queries them. */
 
 #include <linux/module.h>
 #include "vib.h"
@@ -71,7 +71,7 @@ static int vib_query_port(struct ib_device *device, u32 number,
 	return 0;
 }
 
-/* A subnet manager that starts here says so in its port's CapabilityMask. */
+/* A subnet manager that starts in this machine sets a bit of its port's CapabilityMask. */
 static int vib_modify_port(struct ib_device *device, u32 number, int mask,
 			   struct ib_port_modify *change)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Native packets: LRH, GRH where there is one, BTH, DETH, a MAD, ICRC, VCRC
+ * Native packets: LRH, optional GRH, BTH, DETH, a MAD, ICRC, VCRC
  * (architecture 7.7, 8.3, 9.2, 9.3, 7.8).
  */
 
@@ -18,12 +18,12 @@
 #define LNH_GLOBAL	3	/* a GRH, then a BTH */
 #define NEXT_BTH	0x1b	/* GRH:NxtHdr */
 #define UD_SEND_ONLY	0x64
-#define MIG_REQ		0x40	/* BTH:M, as a packet of no migrating connection has it */
+#define MIG_REQ		0x40	/* BTH:MigReq, set in packets that belong to no migrating connection */
 #define PERMISSIVE	0xffff
 #define SM_VL		15
-#define BTH_RESV8A	4	/* where it is in the BTH */
+#define BTH_RESV8A	4	/* offset in the BTH */
 
-/* x^16 + x^12 + x^3 + x + 1, its bits in the order in which they are sent. */
+/* x^16 + x^12 + x^3 + x + 1, with its bits in transmission order. */
 #define VCRC_POLYNOMIAL	0xd008
 
 static u16 vcrc_table[256];
@@ -41,7 +41,7 @@ void vib_packet_init(void)
 	}
 }
 
-/* Over everything before it. */
+/* Computes the VCRC over all bytes before it. */
 static u16 vcrc(const u8 *packet, size_t length)
 {
 	u16 crc = 0xffff;
@@ -51,7 +51,7 @@ static u16 vcrc(const u8 *packet, size_t length)
 	return ~crc;
 }
 
-/* Over all that no switch or router changes; the rest counts as ones. */
+/* Computes the ICRC over the fields that no switch or router changes; the other fields count as ones. */
 static u32 icrc(const u8 *packet, size_t length)
 {
 	bool global = (packet[1] & 3) == LNH_GLOBAL;
@@ -87,7 +87,7 @@ static u8 *put_grh(u8 *at, struct vib_port *port, struct rdma_ah_attr *attr)
 	return at + VIB_GRH;
 }
 
-/* A MAD of 256 bytes, in as many pieces as it was posted. */
+/* Copies a MAD of 256 bytes from the pieces of its work request. */
 static int put_payload(u8 *at, const struct ib_send_wr *wr)
 {
 	size_t length = 0;
@@ -124,7 +124,7 @@ int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet)
 		lane = port->sl_to_vl[service / 2];
 		lane = service % 2 ? lane & 0xf : lane >> 4;
 	}
-	/* A directed route begins nowhere, and a port without a LID has none to give. */
+	/* The source LID is permissive for a directed route, and for a port without a LID. */
 	if (!slid || dlid == PERMISSIVE)
 		slid = PERMISSIVE;
 	else
@@ -138,7 +138,7 @@ int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet)
 	put_unaligned_be32(wr->remote_qpn & 0xffffff, at + 4);
 	put_unaligned_be32(qp->psn, at + 8);
 	qp->psn = (qp->psn + 1) & 0xffffff;
-	/* The highest bit asks for the queue pair's own (10.2.4). */
+	/* The highest bit selects the Q_Key of the queue pair itself (10.2.4). */
 	put_unaligned_be32(wr->remote_qkey & 0x80000000 ? qp->q_key : wr->remote_qkey, at + BTH);
 	put_unaligned_be32(qp->ib.qp_num, at + BTH + 4);
 	at += BTH + DETH;
@@ -149,7 +149,7 @@ int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet)
 	packet[0] = lane << 4;
 	packet[1] = service << 4 | (global ? LNH_GLOBAL : LNH_LOCAL);
 	put_unaligned_be16(dlid, packet + 2);
-	/* In words of 4 bytes, the ICRC counted and the VCRC not. */
+	/* Length in words of 4 bytes, with the ICRC, without the VCRC. */
 	put_unaligned_be16((at + ICRC - packet) / 4, packet + 4);
 	put_unaligned_be16(slid, packet + 6);
 	put_unaligned_le32(icrc(packet, at - packet), at);
@@ -170,7 +170,7 @@ bool vib_is_for_itself(const struct vib_port *port, const u8 *packet)
 	return is_own_lid(&port->info, get_unaligned_be16(packet + 2));
 }
 
-/* The index of a P_Key that lets the packet in, or a negative number (10.9.3). */
+/* Returns the index of a P_Key that matches the packet's, or a negative number (10.9.3). */
 static int find_p_key(const struct vib_port *port, u16 p_key)
 {
 	int i;
@@ -212,13 +212,13 @@ void vib_receive(struct vib_port *port, const u8 *packet, size_t length)
 	bth = LRH + (lnh == LNH_GLOBAL ? VIB_GRH : 0);
 	whole = bth + BTH + DETH + VIB_MAD + ICRC;
 	dlid = get_unaligned_be16(packet + 2);
-	/* Its form. */
+	/* Check lengths, versions and CRCs. */
 	if (length != whole + VCRC || (packet[0] & 0xf) || lnh < LNH_LOCAL ||
 	    (get_unaligned_be16(packet + 4) & 0x7ff) * 4 != whole ||
 	    get_unaligned_le16(packet + whole) != vcrc(packet, whole) ||
 	    get_unaligned_le32(packet + whole - ICRC) != icrc(packet, whole - ICRC))
 		return;
-	/* Who it is for: the SMI, by VL 15, or the GSI, by another lane of a link that carries data. */
+	/* The packet must be for the SMI, by VL 15, or for the GSI, by another VL. */
 	t = packet + bth;
 	number = get_unaligned_be32(t + 4) & 0xffffff;
 	if (t[0] != UD_SEND_ONLY || number > 1 ||

@@ -2,8 +2,8 @@
 /*
  * Queue pairs, completion queues and posting, as far as ib_mad needs them.
  *
- * A work request of a send is done when it is posted: an unreliable datagram's
- * completion says that it left, and nothing about where it came to.
+ * A send completes when it is posted: the completion of an unreliable datagram only
+ * reports that the datagram was sent.
  */
 
 #include <linux/slab.h>
@@ -36,7 +36,7 @@ static int vib_create_ah(struct ib_ah *ah, struct rdma_ah_init_attr *init,
 	return 0;
 }
 
-/* ib_mad compares it with where an answer to a LID came from. */
+/* ib_mad compares the address with the source of a response to a LID-routed request. */
 static int vib_query_ah(struct ib_ah *ah, struct rdma_ah_attr *attr)
 {
 	*attr = container_of(ah, struct vib_ah, ib)->attr;
@@ -117,7 +117,7 @@ static int vib_req_notify_cq(struct ib_cq *ib_cq, enum ib_cq_notify_flags wanted
 	return (wanted & IB_CQ_REPORT_MISSED_EVENTS) && missed;
 }
 
-/* Each port has its QP0 and its QP1, and there are no others. */
+/* Each port has a QP0 and a QP1, and no other queue pair. */
 static int vib_create_qp(struct ib_qp *ib_qp, struct ib_qp_init_attr *attr,
 			 struct ib_udata *udata)
 {
@@ -162,7 +162,7 @@ static int vib_destroy_qp(struct ib_qp *ib_qp, struct ib_udata *udata)
 	return 0;
 }
 
-/* What was posted and will never be filled; under the port's lock. */
+/* Completes the posted receives with a flush error. The caller holds the port's lock. */
 static void vib_flush(struct vib_qp *qp)
 {
 	while (qp->head != qp->tail) {
@@ -276,7 +276,7 @@ static int vib_post_recv(struct ib_qp *ib_qp, const struct ib_recv_wr *wr,
 	return error;
 }
 
-/* ib_core attaches ib_mad to a device that has these; nothing calls them. */
+/* ib_core attaches ib_mad only to a device that has these operations, but never calls them. */
 static struct ib_mr *vib_get_dma_mr(struct ib_pd *pd, int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);

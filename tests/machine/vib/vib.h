@@ -2,16 +2,16 @@
 /*
  * vib: a native InfiniBand adapter whose cables are character devices.
  *
- * A lab's machine loads it to have what no emulator offers: ports of link layer
- * InfiniBand under the kernel's own ib_core, ib_mad and ib_umad. It has the two
- * queue pairs of management on each port, QP0 and QP1, and nothing else; what they
- * send leaves as native packets, LRH to VCRC.
+ * No emulator has ports of link layer InfiniBand, so a lab's machine loads this module
+ * to have them under the kernel's own ib_core, ib_mad and ib_umad. Each port has the two
+ * queue pairs of management, QP0 and QP1, and no others. They send native packets, LRH
+ * to VCRC.
  *
- *   main.c    the device: what it is, its ports as the kernel sees them
+ *   main.c    the device and its ports, as the kernel queries them
  *   verbs.c   queue pairs, completion queues, posting
- *   packet.c  native packets: made of work requests, checked and handed up
+ *   packet.c  native packets: builds them from work requests, checks and delivers them
  *   cable.c   /dev/vib0p1 and up: the far end of each port's cable
- *   agent.c   the subnet management agent of the ports themselves
+ *   agent.c   the subnet management agent of the adapter's own ports
  */
 #ifndef VIB_H
 #define VIB_H
@@ -29,10 +29,10 @@
 
 #define VIB_GRH		40	/* bytes before the MAD in a receive buffer */
 #define VIB_MAD		256
-/* LRH, GRH, BTH, DETH, MAD, ICRC, VCRC: no longer packet is sent or accepted. */
+/* Longest packet that is sent or accepted: LRH, GRH, BTH, DETH, MAD, ICRC, VCRC. */
 #define VIB_PACKET	(8 + VIB_GRH + 12 + 8 + VIB_MAD + 4 + 2)
 
-/* A receive that was posted. */
+/* A posted receive. */
 struct vib_recv {
 	struct ib_cqe *cqe;
 	struct ib_sge sge;
@@ -40,8 +40,8 @@ struct vib_recv {
 
 struct vib_cq {
 	struct ib_cq ib;
-	spinlock_t lock;	/* what follows */
-	struct ib_wc *ring;	/* one place more than it may hold */
+	spinlock_t lock;	/* protects the fields below */
+	struct ib_wc *ring;	/* one entry more than the capacity */
 	u32 size, head, tail;
 	bool armed;
 };
@@ -50,9 +50,9 @@ struct vib_qp {
 	struct ib_qp ib;
 	struct vib_port *port;
 	struct ib_qp_init_attr init;
-	enum ib_qp_state state;	/* from here on under the port's lock */
+	enum ib_qp_state state;	/* from here on, protected by the port's lock */
 	u32 psn, q_key;
-	struct vib_recv *ring;	/* one place more than it may hold */
+	struct vib_recv *ring;	/* one entry more than the capacity */
 	u32 size, head, tail;
 };
 
@@ -68,15 +68,15 @@ struct vib_pd {
 struct vib_port {
 	struct vib_device *device;
 	u8 number;
-	/* Taken with interrupts off; inside ib_mad's locks, around a CQ's. */
+	/* Taken with interrupts off. Lock order: ib_mad's locks, this lock, a CQ's lock. */
 	spinlock_t lock;
-	/* What the subnet manager sees and sets; M_Key and counters among it. */
+	/* The attributes that the subnet manager reads and sets, including M_Key and counters. */
 	struct ib_port_info info;
 	__be16 p_keys[VIB_P_KEYS];
 	u8 sl_to_vl[8];
 	u8 vl_arbitration[4][IB_SMP_DATA_SIZE];
 	struct vib_qp *qp[2];
-	/* Packets on their way to the cable's far end. */
+	/* Packets that wait for the cable's far end. */
 	struct list_head out;
 	u32 waiting;
 	bool cabled;
@@ -100,7 +100,7 @@ static inline struct vib_port *vib_port(struct ib_device *device, u32 number)
 	return &to_vib(device)->ports[number - 1];
 }
 
-/* PortInfo keeps two fields in most bytes. */
+/* Many bytes of PortInfo contain two fields. */
 static inline u8 vib_port_state(const struct ib_port_info *info)
 {
 	return info->linkspeed_portstate & 0xf;
@@ -116,27 +116,27 @@ static inline __be64 vib_port_guid(const struct vib_port *port)
 	return cpu_to_be64(be64_to_cpu(port->device->ib.node_guid) + port->number);
 }
 
-/* Tells the kernel what happened to a port. Not under the port's lock. */
+/* Reports an event of a port to the kernel. The caller must not hold the port's lock. */
 void vib_event(struct vib_port *port, enum ib_event_type what);
 
 /* verbs.c */
 extern const struct ib_device_ops vib_verbs;
-/* A completion; under no lock of the CQ. */
+/* Adds a completion. The caller must not hold the CQ's lock. */
 void vib_complete(struct ib_cq *cq, const struct ib_wc *wc);
 
-/* packet.c; both under the port's lock. */
-/* Makes a packet of a work request; its length, or a negative error. */
+/* packet.c; the caller holds the port's lock. */
+/* Builds a packet from a work request; returns its length, or a negative error. */
 int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet);
-/* A packet arrives: hands it to its queue pair, or drops it, as a port does. */
+/* Handles a received packet as a port does: delivers it to its queue pair, or drops it. */
 void vib_receive(struct vib_port *port, const u8 *packet, size_t length);
-/* Whether a packet that this port made is for this port itself. */
+/* Returns whether a packet of this port is addressed to this port. */
 bool vib_is_for_itself(const struct vib_port *port, const u8 *packet);
 void vib_packet_init(void);
 
 /* cable.c */
 int vib_cable_add(struct vib_port *port);
 void vib_cable_remove(struct vib_port *port);
-/* A packet leaves; lost when the far end does not take it. Under the port's lock. */
+/* Sends a packet; it is lost if the far end does not read. The caller holds the port's lock. */
 void vib_send(struct vib_port *port, const u8 *packet, size_t length);
 
 /* agent.c */
@@ -145,7 +145,7 @@ int vib_process_mad(struct ib_device *device, int flags, u32 port_num,
 		    const struct ib_wc *wc, const struct ib_grh *grh,
 		    const struct ib_mad *in, struct ib_mad *out,
 		    size_t *out_size, u16 *out_pkey_index);
-/* The link comes up or goes down. Under the port's lock. */
+/* Brings the link up or down. The caller holds the port's lock. */
 void vib_link(struct ib_port_info *info, bool up);
 
 #endif

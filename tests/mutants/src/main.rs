@@ -1,10 +1,10 @@
-//! The catalogue on the device model of which one piece of code is changed. `cargo xtask campaign mutants` builds it against
-//! a copy of the device that holds all changes, and calls it:
+//! Runs the catalogue on a device model with one changed piece of code (a mutant). `cargo xtask campaign mutants`
+//! builds this program against a copy of the device that contains all changes, and calls it:
 //!
-//! - `cases RULES SEEDS`: of every case on sound models, a line of JSON with its outcome, what it takes, and the sites of
-//!   changes that it reaches;
-//! - `try RULES SEEDS MUTANT CASE...`: the first of these cases that passes without the change and fails with it; before it,
-//!   the first that comes to anything else.
+//! - `cases RULES SEEDS`: for every case on sound models, prints a line of JSON with its outcome, its duration, and the
+//!   changes whose code it reaches;
+//! - `try RULES SEEDS MUTANT CASE...`: prints the first of these cases that fails with the change. Before that, prints
+//!   the first case with another outcome than PASS or FAIL.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,12 +17,11 @@ use verbatim_record_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_run::qualify::{Extent, Rules, sound_models};
 use verbatim_run::{Request, command, execute};
 
-/// Cases that come to something else than PASS or FAIL before nobody looks for a FAIL any more: about as many as three of
-/// each test, which come first.
+/// Number of cases with another outcome than PASS or FAIL after which `try` gives up: about three cases of each test.
 const MOST_UNSURE: usize = 300;
 
 fn main() -> ExitCode {
-    // What a change breaks in the model itself is told by the verdict.
+    // The verdict reports a panic of the changed model, so print nothing here.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let texts: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -49,7 +48,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Seed after seed, model after model, test after test.
+/// Returns the cases, ordered by seed, then model, then test.
 fn cases(rules: Rules, seeds: u64) -> Vec<Request> {
     let extent = Extent {
         rules,
@@ -117,7 +116,7 @@ fn tell(case: usize, verdict: &Verdict) {
         "test": verdict.test,
         "outcome": verdict.outcome().as_str_name(),
         "reason": verdict.reason,
-        // A panic of the model, or events without end at one instant.
+        // A panic of the model, or endless events at one instant.
         "is_broken": verdict.cause() == Cause::Tester || verdict.reason.contains("a device that never rests"),
         "checks": verdict.findings.iter().map(|check| format!("{} {}", check.statement, check.about)).collect::<Vec<_>>(),
     });

@@ -1,5 +1,5 @@
-//! What the kernel keeps of requests that nobody answers, by its own trace events: on a native InfiniBand port in a
-//! machine, with ib_mad and ib_umad between the tester and a device that drops a thousand requests with a wrong key.
+//! The kernel's queue of unanswered requests, as its own trace events show it, on a native InfiniBand port in a
+//! machine. ib_mad and ib_umad are between the tester and a device that drops a thousand requests with a wrong key.
 
 use std::time::Duration;
 
@@ -7,16 +7,17 @@ use verbatim_lab::machine::MachineError;
 use verbatim_lab::{VibLab, VibOptions};
 use verbatim_tests::product::programs;
 
-/// A thousand silences, a window of 64 at a time, and what the busiest host takes beyond that.
+/// Time for a thousand silences in windows of 64, with a margin for the busiest host.
 const LIMIT: Duration = Duration::from_secs(590);
-/// Of what one agent gave it the kernel sends so much at a time, and keeps the rest.
+/// Requests of one agent that the kernel has on the wire at a time; it queues the rest.
 const THE_KERNEL_SENDS: u32 = 128;
-/// What ib_umad is given and gives is traced, and the rig has the widest window.
+/// Shell code that traces ib_umad's reads and writes, and gives the rig the widest window.
 const BEGIN: &str = "mount -t tracefs trace /sys/kernel/tracing 2>/dev/null; cd /sys/kernel/tracing; echo 16384 >buffer_size_kb\n\
                      echo 1 >events/ib_umad/enable; (cat $VERBATIM_RIG_FILE; echo window = 64) >/run/rigs.toml\n\
                      run='verbatim run --server none --rig vib --rig-file /run/rigs.toml --set violations=1000 \
                      c14-029-counter'\n";
-/// Of a process: the requests that it wrote, how many came back, and how many were on their way at most.
+/// Shell code that prints, from the trace, the requests written, the requests that came back, and the most outstanding
+/// requests.
 const COUNT: &str = "awk '/ib_umad_write:/ { w++; n++ } /ib_umad_read_recv:/ { n-- } /ib_umad_read_send:/ { b++; n-- } \
                      n > m { m = n } END { print \"counted\", w + 0, b + 0, m + 0 }' trace; echo >trace\n";
 
@@ -42,7 +43,7 @@ fn counted(said: &str) -> Vec<u32> {
 }
 
 #[test]
-fn a_thousand_silences_leave_room_in_the_kernel_and_a_run_that_is_cancelled_among_them_restores_at_once() {
+fn unanswered_requests_leave_kernel_room() {
     let Some(lab) = start() else { return };
     let ran = |command: &str| {
         let script = format!("{}{BEGIN}{command}", lab.environment());
@@ -53,7 +54,7 @@ fn a_thousand_silences_leave_room_in_the_kernel_and_a_run_that_is_cancelled_amon
     let [written, back, at_most] = counted(&said)[..] else {
         panic!("{said}");
     };
-    // Its places are counted by time: a kernel that gets no processor for a second keeps some of them longer.
+    // The kernel frees a slot by a timeout, so a busy kernel keeps some slots occupied longer.
     let bears = at_most <= THE_KERNEL_SENDS;
     assert!(
         written >= 1000 && back >= 900 && bears,
@@ -64,7 +65,7 @@ fn a_thousand_silences_leave_room_in_the_kernel_and_a_run_that_is_cancelled_amon
         "the next window begins before the kernel let go of the last: {said}"
     );
 
-    // Cancelled when a window is on its way: none of it is waited for, and the device gets its key back.
+    // Cancel the run while a window is on the wire: the run must not wait for it, and the device must get its key back.
     let said = ran(&format!(
         "$run & pid=$!; until [ $(grep -c ib_umad_write: trace) -ge 64 ]; do sleep 0.1; done\n\
          kill -INT $pid; wait; {COUNT} ls $STATE_DIRECTORY/journals; smpquery -D portinfo 0,1 | grep ^Prot"

@@ -8,7 +8,7 @@ use verbatim_lab::RemoteLab;
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::programs;
 
-/// The lab; none where it cannot be, which was said, and failed under CI.
+/// Starts the lab. Returns `None` with a message if this host cannot run it; fails if `CI` is set.
 fn lab() -> Option<RemoteLab> {
     match RemoteLab::start(programs()) {
         Ok(lab) => Some(lab),
@@ -19,7 +19,7 @@ fn lab() -> Option<RemoteLab> {
     }
 }
 
-/// A command of the client's.
+/// Runs a command on the client's machine.
 fn client(lab: &RemoteLab, line: &str) -> Output {
     let command: Vec<OsString> = line.split(' ').map(Into::into).collect();
     lab.command(&command).output().unwrap()
@@ -30,7 +30,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_client_on_another_machine_runs_a_test_and_both_ends_know_who_it_was() {
+fn remote_client_is_served_and_audited() {
     let Some(lab) = lab() else { return };
     let rigs = client(&lab, "verbatim rigs");
     assert_eq!(rigs.status.code(), Some(0), "{rigs:?}");
@@ -46,7 +46,7 @@ fn a_client_on_another_machine_runs_a_test_and_both_ends_know_who_it_was() {
 }
 
 #[test]
-fn the_daemon_is_reached_over_the_cable_alone_and_with_a_certificate_alone() {
+fn daemon_requires_cable_and_certificate() {
     let Some(lab) = lab() else { return };
     let own = client(&lab, "verbatim --server https://127.0.0.1:7443 rigs");
     assert_eq!(own.status.code(), Some(3), "{own:?}");
@@ -59,7 +59,7 @@ fn the_daemon_is_reached_over_the_cable_alone_and_with_a_certificate_alone() {
 }
 
 #[test]
-fn the_commands_exit_code_is_the_labs() {
+fn lab_returns_commands_exit_code() {
     let Some(lab) = lab() else { return };
     let seven = lab
         .command(&["sh".into(), "-c".into(), "exit 7".into()])
@@ -70,7 +70,7 @@ fn the_commands_exit_code_is_the_labs() {
 }
 
 #[test]
-fn every_command_of_the_documentation_on_two_machines_prints_what_its_page_shows() {
+fn documented_remote_commands_match() {
     if lab().is_some() {
         verbatim_tests::pages::check(Some("remote"));
     }

@@ -1,4 +1,5 @@
-//! `verbatim doctor --agent`: what it finds in agents that break one rule of verbatim.agent.v1 each, and in sound ones.
+//! `verbatim doctor --agent`: its findings on agents that each break one rule of verbatim.agent.v1, and on sound
+//! agents.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,12 +13,12 @@ use verbatim_lab::workspace::root;
 use verbatim_tests::product::{Place, run};
 use verbatim_tests::python;
 
-/// Python on the busiest host.
+/// Longest time until a Python agent listens, on the busiest host.
 const LISTENS_WITHIN: Duration = Duration::from_secs(480);
-/// Agents at a time: most of a look is waiting for what must not come.
+/// Agents checked at a time; a check mostly waits for what must not happen.
 const AT_A_TIME: usize = 6;
 
-/// What `tests/data/agents/broken.py` can break, and the check that must find it.
+/// The faults of `tests/data/agents/broken.py`, and the check that must find each.
 const FAULTS: [(&str, &str); 30] = [
     ("headers-with-the-first-answer", "headers"),
     ("no-gid", "GIDs"),
@@ -51,7 +52,7 @@ const FAULTS: [(&str, &str); 30] = [
     ("none", ""),
 ];
 
-/// An agent in Python, ended when this is dropped.
+/// An agent in Python, which ends when dropped.
 struct Agent(Child);
 
 impl Drop for Agent {
@@ -61,7 +62,7 @@ impl Drop for Agent {
     }
 }
 
-/// Starts a program that listens at `socket`, and returns when it does.
+/// Starts a program that listens at `socket`, and returns when it listens.
 fn listening(program: &Path, arguments: &[&str], socket: &Path) -> Agent {
     let log = socket.with_extension("log");
     let output = File::create(&log).unwrap();
@@ -76,7 +77,7 @@ fn listening(program: &Path, arguments: &[&str], socket: &Path) -> Agent {
         .spawn();
     let mut agent = Agent(child.unwrap());
     let until = Instant::now() + LISTENS_WITHIN;
-    // It says so in a line of its own, behind the bind.
+    // The agent prints a line once it has bound its socket.
     while !std::fs::read_to_string(&log).unwrap().contains("listening") {
         let ended = agent.0.try_wait().unwrap();
         let said = || std::fs::read_to_string(&log).unwrap();
@@ -86,7 +87,7 @@ fn listening(program: &Path, arguments: &[&str], socket: &Path) -> Agent {
     agent
 }
 
-/// The names of the checks that failed, each with its words.
+/// Returns the exit code, and the name and explanation of each failed check.
 fn failed(place: &Place, directory: &Path, options: &str) -> (i32, Vec<(String, String)>) {
     let address = format!("unix:{}", directory.join("agent.sock").display());
     let output = run(place
@@ -101,7 +102,7 @@ fn failed(place: &Place, directory: &Path, options: &str) -> (i32, Vec<(String, 
 }
 
 #[test]
-fn each_rule_that_an_agent_breaks_is_found_by_its_check_and_a_sound_one_keeps_them_all() {
+fn doctor_finds_each_broken_rule() {
     if python::lacks(&python::GRPC) {
         return;
     }
@@ -118,7 +119,7 @@ fn each_rule_that_an_agent_breaks_is_found_by_its_check_and_a_sound_one_keeps_th
             std::fs::create_dir(&directory).unwrap();
             let socket = directory.join("agent.sock");
             let _agent = listening(&program, &[fault, &directory.to_string_lossy()], &socket);
-            // Half a minute for who is not asked about pings.
+            // The check of pings takes half a minute, so only its own fault runs it.
             let options = if fault == "pings-are-an-attack" { "" } else { "--quick" };
             let (code, found) = failed(&place, &directory, options);
             let is_so = if check.is_empty() {
@@ -137,7 +138,7 @@ fn each_rule_that_an_agent_breaks_is_found_by_its_check_and_a_sound_one_keeps_th
 }
 
 #[test]
-fn every_fault_of_the_broken_agent_is_expected_to_be_found() {
+fn fault_list_matches_broken_agent() {
     let program = std::fs::read_to_string(root().join("tests/data/agents/broken.py")).unwrap();
     let defined = program.match_indices("@fault\ndef ").map(|(at, head)| {
         let name = &program[at + head.len()..];
@@ -151,7 +152,7 @@ fn every_fault_of_the_broken_agent_is_expected_to_be_found() {
 }
 
 #[test]
-fn the_least_agent_of_the_guide_keeps_to_the_rules() {
+fn minimal_agent_passes_doctor() {
     if python::lacks(&python::GRPC) {
         return;
     }
@@ -165,7 +166,7 @@ fn the_least_agent_of_the_guide_keeps_to_the_rules() {
 }
 
 #[test]
-fn a_small_core_keeps_to_the_rules() {
+fn small_core_passes_doctor() {
     if python::lacks(&python::GRPC) {
         return;
     }
@@ -186,7 +187,7 @@ fn a_small_core_keeps_to_the_rules() {
 }
 
 #[test]
-fn where_no_agent_is_the_address_and_what_to_do_are_told() {
+fn missing_agent_report_names_address() {
     let place = Place::new();
     let directory = place.path("nobody");
     std::fs::create_dir(&directory).unwrap();

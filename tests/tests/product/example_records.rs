@@ -1,4 +1,4 @@
-//! The records in `docs/examples/bundles/bundles.tar.gz`: whole, judged as they say, and as tshark reads them.
+//! The records in `docs/examples/bundles/bundles.tar.gz`: whole, judged to their own verdicts, and readable by tshark.
 
 use std::path::PathBuf;
 
@@ -10,15 +10,15 @@ use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Output, Place, program, run};
 use verbatim_tests::{axe, browser};
 
-/// The kinds of tests, and what is looked at by them.
+/// The kinds of tests; each has a record that passes and a record that fails.
 const KINDS: [&str; 5] = ["management", "services", "transport", "verbs", "link"];
 
-/// The examples, unpacked.
+/// Unpacks the examples.
 fn examples() -> TempDir {
     unpack(&root().join("docs/examples/bundles/bundles.tar.gz"))
 }
 
-/// Each record, and whether it is one of a device that breaks a statement.
+/// Returns each record, and whether its device breaks a statement.
 fn records(examples: &TempDir) -> Vec<(PathBuf, bool)> {
     let place = |kind: &str, end| examples.path().join("bundles").join(format!("{kind}-{end}"));
     KINDS
@@ -32,7 +32,7 @@ fn verbatim(place: &Place, command: &str, record: &PathBuf, more: &[&str]) -> Ou
 }
 
 #[test]
-fn every_example_record_is_whole_and_gives_the_verdicts_that_stand_in_it() {
+fn example_records_verify() {
     let (place, examples) = (Place::new(), examples());
     for (record, fails) in records(&examples) {
         let output = verbatim(&place, "verify", &record, &["--json"]);
@@ -49,7 +49,7 @@ fn every_example_record_is_whole_and_gives_the_verdicts_that_stand_in_it() {
     }
 }
 
-/// A packet as tshark has it: its comments.
+/// Returns the comments of each packet, as tshark reads them.
 fn packets(place: &Place, file: &str) -> Vec<Vec<String>> {
     let mut tshark = place.command("tshark");
     tshark.args([
@@ -74,13 +74,14 @@ fn packets(place: &Place, file: &str) -> Vec<Vec<String>> {
     output.stdout.lines().map(packet).collect()
 }
 
-/// The numbers under a key.
+/// Returns the numbers under a key.
 fn numbers(check: &Value, key: &str) -> Vec<u64> {
     let numbers = check[key].as_array().map(Vec::as_slice).unwrap_or_default();
     numbers.iter().filter_map(Value::as_u64).collect()
 }
 
-/// Whether a packet is that one, as its first comment says. A frame on a native link is called a packet there.
+/// Returns whether the packet's first comment names this exchange or frame of the test. On a native link the comment
+/// says "packet" for a frame.
 fn is(comments: &[String], test: &str, name: &str) -> bool {
     let first = comments[0].replacen(" packet ", " frame ", 1);
     let rest = first
@@ -90,7 +91,7 @@ fn is(comments: &[String], test: &str, name: &str) -> bool {
 }
 
 #[test]
-fn tshark_lists_every_example_without_a_malformed_packet_and_shows_what_was_judged_on_each() {
+fn tshark_reads_examples_and_comments() {
     if !available("tshark", "apt-get install tshark") {
         return;
     }
@@ -137,7 +138,7 @@ fn tshark_lists_every_example_without_a_malformed_packet_and_shows_what_was_judg
 }
 
 #[test]
-fn the_page_of_each_example_that_fails_says_what_and_by_which_record_and_axe_finds_nothing() {
+fn failed_example_pages_are_accessible() {
     if !browser::is_here() {
         return;
     }

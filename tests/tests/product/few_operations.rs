@@ -1,4 +1,5 @@
-//! A core with SENDs and WRITEs alone, whose agent says so: what a test can judge without the rest, it judges.
+//! A device with SENDs and WRITEs only, whose agent declares that. A test must judge everything that these operations
+//! allow.
 
 use verbatim_catalog::{TESTS, judge};
 use verbatim_device::Profile;
@@ -29,7 +30,7 @@ fn few() -> Capabilities {
     }
 }
 
-/// The model as a core that has few operations: its host says so.
+/// The model as a device with few operations, which its agent declares.
 struct Core {
     model: VirtualRig,
     says: Capabilities,
@@ -45,7 +46,7 @@ impl Core {
         }
     }
 
-    /// A core that has all operations but these.
+    /// Returns a device with all operations except these.
     fn without(lacks: &[Operation]) -> Self {
         let all = (1..).map_while(|number| Operation::try_from(number).ok());
         let has: Vec<i32> = all.filter(|of| !lacks.contains(of)).map(Into::into).collect();
@@ -95,7 +96,7 @@ fn tests() -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(of_packets)
 }
 
-/// Whether packets of a connection went either way.
+/// Returns whether the record has packets of a connection.
 fn exchanges(entries: &[Entry]) -> bool {
     let is_packet = |entry: &Entry| match entry {
         Entry::Frame(frame) => Packet::parse(Medium::Ethernet, &frame.bytes).is_ok(),
@@ -105,7 +106,7 @@ fn exchanges(entries: &[Entry]) -> bool {
 }
 
 #[test]
-fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
+fn tests_within_capabilities_pass() {
     for test in tests() {
         let Judged { verdict, entries, .. } = run(test, &[], 1, &[]);
         let (id, reason) = (test.id, &verdict.reason);
@@ -129,13 +130,13 @@ fn only_tests_of_what_a_core_lacks_do_not_apply_to_it_and_all_others_pass() {
 }
 
 #[test]
-fn a_long_walk_passes_over_steps_that_a_core_cannot_take() {
+fn walk_skips_unsupported_steps() {
     let verdict = run(test("c09-walk"), &[], 3, &[("steps", 400)]).verdict;
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
 }
 
-/// Operations that the core lacks, as defects name them: READs and waits for them, atomics, SEND with Invalidate, datagrams,
-/// SQD. Over IPv4 there is no flow label.
+/// Words in defects about operations that the device lacks: READs and waits for them, atomics, SEND with Invalidate,
+/// datagrams, SQD. IPv4 has no flow label.
 const LACKS: [&str; 11] = [
     "READ",
     "atomic",
@@ -150,19 +151,21 @@ const LACKS: [&str; 11] = [
     "local-fault",
 ];
 
-/// Whether a defect is of what the core lacks, or of a step that leaves retry_cnt out, which is one to SQD.
+/// Returns whether the device may hide a defect. The defect concerns an operation that the device lacks, or
+/// (`timeout-clears-retry-cnt`) a step through SQD.
 fn may_be_hidden(defect: RcDefect) -> bool {
     let speaks_of = |word: &&str| defect.about().contains(*word) || defect.name().contains(*word);
     LACKS.iter().any(speaks_of) || defect.name() == "timeout-clears-retry-cnt"
 }
 
 #[test]
-fn defects_in_what_a_core_has_are_found_on_it() {
+fn finds_defects_in_supported_operations() {
     let is_found = |defect: RcDefect| {
         let mut of_it = tests().filter(|test| test.statements.contains(&defect.statement()));
         of_it.any(|test| run(test, &[defect], 3, &[]).verdict.outcome() == Outcome::Fail)
     };
-    // A sample by name, which no new defect changes: `qualify` asks for all of them on a core that has everything.
+    // Try a sample that depends on names only, so that new defects do not change it. `qualify` tries all defects, on a
+    // device with all operations.
     let is_asked = |defect: &RcDefect| defect.name().bytes().map(u32::from).sum::<u32>() % 3 == 0;
     let wanted = RcDefect::ALL.iter().copied().filter(|defect| !may_be_hidden(*defect));
     let hidden: Vec<&str> = wanted
@@ -173,7 +176,8 @@ fn defects_in_what_a_core_has_are_found_on_it() {
     assert_eq!(hidden, [""; 0], "a defect of what the core lacks says so in its words");
 }
 
-/// Of these records the judge must see that something is missing, when the device had it after all.
+/// Tests that leave out cases on such a device. If the agent does not declare the missing operations, the judge must
+/// notice the missing cases.
 const GO_WITHOUT: &[&str] = &[
     "c09-142-ack-timeout",
     "c09-142-timer-restart",
@@ -193,7 +197,7 @@ const GO_WITHOUT: &[&str] = &[
 ];
 
 #[test]
-fn what_is_missing_and_not_said_to_be_lacking_never_passes() {
+fn undeclared_gaps_never_pass() {
     let all = Core::without(&[]).says;
     let says = [None, Some(Box::new(all))];
     for (id, says) in GO_WITHOUT.iter().flat_map(|id| says.iter().map(move |says| (id, says))) {
@@ -215,7 +219,7 @@ fn what_is_missing_and_not_said_to_be_lacking_never_passes() {
 }
 
 #[test]
-fn whatever_operation_a_core_lacks_no_test_fails_it_or_leaves_it_open() {
+fn lacking_operations_fail_no_test() {
     use Operation::{CompareSwap, FetchAdd, Read, Send, SendImm, SendInvalidate, Write, WriteImm};
     let cores: [&[Operation]; 10] = [
         &[],

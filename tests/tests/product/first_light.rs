@@ -1,4 +1,4 @@
-//! Every test on every sound model, and what the bad input of a link comes to.
+//! Every test on every sound model, and the verdicts on disturbed input.
 
 use core::time::Duration;
 
@@ -20,8 +20,8 @@ fn verdict(id: &str, rig: VirtualRig) -> Verdict {
 }
 
 #[test]
-fn every_test_passes_or_does_not_apply_on_every_sound_model() {
-    // A few here; `verbatim qualify` runs hundreds.
+fn sound_models_fail_no_test() {
+    // Three seeds here; `verbatim qualify` runs hundreds.
     for seed in 0..3 {
         for profile in [Profile::minimal(), Profile::full(), Profile::one_data_vl()] {
             for test in TESTS {
@@ -37,7 +37,7 @@ fn every_test_passes_or_does_not_apply_on_every_sound_model() {
 }
 
 #[test]
-fn one_seed_leaves_one_record() {
+fn same_seed_gives_same_record() {
     for test in TESTS {
         let rig = || VirtualRig::new(Profile::full().vary(3), &[]);
         assert_eq!(
@@ -50,7 +50,7 @@ fn one_seed_leaves_one_record() {
 }
 
 #[test]
-fn a_key_ignored_on_get_fails_the_statement_with_the_packet_as_evidence() {
+fn ignored_key_fails_with_evidence() {
     let verdict = verdict(
         "c14-016-get-protect-2",
         VirtualRig::new(Profile::full(), &[Defect::MKeyIgnoredOnGet]),
@@ -64,7 +64,7 @@ fn a_key_ignored_on_get_fails_the_statement_with_the_packet_as_evidence() {
 }
 
 #[test]
-fn a_dead_port_is_an_error_of_the_rig_and_not_a_fail() {
+fn dead_port_is_rig_error() {
     let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(|_| Vec::new()));
     let verdict = verdict("c14-016-get-protect-2", rig);
     assert_eq!(
@@ -75,7 +75,7 @@ fn a_dead_port_is_an_error_of_the_rig_and_not_a_fail() {
 }
 
 #[test]
-fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing() {
+fn mismatched_responses_answer_nothing() {
     for byte in [1, 3, 15, 17, 23] {
         let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(move |mad| {
             let mut mad = *mad;
@@ -83,7 +83,7 @@ fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing(
             vec![(Duration::ZERO, mad)]
         }));
         let Judged { verdict, entries, .. } = execute("c13-013-resp-time-value", rig, 1);
-        // What comes in the place of an answer may break the rules of headers: then that is told.
+        // A response with a changed field may break the rules of headers, which is a FAIL.
         let came = (verdict.outcome(), verdict.cause());
         let told = [(Outcome::Error, Cause::Rig), (Outcome::Fail, Cause::Dut)];
         assert!(told.contains(&came), "byte {byte}: {verdict:#?}");
@@ -95,7 +95,7 @@ fn answers_with_another_transaction_id_class_attribute_or_method_answer_nothing(
     }
 }
 
-/// Every response comes twice, up to so many.
+/// A rig that duplicates the first `times` responses.
 fn answering_twice(times: u32) -> VirtualRig {
     let mut left = times;
     VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(move |mad| {
@@ -107,13 +107,13 @@ fn answering_twice(times: u32) -> VirtualRig {
 }
 
 #[test]
-fn a_second_answer_fails_where_the_link_makes_none_of_its_own() {
+fn second_response_fails_in_simulation() {
     let verdict = verdict("c14-024-node-info", answering_twice(1));
     assert!(verdict.fails("13.4.2 MAD header"), "{verdict:#?}");
 }
 
 #[test]
-fn on_hardware_a_frame_may_come_twice_but_not_every_time() {
+fn hardware_may_duplicate_some_frames() {
     let hardware = RigInfo {
         simulated: false,
         ..VirtualRig::info(MKey(0))
@@ -131,8 +131,9 @@ fn on_hardware_a_frame_may_come_twice_but_not_every_time() {
 }
 
 #[test]
-fn an_answer_after_the_deadline_still_counts_as_an_answer_where_none_may_come() {
-    // The second answer to a Get of NodeInfo is late: at level 2 the wrong-key one must never come.
+fn late_forbidden_response_still_fails() {
+    // Delay the second response to Get(NodeInfo), whose request has a wrong key: at level 2 the device must never
+    // answer it.
     let mut answered = 0;
     let rig = VirtualRig::new(Profile::full(), &[Defect::GetAnsweredAtLevel2]).with_tamper(Box::new(move |mad| {
         answered += u32::from(mad.attribute_id() == verbatim_wire::AttributeId::NODE_INFO);
@@ -144,7 +145,7 @@ fn an_answer_after_the_deadline_still_counts_as_an_answer_where_none_may_come() 
 }
 
 #[test]
-fn cancel_and_the_end_of_a_lease_at_any_instant_restore_the_device() {
+fn cancel_and_lease_end_restore_device() {
     for stop in [Stop::Cancelled, Stop::LeaseEnded] {
         for at in (0..60_000).step_by(617) {
             let profile = Profile::full().vary(5);

@@ -1,5 +1,5 @@
-//! What a management agent may do, or its host, or its link: nothing of it fails the device. Beside each stands what is close to it
-//! and a fault.
+//! Legal behaviour of a management agent, its host and its link: no test may fail the device for it. Next to each case
+//! is a similar fault.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use verbatim_wire::{
     PortState, Status,
 };
 
-/// Whether the rules are those of simulation.
+/// Both values of `simulated`: the rules of simulation and of hardware.
 const BOTH: [bool; 2] = [true, false];
 
 fn verdict(
@@ -46,21 +46,21 @@ fn verdict(
     judged(&mut rig, &info, test, 1, &parameters).verdict
 }
 
-/// The tests of management that work with MADs alone.
+/// Returns the management tests that need MADs only.
 fn mad_tests() -> impl Iterator<Item = &'static Test> {
     let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort, Need::Counters];
     let only_mads = move |test: &&Test| test.needs.iter().all(|need| offered.contains(need));
     TESTS.iter().copied().filter(only_mads)
 }
 
-/// A port that a subnet manager brought to Active, so that it can send traps.
+/// Returns a port that a subnet manager has brought to Active, so that it can send traps.
 fn active() -> Profile {
     let mut profile = Profile::full();
     (profile.lid, profile.sm_lid, profile.port_state) = (Lid(5), Lid(1), PortState::ACTIVE);
     profile
 }
 
-/// The answer with another attribute, where it carries one of that kind.
+/// Returns the response with a changed attribute, if the response carries that attribute.
 fn with<A: Attribute>(mad: &Mad, change: impl FnOnce(A) -> A) -> Mad {
     if mad.attribute_id() == A::ID && mad.method() == Method::GET_RESP {
         mad.with_data(change(mad.attribute()).bytes())
@@ -70,7 +70,7 @@ fn with<A: Attribute>(mad: &Mad, change: impl FnOnce(A) -> A) -> Mad {
 }
 
 #[test]
-fn no_choice_of_an_agent_fails_it() {
+fn no_agent_choice_fails_a_test() {
     let choices = [
         (
             "refuses_unknown_first",
@@ -116,7 +116,7 @@ fn no_choice_of_an_agent_fails_it() {
 }
 
 #[test]
-fn what_a_host_answers_for_sm_info_is_none_of_the_device_s() {
+fn host_may_answer_for_sm_info() {
     for level in [
         "c14-016-attributes-protect-2",
         "c14-016-attributes-protect-3",
@@ -130,7 +130,7 @@ fn what_a_host_answers_for_sm_info_is_none_of_the_device_s() {
 }
 
 #[test]
-fn filters_of_switches_may_stay_0_in_an_adapter_and_other_counters_may_not() {
+fn constraint_counters_may_stay_0() {
     for (field, is_legal) in [
         ("PortXmitConstraintErrors", true),
         ("PortRcvConstraintErrors", true),
@@ -153,7 +153,7 @@ fn others_than(name: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_performance_agent_is_silent_below_armed_and_answers_in_active() {
+fn performance_agent_answers_in_active() {
     for (state, expected) in [
         (PortState::INITIALIZE, Outcome::NotApplicable),
         (PortState::ACTIVE, Outcome::Fail),
@@ -167,8 +167,8 @@ fn a_performance_agent_is_silent_below_armed_and_answers_in_active() {
 }
 
 #[test]
-fn a_link_may_be_in_training_for_a_moment_and_not_for_good() {
-    // Of the answers that show PortInfo, one alone or all from there on.
+fn link_may_train_only_briefly() {
+    // From the sixth response with PortInfo: that response alone, or all from there on.
     for (last, expected) in [(6, Outcome::Pass), (usize::MAX, Outcome::Fail)] {
         let mut shown = 0;
         let trains = move |mad: &Mad| {
@@ -188,7 +188,7 @@ fn a_link_may_be_in_training_for_a_moment_and_not_for_good() {
 }
 
 #[test]
-fn a_host_may_rename_its_node_meanwhile_and_another_port_may_be_none_of_infiniband() {
+fn host_may_rename_node() {
     let mut asked = 0;
     let renames = move |mad: &Mad| {
         Some(with::<NodeDescription>(mad, |name| {

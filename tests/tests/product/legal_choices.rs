@@ -1,4 +1,4 @@
-//! What an adapter may choose, at its extremes: no choice fails it.
+//! Legal choices of an adapter, at their extremes: no choice may fail a test.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use verbatim_tester::RigInfo;
 use verbatim_tests::judged::{judged, test};
 use verbatim_wire::MKey;
 
-/// Judges a test on an adapter of these choices, as on hardware.
+/// Judges a test on an adapter with these choices, by the rules of hardware.
 fn verdict(id: &str, choices: AdapterChoices) -> Verdict {
     verdict_by(id, choices, false)
 }
@@ -28,7 +28,7 @@ fn verdict_by(id: &str, choices: AdapterChoices, simulated: bool) -> Verdict {
 }
 
 #[test]
-fn an_adapter_may_answer_a_read_that_comes_again_whatever_its_r_key() {
+fn repeated_read_may_ignore_r_key() {
     let choices = AdapterChoices {
         repeats_read_without_r_key: true,
         ..AdapterChoices::default()
@@ -38,20 +38,20 @@ fn an_adapter_may_answer_a_read_that_comes_again_whatever_its_r_key() {
 }
 
 #[test]
-fn an_adapter_may_have_one_packet_in_flight_at_a_time() {
+fn one_packet_in_flight_is_legal() {
     let choices = AdapterChoices {
         window: 1,
         ..AdapterChoices::default()
     };
     for id in ["c09-142-timer-restart", "c09-060-coalesced-ack"] {
         let verdict = verdict(id, choices);
-        // What was never outstanding cannot be judged.
+        // The test cannot judge packets that were never outstanding.
         assert_eq!(verdict.outcome(), Outcome::Inconclusive, "{id}: {}", verdict.reason);
     }
 }
 
 #[test]
-fn a_responder_may_put_off_each_read_and_atomic_once() {
+fn responder_may_postpone_reads_once() {
     let choices = AdapterChoices {
         puts_reads_off: true,
         ..AdapterChoices::default()
@@ -71,7 +71,7 @@ fn a_responder_may_put_off_each_read_and_atomic_once() {
 }
 
 #[test]
-fn a_host_may_see_late_what_was_sent_and_written_and_an_adapter_may_send_one_message_at_a_time() {
+fn late_data_and_serial_sends_are_legal() {
     let late = AdapterChoices {
         send_delay: Duration::from_micros(200),
         write_delay: Duration::from_micros(200),
@@ -99,7 +99,7 @@ fn a_host_may_see_late_what_was_sent_and_written_and_an_adapter_may_send_one_mes
 }
 
 #[test]
-fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
+fn late_events_and_notice_class_are_legal() {
     let late = AdapterChoices {
         event_delay: Duration::from_millis(1),
         ..AdapterChoices::default()
@@ -109,7 +109,7 @@ fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
         notices_apart: true,
         ..AdapterChoices::default()
     };
-    // Later than what comes after it, too, and than the next reset.
+    // Later than the events after it, and than the next reset.
     let much_later = AdapterChoices {
         event_delay: Duration::from_millis(2600),
         ..AdapterChoices::default()
@@ -131,7 +131,7 @@ fn a_host_may_tell_late_of_events_and_notices_may_have_a_class_of_their_own() {
 }
 
 #[test]
-fn no_test_of_connections_fails_an_adapter_that_is_late() {
+fn late_adapter_fails_no_test() {
     let of = |alter: fn(&mut AdapterChoices)| {
         let mut choices = AdapterChoices::default();
         alter(&mut choices);

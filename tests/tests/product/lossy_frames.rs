@@ -1,5 +1,5 @@
-//! On a link any frame may be lost: one bit changed on the way is enough. A conforming adapter is never failed for it, and
-//! none is passed on what it never saw.
+//! Loss of frames: on a link any frame may be lost, since one changed bit is enough. No test may fail a conforming
+//! adapter for a loss, or pass an adapter on packets that never arrived.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
 use verbatim_tests::judged;
 use verbatim_wire::MKey;
 
-/// Of a test's frames, so many are lost one by one, and then every 19th.
+/// Number of a test's first frames that are lost one by one; after them, every 19th frame.
 const SINGLY: usize = 60;
 
-/// Tests that send what is to have no effect: where it is lost, it has none.
+/// Tests that send a packet which must have no effect. A lost packet has no effect either.
 const PROVOKE: [&str; 5] = [
     "c09-060-ack-of-read",
     "c09-060-coalesced-ack",
@@ -24,7 +24,7 @@ const PROVOKE: [&str; 5] = [
     "c09-q-key",
 ];
 
-/// A rig on which one frame is lost, counted over both ways.
+/// A rig that loses one frame, counted over both directions.
 struct Lossy {
     rig: VirtualRig,
     passed: usize,
@@ -64,22 +64,22 @@ fn tests_of(need: Need) -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(move |test| test.needs.contains(&need))
 }
 
-/// By the rules that hold on hardware.
+/// Judges a test by the rules of hardware.
 fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
     let info = RigInfo {
         simulated: false,
         ..VirtualRig::info(MKey(0))
     };
-    // The whole of it would be lost a frame of some thousand times.
+    // With all messages, some thousand runs would each lose one frame.
     let few = [("messages", 300)];
     judged::judged(rig, &info, test, 1, &few).verdict
 }
 
 #[test]
-fn whichever_one_frame_is_lost_no_sound_adapter_fails() {
+fn one_lost_frame_fails_no_adapter() {
     let mut failed = BTreeSet::new();
     for test in tests_of(Need::Packets) {
-        // The longest tests do the same hundreds of times.
+        // The longest tests repeat the same exchange hundreds of times.
         for lost in (1..SINGLY).chain((SINGLY..).step_by(19)) {
             let rig = VirtualRig::new(Profile::full().vary(3), &[]);
             let mut rig = Lossy { rig, passed: 0, lost };
@@ -97,7 +97,7 @@ fn whichever_one_frame_is_lost_no_sound_adapter_fails() {
 }
 
 #[test]
-fn on_a_link_that_loses_frames_no_sound_adapter_fails_a_test_by_verbs() {
+fn lossy_link_fails_no_verbs_test() {
     let mut failed = BTreeSet::new();
     for test in tests_of(Need::Verbs) {
         for seed in 0..20 {
@@ -117,7 +117,7 @@ fn on_a_link_that_loses_frames_no_sound_adapter_fails_a_test_by_verbs() {
 }
 
 #[test]
-fn whichever_one_frame_is_lost_a_defect_is_not_passed_over() {
+fn one_lost_frame_hides_no_defect() {
     let mut passed = BTreeSet::new();
     for test in tests_of(Need::Packets).filter(|test| PROVOKE.contains(&test.id)) {
         for &defect in RcDefect::ALL {

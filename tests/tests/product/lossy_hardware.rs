@@ -1,5 +1,5 @@
-//! On hardware any MAD may be lost, and a host may give one back unsent. A conforming device is never failed for it, no
-//! test passes on what the device never saw, and the device is restored all the same.
+//! Loss of MADs: on hardware any MAD may be lost, and a host may return a MAD unsent. No test may fail a conforming
+//! device for a loss, or pass on MADs that never arrived. The device must be restored in any case.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use verbatim_tester::{Arrival, Need, Ran, Rig, RigInfo, Step, Stimulus, Stop, Te
 use verbatim_tests::judged::{judged, judged_with, test};
 use verbatim_wire::{AttributeId, Layout as _, MKey, Mad, Method, PortCounters, PortInfo};
 
-/// What happens to a MAD on its way out.
+/// The outcome of sending a MAD.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Arrives,
@@ -20,14 +20,14 @@ enum Fate {
     ComesBack,
 }
 
-/// A rig that passes for hardware, and on which `fate` decides what becomes of each MAD sent.
+/// A rig with the rules of hardware. `fate` decides the outcome of each sent MAD.
 struct Lossy<F> {
     rig: VirtualRig,
     fate: F,
     back: VecDeque<Mad>,
 }
 
-/// The tests that work with MADs alone, as this rig does.
+/// Returns the tests that need MADs only; this rig offers nothing else.
 fn mad_tests() -> impl Iterator<Item = &'static Test> {
     let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort, Need::Counters];
     let only_mads = move |test: &&Test| test.needs.iter().all(|need| offered.contains(need));
@@ -82,7 +82,7 @@ fn with_fate(test: &Test, fate: impl FnMut(&Mad) -> Fate) -> (Verdict, Ran) {
     execute(test, &mut rig, &hardware())
 }
 
-/// Only the `n`th MAD meets that fate.
+/// Returns a function that gives only the `n`th MAD the fate `met`.
 fn nth(n: usize, met: Fate) -> impl FnMut(&Mad) -> Fate {
     let mut sent = 0;
     move |_| {
@@ -92,7 +92,7 @@ fn nth(n: usize, met: Fate) -> impl FnMut(&Mad) -> Fate {
 }
 
 #[test]
-fn without_losses_every_test_passes_on_what_passes_for_hardware() {
+fn every_test_passes_without_losses() {
     for test in mad_tests() {
         let (verdict, _) = with_fate(test, |_| Fate::Arrives);
         assert!(
@@ -106,7 +106,7 @@ fn without_losses_every_test_passes_on_what_passes_for_hardware() {
 }
 
 #[test]
-fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_restored() {
+fn one_lost_mad_fails_no_device() {
     for test in mad_tests() {
         for met in [Fate::IsLost, Fate::ComesBack] {
             for n in 1..60 {
@@ -128,11 +128,11 @@ fn whichever_one_mad_is_lost_or_comes_back_no_sound_device_fails_and_it_is_resto
 }
 
 #[test]
-fn three_mads_in_a_row_that_are_lost_between_packets_say_nothing_of_device_or_tester() {
-    // Without packets around it, three unanswered tries of one MAD are the proof of silence itself.
+fn three_lost_mads_fail_no_link_test() {
+    // Only tests with packets: in other tests, three unanswered tries of one MAD are themselves the proof of silence.
     let by_packets = |test: &&&Test| test.needs.contains(&Need::Link);
     for test in TESTS.iter().filter(by_packets) {
-        // The first ones ask whether the device is sane.
+        // The first MADs check that the device is sane.
         for first in 4..24 {
             let mut sent = 0;
             let (verdict, ran) = with_fate(test, |_| {
@@ -151,7 +151,7 @@ fn three_mads_in_a_row_that_are_lost_between_packets_say_nothing_of_device_or_te
 }
 
 #[test]
-fn a_violation_that_never_reached_the_device_proves_nothing() {
+fn lost_violation_proves_nothing() {
     for id in [
         "c14-016-get-protect-2",
         "c14-017-lease-not-early",
@@ -186,7 +186,7 @@ fn a_violation_that_never_reached_the_device_proves_nothing() {
 }
 
 #[test]
-fn a_device_that_dies_in_the_middle_is_an_error_of_the_rig() {
+fn dying_device_is_rig_error() {
     for test in mad_tests() {
         for lives in [3, 5, 8, 12] {
             let mut sent = 0;
@@ -207,7 +207,7 @@ fn a_device_that_dies_in_the_middle_is_an_error_of_the_rig() {
 }
 
 #[test]
-fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
+fn recovery_uses_key_of_journal() {
     use verbatim_tester::{FileJournal, recover};
     for id in [
         "c14-016-set-protect-1",
@@ -236,7 +236,7 @@ fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
                 "{id} after {lives}: {restored:#?}"
             );
             assert!(journal.pending().is_empty());
-            // A key of our own would now be taken for a wrong one by the sanity check.
+            // The sanity check would fail if a key of the interrupted run were still set.
             let (verdict, _) = execute(mad_tests().next().unwrap(), &mut rig, &hardware());
             assert_eq!(
                 verdict.outcome(),
@@ -248,7 +248,7 @@ fn a_run_that_dies_at_level_1_is_recovered_with_the_key_of_the_journal() {
     }
 }
 
-/// A tester that dies: its rig is gone for it, and lives on for the next one.
+/// A rig whose tester dies: it fails for that tester, and the device lives on for the next tester.
 struct Dying<F> {
     rig: VirtualRig,
     dead: bool,
@@ -268,7 +268,7 @@ impl<F: FnMut() -> bool> Rig for Dying<F> {
     }
     fn wait(&mut self, until: Time) -> Arrival {
         if self.dead {
-            // What is on the way still reaches the device.
+            // A MAD on the wire still reaches the device.
             let _ = self.rig.wait(self.rig.now().after(Duration::from_millis(20)));
             return Arrival::Stop(Stop::RigGone("the tester died".into()));
         }
@@ -277,7 +277,7 @@ impl<F: FnMut() -> bool> Rig for Dying<F> {
 }
 
 #[test]
-fn a_busy_device_is_asked_again_and_never_failed() {
+fn busy_response_fails_no_device() {
     for test in mad_tests() {
         let mut answers = 0;
         let rig = VirtualRig::new(Profile::full(), &[]).with_tamper(Box::new(move |mad| {
@@ -299,7 +299,7 @@ fn a_busy_device_is_asked_again_and_never_failed() {
 }
 
 #[test]
-fn a_subnet_manager_that_resets_or_raises_the_counter_of_violations_fails_nobody() {
+fn foreign_violation_counts_fail_no_test() {
     let mut info = hardware();
     info.shared_subnet = true;
     info.offers.retain(|need| *need != Need::OwnSubnet);
@@ -323,8 +323,8 @@ fn a_subnet_manager_that_resets_or_raises_the_counter_of_violations_fails_nobody
 }
 
 #[test]
-fn what_others_send_and_receive_meanwhile_fails_no_device_for_its_counters() {
-    // Each answer shows more than was Set: other hosts' traffic, and what the link and others' mistakes add.
+fn foreign_traffic_fails_no_device() {
+    // Each response shows more than was Set, because of other hosts' traffic, the link, and errors of others.
     for (name, by) in [
         ("PortXmitData", 100_000),
         ("PortRcvPkts", 30_000),
@@ -351,7 +351,7 @@ fn what_others_send_and_receive_meanwhile_fails_no_device_for_its_counters() {
 }
 
 #[test]
-fn a_hidden_key_is_no_key() {
+fn unknown_m_key_is_rig_error() {
     let mut profile = Profile::full();
     (profile.m_key, profile.protect_bits) = (MKey(0x77), verbatim_wire::values::ProtectBits(1));
     for test in mad_tests() {

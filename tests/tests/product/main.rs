@@ -1,4 +1,4 @@
-//! The programs, the files they write and the catalogue, end to end, without a lab.
+//! End-to-end tests without a lab: the programs, the files they write, and the catalogue.
 //!
 //! A module that takes long is a job of its own in `cargo xtask test`.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails

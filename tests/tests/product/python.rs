@@ -1,4 +1,4 @@
-//! The Python client and its plug-in for pytest, against the real daemon: `client/python/tests`.
+//! Runs the tests of the Python client and its pytest plug-in, `client/python/tests`, against the real daemon.
 
 mod small_core;
 
@@ -8,15 +8,15 @@ use verbatim_lab::workspace::root;
 use verbatim_tests::product::{Place, Running, programs};
 use verbatim_tests::python;
 
-/// Three times what all of them took on two idle cores, 189 s: devices in Python are waited for in real time.
+/// Three times the duration on two idle cores (189 s): the tests wait for devices in Python in real time.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[test]
-fn the_python_client_does_what_its_tests_and_its_page_say() {
+fn python_client_tests_pass() {
     passes(&["tests", "-k", "not small_core_and_each"], LIMIT);
 }
 
-/// Runs pytest with these arguments.
+/// Runs pytest with these arguments; all tests must pass.
 fn passes(arguments: &[&str], limit: Duration) {
     if python::lacks(&python::GRPC_AND_PYTEST) {
         return;

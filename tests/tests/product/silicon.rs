@@ -1,4 +1,4 @@
-//! Silicon as sold: what is wrong with it is said once, and the setting is named.
+//! Adapters on the market: one test reports each deviation, and names the setting.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::rc::AdapterChoices;
@@ -15,7 +15,7 @@ fn of_connections() -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(|test| test.id.starts_with("c09-"))
 }
 
-/// Each test of connections on a profile, with the dut_ack_timeout_least.
+/// Runs each test of connections on a profile, with the parameter `dut_ack_timeout_least` set to `least`.
 fn runs(profile: ProfileName, least: u64) -> Vec<Judged> {
     let config = VirtualConfig {
         profile,
@@ -33,7 +33,7 @@ fn of_outcome(all: &[Judged], outcome: Outcome) -> Vec<&Verdict> {
     all.filter(|verdict| verdict.outcome() == outcome).collect()
 }
 
-/// Every verdict is a FAIL, a PASS or NOT_APPLICABLE; those that fail.
+/// Checks that every verdict is FAIL, PASS or NOT_APPLICABLE; returns the FAILs.
 fn fails(all: &[Judged]) -> Vec<&Verdict> {
     for outcome in [Outcome::Inconclusive, Outcome::Error, Outcome::Skipped] {
         let open = of_outcome(all, outcome);
@@ -51,7 +51,7 @@ fn says(verdict: &Verdict, words: &str) -> bool {
 }
 
 #[test]
-fn connectx_6_fails_one_test_that_names_the_settings() {
+fn connectx_6_fails_one_test() {
     let all = runs(ProfileName::ConnectX6, 0);
     let failed = fails(&all);
     let ids: Vec<&str> = failed.iter().map(|verdict| verdict.test.as_str()).collect();
@@ -66,23 +66,23 @@ fn connectx_6_fails_one_test_that_names_the_settings() {
 }
 
 #[test]
-fn connectx_6_fails_one_test_where_its_floor_is_kept_to() {
+fn connectx_6_fails_one_test_at_its_floor() {
     let all = runs(ProfileName::ConnectX6, 16);
     let ids: Vec<&str> = fails(&all).iter().map(|verdict| verdict.test.as_str()).collect();
     assert_eq!(ids, ["c09-142-ack-timeout"]);
 }
 
 #[test]
-fn connectx_6_without_its_floor_fails_nothing() {
+fn connectx_6_without_floor_fails_nothing() {
     let all = runs(ProfileName::ConnectX6Conforming, 0);
     assert!(fails(&all).is_empty(), "{:#?}", fails(&all));
 }
 
-/// Tests of what a queue pair is told, where nothing waits for the timer.
+/// Tests of queue pair attributes, in which no request waits for the ACK timer.
 const OF_ATTRIBUTES: [&str; 2] = ["c09-modify-attributes", "c09-modify-steps"];
 
 #[test]
-fn no_test_gives_a_shorter_timeout_than_the_least() {
+fn no_test_sets_timeout_below_the_least() {
     for ran in runs(ProfileName::Full, 18) {
         let id = ran.verdict.test.as_str();
         if OF_ATTRIBUTES.contains(&id) {
@@ -106,7 +106,7 @@ fn no_test_gives_a_shorter_timeout_than_the_least() {
 }
 
 #[test]
-fn data_ahead_of_its_turn_is_permitted_where_the_rig_says_so() {
+fn rig_may_permit_out_of_order_data() {
     let mut adapter = VirtualRig::adapter_profile(Side::Dut);
     adapter.choices = AdapterChoices {
         places_ahead: true,
@@ -130,7 +130,7 @@ fn data_ahead_of_its_turn_is_permitted_where_the_rig_says_so() {
 }
 
 #[test]
-fn one_illegal_field_that_is_found_fails_one_test() {
+fn illegal_field_fails_one_test() {
     let info: RigInfo = VirtualRig::info(MKey(0));
     for (defect, home) in [
         (Defect::PhysicalStateStale, "c14-024-port-info-legal"),

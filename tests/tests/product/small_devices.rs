@@ -1,5 +1,5 @@
-//! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse: no
-//! test fails them, and a fault that was recorded before a refusal is found.
+//! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse
+//! commands. No test may fail for that, but a test must report a fault that was recorded before a refusal.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::Profile;
@@ -46,7 +46,7 @@ const LIMITS: [Limit; 8] = [
     ("no SQD", |of| of.sqd = false),
 ];
 
-/// How a test that is about several queue pairs at a time says so.
+/// Words in the reason of a test that needs several queue pairs at a time.
 const SEVERAL: &str = "queue pairs at a time, as its agent says, and the test needs";
 
 fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec<String> {
@@ -67,7 +67,7 @@ fn not_as_expected(name: &str, adapter: &AdapterProfile, may: &[Outcome]) -> Vec
 }
 
 #[test]
-fn no_small_device_fails_nor_is_an_error() {
+fn small_devices_fail_no_test() {
     let may = [Outcome::Pass, Outcome::NotApplicable, Outcome::Inconclusive];
     let mut wrong = Vec::new();
     for (name, limit) in LIMITS {
@@ -78,12 +78,12 @@ fn no_small_device_fails_nor_is_an_error() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Limits that leave something open: what nobody answers comes again and fails, or two requests are never outstanding.
+/// Limits that leave some tests undecided: an unanswered request is retransmitted and fails, or two requests are never
+/// outstanding together.
 const OPEN: [&str; 3] = ["a short ACK timeout", "a long ACK timeout", "one packet of one message"];
 
-/// What the model of any kind may be.
 #[test]
-fn of_most_limits_no_test_is_left_open() {
+fn most_limits_leave_no_test_undecided() {
     let may = [Outcome::Pass, Outcome::NotApplicable];
     let closed = |(name, _): &Limit| !OPEN.contains(name);
     let wrong: Vec<String> = LIMITS
@@ -95,7 +95,7 @@ fn of_most_limits_no_test_is_left_open() {
 }
 
 #[test]
-fn most_tests_pass_on_a_device_with_one_queue_pair_or_memory_at_address_0() {
+fn tests_pass_with_one_qp_or_address_0() {
     for (name, limit) in LIMITS {
         if !["one queue pair", "memory at address 0"].contains(&name) {
             continue;
@@ -111,7 +111,7 @@ struct Refusing {
     model: VirtualRig,
     refuses: fn(&Command, u32) -> bool,
     errno: i32,
-    /// Commands so far, by which it may choose.
+    /// Commands so far; the refusal may depend on this count.
     count: u32,
     refused: Option<u32>,
 }
@@ -205,10 +205,10 @@ const REFUSES: [Refuses; 17] = [
 ];
 
 #[test]
-fn what_a_host_refuses_fails_no_test_and_ends_no_run() {
+fn refusals_fail_no_test() {
     let mut wrong = Vec::new();
     for (kind, ((name, refuses), errno)) in REFUSES.into_iter().zip([95, 22, 12].into_iter().cycle()).enumerate() {
-        // Every other test, by turns.
+        // Every second test, alternating between the kinds.
         for test in tests().skip(kind % 2).step_by(2) {
             let verdict = on_refusing(test, &[], refuses, errno);
             let ends =
@@ -222,7 +222,7 @@ fn what_a_host_refuses_fails_no_test_and_ends_no_run() {
 }
 
 #[test]
-fn a_wrong_nak_that_came_before_a_refusal_is_found() {
+fn finds_wrong_nak_before_refusal() {
     let late: fn(&Command, u32) -> bool = |command, count| count > 30 && matches!(command, Command::CreateQp(_));
     for (id, defect) in [
         ("c09-nak-invalid-request", "qp-right-wrong-nak"),

@@ -1,4 +1,4 @@
-//! One suite for all that keeps runs and leases: SQLite for one daemon, PostgreSQL for several.
+//! One test suite for all stores of runs and leases: SQLite for one daemon, PostgreSQL for several.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use verbatim_run::RunId;
 use verbatim_run::state::StateDirectory;
 use verbatim_tests::oracle::skipped;
 
-/// The runtime that carries the bytes of connections.
+/// Returns the runtime of the database connections.
 fn runtime() -> tokio::runtime::Handle {
     static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     let runtime = || {
@@ -30,7 +30,7 @@ fn runtime() -> tokio::runtime::Handle {
     RUNTIME.get_or_init(runtime).handle().clone()
 }
 
-/// A server of this test's own; none where PostgreSQL is not, which was said, and failed under CI.
+/// Starts a server for this test. Returns `None` with a message if PostgreSQL is not installed; fails if `CI` is set.
 fn server() -> Option<Postgres> {
     let there = Postgres::is_installed() || skipped("PostgreSQL", "apt-get install postgresql");
     there.then(|| Postgres::start().unwrap())
@@ -42,10 +42,9 @@ fn shared(url: &str, host: &str, state: &TempDir) -> Result<SqlStore, StoreError
     SqlStore::postgres(address, host, "https://bench:7443", &state, runtime())
 }
 
-/// Something that every store has to do: with one that is empty, and a way to open it again.
+/// A case that every store must pass. It gets an empty store, and a function that opens the store again.
 type Case = fn(SqlStore, &dyn Fn() -> SqlStore);
 
-/// All of it.
 const CASES: [Case; 5] = [
     a_run_is_kept_once_found_by_its_request_and_listed_the_newest_first,
     events_are_kept_in_order_with_their_verdicts_and_twice_the_same_is_once,
@@ -55,7 +54,7 @@ const CASES: [Case; 5] = [
 ];
 
 #[test]
-fn sqlite_does_what_every_store_has_to() {
+fn sqlite_store_passes_suite() {
     for case in CASES {
         let state = tempfile::tempdir().unwrap();
         let open = || SqlStore::sqlite(&StateDirectory::at(state.path())).unwrap();
@@ -63,9 +62,9 @@ fn sqlite_does_what_every_store_has_to() {
     }
 }
 
-/// One server for all of it: to make one takes longer than all the rest.
+/// One server serves all cases: making a server takes longer than all cases together.
 #[test]
-fn postgresql_does_too_and_brings_hosts_together_and_may_go_away() {
+fn postgresql_store_passes_suite() {
     let Some(mut server) = server() else { return };
     for (number, case) in CASES.iter().enumerate() {
         let state = tempfile::tempdir().unwrap();
@@ -418,7 +417,8 @@ fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothi
     assert_eq!(of_c(), ["first", "second"]);
     assert!(scheduler.rigs().find("second").is_ok() && scheduler.rigs().find("third").is_err());
 
-    // What waits for any host is left to the others when its rig here goes; who holds that keeps it.
+    // When the rig leaves this host, a lease that waits for any host is left to the other hosts. An active lease keeps
+    // its rig.
     let of_c_alone = StoredLease {
         posted: true,
         host: "c".into(),
@@ -453,7 +453,7 @@ fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_af
     assert!(away(store.create(&run(2, "a1")).unwrap_err()));
     assert!(away(store.put(&lease(2, "a2", LeaseState::Active)).unwrap_err()));
     assert!(away(store.get(&id(1)).unwrap_err()));
-    // What has happened cannot be refused.
+    // These events have happened, so the store accepts them while the database is away.
     store.append(&id(1), &[line(1)]).unwrap();
     store.append(&id(1), &[line(2)]).unwrap();
     store.update(&ended(1, "a1", Outcome::Pass)).unwrap();
@@ -463,7 +463,7 @@ fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_af
             ..lease(1, "a1", LeaseState::Ended)
         })
         .unwrap();
-    // A daemon that dies meanwhile loses none of it.
+    // A daemon that dies in the meantime loses none of them.
     drop(store);
     server.go_on().unwrap();
     let store = shared(&url, "a", &state).unwrap();
@@ -472,7 +472,7 @@ fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_af
     let lease_now = store.lease(&LeaseId::like(&id(1))).unwrap();
     assert_eq!((lease_now.state, lease_now.token), (LeaseState::Ended, token));
     assert!(store.put(&lease(3, "a1", LeaseState::Active)).unwrap() > token);
-    // The same daemon finds its way back by itself.
+    // A running daemon reconnects by itself.
     server.kill();
     assert!(away(store.put(&lease(4, "a2", LeaseState::Active)).unwrap_err()));
     store.append(&id(1), &[line(3)]).unwrap();

@@ -1,4 +1,4 @@
-//! The daemon's page in a real browser: its script runs under its own policy, and what it shows is what there is.
+//! The daemon's page in a real browser: its script runs under its own policy and shows the actual rigs and runs.
 
 use verbatim_tests::product::{Place, Running, program, run};
 use verbatim_tests::{axe, browser};
@@ -13,7 +13,7 @@ fn seen(place: &Place, url: &str) -> String {
 }
 
 #[test]
-fn a_browser_shows_rigs_runs_and_the_report_of_one() {
+fn browser_shows_rigs_runs_and_report() {
     if !browser::is_here() {
         return;
     }
@@ -54,7 +54,7 @@ fn a_browser_shows_rigs_runs_and_the_report_of_one() {
     ] {
         assert!(after.contains(shown), "{shown}: {after}");
     }
-    // What the script has made of it, with the style sheet of the daemon.
+    // The page after its script has run, with the daemon's style sheet.
     let still = after.replace("<head>", &format!("<head><base href=\"{page}\">"));
     axe::finds_nothing(&place, &still);
     let id = after

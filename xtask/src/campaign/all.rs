@@ -1,4 +1,4 @@
-//! `cargo xtask campaign all`: every campaign, with one summary.
+//! `cargo xtask campaign all`: runs every campaign, and prints one summary.
 
 use std::fmt::Write as _;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use super::{CAMPAIGNS, Campaign, Options};
 
-/// How one campaign ended.
+/// Result of one campaign.
 struct Came {
     name: &'static str,
     wall: Duration,
@@ -17,11 +17,12 @@ struct Came {
 }
 
 /// Runs all campaigns in full, one after the other, or with `--sample` the short sample of each that CI runs.
-/// A campaign that fails stops no other. Of the samples, those that compute run beside those that wait.
+///
+/// A failed campaign does not stop the others. Samples that compute run in parallel with samples that wait.
 ///
 /// # Errors
 ///
-/// When a campaign failed; names all that did.
+/// Returns an error that names all failed campaigns.
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let came = match options.arguments.as_slice() {
         [] => in_full(options)?,
@@ -53,7 +54,7 @@ fn in_full(options: &Options) -> anyhow::Result<Vec<Came>> {
     CAMPAIGNS.iter().map(one).collect()
 }
 
-/// The samples in two lanes. Each prints its output when it has ended, so that no two are mixed.
+/// Runs the samples on two threads. Each prints its output when it has ended, so that outputs do not mix.
 fn samples() -> anyhow::Result<Vec<Came>> {
     let seed = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() % 1_000_000;
     let one = |campaign: &Campaign| {
@@ -100,13 +101,13 @@ fn starting(campaign: &Campaign) -> String {
     format!("starting the campaign {}", campaign.name)
 }
 
-/// The arguments of a campaign's sample.
+/// Returns the arguments of a campaign's sample.
 fn sampled(campaign: &Campaign, seed: u64) -> Vec<String> {
     let words = campaign.sample.iter();
     words.map(|word| word.replace("SEED", &seed.to_string())).collect()
 }
 
-/// What was given for all campaigns, for one.
+/// Returns the arguments that pass the common options to one campaign.
 fn scaled(options: &Options) -> Vec<String> {
     let seconds = options
         .seconds
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sample_of_each_campaign_is_an_argument_list_with_the_seed_in_place() {
+    fn sample_arguments_contain_the_seed() {
         for campaign in CAMPAIGNS {
             assert!(!campaign.sample.is_empty(), "{}", campaign.name);
             assert!(!sampled(campaign, 7).iter().any(|word| word.contains("SEED")));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_counts_what_failed() {
+    fn summary_counts_failures() {
         let came = |name, failed| Came {
             name,
             wall: Duration::from_secs(61),
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_that_only_one_campaign_has_is_refused() {
+    fn rejects_arguments_of_one_campaign() {
         let options = Options {
             arguments: vec!["--kills".into()],
             ..Options::default()

@@ -1,6 +1,8 @@
-//! Each fuzz target for some seconds. With cargo-fuzz when it is installed, else with plain cargo: the targets are
-//! ordinary programs once they are compiled with the coverage flags that cargo-fuzz would pass. Both on stable Rust,
-//! without a sanitizer: panics, overflows (debug assertions are on) and hangs are what is looked for.
+//! Runs each fuzz target for some seconds.
+//!
+//! The targets run with cargo-fuzz if it is installed, otherwise with plain cargo: compiled with the coverage flags of
+//! cargo-fuzz, they are ordinary programs. Both run on stable Rust without a sanitizer. They find panics, overflows
+//! (debug assertions are on) and hangs.
 
 use std::{
     env, fs,
@@ -13,13 +15,13 @@ use anyhow::{Context, bail};
 use super::Options;
 use verbatim_lab::workspace::{cargo, metadata, root, run as run_command};
 
-/// What makes the compiler count edges and comparisons for libFuzzer.
+/// Flags that make the compiler count edges and comparisons for libFuzzer.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
-/// Longest input, in bytes: beyond any MAD or frame.
+/// Longest input in bytes: beyond any MAD or frame.
 const MAX_LENGTH: &str = "-max_len=8192";
-/// A single input that takes longer than this, in seconds, is a finding.
+/// Longest time of a single input in seconds. A slower input is a finding.
 const INPUT_TIMEOUT: &str = "-timeout=10";
 
 pub(super) fn run(options: &Options) -> anyhow::Result<()> {
@@ -69,7 +71,7 @@ fn run_at(directory: &Path, options: &Options) -> anyhow::Result<()> {
     )
 }
 
-/// The names of the targets: every program of the fuzz package.
+/// Returns the names of the targets: every program of the fuzz package.
 fn targets(manifest: &Path) -> anyhow::Result<Vec<String>> {
     let metadata = metadata(manifest)?;
     let packages = metadata["packages"]
@@ -102,12 +104,12 @@ fn has_cargo_fuzz() -> bool {
 
 enum Runner {
     CargoFuzz,
-    /// The directory of the programs.
+    /// Plain cargo, with the directory of the built programs.
     Plain(PathBuf),
 }
 
 impl Runner {
-    /// The program for one target; libFuzzer's options can be appended.
+    /// Returns the command for one target. The caller may append libFuzzer's options.
     fn command(&self, directory: &Path, target: &str) -> anyhow::Result<Command> {
         let place = |kind: &str| directory.join(kind).join(target);
         let (corpus, artifacts, seeds) = (place("corpus"), place("artifacts"), place("seeds"));
@@ -126,7 +128,7 @@ impl Runner {
             Runner::Plain(programs) => Command::new(programs.join(target)),
         };
         command.arg(&corpus);
-        // Inputs that are kept in the repository, as a start.
+        // Inputs in the repository start the corpus.
         if seeds.is_dir() {
             command.arg(&seeds);
         }
@@ -138,14 +140,15 @@ impl Runner {
     }
 }
 
-/// Builds the targets with plain cargo and returns where they are. The build directory is their own: the flags would
-/// otherwise rebuild everything else.
+/// Builds the targets with plain cargo, and returns their directory.
+///
+/// They have their own build directory, because the flags would otherwise rebuild everything else.
 fn build(directory: &Path, manifest: &Path) -> anyhow::Result<PathBuf> {
     eprintln!(
         "xtask: cargo-fuzz is not installed (`cargo install cargo-fuzz --locked`); using plain cargo with coverage flags"
     );
     let target = directory.join("target");
-    // With a target named, the flags do not apply to build scripts.
+    // With an explicit target the flags do not apply to build scripts.
     let host = host()?;
     let mut command = cargo();
     command
@@ -161,7 +164,7 @@ fn build(directory: &Path, manifest: &Path) -> anyhow::Result<PathBuf> {
     Ok(target.join(host).join("release"))
 }
 
-/// The triple of this machine.
+/// Returns the target triple of this machine.
 fn host() -> anyhow::Result<String> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_targets_it_says_where_they_would_be() {
+    fn missing_targets_name_the_manifest() {
         let place = tempfile::tempdir().unwrap();
         let error = run_at(place.path(), &Options::default()).unwrap_err().to_string();
         assert!(
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_are_the_programs_of_the_package() {
+    fn lists_programs_as_targets() {
         let place = tempfile::tempdir().unwrap();
         let manifest = place.path().join("Cargo.toml");
         fs::write(
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_a_triple() {
+    fn host_is_a_triple() {
         assert!(host().unwrap().contains('-'));
     }
 }

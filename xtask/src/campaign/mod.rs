@@ -1,4 +1,4 @@
-//! Campaigns: long runs that a test suite has no time for, each with one entry in [`CAMPAIGNS`].
+//! Campaigns: long runs that do not fit into a test suite. Each has one entry in [`CAMPAIGNS`].
 
 mod all;
 mod fuzz;
@@ -11,16 +11,16 @@ use anyhow::bail;
 use verbatim_lab::workspace::{root, run as run_command};
 use verbatim_lab::{build_binaries, build_examples};
 
-/// How large a campaign shall be, and what only one campaign understands.
+/// Size of a campaign, and the arguments that it parses itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
-    /// How often to do the one thing that is done often; the campaign's own choice when absent.
+    /// Number of repetitions, or the campaign's default if absent.
     pub(crate) times: Option<u64>,
-    /// How large, 1.0 being the campaign's own choice.
+    /// Size relative to the campaign's default.
     pub(crate) scale: f64,
-    /// Seconds for each part of a campaign that is limited by time.
+    /// Seconds for each part of a campaign that is limited by time, or its default if absent.
     pub(crate) seconds: Option<u64>,
-    /// Arguments that only the campaign understands.
+    /// Arguments that only the campaign parses.
     pub(crate) arguments: Vec<String>,
 }
 
@@ -36,13 +36,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How often, when the campaign's own choice is `usual`: `--times`, else `--scale` of it, at least once.
+    /// Returns the number of repetitions: `--times`, else `usual` times `--scale`, at least 1.
     pub(crate) fn times_or(&self, usual: u64) -> u64 {
-        // Precision is lost beyond 2^53 times, which nobody lives to see.
+        // The conversion loses precision beyond 2^53, which no campaign reaches.
         self.times.unwrap_or((usual as f64 * self.scale).round() as u64).max(1)
     }
 
-    /// How many seconds, when the campaign's own choice is `usual`.
+    /// Returns the number of seconds: `--seconds`, else `usual` times `--scale`, at least 1.
     pub(crate) fn seconds_or(&self, usual: u64) -> u64 {
         self.seconds
             .unwrap_or((usual as f64 * self.scale).round() as u64)
@@ -50,22 +50,21 @@ impl Options {
     }
 }
 
-/// One campaign.
+/// A campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Campaign {
-    /// The name on the command line.
+    /// Name on the command line.
     pub(crate) name: &'static str,
-    /// One line for the list.
+    /// Line for the list of campaigns.
     pub(crate) summary: &'static str,
-    /// Does it; fails when it found something.
+    /// Runs the campaign; returns an error when it found something.
     pub(crate) run: fn(&Options) -> anyhow::Result<()>,
-    /// Arguments of the short sample that CI runs; `SEED` stands for a number that is another each time.
+    /// Arguments of the short sample that CI runs. `SEED` stands for a number that changes with each run.
     pub(crate) sample: &'static [&'static str],
-    /// Whether it waits for processes most of the time, rather than computes.
+    /// Whether it mostly waits for processes and computes little.
     pub(crate) waits: bool,
 }
 
-/// All campaigns.
 pub(crate) const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "abuse",
@@ -146,7 +145,7 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
 ];
 
-/// Attacks on a daemon with all its doors open, while somebody who means no harm asks for the rigs.
+/// Attacks a daemon with all its listeners open, while an ordinary client requests the rigs.
 fn abuse(options: &Options) -> anyhow::Result<()> {
     let (seconds, binaries) = (options.seconds_or(10).to_string(), build_binaries()?);
     let arguments: [&OsStr; 4] = [
@@ -158,7 +157,7 @@ fn abuse(options: &Options) -> anyhow::Result<()> {
     example("abuse", arguments, options)
 }
 
-/// What `verbatim coverage` misses, in lines that begin with a number.
+/// Runs `verbatim coverage`, and prints the lines that count missing tests and defects.
 fn coverage(options: &Options) -> anyhow::Result<()> {
     let mut command = Command::new(build_binaries()?.join("verbatim"));
     command.args(["--server", "none", "coverage"]).args(&options.arguments);
@@ -177,7 +176,7 @@ fn coverage(options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Altered captures.
+/// Inspects altered captures.
 fn inspect(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(20_000).to_string(), build_binaries()?);
     let arguments: [&OsStr; 4] = [
@@ -189,8 +188,9 @@ fn inspect(options: &Options) -> anyhow::Result<()> {
     example("altered_captures", arguments, options)
 }
 
-/// Kills of daemon, worker, client, restore and agent at random instants, while tests change a device: after the next start the device must
-/// be as it was found.
+/// Kills daemon, worker, client, restore and agent at random instants, while tests change a device.
+///
+/// After the next start the device must be in its original state.
 fn kill(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(300).to_string(), build_binaries()?);
     let arguments = [
@@ -202,7 +202,7 @@ fn kill(options: &Options) -> anyhow::Result<()> {
     example("kill", arguments, options)
 }
 
-/// Leases under kills of daemons and of the database that they share: none is lost, and no rig is held twice.
+/// Kills daemons and the database that they share, while leases are used. No lease is lost, and no rig is held twice.
 fn leases(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(10_000).to_string(), build_binaries()?);
     let arguments: [&OsStr; 4] = [
@@ -214,20 +214,21 @@ fn leases(options: &Options) -> anyhow::Result<()> {
     example("leases", arguments, options)
 }
 
-/// Damaged packets: the catalogue's judge of the link layer and the reference device's own check, written apart, must say
-/// the same.
+/// Sends damaged packets.
+///
+/// The catalogue's judge of the link layer and the reference device's own check, written separately, must agree.
 fn link(options: &Options) -> anyhow::Result<()> {
     let packets = options.times_or(10_000_000).to_string();
     example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)
 }
 
-/// Mixed load through the installed service.
+/// Puts mixed load on the installed service.
 fn soak(options: &Options) -> anyhow::Result<()> {
     let seconds = options.seconds_or(3600).to_string();
     example("soak", ["--times".as_ref(), seconds.as_ref()], options)
 }
 
-/// The native adapter in the machine: defects that die there, and kills of whoever takes part.
+/// Runs the native adapter in the machine: tests must find defects there, and survive kills of the processes.
 fn vib(options: &Options) -> anyhow::Result<()> {
     let binaries = build_binaries()?;
     let reader = build_examples(&["umad_read"])?.join("umad_read");
@@ -249,13 +250,13 @@ fn vib(options: &Options) -> anyhow::Result<()> {
     example("vib", arguments, options)
 }
 
-/// Random walks on the device model: none finds anything on a sound one.
+/// Runs random walks on the device model. On a sound device no walk finds anything.
 fn walk(options: &Options) -> anyhow::Result<()> {
     let seeds = options.times_or(10_000).to_string();
     example("walk", ["--seeds".as_ref(), seeds.as_ref()], options)
 }
 
-/// Runs a campaign that is an example program. What people give comes last, and holds.
+/// Runs a campaign that is an example program. The user's arguments come last and override the defaults.
 fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, options: &Options) -> anyhow::Result<()> {
     let mut command = Command::new(build_examples(&[name])?.join(name));
     command.current_dir(root()).args(arguments).args(&options.arguments);
@@ -266,7 +267,7 @@ fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, optio
 ///
 /// # Errors
 ///
-/// When there is none of that name, the options make no sense, or the campaign found something.
+/// Returns an error when no campaign has this name, when the options are invalid, or when the campaign found something.
 pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
     if !options.scale.is_finite() || options.scale <= 0.0 {
         bail!("--scale must be a number above 0, not {}", options.scale);
@@ -280,7 +281,7 @@ pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
     }
 }
 
-/// The campaigns, one a line.
+/// Lists the campaigns, one per line.
 pub(crate) fn list() -> String {
     let all =
         "every campaign in full, one summary, one exit code: for a night; --scale; --sample: what CI runs of each";
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_campaign_is_answered_by_the_list() {
+    fn unknown_campaign_lists_all() {
         let error = run("nonsense", &Options::default()).unwrap_err().to_string();
         assert!(
             error.contains("no campaign \"nonsense\"") && error.contains("fuzz"),
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn times_wins_over_scale_and_nothing_is_less_than_once() {
+    fn times_overrides_scale() {
         assert_eq!(
             Options {
                 times: Some(3),

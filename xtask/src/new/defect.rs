@@ -1,4 +1,4 @@
-//! A defect of the device model to begin with.
+//! A new defect of the device model, as a copy of an existing one.
 
 use std::path::Path;
 
@@ -7,16 +7,16 @@ use anyhow::{Context, bail};
 use super::{Begun, Change, Options, insert_behind, sources};
 
 const SOURCES: &str = "crates/device/src";
-/// The lists of defects, and the enum of each.
+/// The files that list defects, with the enum in each.
 const LISTS: [(&str, &str); 3] = [
     ("crates/device/src/defect.rs", "Defect"),
     ("crates/device/src/rc/defect.rs", "RcDefect"),
     ("crates/device/src/link/defect.rs", "LinkDefect"),
 ];
-/// One of an adapter, which many tests of connections find.
+/// Default to copy: a defect of an adapter that many connection tests find.
 const SHORT: &str = "rnr-nak-missing";
 
-/// The list with the defect's line, and the file where it acts.
+/// Prepares the list with the new defect, and the file where the defect acts.
 pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let name = &options.name;
     let words = options.words()?;
@@ -61,7 +61,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
         &line,
         &format!("        {new} \"{name}\" {:?}", options.about()?),
     )?;
-    // Where a defect is said to show on some devices alone.
+    // A list may limit a defect to some devices: the new defect shows on the same devices.
     let shown =
         |end: char, text: &str| text.replace(&format!("Self::{old}{end}"), &format!("Self::{old} | Self::{new}{end}"));
     files[list].text = shown('\n', &shown(' ', &inserted));
@@ -80,14 +80,14 @@ fn capital(word: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// A source in which either of two calls on the same receiver is asked.
+/// Returns the source, with a call replaced by either of two calls on the same receiver.
 pub(super) fn with_either(text: &str, call: &str, other: &str) -> String {
     let at = text.find(call).unwrap_or_default();
     let is_of_receiver = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);
     let from = text[..at].trim_end_matches(is_of_receiver).len();
     let (before, receiver, behind) = (&text[..from], &text[from..at], &text[at + call.len()..]);
     let either = format!("{receiver}{call} || {receiver}{other}");
-    // Operators that bind closer than `||`.
+    // These operators bind more tightly than `||`.
     let is_bound = ["!", "&", "=="]
         .iter()
         .any(|operator| before.trim_end().ends_with(operator))

@@ -1,7 +1,7 @@
-//! `cargo xtask new test NAME`, `cargo xtask new defect NAME`: a test or a defect to begin with.
+//! `cargo xtask new test NAME`, `cargo xtask new defect NAME`: starts a new test or a new defect.
 //!
-//! Each begins as a copy of one that there is, so that no template has to be kept: it compiles, the test passes a sound
-//! device and finds a defect, and the defect is found by a test.
+//! Each starts as a copy of an existing one, so that no template needs maintenance. The copy compiles. The test passes
+//! a sound device and finds a defect; a test finds the defect.
 
 mod defect;
 mod test;
@@ -38,19 +38,20 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// A file as it is to be.
+/// A file with its new contents.
 #[derive(Debug, PartialEq, Eq)]
 struct Change {
-    /// Below the workspace.
+    /// Path below the workspace.
     path: PathBuf,
     text: String,
 }
 
-/// Writes the files and, for a test, records it; then prints which files it wrote.
+/// Writes the files and, for a test, records it. Then prints the names of the files.
 ///
 /// # Errors
 ///
-/// When the name is taken or is none, what it is to be like cannot be copied, or the new test does not run.
+/// Returns an error when the name is taken or invalid, when the template cannot be copied, or when the new test does
+/// not run.
 pub(crate) fn begin(kind: &Kind) -> anyhow::Result<()> {
     let (package, options, begun) = match kind {
         Kind::Test(options) => ("verbatim-catalog", options, test::begin(root(), options)?),
@@ -82,7 +83,7 @@ struct Begun {
 }
 
 impl Options {
-    /// The sentence, which stands in a string.
+    /// Returns the sentence, if it fits into a string literal.
     fn about(&self) -> anyhow::Result<&str> {
         if !self.about.ends_with('.') || self.about.contains(['"', '\\', '\n']) {
             bail!(
@@ -93,7 +94,7 @@ impl Options {
         Ok(&self.about)
     }
 
-    /// The name's words.
+    /// Returns the words of the name.
     fn words(&self) -> anyhow::Result<Vec<&str>> {
         let is_word = |word: &&str| {
             let mut letters = word.bytes();
@@ -111,7 +112,7 @@ impl Options {
     }
 }
 
-/// The Rust files of a directory below the workspace, and of those in it.
+/// Returns the Rust files below a directory of the workspace.
 fn sources(root: &Path, directory: &str) -> anyhow::Result<Vec<Change>> {
     let mut found = Vec::new();
     let mut left = vec![root.join(directory)];
@@ -132,7 +133,7 @@ fn sources(root: &Path, directory: &str) -> anyhow::Result<Vec<Change>> {
     Ok(found)
 }
 
-/// Inserts a line behind the one line of a text that is so.
+/// Inserts a line behind the only line of a text that equals `line`.
 fn insert_behind(text: &str, line: &str, new: &str) -> anyhow::Result<String> {
     let places: Vec<usize> = text.match_indices(&format!("\n{line}\n")).map(|(at, _)| at).collect();
     let [at] = places[..] else {

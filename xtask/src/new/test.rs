@@ -1,4 +1,4 @@
-//! A conformance test to begin with.
+//! A new conformance test, as a copy of an existing one.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,19 @@ use super::{Begun, Change, Options, insert_behind, sources};
 use crate::golden::{self, Golden};
 
 const SOURCES: &str = "crates/catalog/src";
-/// A short test of each chapter.
+/// A short test of each chapter, the default to copy.
 const SHORT: [(&str, &str); 7] = [
     ("c04", "c04-dlid-lmc"),
     ("c07", "c07-link-version"),
     ("c08", "c08-link-grh"),
-    // A connection on which each side asks the other.
+    // Both sides send requests on one connection.
     ("c09", "c09-address-vector"),
     ("c13", "c14-024-node-type"),
     ("c14", "c14-024-node-type"),
     ("c16", "c16-port-counters"),
 ];
 
-/// The test's file, and its chapter's mod.rs.
+/// Prepares the test's file, and its entry in the chapter's mod.rs.
 pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let name = &options.name;
     let chapter = options.words()?[0];
@@ -77,7 +77,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     Ok(Begun { like, changes })
 }
 
-/// The copy: with a head, a claim and a reading of its own, without public names, in its first revision.
+/// Returns the copy with its own head, claim and reading, without aliases, in revision 1.
 fn renamed(text: &str, like: &str, name: &str, about: &str) -> anyhow::Result<String> {
     let head = text.lines().take_while(|line| line.starts_with("//!"));
     let length: usize = head.map(|line| line.len() + 1).sum();
@@ -93,7 +93,7 @@ fn renamed(text: &str, like: &str, name: &str, about: &str) -> anyhow::Result<St
     ))
 }
 
-/// Gives a field of the test another value. The next field begins on a line of its own.
+/// Gives a field of the test another value. The next field must begin on its own line.
 fn field(text: &str, name: &str, value: &str) -> anyhow::Result<String> {
     let begins = format!("\n    {name}: ");
     let at = text.find(&begins).with_context(|| format!("it has no field {name}"))? + begins.len();
@@ -107,12 +107,14 @@ fn field(text: &str, name: &str, value: &str) -> anyhow::Result<String> {
     Ok(format!("{}{value},\n{}", &text[..at], &text[at + length..]))
 }
 
-/// The files in which it is recorded.
+/// Returns the files that hold the test's records.
 pub(super) fn records(name: &str) -> [PathBuf; 2] {
     [format!("{name}.tar.zst"), "verdicts.txt".into()].map(|file| Path::new(golden::DIRECTORY).join(file))
 }
 
-/// Records the test on a sound device, and on one with a defect that it finds as the test that it is a copy of does.
+/// Records the test on a sound device, and on a device with a defect.
+///
+/// The defect is the first in the copied test's records that the new test finds, too.
 pub(super) fn record(name: &str, like: &str) -> anyhow::Result<()> {
     Golden::new(name, None).keep()?;
     let mut missed = Vec::new();

@@ -23,7 +23,7 @@ fn is_rust(changes: &[Change]) {
 }
 
 #[test]
-fn a_test_touches_four_files() {
+fn new_test_touches_four_files() {
     let begun = test::begin(root(), &wanted("c09-not-there", None)).unwrap();
     let transport = "crates/catalog/src/transport";
     let files = [format!("{transport}/c09_not_there.rs"), format!("{transport}/mod.rs")];
@@ -42,7 +42,7 @@ fn a_test_touches_four_files() {
 }
 
 #[test]
-fn each_chapter_has_a_test_that_can_be_copied() {
+fn each_chapter_has_a_template() {
     for chapter in ["c04", "c07", "c08", "c09", "c13", "c14", "c16"] {
         let begun = test::begin(root(), &wanted(&format!("{chapter}-not-there"), None)).unwrap();
         is_rust(&begun.changes);
@@ -52,7 +52,7 @@ fn each_chapter_has_a_test_that_can_be_copied() {
 }
 
 #[test]
-fn a_defect_touches_two_files() {
+fn new_defect_touches_two_files() {
     for (name, like, files) in [
         ("rnr-nak-not-there", None, ["rc/defect.rs", "rc/respond.rs"]),
         (
@@ -76,7 +76,7 @@ fn a_defect_touches_two_files() {
 }
 
 #[test]
-fn a_defect_shows_on_the_devices_of_the_one_it_is_like() {
+fn new_defect_shows_on_the_same_devices() {
     let begun = defect::begin(root(), &wanted("armed-not-there", Some("armed-refused"))).unwrap();
     let list = &begun.changes[0].text;
     assert!(
@@ -86,7 +86,7 @@ fn a_defect_shows_on_the_devices_of_the_one_it_is_like() {
 }
 
 #[test]
-fn a_defect_acts_where_the_other_acts() {
+fn new_defect_acts_at_the_same_place() {
     for (text, expected) in [
         ("if cx.has(A) {", "if cx.has(A) || cx.has(B) {"),
         (
@@ -103,7 +103,7 @@ fn a_defect_acts_where_the_other_acts() {
 }
 
 #[test]
-fn a_wrong_name_is_refused_with_the_reason() {
+fn rejects_wrong_names_with_a_reason() {
     let test = |name: &str, like| test::begin(root(), &wanted(name, like)).map(drop).unwrap_err();
     let defect = |name: &str, like| defect::begin(root(), &wanted(name, like)).map(drop).unwrap_err();
     for (error, words) in [
@@ -138,14 +138,14 @@ fn a_wrong_name_is_refused_with_the_reason() {
     }
 }
 
-/// All words of a file with a hyphen in them.
+/// Returns all words with a hyphen in a file.
 fn names(text: &str) -> BTreeSet<&str> {
     let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
     let words = text.split(|letter| !is_of_name(letter));
     words.filter(|word| word.contains('-')).collect()
 }
 
-/// A list of all is one more file for each new one: outcomes have a default, counts are derived.
+/// A file that lists all of them would have to change for each new one. Outcomes have defaults, and counts are derived.
 #[test]
 fn no_file_lists_the_tests_or_the_defects() {
     let read = |file: &str| fs::read_to_string(root().join(file)).unwrap_or_default();

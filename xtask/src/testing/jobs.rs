@@ -8,17 +8,17 @@ use super::of_workspace;
 use super::programs::Program;
 use super::schedule::{Job, Percent};
 
-/// Tests that take long or wait for something: measured on two idle cores, without KVM.
+/// Tests that take long or wait for something. The values were measured on two idle cores, without KVM.
 struct Slice {
-    /// The test program, by its target, or by package and target.
+    /// Target of the test program, or its package and target.
     program: &'static str,
-    /// The module, by its path; empty: all of the program that no other slice has.
+    /// Path of the module. The empty path stands for all tests of the program that are in no other slice.
     module: &'static str,
-    /// Tests at a time.
+    /// Number of tests in parallel.
     threads: u32,
-    /// What it takes of one processor.
+    /// Load of one processor in percent.
     load: Percent,
-    /// How long it takes.
+    /// Duration in seconds.
     seconds: u32,
 }
 
@@ -38,7 +38,7 @@ const fn slice(program: &'static str, module: &'static str, threads: u32, load: 
     }
 }
 
-/// The slices. A test program that has none is one job, one test at a time, that takes one processor.
+/// The slices. A test program without a slice is one job: it runs one test at a time and occupies one processor.
 const SLICES: &[Slice] = &[
     slice("labs", "rxe::verdicts", 2, 30, 480),
     slice("labs", "ibsim", 8, 3, 427),
@@ -63,14 +63,14 @@ const SLICES: &[Slice] = &[
     slice("verbatim-lab lib", "", 1, 100, 21),
     slice("agent", "", 1, 12, 9),
 ];
-/// What a program without a slice is taken for.
+/// Values of tests that are in no slice.
 const OTHERS: Slice = slice("", "", 1, 100, 5);
 
-/// A job for each slice and for each other program, and one for the examples in the documentation.
+/// Returns a job for each slice, for each other program, and for the examples in the documentation.
 ///
 /// # Errors
 ///
-/// When a slice has no tests, or a program does not list its tests.
+/// Returns an error when a slice has no tests or no program, or when a program does not list its tests.
 pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for program in programs {
@@ -115,7 +115,7 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The tests of each slice by its module, the longest path that fits; those of no slice's module have the empty name.
+/// Groups tests by the module of their slice, the longest path that fits. Other tests are under the empty name.
 fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, Vec<String>> {
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {
@@ -130,7 +130,7 @@ fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, 
     modules
 }
 
-/// A job of a program: these tests of it, or all.
+/// Makes a job of a program, with these tests or with all.
 fn job(program: &Program, slice: &Slice, tests: Option<Vec<String>>) -> Job {
     let mut command = program.command();
     if let Some(tests) = tests {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_test_is_in_one_slice_and_the_rest_in_the_unnamed_one() {
+    fn each_test_is_in_one_slice() {
         let [rxe, deaths, vib] = ["rxe", "rxe::deaths", "vib"].map(|module| slice("labs", module, 1, 100, 9));
         let tests = ["rxe::a", "rxe::deaths::e", "vib::rxe::b", "rxes::c", "d"].map(str::to_owned);
         let modules = by_module(tests.to_vec(), &[&rxe, &deaths, &vib]);

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: builds all test programs, then runs them beside each other by what they take of the processors.
+//! `cargo xtask test`: builds all test programs, then runs them in parallel, according to their load of the processors.
 
 mod jobs;
 mod programs;
@@ -14,19 +14,20 @@ use verbatim_lab::workspace::cargo;
 
 use self::times::{Row, Table};
 
-/// A command of cargo on all packages, in the profile of labs and campaigns: there is one build for all.
+/// Returns a cargo command for all packages, in the profile of labs and campaigns, so that all share one build.
 pub(crate) fn of_workspace(command: &str) -> Command {
     let mut cargo = cargo();
     cargo.args([command, "--profile", LAB_PROFILE, "--workspace"]);
     cargo
 }
 
-/// Builds and runs all tests, those of the documentation too, and prints where the time went; with `every_job` a line for each
-/// job, else the ten longest.
+/// Builds and runs all tests, also those in the documentation, and prints the times.
+///
+/// The table has a line for each job with `every_job`, else for the ten longest.
 ///
 /// # Errors
 ///
-/// When a build or a job fails, with the names of all that failed.
+/// Returns an error when a build fails, or an error that names all failed jobs.
 pub(crate) fn test(every_job: bool) -> anyhow::Result<()> {
     let start = Instant::now();
     let (programs, building) = programs::build()?;

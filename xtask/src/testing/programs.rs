@@ -1,4 +1,4 @@
-//! The test programs, as cargo has built them.
+//! The test programs that cargo builds.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -11,21 +11,19 @@ use serde_json::Value;
 use super::of_workspace;
 use super::times::{self, Row};
 
-/// One test program.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// The package.
     pub(super) package: String,
-    /// The target's name, `lib` or `bin NAME` for unit tests.
+    /// Name of the target; `lib` or `bin NAME` for unit tests.
     pub(super) target: String,
-    /// The file to run.
     pub(super) executable: PathBuf,
-    /// The package's directory: cargo runs tests there.
+    /// Directory of the package, where cargo runs tests.
     pub(super) directory: PathBuf,
 }
 
 impl Program {
-    /// The program, with what cargo tells a test of its package.
+    /// Returns the command, with the variables that cargo sets for a test of the package.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command
@@ -35,11 +33,11 @@ impl Program {
         command
     }
 
-    /// The names of its tests; those that are ignored are not among them.
+    /// Returns the names of its tests.
     ///
     /// # Errors
     ///
-    /// When the program does not list them.
+    /// Returns an error when the program does not list them.
     pub(super) fn tests(&self) -> anyhow::Result<Vec<String>> {
         let output = self
             .command()
@@ -58,11 +56,11 @@ impl Program {
     }
 }
 
-/// Builds the test programs of the workspace, and returns them with what the build took.
+/// Builds the test programs of the workspace. Returns them, and the times of the build.
 ///
 /// # Errors
 ///
-/// When something does not compile; cargo has printed why.
+/// Returns an error when the code does not compile. Cargo has printed the reason.
 pub(super) fn build() -> anyhow::Result<(Vec<Program>, Row)> {
     let start = Instant::now();
     eprintln!("xtask: building the tests");
@@ -91,7 +89,7 @@ pub(super) fn build() -> anyhow::Result<(Vec<Program>, Row)> {
     Ok((programs, row))
 }
 
-/// The test program of a message of cargo's, if it tells of one.
+/// Returns the test program that a message of cargo reports, if there is one.
 fn program(message: &Value) -> Option<Program> {
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;
@@ -106,7 +104,7 @@ fn program(message: &Value) -> Option<Program> {
         "bin" => format!("bin {name}"),
         _ => "lib".to_owned(),
     };
-    // `path+file:///work/crates/wire#verbatim-wire@0.1.0`, or without a name where the folder has it.
+    // `path+file:///work/crates/wire#verbatim-wire@0.1.0`, or without a name if the directory has the same name.
     let id = message["package_id"].as_str()?;
     let last = id
         .rsplit(['#', '/'])
@@ -132,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_program_is_named_by_package_and_target() {
+    fn names_programs_by_package_and_target() {
         let named = |id, kind| {
             let program = program(&message(id, kind, true)).unwrap();
             (program.package, program.target)

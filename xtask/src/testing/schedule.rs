@@ -1,6 +1,6 @@
-//! Jobs beside each other, so that the processors are busy and no job that waits for something has less of them than it needs.
+//! Runs jobs in parallel. The processors stay busy, and jobs that mostly wait get the processor time that they need.
 //!
-//! A job that computes takes what the others leave: it runs with a lower priority, two at a time.
+//! Jobs that compute use the remaining time. They run with a lower priority, two at a time.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -13,30 +13,29 @@ use verbatim_lab::workspace::shown;
 
 use super::times::{self, Row};
 
-/// What a job takes of one processor, in percent.
+/// Load of one processor in percent.
 pub(super) type Percent = u32;
 
 /// A process that runs tests.
 #[derive(Debug)]
 pub(super) struct Job {
-    /// For people.
+    /// Name in the output.
     pub(super) name: String,
-    /// The process.
     pub(super) command: Command,
-    /// Its mean load.
+    /// Mean load.
     pub(super) load: Percent,
-    /// How long it takes alone, in seconds: the longest begins first.
+    /// Duration in seconds if the job runs alone. The longest job starts first.
     pub(super) seconds: u32,
 }
 
 impl Job {
-    /// Whether it takes a processor whole.
+    /// Returns whether the job occupies a whole processor.
     fn computes(&self) -> bool {
         self.load >= 100
     }
 }
 
-/// A job under way.
+/// A running job.
 struct Running {
     job: Job,
     child: Child,
@@ -44,14 +43,14 @@ struct Running {
     start: Instant,
 }
 
-/// Loads are means, and no job has its mean all the time: so much more than there is of a processor is given out.
+/// Load in percent that is given out for each processor. It exceeds 100, because no job has its mean load all the time.
 const ROOM: Percent = 112;
 
-/// Runs all jobs to their end, also when one fails, and returns a row for each.
+/// Runs all jobs to their end, even if one fails. Returns a row for each.
 ///
 /// # Errors
 ///
-/// When a job cannot be started.
+/// Returns an error when a job cannot be started.
 pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     let processors = available_parallelism().map_or(2, std::num::NonZero::get);
     let room = ROOM * Percent::try_from(processors)?;
@@ -82,10 +81,12 @@ pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// Jobs that compute, beside each other: each also waits now and then.
+/// Number of computing jobs in parallel: each also waits now and then.
 const COMPUTING: usize = 2;
 
-/// The longest job that waits and that there is room for, else the longest that computes, if few do.
+/// Returns the index of the job to start.
+///
+/// This is the longest that does not compute and fits, else the longest that computes, if fewer than [`COMPUTING`] run.
 fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Percent) -> Option<usize> {
     let (computing, beside): (Vec<&Job>, Vec<&Job>) = running.partition(|job| job.computes());
     let load: Percent = beside.iter().map(|job| job.load).sum();
@@ -97,7 +98,7 @@ fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Perce
         .or_else(|| waiting.iter().position(computes))
 }
 
-/// The same command with a lower priority: at the lowest, one that has its own deadlines is starved by the machines of the labs.
+/// Returns the command with a lower priority. At the lowest, the labs' machines would starve a job with deadlines.
 fn niced(of: &Command) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "5"]).arg(of.get_program()).args(of.get_args());
@@ -135,7 +136,7 @@ fn start(mut job: Job) -> anyhow::Result<Running> {
     })
 }
 
-/// Takes the status of a job that ended, and prints its output when it failed.
+/// Takes the status of a job that ended, and prints its output if it failed.
 fn end(mut running: Running) -> anyhow::Result<Row> {
     let cpu = times::cpu_when_ended(running.child.id())?;
     let status = running.child.wait().context("waiting for a job")?;
@@ -162,7 +163,7 @@ fn end(mut running: Running) -> anyhow::Result<Row> {
     })
 }
 
-/// Passed and failed tests, as the programs' closing lines say.
+/// Returns the numbers of passed and failed tests in the programs' closing lines.
 fn counts(text: &str) -> (u64, u64) {
     let closing = text.lines().filter_map(|line| line.strip_prefix("test result: "));
     closing.fold((0, 0), |(passed, broken), line| {
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_waits_begins_when_there_is_room() {
+    fn job_starts_when_its_load_fits() {
         let [half, most, computes] = [50, 90, 100].map(|load| job("x", load));
         let jobs = [job("a", 80), job("b", 40), job("c", 120)];
         assert_eq!(next(&jobs, [&half].into_iter(), 140), Some(0));
@@ -206,14 +207,14 @@ mod tests {
     }
 
     #[test]
-    fn passed_and_failed_tests_are_counted_over_all_closing_lines() {
+    fn counts_tests_over_all_closing_lines() {
         let text = "test a ... ok\ntest result: ok. 12 passed; 0 failed; 1 ignored\nx\n\
                     test result: FAILED. 3 passed; 2 failed; 0 ignored; finished in 0.1s\n";
         assert_eq!(counts(text), (15, 2));
     }
 
     #[test]
-    fn a_job_that_fails_does_not_keep_the_others_from_running() {
+    fn failed_job_does_not_stop_the_others() {
         let fails = "echo test result: FAILED. 1 passed, 2 failed; exit 3";
         let rows = run(vec![job(fails, 100), job("true", 100), job("true", 100)]).unwrap();
         assert_eq!(rows.len(), 3);

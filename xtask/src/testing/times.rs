@@ -1,4 +1,4 @@
-//! Wall and processor time of the steps, and their table.
+//! Wall-clock and processor times of the steps, and their table.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,31 +8,30 @@ use anyhow::Context;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// Lines of the short table.
+/// Number of steps in the short table.
 const LONGEST: usize = 10;
 
-/// One step of a test run.
+/// A step of a test run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Row {
-    /// The step.
     pub(super) name: String,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub(super) wall: Duration,
     /// Processor time of its process and of all children that it waited for.
     pub(super) cpu: Duration,
-    /// Tests that passed.
+    /// Number of tests that passed.
     pub(super) passed: u64,
-    /// Tests that failed.
+    /// Number of tests that failed.
     pub(super) broken: u64,
-    /// Whether the process exited with another code than 0.
+    /// Whether the process exited with a code other than 0.
     pub(super) failed: bool,
 }
 
-/// Waits until one of our children ended, and returns its process id. It is still to be waited for.
+/// Waits until a child process has ended, and returns its process id. The caller must still take its status.
 ///
 /// # Errors
 ///
-/// When there is no child.
+/// Returns an error when there is no child.
 pub(super) fn next_ended() -> anyhow::Result<u32> {
     let status = waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).context("waiting for a job")?;
     let pid = match status {
@@ -42,11 +41,11 @@ pub(super) fn next_ended() -> anyhow::Result<u32> {
     Ok(u32::try_from(pid.as_raw())?)
 }
 
-/// Waits until a child has ended, without taking its status, and returns its processor time.
+/// Waits until a child process has ended, and returns its processor time. The caller must still take its status.
 ///
 /// # Errors
 ///
-/// When it is no child of ours.
+/// Returns an error when the process is no child.
 pub(super) fn cpu_when_ended(pid: u32) -> anyhow::Result<Duration> {
     let id = Id::Pid(Pid::from_raw(i32::try_from(pid)?));
     waitid(id, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).context("waiting for a process")?;
@@ -55,7 +54,7 @@ pub(super) fn cpu_when_ended(pid: u32) -> anyhow::Result<Duration> {
     processor_time(&stat, u32::try_from(ticks)?).context("/proc/PID/stat has another form")
 }
 
-/// Of `/proc/PID/stat` (proc(5), fields 14 to 17): the process's own time and that of the children that it waited for.
+/// Parses `/proc/PID/stat` (proc(5), fields 14 to 17): time of the process and of the children that it waited for.
 fn processor_time(stat: &str, ticks_per_second: u32) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let ticks: Vec<u32> = fields
@@ -67,17 +66,16 @@ fn processor_time(stat: &str, ticks_per_second: u32) -> Option<Duration> {
     (ticks.len() == 4).then(|| Duration::from_secs(1) * ticks.iter().sum() / ticks_per_second)
 }
 
-/// What a whole run took.
+/// Times of a whole test run.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// Its steps.
     pub(super) rows: Vec<Row>,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub(super) wall: Duration,
 }
 
 impl Table {
-    /// The steps, longest first: all of them, or the ten longest and one line for the others.
+    /// Formats the steps, longest first: all of them, or the ten longest and one line for the others.
     pub(super) fn text(&self, every_row: bool) -> String {
         let mut rows: Vec<&Row> = self.rows.iter().collect();
         rows.sort_by_key(|row| std::cmp::Reverse(row.wall));
@@ -114,7 +112,7 @@ impl Table {
     }
 }
 
-/// Minutes and seconds, in nine columns.
+/// Formats a time as minutes and seconds, in ten columns.
 fn clock(time: Duration) -> String {
     let tenths = time.as_millis() / 100;
     format!("{:>4}m{:02}.{}s", tenths / 600, tenths / 10 % 60, tenths % 10)
@@ -125,14 +123,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processor_time_is_the_sum_of_four_fields_behind_the_name() {
+    fn processor_time_sums_four_fields() {
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 50 300 100 20 0 1 0 99 0 0";
         assert_eq!(processor_time(stat, 100), Some(Duration::from_secs(6)));
         assert_eq!(processor_time("7 (a) S 1 2", 100), None);
     }
 
     #[test]
-    fn the_short_table_sums_up_what_it_leaves_out() {
+    fn short_table_sums_the_other_steps() {
         let row = |seconds| Row {
             name: format!("step {seconds}"),
             wall: Duration::from_secs(seconds),

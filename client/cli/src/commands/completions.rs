@@ -1,4 +1,4 @@
-//! `verbatim completions SHELL`: what the shell needs to complete its command lines.
+//! `verbatim completions SHELL`: prints the completion script of a shell.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `verbatim coverage`: what is judged of each statement, by which rules and tests, and on which rigs.
+//! `verbatim coverage`: the rules and tests that judge each statement, and the rigs that can run them.
 
 use std::process::ExitCode;
 
@@ -8,10 +8,10 @@ use verbatim_run::coverage::{Coverage, Covered, coverage};
 use crate::print;
 use crate::print::counter::Counter;
 
-/// Version of the shape of [`Document`].
+/// Schema version of [`Document`].
 const SCHEMA: &str = "verbatim.coverage.v1";
 
-/// The document of `--json`.
+/// The JSON document.
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
@@ -19,7 +19,7 @@ struct Document<'a> {
     coverage: &'a Coverage,
 }
 
-/// Tell what is judged of each statement.
+/// Show which rules and tests judge each statement.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Print one JSON document
@@ -101,7 +101,7 @@ mod tests {
     use verbatim_run::coverage::Exercised;
 
     #[test]
-    fn what_was_looked_at_once_was_not_looked_at_times() {
+    fn counts_have_singular_and_plural() {
         let test = |name: &str, times| Exercised {
             name: name.into(),
             times,

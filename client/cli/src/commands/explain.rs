@@ -1,4 +1,4 @@
-//! `verbatim explain`: a finding beside the packets that it rests on.
+//! `verbatim explain`: shows a finding with the packets that it is based on.
 
 use std::process::ExitCode;
 
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
     }
 }
 
-/// The first few, and how many more.
+/// Lists the first findings, and the number of the rest.
 fn shortened(all: &[String]) -> String {
     const FEW: usize = 8;
     let few = all.get(..FEW).unwrap_or(all).join(", ");
@@ -88,7 +88,7 @@ fn shortened(all: &[String]) -> String {
     }
 }
 
-/// Which findings.
+/// The findings to explain.
 enum Wanted {
     Test(String, Option<usize>),
     Statement(String),

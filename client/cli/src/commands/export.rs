@@ -1,4 +1,4 @@
-//! `verbatim export DIR --pcapng FILE`: the record in other forms.
+//! `verbatim export DIR --pcapng FILE`: exports a record in another format.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

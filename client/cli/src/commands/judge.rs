@@ -1,4 +1,4 @@
-//! `verbatim judge DIR`: the same verdicts, offline, from the record alone.
+//! `verbatim judge DIR`: judges a record again, offline.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `--deviations` and `--known`: what devices are known to do wrong, and that it counts as no failure.
+//! Options `--deviations` and `--known`: known deviations of devices, and whether they count as failures.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::exit::Usage;
 /// Known deviations.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A file of what such devices are known to do wrong, beside the built-in ones and those of the rig file; may be
+    /// A file of known deviations of such devices, in addition to the built-in ones and those of the rig file; may be
     /// given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) deviations: Vec<PathBuf>,
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Files of deviations, in addition to the built-in ones.
+    /// Adds the files of deviations to a register.
     pub(crate) fn added_to(&self, known: &Register) -> Result<Register, Usage> {
         known.with(&self.deviations).map_err(|error| Usage(error.to_string()))
     }

@@ -1,4 +1,4 @@
-//! `verbatim reserve` and `verbatim leases`: rigs that are held for somebody.
+//! `verbatim reserve` and `verbatim leases`: leases of rigs.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -17,13 +17,13 @@ use verbatim_client::{Client, LeaseName, fresh_id, v1};
 use crate::server::{self, Place};
 use crate::{exit, print};
 
-/// Hold a rig, so that nobody else uses it.
+/// Reserve a rig for exclusive use.
 #[derive(clap::Args)]
 #[command(after_help = "Prints the lease's name once it has its rig, in a pipe nothing else: \
     verbatim run --lease $(verbatim reserve bench-3). \
     `verbatim run` on a rig that you hold runs under your lease anyway.")]
 pub(crate) struct Reserve {
-    /// The rig; left out, any that has the labels
+    /// The rig; without it, any rig that has the labels
     rig: Option<String>,
     /// What the rig must have: a label of the rig file, or kind=KIND; may be given several times
     #[arg(long = "label", value_name = "LABEL")]
@@ -31,7 +31,7 @@ pub(crate) struct Reserve {
     /// How long it is to last once it has its rig: 90s, 30m, 2h; at most 24h
     #[arg(long = "for", value_name = "TIME", default_value = "1h")]
     lasts: Lasts,
-    /// Who goes first among those who wait: low, normal or high, which takes an admin of the rig
+    /// Priority in the queue: low, normal or high; high needs an admin of the rig
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
     /// Wait for the rig that long at the most: 90s, 30m, 2h; then the lease leaves the queue
@@ -40,7 +40,7 @@ pub(crate) struct Reserve {
     /// Reserve it at once or not at all
     #[arg(long, conflicts_with = "detach")]
     no_wait: bool,
-    /// Leave at once, also when it has to wait; else the lease leaves the queue with this process
+    /// Do not wait for the rig; the lease stays in the queue after this process ends
     #[arg(long)]
     detach: bool,
     /// Wait for a lease that is in the queue already
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Let a lease last for another while
+    /// Renew a lease
     Renew {
         /// The lease: leases/ID or ID
         lease: String,
@@ -77,7 +77,7 @@ enum Command {
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         lasts: Lasts,
     },
-    /// End leases: what runs under one stops at its next safe point, and the device is restored
+    /// End leases; a run under one stops at its next safe point and restores the device
     End {
         /// The leases: leases/ID or ID
         #[arg(required = true)]
@@ -85,14 +85,14 @@ enum Command {
     },
 }
 
-/// Who goes first.
+/// Priority in the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Priority {
-    /// When nobody else wants the rig.
+    /// Only when no other lease waits for the rig.
     Low,
-    /// As usual.
+    /// The default.
     Normal,
-    /// Before others.
+    /// Before other leases.
     High,
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn reserve(arguments: &Reserve, place: &Place) -> anyhow::Result<Exit
     })
 }
 
-/// Waits; who does not get a rig in time, or does not want to wait any more, leaves the queue.
+/// Waits for a rig. Ends the lease if no rig is free in time, or on a signal.
 async fn waited_for(client: &Client, lease: v1::Lease, arguments: &Reserve) -> anyhow::Result<v1::Lease> {
     let name: LeaseName = lease.name.parse()?;
     let at_most = wait_at_most(arguments.wait_at_most, arguments.no_wait);
@@ -185,15 +185,15 @@ async fn waited_for(client: &Client, lease: v1::Lease, arguments: &Reserve) -> a
     waited
 }
 
-/// How long a rig is waited for; none for as long as it takes.
+/// Returns the time limit of the wait for a rig; None for no limit.
 pub(crate) fn wait_at_most(given: Option<Lasts>, no_wait: bool) -> Option<Duration> {
     given.map(Lasts::time).or(no_wait.then_some(Duration::ZERO))
 }
 
-/// Waits, and says why each time that changes.
+/// Waits until the lease has a rig. Prints the reason of the wait each time it changes.
 ///
 /// # Errors
-/// When it has none after `at_most`, unless a look at the device is all that it still waits for.
+/// When the lease has no rig after `at_most`, unless only the check of the device is still outstanding.
 pub(crate) async fn until_it_has_a_rig(
     client: &Client,
     lease: v1::Lease,
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_has_a_unit_and_is_not_nothing() {
+    fn time_needs_a_unit_and_is_not_zero() {
         let seconds = |text: &str| text.parse::<Lasts>().map(|lasts| lasts.0.as_secs());
         assert_eq!(
             (seconds("90s"), seconds("30m"), seconds("2h")),

@@ -1,4 +1,4 @@
-//! `verbatim man`: the manual pages, from the definition of the command line.
+//! `verbatim man`: manual pages, generated from the definition of the command line.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -40,12 +40,12 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows a page by man(1); whether there is one.
+/// Shows a page with man(1). Returns false if man fails.
 fn shown(page: &[u8]) -> bool {
     let Ok(mut man) = Process::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn() else {
         return false;
     };
-    // The user may quit the pager before the whole page is written.
+    // Ignore the write error: the user may quit the pager early.
     let written = man.stdin.take().map(|mut stdin| stdin.write_all(page));
     drop(written);
     man.wait().is_ok_and(|status| status.success())

@@ -1,4 +1,4 @@
-//! One command a file.
+//! The commands, one per file.
 
 pub(crate) mod completions;
 pub(crate) mod coverage;

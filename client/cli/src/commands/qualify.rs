@@ -1,4 +1,4 @@
-//! `verbatim qualify`: the tests are tested.
+//! `verbatim qualify`: checks that the tests pass on sound models and catch the defects of the device model.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -11,10 +11,10 @@ use crate::exit::Usage;
 use crate::print::counter::Counter;
 use crate::{exit, print};
 
-/// Version of the shape of [`Document`].
+/// Schema version of [`Document`].
 const SCHEMA: &str = "verbatim.qualification.v1";
 
-/// By what records are judged.
+/// The rules by which records are judged.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ByRules {
     /// Nothing is lost, time is exact
@@ -25,11 +25,11 @@ enum ByRules {
     Both,
 }
 
-/// The document of `--json`.
+/// The JSON document.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
-    /// What it came to by each set of rules.
+    /// The result for each set of rules.
     qualifications: Vec<Qualification>,
 }
 
@@ -41,13 +41,13 @@ pub(crate) struct Arguments {
     /// Rules to judge by
     #[arg(long, value_enum, default_value = "both")]
     rules: ByRules,
-    /// States of each sound model, one a seed
+    /// Number of states of each sound model, one per seed
     #[arg(long, default_value_t = 10)]
     seeds: u64,
-    /// Illegal values that a sweep tries, telling ones first
+    /// Number of illegal values in a sweep, the most revealing first
     #[arg(long, default_value_t = 512)]
     sweep: u64,
-    /// Try every test of a defect's statement, to tell all that catch it, not only until one does; always with chosen tests
+    /// Run every test of a defect's statement, not only until one catches the defect; always so with chosen tests
     #[arg(long)]
     every: bool,
     /// Print one JSON document
@@ -91,8 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if good { 0 } else { exit::ERROR }))
 }
 
-/// A line for each test with a column for each set of rules, then what is wrong, then a line for each set of rules. Of
-/// `chosen` tests it says which defects they catch, and of all tests which defects survived.
+/// Returns a line for each test with a column for each set of rules, then the problems, then a line for each set of
+/// rules. If `chosen` is true, the user selected tests. The text then lists the defects that each test catches, instead
+/// of the number of survivors.
 fn words(all: &[Qualification], chosen: bool) -> String {
     let mut out = String::new();
     for (place, test) in all[0].tests.iter().enumerate() {
@@ -168,7 +169,7 @@ fn words(all: &[Qualification], chosen: bool) -> String {
     out
 }
 
-/// The names of the defects that a test catches, a line each.
+/// Lists the names of the defects that a test catches, one per line.
 fn caught(all: &[Qualification], place: usize) -> String {
     let names: BTreeSet<_> = all.iter().flat_map(|of| &of.tests[place].catches).collect();
     if names.is_empty() {
@@ -193,7 +194,7 @@ mod tests {
     use verbatim_run::qualify::QualifiedTest;
 
     #[test]
-    fn a_single_defect_and_a_single_case_are_not_told_as_several() {
+    fn counts_have_singular_and_plural() {
         let test = |catches: &[&str]| QualifiedTest {
             id: "c14-walk".into(),
             passed: 1,

@@ -1,4 +1,4 @@
-//! `verbatim report`: a run as people and machines want to read it.
+//! `verbatim report`: reports on a run for people and for programs.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -40,11 +40,11 @@ pub(crate) struct Arguments {
     /// For a merge request or a ticket
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// In the HTML page: how verdicts and measured times went since this earlier run, a directory or a run of the daemon;
-    /// give it once for each run, the oldest first
+    /// In the HTML page: how verdicts and measured times went since this earlier run, a directory or a run of the
+    /// daemon; give it once for each run, the oldest first
     #[arg(long, value_name = "RUN")]
     before: Vec<String>,
-    /// In the HTML page: the same over so many runs that the daemon keeps of the same rig before this one
+    /// In the HTML page: the same over the last N runs of this rig that the daemon keeps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100), conflicts_with = "before")]
     history: Option<u16>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
     force: bool,
 }
 
-/// A form, and what makes it.
+/// A function that creates a report in one format.
 type Form = fn(&Reported<'_>) -> String;
 
 pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<ExitCode> {
@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     if wanted.iter().filter(|(file, _)| is_stdout(file)).count() > 1 {
         return Err(Usage("two reports would go to stdout; give one of them a file".into()).into());
     }
-    // Before the work, not after it.
+    // Check before the work starts.
     if let Some((file, _)) = wanted
         .iter()
         .find(|(file, _)| !is_stdout(file) && !arguments.force && file.exists())
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
     Ok(ExitCode::SUCCESS)
 }
 
-/// Earlier runs that were named.
+/// Judges the named earlier runs again.
 fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> anyhow::Result<Vec<Past>> {
     named
         .iter()
@@ -131,13 +131,13 @@ fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> 
         .collect()
 }
 
-/// Earlier runs of the same rig that the daemon keeps, the oldest first.
+/// Returns earlier runs of the same rig from the daemon, the oldest first.
 fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<Vec<Past>> {
     let address = place.server("the runs that a daemon keeps")?;
     let filter = format!("rig={} AND state=ENDED", run.rig);
     server::at(address, |client| async move {
         let mut past = Vec::new();
-        // The latest come first, and some may be later than this one.
+        // The list starts with the latest runs, and some may be later than this run.
         for listed in client.list_runs(&filter, 1000, "").await?.runs {
             if past.len() == usize::from(count) {
                 break;
@@ -146,7 +146,7 @@ fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<V
             if !listed.info.as_ref().is_some_and(earlier) {
                 continue;
             }
-            // A list has no values that were measured.
+            // The list has no measured values.
             let whole = client.get_run(&listed.name.parse()?).await?;
             past.extend(whole.info.map(|info| Past {
                 run: info,
@@ -162,14 +162,14 @@ fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
 }
 
-/// Writes a file. It has its name when it is whole.
+/// Writes a file atomically.
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
     let written = || -> std::io::Result<()> {
-        // For who may read what this user writes: the name is the user's choice, not a secret.
+        // The user chose the file's name, so leave its permissions to the umask.
         let readable = std::fs::Permissions::from_mode(0o666);
         let mut part = tempfile::Builder::new()
             .prefix(".report-")
@@ -187,14 +187,14 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     })
 }
 
-/// Where the bundle is.
+/// The directory of the bundle: given, or downloaded from the daemon.
 pub(crate) enum Source {
     Here(PathBuf),
     Fetched(TempDir),
 }
 
 impl Source {
-    /// A directory of that name, else a run of the daemon.
+    /// Returns the directory of that name, else downloads the run from the daemon.
     pub(crate) fn find(run: &str, place: impl FnOnce() -> anyhow::Result<Place>) -> anyhow::Result<Self> {
         let directory = Path::new(run);
         if directory.is_dir() {

@@ -1,4 +1,4 @@
-//! `verbatim sign DIR --key KEY.pem`: puts an ed25519 signature beside the manifest of a bundle.
+//! `verbatim sign DIR --key KEY.pem`: adds an Ed25519 signature of the manifest to a bundle.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

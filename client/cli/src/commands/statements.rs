@@ -13,7 +13,8 @@ use crate::server::{self, Place};
 /// List the compliance statements that tests judge, or say what some of them demand.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id or title; all when none is given
+    /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id or title; all when none is
+    /// given
     statements: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
@@ -83,7 +84,7 @@ fn ours(statement: &verbatim_catalog::Statement) -> v1::Statement {
     }
 }
 
-/// Whether a statement is meant: by its id in any form, else by a word of its id or title.
+/// Returns whether a text selects a statement: by an id in any form, else by a part of its id or title.
 fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
     if let Some(id) = verbatim_catalog::canonical(wanted) {
         return id == statement.id;
@@ -94,7 +95,7 @@ fn is_meant(wanted: &str, statement: &v1::Statement) -> bool {
         .any(|words| words.to_ascii_lowercase().contains(&wanted))
 }
 
-/// The id that is nearest to what was typed, where one is near.
+/// Returns a suggestion with the nearest id; empty if none is near.
 fn nearest(wanted: &str, statements: &[v1::Statement]) -> String {
     let ids = statements.iter().map(|statement| statement.id.as_str());
     verbatim_nearest::nearest(wanted, ids)
@@ -137,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_shown_as_it_can_be_typed_without_quotes_and_is_found_in_both_forms() {
+    fn ids_are_typable_and_found_in_both_forms() {
         let of = |id: &str| ours(verbatim_catalog::statement(id).unwrap());
         let nak = of("9.7.5.1.1 NAK handling");
         assert!(line(&nak, &[]).starts_with("9.7.5.1.1-nak-handling  "));
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_with_digits_that_changed_places_is_offered_as_it_was_meant() {
+    fn suggests_the_id_with_swapped_digits() {
         let statements: Vec<_> = verbatim_catalog::statements().iter().map(ours).collect();
         assert_eq!(nearest("C14-61", &statements), " (did you mean C14-16?)");
         assert_eq!(nearest("c14-161", &statements), " (did you mean C14-16?)");

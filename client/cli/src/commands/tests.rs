@@ -13,13 +13,13 @@ use crate::server::{self, Place};
 /// List the tests.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Only tests that match: an id, a public name, a statement such as C14-16, a glob, or a word such as rnr or m_key, which is
-    /// looked for in ids, titles, public names and statements
+    /// Only tests that match: an id, a public name, a statement such as C14-16, a glob, or a word such as rnr or m_key,
+    /// which is looked for in ids, titles, public names and statements
     patterns: Vec<String>,
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Say of each test how unclear steps are read, its public names and statements, and what can be set
+    /// Show how each test reads unclear steps, its public names, statements and parameters
     #[arg(long)]
     long: bool,
 }
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// A test of this program's own catalogue, as a daemon would send it.
+/// Returns a test of this program's own catalogue, in the form of a daemon.
 pub(crate) fn ours(test: &'static Test) -> v1::Test {
     let owned = |words: &[&str]| words.iter().map(ToString::to_string).collect();
     v1::Test {

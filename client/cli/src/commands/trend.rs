@@ -1,4 +1,4 @@
-//! `verbatim trend`: what verdicts and measured values of a rig's device came to, run after run, firmware after firmware.
+//! `verbatim trend`: verdicts and measured values of a rig's device, by run and firmware version.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::exit::Usage;
 use crate::print;
 use crate::server::{self, Place};
 
-/// Tell what verdicts and measured values of a rig came to over its runs, by firmware version of the device.
+/// Show the verdicts and measured values of a rig over its runs, by firmware version of the device.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 no test came to worse in the last run than in the one before it; 1 one did; 2 usage, or no \
@@ -23,10 +23,10 @@ pub(crate) struct Arguments {
     rig: String,
     /// Only these tests: ids, public names, statements or globs
     tests: Vec<String>,
-    /// So many runs, the latest ones
+    /// Number of runs, the latest ones
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     last: u16,
-    /// Print what was measured too, where it changed
+    /// Also print measured values that changed
     #[arg(long)]
     values: bool,
     /// Print one JSON document
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// A test in a run.
+/// The result of a test in a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Point {
     run: String,
@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     Ok(ExitCode::from(u8::from(worse)))
 }
 
-/// The runs, the oldest first, with the verdicts of the tests that are wanted.
+/// Returns the runs with the verdicts of the selected tests, the oldest first.
 async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::Run>> {
     let wanted: Vec<String> = match arguments.tests.as_slice() {
         [] => Vec::new(),
@@ -83,7 +83,7 @@ async fn kept(client: Client, arguments: &Arguments) -> anyhow::Result<Vec<v1::R
     let listed = client.list_runs(&filter, i32::from(arguments.last), "").await?.runs;
     let mut runs = Vec::new();
     for listed in listed.iter().rev() {
-        // A list has no values that were measured.
+        // The list has no measured values.
         let mut run = client.get_run(&listed.name.parse()?).await?;
         run.verdicts
             .retain(|verdict| wanted.is_empty() || wanted.contains(&verdict.test));
@@ -108,7 +108,7 @@ fn trend(runs: &[v1::Run]) -> BTreeMap<String, Vec<Point>> {
     tests
 }
 
-/// `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`: what follows one another and is the same is counted.
+/// Formats a line such as `TEST  16.35: 3 PASS, 1 FAIL | 16.36: 2 PASS`. Counts equal outcomes in sequence.
 fn line(test: &str, points: &[Point]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for of_version in points.chunk_by(|one, other| one.version == other.version) {
@@ -121,7 +121,7 @@ fn line(test: &str, points: &[Point]) -> String {
     format!("{test:<34} {}\n", parts.join(" | "))
 }
 
-/// The values that were not the same in all runs, one after the other.
+/// Formats the values that changed between runs, in sequence.
 fn changed(points: &[Point], wanted: bool) -> String {
     if !wanted {
         return String::new();
@@ -143,7 +143,7 @@ fn changed(points: &[Point], wanted: bool) -> String {
     out
 }
 
-/// Whether a test came to worse in its last run than in the one before it.
+/// Returns whether a test's last outcome is worse than the outcome before, and worse than PASS.
 fn got_worse(points: &[Point]) -> bool {
     matches!(points, [.., before, last] if last.outcome > before.outcome && last.outcome > v1::Outcome::Pass)
 }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_counted_by_version_and_values_are_told_where_they_change() {
+    fn counts_outcomes_by_version_and_shows_changed_values() {
         let points = points(&[
             ("1.0", Pass, "1 ms"),
             ("1.0", Pass, "1 ms"),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn worse_is_what_no_longer_passes() {
+    fn only_a_lost_pass_is_worse() {
         assert!(got_worse(&points(&[("1", Pass, ""), ("2", Fail, "")])));
         assert!(!got_worse(&points(&[("1", Fail, ""), ("2", Pass, "")])));
         assert!(!got_worse(&points(&[("1", NotApplicable, ""), ("2", Pass, "")])));

@@ -1,4 +1,4 @@
-//! `verbatim verify DIR`: whether a bundle is what the run left, and whether its verdicts follow from its records.
+//! `verbatim verify DIR`: checks that a bundle is unaltered, and that its verdicts follow from its records.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use verbatim_run as run;
 
 use crate::{exit, print};
 
-/// Exit code when what was judged is the same, and a record could not be judged anew.
+/// Exit code if all judged records have the verdict of the run, but a record could not be judged again.
 const UNDECIDED: u8 = 4;
-/// Exit code when the records are judged otherwise than the run did.
+/// Exit code if a verdict differs from that of the run.
 const DIFFERS: u8 = 1;
 
 /// Check that a record is whole and unaltered, and judge it again.
@@ -24,10 +24,11 @@ const DIFFERS: u8 = 1;
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left, or somebody sent
     directory: PathBuf,
-    /// The manifest's hash, as who made the record told it by another way: a manifest that somebody made anew is found out
+    /// The expected SHA-256 of the manifest, obtained from the record's maker by another way; detects a replaced
+    /// manifest
     #[arg(long, value_name = "HEX")]
     sha256: Option<String>,
-    /// The public key, in PEM, of who must have signed it: `openssl pkey -in KEY.pem -pubout` writes one
+    /// The public key, in PEM, that must have signed the record: `openssl pkey -in KEY.pem -pubout` writes one
     #[arg(long, value_name = "PUBLIC.pem")]
     key: Option<PathBuf>,
     /// Print one JSON document

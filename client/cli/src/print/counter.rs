@@ -1,4 +1,4 @@
-//! Work of which so much is done: a bar on a terminal, elsewhere a line now and then.
+//! Progress of counted work: a bar on a terminal, else an occasional line.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Lines are so far apart, for a log that somebody reads.
+/// Interval between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// How much of some work is done.
+/// The progress of counted work.
 #[derive(Debug)]
 pub(crate) struct Counter {
     bar: ProgressBar,
     unit: &'static str,
-    /// When a line is due, where there is no terminal.
+    /// Time of the next line; None on a terminal.
     next_line: Option<Mutex<Instant>>,
 }
 
 impl Counter {
-    /// Of work that begins now, counted in this unit.
+    /// Starts at zero. `unit` is the name of the counted items, in the plural.
     pub(crate) fn new(unit: &'static str) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let bar = if is_terminal {
@@ -40,12 +40,12 @@ impl Counter {
         }
     }
 
-    /// Names the part that is under way.
+    /// Sets the name of the current part.
     pub(crate) fn at(&self, what: &'static str) {
         self.bar.set_message(what);
     }
 
-    /// So much of all is done.
+    /// Sets the progress, and prints a line if one is due.
     pub(crate) fn done(&self, done: u64, all: u64) {
         self.bar.set_length(all);
         self.bar.set_position(done);
@@ -61,7 +61,7 @@ impl Counter {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }

@@ -1,4 +1,4 @@
-//! What the daemon says, as documents and reports.
+//! Converts messages from the daemon to JSON documents and reports.
 
 use serde_json::{Value, json};
 use verbatim_catalog::deviations::Known;
@@ -7,7 +7,7 @@ use verbatim_client::v1::{Cause, Outcome, RunInfo};
 use verbatim_record::Restored;
 use verbatim_run::Report;
 
-/// An outcome; none when there is none yet.
+/// Returns the outcome; None if it is not set yet.
 pub(crate) fn outcome(of: Outcome) -> Option<Outcome> {
     (of != Outcome::Unspecified).then_some(of)
 }
@@ -16,25 +16,25 @@ fn cause(of: Cause) -> Option<Cause> {
     (of != Cause::Unspecified).then_some(of)
 }
 
-/// A run at a daemon: its report, made of what is known when it ended without one.
+/// A run that ended at a daemon. If the daemon has no report, the report contains what the daemon knows.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// For people, and for the exit code.
+    /// The report to print, and for the exit code.
     pub(crate) report: Report,
-    /// The document of `--json`.
+    /// The JSON document.
     pub(crate) json: Value,
-    /// What the daemon says that it came to.
+    /// The outcome that the daemon states.
     pub(crate) worst: Option<Outcome>,
-    /// Why the run as a whole ended otherwise than with its tests; empty when it did not.
+    /// The reason why the run itself failed; empty if the tests alone decided the outcome.
     pub(crate) reason: String,
 }
 
-/// What a run came to.
+/// Converts a run that ended.
 pub(crate) fn ended(run: &v1::Run) -> Ended {
     let whole = run.info.is_some();
     let worst = outcome(run.outcome());
     let report = Report {
-        // Its rig file may name files that are not here.
+        // The known deviations come from the daemon, because its rig file may name files that this host lacks.
         known_deviations: run.known_deviations.iter().cloned().map(Known::from).collect(),
         ..Report::new(
             run.info.clone().unwrap_or_else(|| without_report(run)),
@@ -42,7 +42,7 @@ pub(crate) fn ended(run: &v1::Run) -> Ended {
         )
     };
     let mut json = json!(report);
-    // The report knows its tests; the daemon knows also what became of the run around them.
+    // The report contains only the tests. The daemon also knows failures of the run outside its tests.
     let tells_more = worst > Some(report.run.outcome()) || !whole;
     let reason = if tells_more { run.reason.clone() } else { String::new() };
     if let (true, Some(of_run)) = (tells_more, json.get_mut("run").and_then(Value::as_object_mut)) {
@@ -58,7 +58,7 @@ pub(crate) fn ended(run: &v1::Run) -> Ended {
     }
 }
 
-/// What is known of a run that ended without a report.
+/// Returns the information on a run that ended without a report.
 fn without_report(run: &v1::Run) -> RunInfo {
     let spec = run.spec.clone().unwrap_or_default();
     RunInfo {
@@ -74,12 +74,12 @@ fn without_report(run: &v1::Run) -> RunInfo {
     }
 }
 
-/// A resource name without its collection.
+/// Returns a resource name without its collection.
 pub(crate) fn bare(name: &str) -> &str {
     name.split_once('/').map_or(name, |(_, id)| id)
 }
 
-/// A run, as `verbatim runs --json` prints it.
+/// Returns a run as `verbatim runs --json` prints it.
 pub(crate) fn run(run: &v1::Run) -> Value {
     let spec = run.spec.clone().unwrap_or_default();
     let mut document = json!({
@@ -118,7 +118,7 @@ pub(crate) fn run(run: &v1::Run) -> Value {
     document
 }
 
-/// A verdict beside its report: what fails, and not all that was looked at, of which a list or an event has nothing.
+/// Returns a verdict without its passed checks, observations and restored areas, which lists and events do not have.
 fn short_verdict(of: &v1::Verdict) -> Value {
     let mut document = json!(of);
     if let Some(fields) = document.as_object_mut() {
@@ -129,7 +129,7 @@ fn short_verdict(of: &v1::Verdict) -> Value {
     document
 }
 
-/// A known deviation with the names that it has in a report.
+/// Returns a known deviation with the same keys as in a report.
 fn known_deviation(of: &v1::KnownDeviation) -> Value {
     json!({
         "test": of.test,
@@ -145,7 +145,7 @@ fn known_deviation(of: &v1::KnownDeviation) -> Value {
     })
 }
 
-/// An event, as `verbatim runs watch --json` prints it.
+/// Returns an event as `verbatim runs watch --json` prints it.
 pub(crate) fn event(event: &v1::RunEvent) -> Value {
     use v1::run_event::Event;
     let what = match &event.event {
@@ -181,7 +181,7 @@ pub(crate) fn event(event: &v1::RunEvent) -> Value {
     document
 }
 
-/// A rig, as `verbatim rigs --json` prints it when there is a daemon.
+/// Returns a rig of a daemon as `verbatim rigs --json` prints it.
 pub(crate) fn rig(rig: &v1::Rig) -> Value {
     json!({
         "name": bare(&rig.name),
@@ -199,7 +199,7 @@ pub(crate) fn rig(rig: &v1::Rig) -> Value {
     })
 }
 
-/// A lease, as `verbatim leases --json` prints it.
+/// Returns a lease as `verbatim leases --json` prints it.
 pub(crate) fn lease(lease: &v1::Lease) -> Value {
     let time = |time: &Option<_>| time.as_ref().map(ToString::to_string);
     json!({
@@ -226,7 +226,7 @@ pub(crate) fn lease(lease: &v1::Lease) -> Value {
     })
 }
 
-/// What a restore came to, as `verbatim rigs restore --json` prints it.
+/// Returns the result of a restore as `verbatim rigs restore --json` prints it.
 pub(crate) fn restored_areas(rig: &str, areas: &[Restored]) -> Value {
     let areas: Vec<Value> = areas
         .iter()
@@ -242,7 +242,7 @@ pub(crate) fn restored_areas(rig: &str, areas: &[Restored]) -> Value {
     json!({ "rig": rig, "areas": areas })
 }
 
-/// A name of an enum's value without the enum's own.
+/// Removes the enum's prefix from the name of its value.
 pub(crate) fn without(name: &'static str, prefix: &str) -> &'static str {
     name.strip_prefix(prefix).unwrap_or(name)
 }
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_deviation_has_the_same_names_in_an_event_as_in_a_report() {
+    fn known_deviation_has_same_keys_in_event_and_report() {
         for showed in [Showed::Seen, Showed::NotSeen, Showed::Expired] {
             let known = Known {
                 test: "c09-060-ghost-ack".into(),

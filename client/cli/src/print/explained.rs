@@ -1,4 +1,4 @@
-//! The end of a run, in words: what did not pass, what is known of such devices, and what was seen besides.
+//! The text at the end of a run: findings, known deviations and observations.
 
 use verbatim_catalog::deviations::Showed;
 use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, RunInfo, Verdict};
@@ -7,25 +7,25 @@ use verbatim_run::Report;
 
 use super::{coloured, is_explained};
 
-/// Findings that are alike are shown so many times: who has read three has read seventy.
+/// Number of similar findings that are shown.
 const ALIKE: usize = 3;
 
-/// Observations of a run in which all passed are shown as long as they are no more.
+/// Number of observations that are shown in a run without findings.
 const FEW: usize = 3;
 
-/// How much is told.
+/// The amount of detail.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Telling {
-    /// No observations.
+    /// Whether observations are left out.
     pub(crate) quiet: bool,
-    /// Each finding, also those that are like others and those that are known of such devices.
+    /// Whether all findings are shown, including similar ones and those that known deviations explain.
     pub(crate) all: bool,
-    /// Of a FAIL the command that repeats it, with these parameters (`--set`); none where the record has them.
+    /// Parameters (`--set`) of the command that repeats a FAIL; None to omit the command for a stored record.
     pub(crate) again: Option<Vec<String>>,
 }
 
-/// What ended other than well, explained: statement, expected, seen, the packets; what is known; and the observations, unless
-/// `quiet`.
+/// Returns the text on all tests that did not pass: statement, expected and seen values, packets. Adds known deviations
+/// and, unless `quiet`, observations.
 pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
     let mut out = String::new();
     for verdict in &report.verdicts {
@@ -72,7 +72,7 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
     out
 }
 
-/// The command that repeats a test of this run.
+/// Returns the command that repeats a test of this run.
 fn again(run: &RunInfo, test: &str, set: &[String]) -> String {
     let mut words = String::from("verbatim run");
     if !run.rig_options.is_empty() {
@@ -86,7 +86,7 @@ fn again(run: &RunInfo, test: &str, set: &[String]) -> String {
     words
 }
 
-/// What is known of such devices: what showed in a line each, then what somebody has to look at.
+/// Lists the known deviations: first those that showed, then those that did not show or have expired.
 fn deviations(report: &Report) -> String {
     let mut out = String::new();
     let of = |showed: &[Showed]| -> String {
@@ -164,14 +164,14 @@ fn one(verdict: &Verdict, all: bool) -> String {
     out
 }
 
-/// Events that a finding shows without `--all`: the last ones, with the judged one.
+/// Number of events that a finding shows without `--all`: the last ones, which include the judged event.
 const EVIDENCE: usize = 3;
 
-/// What is open must not stand before what failed.
+/// Order of findings: failed checks before undecided ones.
 const FAILED_FIRST: [bool; 2] = [true, false];
 
-/// Findings without repetition: equal ones once with their count, of those that differ in numbers alone the first few. What
-/// failed stands before what is open.
+/// Formats findings without repetition. Equal findings appear once with their count. Of findings that differ only in
+/// numbers, the first few appear. Failed checks precede undecided ones.
 fn shortened(findings: &[&Check]) -> String {
     let mut out = String::new();
     for failed in FAILED_FIRST {
@@ -207,7 +207,7 @@ fn says_the_same(one: &Check, other: &Check) -> bool {
     said(one) == said(other)
 }
 
-/// What a finding says, without its numbers.
+/// Returns the text of a finding without its numbers.
 fn alike(check: &Check) -> String {
     let without = |text: &str| -> String {
         let mut out = String::with_capacity(text.len());
@@ -230,7 +230,7 @@ fn alike(check: &Check) -> String {
 }
 
 fn finding(check: &Check, times: usize, most: usize) -> String {
-    // The id of a statement without a public number says in words what it is about.
+    // The id of a statement without a public number already contains its title.
     let title = verbatim_catalog::statement(&check.statement)
         .filter(|statement| !statement.id.contains(' '))
         .map_or_else(String::new, |statement| format!(" {}", statement.title));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn seventy_findings_that_are_alike_take_three_and_their_count_and_hide_no_other() {
+    fn similar_findings_are_folded() {
         let mut findings: Vec<Check> = (0..70)
             .map(|block| check(&format!("block {block}"), "status 0x000c", CheckResult::Fail))
             .collect();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fail_is_told_with_the_command_that_repeats_it() {
+    fn fail_shows_the_command_that_repeats_it() {
         let run = RunInfo {
             rig: "core".into(),
             rig_options: "--rig-file /r.toml".into(),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn many_observations_of_a_green_run_are_one_line() {
+    fn observations_of_a_passed_run_are_folded() {
         use verbatim_client::v1::Observation;
         let verdict = |test: &str, count: usize, outcome: Outcome| Verdict {
             test: test.into(),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_that_differ_in_a_word_are_not_alike() {
+    fn findings_that_differ_in_a_word_are_not_similar() {
         let other = check("block 1", "no answer", CheckResult::Fail);
         assert_ne!(
             alike(&check("block 1", "status 0x000c", CheckResult::Fail)),

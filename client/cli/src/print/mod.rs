@@ -1,4 +1,4 @@
-//! What people and programs get to see.
+//! Output for users and programs.
 
 pub(crate) mod counter;
 pub(crate) mod document;
@@ -16,7 +16,7 @@ use verbatim_run::Report;
 pub(crate) use explained::{Telling, explanation};
 pub(crate) use verbatim_report::{counted, plural};
 
-/// Prints one JSON document on stdout.
+/// Prints a JSON document on stdout.
 pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, document).map_err(io::Error::from)?;
@@ -24,7 +24,7 @@ pub(crate) fn json<T: Serialize>(document: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes text to stdout; a closed pipe is an error that ends the program quietly.
+/// Writes text to stdout. A closed pipe is an error, which ends the program without a message.
 pub(crate) fn text(text: &str) -> anyhow::Result<()> {
     io::stdout()
         .lock()
@@ -32,7 +32,7 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
         .context("cannot write to stdout")
 }
 
-/// An error and its causes, each said once: many an error says its cause itself.
+/// Formats an error with its causes. Omits a cause whose text is already in the message.
 pub(crate) fn in_words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -45,7 +45,7 @@ pub(crate) fn in_words(error: &anyhow::Error) -> String {
     words
 }
 
-/// Whether an error says that nobody reads stdout any more.
+/// Returns whether an error is a closed stdout pipe.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -53,7 +53,7 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
         .any(|io| io.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Whether to colour what goes to stdout: only on a terminal, and not when NO_COLOR says otherwise.
+/// Returns whether output on stdout is coloured: only on a terminal, and not if NO_COLOR is set.
 pub(crate) fn colours() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
@@ -71,7 +71,7 @@ fn coloured(outcome: Outcome, words: &str) -> String {
     format!("\x1b[{code}m{words}\x1b[0m")
 }
 
-/// A line per test.
+/// Returns the line for a test.
 pub(crate) fn line(verdict: &Verdict) -> String {
     let outcome = coloured(verdict.outcome(), &format!("{:<14}", verdict.outcome()));
     let why = match verdict.cause() {
@@ -82,7 +82,7 @@ pub(crate) fn line(verdict: &Verdict) -> String {
     format!("{outcome} {:<34}{why}", verdict.test).trim_end().to_string()
 }
 
-/// The columns of the terminal that stdout is; none where it is none.
+/// Returns the width of the terminal in columns; None if stdout is no terminal.
 pub(crate) fn columns() -> Option<usize> {
     let terminal = console::Term::stdout();
     terminal.size_checked().map(|(_, columns)| usize::from(columns))
@@ -95,7 +95,7 @@ fn shortened(text: &str, most: usize) -> String {
     text.chars().take(most - 3).chain("...".chars()).collect()
 }
 
-/// Whether a verdict is one that is explained at the end of a run.
+/// Returns whether the end of a run explains this verdict.
 pub(crate) fn is_explained(verdict: &Verdict) -> bool {
     matches!(
         verdict.outcome(),
@@ -103,7 +103,7 @@ pub(crate) fn is_explained(verdict: &Verdict) -> bool {
     )
 }
 
-/// What was checked and held, a line each; the same more than once is said once.
+/// Returns the passed checks, one per line. Equal lines appear once with their count.
 pub(crate) fn checked(verdict: &Verdict) -> String {
     let mut lines: Vec<(String, usize)> = Vec::new();
     for check in &verdict.passed {
@@ -122,12 +122,12 @@ pub(crate) fn checked(verdict: &Verdict) -> String {
         .collect()
 }
 
-/// What a run inside this process came to, explained and summed up.
+/// Returns the explanation and the summary of a run in this process.
 pub(crate) fn run_ends(report: &Report, telling: &Telling) -> String {
     format!("{}\n{}\n", explanation(report, telling), summary(report))
 }
 
-/// What a run at a daemon came to: the same explanation and summary as of a run inside this process.
+/// Returns the explanation and the summary of a run at a daemon, in the form of [`run_ends`].
 pub(crate) fn end(ended: &document::Ended, place: &str, telling: &Telling) -> String {
     let whole = if ended.reason.is_empty() {
         String::new()
@@ -146,7 +146,7 @@ pub(crate) fn end(ended: &document::Ended, place: &str, telling: &Telling) -> St
     )
 }
 
-/// Prints one JSON document on a line of stdout.
+/// Prints a JSON document on one line of stdout.
 pub(crate) fn json_line<T: Serialize>(document: &T) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, document).map_err(io::Error::from)?;
@@ -155,14 +155,14 @@ pub(crate) fn json_line<T: Serialize>(document: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One line that sums a run up, and where its record is.
+/// Returns the summary of a run in one line, with the place of its record.
 pub(crate) fn summary(report: &Report) -> String {
     let record = report.run.record.as_ref();
     let place = record.map_or_else(String::new, |path| format!("; record in {path}"));
     summary_with(report, &place)
 }
 
-/// Tells on stderr where the verdicts that are shown are not those of the run, and where they could be no others.
+/// Prints to stderr which verdicts differ from those of the run, and which tests this version could not judge again.
 pub(crate) fn judged_otherwise(report: &Report, drift: &[String]) {
     for difference in drift {
         eprintln!("verbatim: judged otherwise than by the run: {difference}");
@@ -172,13 +172,13 @@ pub(crate) fn judged_otherwise(report: &Report, drift: &[String]) {
     }
 }
 
-/// How many tests of an outcome are explained by what is known of such devices.
+/// Counts the tests with this outcome that known deviations explain.
 fn known(report: &Report, outcome: Outcome) -> usize {
     let of_it = |verdict: &&Verdict| verdict.outcome() == outcome && report.is_known(&verdict.test);
     report.verdicts.iter().filter(of_it).count()
 }
 
-/// One line that sums a run up, and what is to be said of its place.
+/// Returns the summary of a run in one line; `place` is appended.
 pub(crate) fn summary_with(report: &Report, place: &str) -> String {
     let count = |outcome| {
         report
@@ -201,7 +201,7 @@ pub(crate) fn summary_with(report: &Report, place: &str) -> String {
         let of_it = count(outcome);
         match known(report, outcome) {
             0 => format!("{of_it} {words}"),
-            // They stay FAIL, and so does the exit code.
+            // A known deviation does not change the outcome.
             all if all == of_it => format!("{of_it} {words}, all known"),
             some => format!("{of_it} {words}, {some} of them known"),
         }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_that_an_error_says_itself_is_not_said_again() {
+    fn repeated_cause_is_printed_once() {
         let cause = || io::Error::other("the disk is full");
         let silent = anyhow::Error::from(cause()).context("cannot write");
         assert_eq!(in_words(&silent), "cannot write: the disk is full");

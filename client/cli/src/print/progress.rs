@@ -1,4 +1,4 @@
-//! A run while it goes on: a progress bar on a terminal, and a line per test as it ends.
+//! Progress of a run: a progress bar on a terminal, and a line per test when it ends.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use verbatim_run::Event;
 
 use crate::print;
 
-/// Which lines go to stdout as tests end.
+/// The lines that go to stdout when tests end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lines {
-    /// None.
+    /// No lines.
     None,
-    /// Those of tests that came to FAIL, ERROR or INCONCLUSIVE.
+    /// A line for each test with FAIL, ERROR or INCONCLUSIVE.
     NotPassed,
-    /// One per test.
+    /// A line for each test.
     All,
-    /// With how long each took, and what was checked.
+    /// A line for each test, with its duration and its passed checks.
     Long,
 }
 
-/// A progress bar on a terminal, and a line per test as it ends.
+/// A progress bar on a terminal, and a line per test when it ends.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A run that begins now.
+    /// Starts the progress of a run.
     pub(crate) fn new(lines: Lines) -> Self {
         let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
         if !std::io::stderr().is_terminal() {
@@ -55,7 +55,7 @@ impl Progress {
         }
     }
 
-    /// An event of a run.
+    /// Shows an event of the run.
     pub(crate) fn show(&mut self, event: &Event) {
         match event {
             Event::TestStarted(begun) => self.begun(&begun.test, u64::from(begun.place), u64::from(begun.total)),
@@ -70,12 +70,12 @@ impl Progress {
         }
     }
 
-    /// A message, which does not disturb the bar.
+    /// Prints a message without disturbing the bar.
     pub(crate) fn say(&self, message: &str) {
         self.bar.suspend(|| eprintln!("verbatim: {message}"));
     }
 
-    /// A handle to say things through, from elsewhere.
+    /// Returns a function that prints messages without disturbing the bar.
     pub(crate) fn teller(&self) -> impl Fn(&str) + Send + 'static {
         let bar = self.bar.clone();
         move |message| bar.suspend(|| eprintln!("verbatim: {message}"))
@@ -107,11 +107,11 @@ impl Progress {
                 print::checked(verdict)
             ),
         };
-        // A closed pipe shows at the end of the run: the device is restored before anything else.
+        // Ignore a closed pipe here. The end of the run reports it, after the device was restored.
         self.bar.suspend(|| print::text(&line).unwrap_or_default());
     }
 
-    /// How long it took, and which tests took longest; nothing when neither is wanted.
+    /// Returns the duration of the run, and the longest tests; empty if neither is requested.
     pub(crate) fn took(&self, longest: Option<usize>, verbose: bool) -> String {
         let mut out = String::new();
         if let Some(longest) = longest {
@@ -142,13 +142,13 @@ impl Progress {
         ));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn finish(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Time on the tester's clock, also where the rig's is simulated.
+/// Formats a duration in real time, also for a simulated rig.
 fn seconds(took: Duration) -> String {
     format!("{:.2} s", took.as_secs_f64())
 }

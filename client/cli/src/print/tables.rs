@@ -1,4 +1,4 @@
-//! Lists of runs, rigs and tests for people.
+//! Tables of runs, rigs, leases and tests.
 
 use verbatim_catalog::typable;
 use verbatim_client::v1;
@@ -6,7 +6,7 @@ use verbatim_record::Restored;
 
 use crate::print::document;
 
-/// A table of runs, the newest first.
+/// Formats a table of runs; the newest is the first.
 pub(crate) fn runs(runs: &[v1::Run]) -> String {
     if runs.is_empty() {
         return String::new();
@@ -35,12 +35,12 @@ pub(crate) fn runs(runs: &[v1::Run]) -> String {
     out
 }
 
-/// The readable name, or the identity where an older daemon sends none.
+/// Returns the readable name, or the identity if the daemon sends no name.
 fn name_or<'a>(words: &'a str, identity: &'a str) -> &'a str {
     if words.is_empty() { identity } else { words }
 }
 
-/// A moment to the second, such as 2026-11-20T16:00:00Z.
+/// Formats a time with a resolution of seconds, such as 2026-11-20T16:00:00Z.
 fn seconds(time: Option<String>) -> String {
     time.map_or_else(
         || "-".into(),
@@ -51,7 +51,7 @@ fn seconds(time: Option<String>) -> String {
     )
 }
 
-/// What is known of a run, before its verdicts.
+/// Formats the properties of a run, without its verdicts.
 pub(crate) fn run_head(run: &v1::Run) -> String {
     let mut out = format!("{}\n", run.name);
     let mut field = |name: &str, value: String| {
@@ -98,7 +98,7 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
     out
 }
 
-/// A table of a run's files.
+/// Formats a table of a run's files.
 pub(crate) fn artifacts(artifacts: &[v1::Artifact]) -> String {
     artifacts
         .iter()
@@ -106,7 +106,7 @@ pub(crate) fn artifacts(artifacts: &[v1::Artifact]) -> String {
         .collect()
 }
 
-/// A daemon's rigs: each with its state, and what stands in its way.
+/// Formats the rigs of a daemon, each with its state and the reason for the state.
 pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
     let mut out = String::new();
     for rig in rigs {
@@ -139,7 +139,7 @@ pub(crate) fn rigs(rigs: &[v1::Rig]) -> String {
     out
 }
 
-/// A line with the labels of a rig, but for its kind, which stands before it; nothing where it has none.
+/// Formats a line with the labels of a rig, without `kind=`; empty if there are none.
 pub(crate) fn labels(all: &[String]) -> String {
     let own: Vec<&str> = all
         .iter()
@@ -152,7 +152,7 @@ pub(crate) fn labels(all: &[String]) -> String {
     }
 }
 
-/// Why a lease waits, if it does: its place, who is before it, and when it begins at the latest.
+/// Describes why a lease waits: its place, the leases before it, and the latest start. None if it does not wait.
 pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     let waiting = lease.waiting.as_ref()?;
     let mut words = format!("place {} in the queue", waiting.place);
@@ -176,14 +176,14 @@ pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     Some(words)
 }
 
-/// The same where it is worth a line on a terminal: not while a look at its device is all that it waits for.
+/// Like [`why_it_waits`], but None while the lease only waits for the check of its device.
 pub(crate) fn news_of_waiting(lease: &v1::Lease) -> Option<String> {
     let is_news = |waiting: &v1::Waiting| !waiting.about_to_begin;
     lease.waiting.as_ref().filter(|waiting| is_news(waiting))?;
     why_it_waits(lease)
 }
 
-/// Leases: each with who has it, its rig and until when, and why it waits.
+/// Formats leases, each with its owner, its rig, its times, and why it waits.
 pub(crate) fn leases(leases: &[v1::Lease]) -> String {
     let mut out = String::new();
     for lease in leases {
@@ -219,7 +219,7 @@ pub(crate) fn leases(leases: &[v1::Lease]) -> String {
     out
 }
 
-/// What a restore came to.
+/// Formats the result of a restore.
 pub(crate) fn restored(rig: &str, areas: &[Restored]) -> String {
     if areas.is_empty() {
         return format!("{rig}: nothing to restore\n");
@@ -239,7 +239,7 @@ pub(crate) fn restored(rig: &str, areas: &[Restored]) -> String {
     out
 }
 
-/// Tests under headings of their chapters, with all that is known of each when `long`. Titles are cut at `columns`.
+/// Formats tests under headings of their chapters; `long` adds all details. Without `long`, lines are cut at `columns`.
 pub(crate) fn tests(tests: &[v1::Test], long: bool, columns: Option<usize>) -> String {
     let (mut out, mut heading) = (String::new(), "");
     for test in tests {
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_and_rigs_name_people_and_labels() {
+    fn tables_show_names_and_labels() {
         let run = v1::Run {
             owner: "uid:1000".into(),
             owner_name: "alice".into(),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn each_chapter_has_a_heading_and_a_title_fits_into_the_line() {
+    fn tests_have_headings_and_fit_the_columns() {
         let test = |id: &str| v1::Test {
             id: id.into(),
             about: "A title that is longer than any line of a small terminal.".into(),
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statements_of_a_test_are_shown_as_they_can_be_typed_without_quotes() {
+    fn statements_are_shown_in_typable_form() {
         let test = v1::Test {
             id: "c09-nak-sequence".into(),
             statements: vec!["C9-60".into(), "9.7.5.1.1 NAK handling".into()],

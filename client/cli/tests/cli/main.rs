@@ -1,4 +1,4 @@
-//! `verbatim` as a process.
+//! Tests of `verbatim` as a process.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod pki;

@@ -1,4 +1,4 @@
-//! `verbatim pki init`: what it leaves, and that both sides let each other in with it.
+//! Tests of `verbatim pki init`: its files, and that server and client accept each other with them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +33,7 @@ fn init(directory: &Path, more: &[&str]) -> Output {
 }
 
 #[test]
-fn all_files_are_made_and_keys_are_for_their_owner_alone() {
+fn creates_all_files_with_private_keys() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("new/pki");
     let output = init(&directory, &["--agent", "10.0.2.15", "--days", "2"]);
@@ -50,7 +50,7 @@ fn all_files_are_made_and_keys_are_for_their_owner_alone() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn pki_overwrites_no_file() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("server-key.pem"), "mine").unwrap();
     let output = init(directory.path(), &[]);
@@ -65,7 +65,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn a_wrong_name_or_time_is_refused() {
+fn refuses_invalid_name_or_duration() {
     let directory = tempfile::tempdir().unwrap();
     for wrong in [["--agent", "dut:7000"], ["--days", "0"], ["--days", "4000"]] {
         assert_eq!(init(directory.path(), &wrong).status.code(), Some(2), "{wrong:?}");
@@ -88,7 +88,7 @@ fn roots(path: &Path) -> Arc<RootCertStore> {
     Arc::new(roots)
 }
 
-/// Whether both sides let each other in, when the server is called by this name.
+/// Returns whether server and client accept each other, if the client connects to this server name.
 fn let_in(of_server: &Path, of_client: &Path, name: &'static str) -> bool {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = |path: &Path| PrivateKeyDer::from_pem_file(path).unwrap();
@@ -127,7 +127,7 @@ fn let_in(of_server: &Path, of_client: &Path, name: &'static str) -> bool {
 }
 
 #[test]
-fn both_sides_let_each_other_in_by_every_name_and_nobody_else() {
+fn accepts_every_server_name_and_only_the_own_ca() {
     let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (one, other) = (one.path(), other.path());
     let names = ["--agent", "dut.lab", "--agent", "10.0.2.15"];

@@ -1,1 +1,1 @@
-"""The rooms of the device in soft_roce.py: packets, queue pairs, responder, requester."""
+"""The parts of the device in soft_roce.py: packets, queue pairs, responder, requester."""

@@ -1,4 +1,4 @@
-"""A queue pair: its states, its completions, its datagrams; its two halves are in rooms of their own."""
+"""A queue pair: its states, completions and datagrams. Requester and responder are in modules of their own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .wire import (
 )
 
 
-# Attributes that a step of a queue pair needs, and those that it takes beside them (11.2.5.2).
+# For each transition of a queue pair: the required attributes, and the optional ones (11.2.5.2).
 LATER = {"access", "min_rnr_timer"}
 SQD = {"pkey_index", "address", "max_dest_rd_atomic", "max_rd_atomic", "timeout", "retry_cnt", "rnr_retry"} | LATER
 STEPS: dict[tuple[QpState, QpState], tuple[set[str], set[str]]] = {
@@ -83,8 +83,8 @@ class Pair(Responder, Requester, QueuePair):
         self.attributes: dict[str, object] = {}
         # The requester.
         self.sends: list[Wqe] = []
-        self.next_psn = 0  # of the next request
-        self.cursor = 0  # of the next packet; behind next_psn in a retry
+        self.next_psn = 0  # PSN of the next request
+        self.cursor = 0  # PSN of the next packet; before next_psn in a retry
         self.retries = self.rnr_retries = 0
         self.timer: Optional[float] = None
         self.rnr_until: Optional[float] = None
@@ -172,7 +172,7 @@ class Pair(Responder, Requester, QueuePair):
         self.device.transmit(self.qpn, self.address, packet)
 
     def flush(self) -> None:
-        """The error state: the send queue first, each in order."""
+        """Flushes for the error state: first the send queue, then the receive queue, each in order."""
         self.flush_sends()
         receives, self.receives = self.receives, []
         if self.message is not None and self.message.receive is not None:
@@ -193,7 +193,7 @@ class Pair(Responder, Requester, QueuePair):
         if request.signaled or status != Status.SUCCESS:
             self.device.complete(self, request.wr_id, status, Opcode.of(request.operation), byte_len)
 
-    # Datagrams (9.8.3): what is sent is done, what does not fit is lost.
+    # Datagrams (9.8.3): a send completes when it is sent; a datagram without a receive is lost.
 
     def receive_datagram(self, packet: Packet) -> None:
         if packet.opcode not in (DATAGRAM, DATAGRAM_IMM) or len(packet.headers) != header_bytes(packet.opcode):
@@ -201,7 +201,7 @@ class Pair(Responder, Requester, QueuePair):
         if struct.unpack(">I", packet.headers[:4])[0] != self.attribute("qkey") or not self.receives:
             return
         receive = self.receives.pop(0)
-        # The IPv4 header stands in the second half of 40 bytes before the payload.
+        # The IPv4 header is in the second half of the 40 bytes before the payload.
         data = bytes(20) + packet.ip + packet.payload
         place, status = receive.local, Status.SUCCESS
         if place is None or place.length < len(data):
@@ -225,7 +225,7 @@ class Pair(Responder, Requester, QueuePair):
                 return
             if place is not None:
                 payload = bytes(place.memory.data[place.offset : place.offset + place.length])
-            # A Q_Key with the high bit set stands for the queue pair's own.
+            # A Q_Key with the high bit set selects the queue pair's own Q_Key.
             own = request.remote_qkey >> 31
             headers = struct.pack(">II", self.attribute("qkey") if own else request.remote_qkey, self.qpn)
             opcode = DATAGRAM

@@ -33,10 +33,10 @@ from .wire import (
 
 
 class Requester:
-    """Sends requests and takes what comes back; the other half of a :class:`Pair`."""
+    """Sends requests and handles responses; the requester half of a :class:`Pair`."""
 
     def pump(self) -> None:
-        """Sends what may be sent now."""
+        """Sends all packets that may be sent now."""
         if self.service == Service.UD:
             self.send_datagrams()
         while self.service == Service.RC and self.state in (QpState.RTS, QpState.SQD) and self.rnr_until is None:
@@ -53,7 +53,7 @@ class Requester:
             self.device.report("IBV_EVENT_SQ_DRAINED", self)
 
     def begin(self) -> bool:
-        """Gives the next request its PSNs; whether there was one that may begin."""
+        """Assigns PSNs to the next request; returns whether a request could begin."""
         index = next((at for at, wqe in enumerate(self.sends) if wqe.first is None), None)
         if index is None or self.state == QpState.SQD or (index and self.device.window):
             return False
@@ -70,7 +70,7 @@ class Requester:
         elif request.local is not None and self.device.keys.get(request.local.memory.r_key) is not request.local.memory:
             fault = Status.LOC_PROT_ERR
         if fault is not None:
-            # What was sent before it is answered first, so that completions stay in order.
+            # Earlier requests complete first, so that completions stay in order.
             if index == 0:
                 self.fail(fault)
             return False
@@ -113,7 +113,7 @@ class Requester:
                 at = request.local.offset + number * self.mtu
                 end = min(at + self.mtu, request.local.offset + length)
                 payload = bytes(request.local.memory.data[at:end])
-            # What completes no receive raises no event (9.2.3).
+            # A plain WRITE completes no receive, so it has no solicited event (9.2.3).
             solicited = request.solicited and last and request.operation != Operation.WRITE
             ack = last or bool(self.device.window)
             packet = Packet(opcode, self.cursor, ack=ack, solicited=solicited, headers=headers, payload=payload)
@@ -127,7 +127,7 @@ class Requester:
     def receive_response(self, packet: Packet) -> None:
         outstanding = since(self.next_psn, self.oldest())
         if since(packet.psn, self.oldest()) >= outstanding:
-            return  # To what was never sent, or is finished.
+            return  # A response to a PSN that was never sent or is complete.
         if packet.opcode == ACK:
             syndrome, _ = packet.aeth()
             if syndrome < 0x20:
@@ -152,7 +152,7 @@ class Requester:
             self.receive_read(packet)
 
     def settle(self, end: int) -> bool:
-        """Completes SENDs and WRITEs before ``end``; whether no READ or atomic without its answer is in the way."""
+        """Completes SENDs and WRITEs before ``end``; returns False at a READ or atomic without its response."""
         while self.sends and self.sends[0].first is not None:
             front = self.sends[0]
             left = since(end, (front.first or 0) + front.acked)
@@ -171,7 +171,7 @@ class Requester:
         return True
 
     def reaches(self, psn: int) -> bool:
-        """A NAK speaks for all before it; whether the oldest request is now the one that it is for."""
+        """Acknowledges all requests before a NAK; returns whether the NAK is now for the oldest request."""
         if self.settle(psn):
             return True
         front = self.sends[0]
@@ -229,7 +229,7 @@ class Requester:
         self.pump()
 
     def progress(self) -> None:
-        """Something was acknowledged: both counters begin anew, and the timer."""
+        """Restarts both retry counters and the timer after an acknowledgement."""
         self.retries = self.rnr_retries = 0
         self.implied_nak = False
         self.rnr_until = self.timer = None
@@ -240,7 +240,7 @@ class Requester:
         if not code or self.rnr_until is not None or self.cursor == self.oldest() or self.state == QpState.ERR:
             self.timer = None
         elif self.timer is None:
-            # Between once and four times is conforming (C9-142).
+            # Between one and four times the timeout conforms (C9-142).
             self.timer = self.device.clock() + 2 * 4.096e-6 * (1 << code)
 
     def spend_retry(self) -> bool:
@@ -251,7 +251,7 @@ class Requester:
         return True
 
     def go_back(self, implied: bool = False) -> None:
-        """A sequence NAK, an answer that skips one which is missing, or a time-out: again from the oldest PSN."""
+        """Retries from the oldest PSN: after a sequence NAK, a timeout, or a response that skips a missing one."""
         if implied:
             if self.implied_nak:
                 return
@@ -262,7 +262,7 @@ class Requester:
             self.pump()
 
     def not_ready(self, code: int) -> None:
-        """An RNR NAK: waits, or gives up. A count of 7 has no end."""
+        """Handles an RNR NAK: waits, or gives up after ``rnr_retry`` retries. A count of 7 is unlimited."""
         count = self.attribute("rnr_retry")
         if count < 7 and self.rnr_retries >= count:
             self.fail(Status.RNR_RETRY_EXC_ERR)
@@ -274,7 +274,7 @@ class Requester:
         self.arm()
 
     def fail(self, status: Status) -> None:
-        """The oldest request fails, and with it the queue pair."""
+        """Fails the oldest request, and moves the queue pair to the error state."""
         self.complete(self.sends.pop(0).request, status)
         self.state = QpState.ERR
         self.flush()

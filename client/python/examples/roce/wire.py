@@ -1,4 +1,4 @@
-"""What is on the wire, and what is kept of it: opcodes, packets, checksums."""
+"""Opcodes, packets and checksums, and the state of requests and messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ READ, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = 0x0C, 0x0D, 0x0E, 0x0F, 0x
 ACK, ATOMIC_ACK, COMPARE_SWAP, FETCH_ADD = 0x11, 0x12, 0x13, 0x14
 DATAGRAM, DATAGRAM_IMM = 0x64, 0x65
 
-# Syndromes of an AETH (9.7.5): NAK codes, and the ACK without a credit count.
+# Syndromes of an AETH (9.7.5): ACK without a credit count, RNR NAK, NAK; then the NAK codes.
 ACK_SYNDROME, RNR_NAK, NAK = 0x1F, 0x20, 0x60
 SEQUENCE, INVALID, ACCESS, OPERATIONAL = 0, 1, 2, 3
 
 PSNS = 1 << 24
 HALF = PSNS // 2
-#: How much later than asked a request is sent again: never earlier, and late enough that a tester at the end of a slow path
-#: can tell. Kernels are late by a tick or two as well.
+#: Seconds added to an RNR interval, so that a tester on a slow path sees that the retry was not early. A kernel adds a
+#: tick or two in the same way.
 LATE = 0.05
 #: RNR NAK timer codes in units of 10 us (9.7.5.2.8).
 RNR_10US = [65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072]
@@ -38,7 +38,7 @@ def since(psn: int, earlier: int) -> int:
 
 
 def icrc(packet: bytes) -> bytes:
-    """Of an IPv4 packet without its ICRC: what changes on the way counts as ones (annex A17)."""
+    """Computes the ICRC of an IPv4 packet without ICRC. Fields that change on the way count as ones (annex A17)."""
     masked = bytearray(b"\xff" * 8 + packet)
     for at in (8 + 1, 8 + 8, 8 + 10, 8 + 11, 8 + 26, 8 + 27, 8 + 32):
         masked[at] = 0xFF
@@ -54,7 +54,7 @@ def checksum(header: bytes) -> int:
 
 @dataclass
 class Packet:
-    """A packet, without its headers below."""
+    """A packet from its BTH on."""
 
     opcode: int
     psn: int
@@ -87,27 +87,27 @@ def header_bytes(opcode: int) -> int:
 
 
 class Nak(Exception):
-    """A request cannot be done: the code."""
+    """A request cannot be executed; the argument is the NAK code."""
 
 
 class NotReady(Exception):
-    """A request wants a receive, and none is posted."""
+    """A request needs a receive, and none is posted."""
 
 
 @dataclass
 class Wqe:
-    """A send request: its PSNs, and how many of them are acknowledged or, of a READ, answered."""
+    """A send request: its PSNs, and how many are acknowledged, or for a READ, answered."""
 
     request: SendRequest
     first: Optional[int] = None
     psns: int = 0
     acked: int = 0
-    #: Responses at which a READ request began.
+    #: Numbers of the responses at which a READ request (the first or a retry) began.
     starts: set[int] = field(default_factory=set)
 
     @property
     def waits(self) -> bool:
-        """Whether it ends with data that comes back, and not with an ACK."""
+        """Whether the request completes with returned data rather than with an ACK."""
         return self.request.operation in (Operation.READ, Operation.COMPARE_SWAP, Operation.FETCH_ADD)
 
 

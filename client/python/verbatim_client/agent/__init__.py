@@ -1,6 +1,6 @@
-"""Bring your own agent: a device without Linux verbs is tested by Verbatim over ``verbatim.agent.v1``.
+"""Bring your own agent: Verbatim tests a device without Linux verbs over ``verbatim.agent.v1``.
 
-Subclass :class:`Device`, and hand it to :func:`serve`::
+Subclass :class:`Device`, and pass an instance to :func:`serve`::
 
     from verbatim_client.agent import Device, DeviceInfo, serve
 
@@ -10,7 +10,7 @@ Subclass :class:`Device`, and hand it to :func:`serve`::
 
     serve(Core(), "unix:/tmp/core.sock")
 
-The guide is docs/bring-your-own-agent.md, a whole device is examples/soft_roce.py.
+The guide is docs/bring-your-own-agent.md. A complete device is examples/soft_roce.py.
 """
 
 from .device import (

@@ -1,4 +1,4 @@
-"""What a device is to an agent: a class to subclass, and the values that it is given and gives."""
+"""The interface of a device to its agent: a class to subclass, and the types of its arguments and results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def now_ns() -> int:
-    """The agent's clock: CLOCK_MONOTONIC, in nanoseconds."""
+    """Returns the agent's clock: CLOCK_MONOTONIC, in nanoseconds."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
 class Refused(Exception):
-    """Raised by a method of a device when a command cannot be done. The tester reads the text; the session goes on.
+    """Raised by a method of a device when it refuses a command. The tester gets the text; the session continues.
 
-    ``errno`` is the error number of the device's driver, if there is one. 5, 6 and 19 (EIO, ENXIO, ENODEV) mean to the
+    ``errno`` is the error number of the device's driver, if there is one. 5, 6 and 19 (EIO, ENXIO, ENODEV) tell the
     tester that the device itself may be gone.
     """
 
@@ -50,7 +50,7 @@ class QpState(enum.IntEnum):
 
 
 class Operation(enum.IntEnum):
-    """What a send request does."""
+    """The operation of a send request."""
 
     SEND = 1
     SEND_IMM = 2
@@ -82,7 +82,7 @@ class Status(enum.IntEnum):
 
 
 class Opcode(enum.IntEnum):
-    """What completed (enum ibv_wc_opcode)."""
+    """The completed operation (enum ibv_wc_opcode)."""
 
     SEND = 0
     RDMA_WRITE = 1
@@ -94,7 +94,7 @@ class Opcode(enum.IntEnum):
 
     @classmethod
     def of(cls, operation: Operation) -> "Opcode":
-        """What the completion of a send request says."""
+        """Returns the opcode in the completion of a send request."""
         return {
             Operation.WRITE: cls.RDMA_WRITE,
             Operation.WRITE_IMM: cls.RDMA_WRITE,
@@ -106,7 +106,7 @@ class Opcode(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Access:
-    """What may be done with memory, or on a queue pair."""
+    """The permitted accesses to memory, or on a queue pair."""
 
     local_write: bool = False
     remote_write: bool = False
@@ -130,7 +130,7 @@ class Gid:
 
     @classmethod
     def of_ip(cls, index: int, ip: str) -> "Gid":
-        """The RoCE v2 GID of an IP address."""
+        """Returns the RoCE v2 GID of an IP address."""
         address = ipaddress.ip_address(ip)
         if address.version == 4:
             return cls(index, bytes(10) + b"\xff\xff" + address.packed)
@@ -139,30 +139,30 @@ class Gid:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a device has of what the protocol asks for. What is left empty or 0 says nothing: then it has all.
+    """The capabilities of a device. A field that is empty or 0 declares no limit.
 
-    A test that needs what is not here is NOT_APPLICABLE, with that reason; nothing of it is asked of the device.
+    A test that needs a missing capability is NOT_APPLICABLE, with that reason; the tester does not use it.
     """
 
-    #: Send requests that it takes.
+    #: Operations that the device accepts as send requests.
     operations: Sequence[Operation] = ()
-    #: Requests of the other side that it executes.
+    #: Operations that the device executes for the other side.
     answers: Sequence[Operation] = ()
-    #: Services of its queue pairs.
+    #: Services of the device's queue pairs.
     services: Sequence[Service] = ()
     #: Path MTUs that can be set, as codes: 1 = 256 to 5 = 4096 bytes.
     path_mtus: Sequence[int] = ()
-    #: States that a queue pair can be taken to.
+    #: States that a queue pair can enter.
     qp_states: Sequence[QpState] = ()
     #: Codes of the local ACK timeout that can be set, 0 to 31; 0 = none.
     timeouts: Sequence[int] = ()
-    #: Codes of the interval of RNR NAKs that can be set, 0 to 31.
+    #: Codes of the RNR NAK interval that can be set, 0 to 31.
     min_rnr_timers: Sequence[int] = ()
     #: Values of rnr_retry that can be set, 0 to 7.
     rnr_retries: Sequence[int] = ()
-    #: Bytes of the longest message that it sends.
+    #: Longest message that the device sends, in bytes.
     max_message: int = 0
-    #: Bytes of the largest memory that can be registered.
+    #: Largest memory that can be registered, in bytes.
     max_memory: int = 0
     #: Send requests that a queue pair can hold.
     max_send_depth: int = 0
@@ -183,7 +183,7 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What a device is, for ``Open``. ``active_mtu`` is a code: 1 = 256 to 5 = 4096 bytes."""
+    """The description of a device, for ``Open``. ``active_mtu`` is a code: 1 = 256 to 5 = 4096 bytes."""
 
     gids: Sequence[Gid]
     port: int = 1
@@ -202,7 +202,7 @@ class DeviceInfo:
     max_qp: int = 64
     driver: str = ""
     capabilities: Optional[Capabilities] = None
-    #: How long the device may take to answer, as a code of 4.096 us * 2^code; 0 says nothing.
+    #: Longest time of the device until it answers, as a code for 4.096 us * 2^code; 0 declares no limit.
     local_ca_ack_delay: int = 0
 
     def __post_init__(self) -> None:
@@ -216,7 +216,7 @@ class DeviceInfo:
 
 @dataclass
 class Memory:
-    """Registered memory. A device may subclass it; as it is, the bytes are the agent's own, in ``data``."""
+    """Registered memory. A device may subclass it. By default the bytes are in the agent, in ``data``."""
 
     length: int
     access: Access
@@ -224,16 +224,16 @@ class Memory:
     l_key: int
     r_key: int
     data: bytearray = field(default_factory=bytearray, repr=False)
-    #: Its handle in the session; the library sets it.
+    #: The memory's handle in the session; the library sets it.
     handle: int = field(default=0, compare=False)
 
 
 @dataclass
 class QueuePair:
-    """A queue pair. A device subclasses it for what it keeps itself."""
+    """A queue pair. A device may subclass it to add its own state."""
 
     qpn: int
-    #: Its handle in the session; the library sets it.
+    #: The queue pair's handle in the session; the library sets it.
     handle: int = field(default=0, kw_only=True)
     #: The session that made it; the library sets it.
     _session: Optional["Session"] = field(default=None, kw_only=True, repr=False, compare=False)
@@ -241,7 +241,7 @@ class QueuePair:
 
 @dataclass(frozen=True)
 class Slice:
-    """Part of registered memory: inside it, and not empty."""
+    """A nonempty part of registered memory."""
 
     memory: Memory
     offset: int
@@ -263,7 +263,7 @@ class AddressVector:
 
 @dataclass(frozen=True)
 class QpAttributes:
-    """Attributes of a queue pair; None is one that the tester did not name, and stays as it is."""
+    """Attributes of a queue pair. None means that the tester did not name the attribute, which stays unchanged."""
 
     pkey_index: Optional[int] = None
     port: Optional[int] = None
@@ -282,13 +282,13 @@ class QpAttributes:
     address: Optional[AddressVector] = None
 
     def named(self) -> dict[str, object]:
-        """Those that the tester named, by name."""
+        """Returns the attributes that the tester named, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class QpStatus:
-    """What a queue pair says of itself."""
+    """The status of a queue pair."""
 
     state: QpState
     sq_psn: int
@@ -310,7 +310,7 @@ class SendRequest:
     compare: int = 0
     swap_add: int = 0
     imm: int = 0
-    #: UD: where to.
+    #: UD only: the destination.
     address: Optional[AddressVector] = None
     remote_qpn: int = 0
     remote_qkey: int = 0
@@ -318,24 +318,24 @@ class SendRequest:
 
 @dataclass(frozen=True)
 class ReceiveRequest:
-    """A request for the receive queue. ``local`` is None when it has no room at all."""
+    """A request for the receive queue. ``local`` is None when it has no buffer."""
 
     wr_id: int
     local: Optional[Slice] = None
 
 
 class Device:
-    """A device, for the agent. Subclass it, and write what your device can do.
+    """The device of an agent. Subclass it, and write the methods that your device supports.
 
-    The library calls the methods one at a time, in the order of the tester's commands, from a thread of its own. None of
-    them may take long: while one runs no command is done, and a tester takes an agent that is silent for ten seconds as
-    gone. A method that cannot do what it is asked raises :class:`Refused`; any other exception is taken as a fault of the
+    The library calls the methods one at a time, in the order of the tester's commands, from a thread of its own. A
+    method must not take long: no other command runs meanwhile, and the tester gives up on an agent that is silent for
+    ten seconds. A method that cannot execute a command raises :class:`Refused`. Any other exception is a fault of the
     agent and ends the session, so that it never counts against the device.
 
     :meth:`complete` and :meth:`report` may be called from any thread, also from within the methods.
     """
 
-    #: What the rig file's ``dut_device`` is compared with.
+    #: The device's name, which the tester compares with the rig file's ``dut_device``.
     name = "device"
     #: Seconds between two calls of :meth:`poll`; None for a device that calls :meth:`complete` by itself.
     poll_interval: Optional[float] = None
@@ -344,69 +344,69 @@ class Device:
     _next_address = 0x1_0000_0000
     _next_key = 0x100
 
-    # What a device is.
+    # The device.
 
     def open(self) -> DeviceInfo:
-        """What the device is. Called when a session asks for it, perhaps several times in one."""
+        """Returns the description of the device. A session may call this several times."""
         raise NotImplementedError(f"{type(self).__name__}.open() is not written: return a DeviceInfo")
 
     def close(self) -> None:
-        """A session has ended, and all that it made is destroyed."""
+        """Called after a session has ended and all its objects are destroyed."""
 
-    # Memory. As it stands: bytes of the agent's own, which the device reaches as ``memory.data``.
+    # Memory. By default its bytes are in the agent, and the device accesses them as ``memory.data``.
 
     def register_memory(self, length: int, access: Access) -> Memory:
-        """Gives registered memory, all zeros, with an address, an l_key and an r_key that no other has."""
+        """Registers memory, all zeros, with a unique address, l_key and r_key."""
         address, key = self._next_address, self._next_key
         self._next_address += (length + 0x1FFF) // 0x1000 * 0x1000
         self._next_key += 0x101
         return Memory(length, access, address, key, key, bytearray(length))
 
     def deregister_memory(self, memory: Memory) -> None:
-        """The memory's keys mean nothing from here on."""
+        """Deregisters memory: its keys become invalid."""
 
     def read_memory(self, memory: Memory, offset: int, length: int) -> bytes:
-        """Bytes of registered memory, as the device has written them until now."""
+        """Returns bytes of registered memory, including all writes of the device so far."""
         return bytes(memory.data[offset : offset + length])
 
     def write_memory(self, memory: Memory, offset: int, data: bytes) -> None:
-        """Writes registered memory; the device sees it from here on."""
+        """Writes registered memory; the device sees the bytes from now on."""
         memory.data[offset : offset + len(data)] = data
 
     # Queue pairs.
 
     def create_qp(self, service: Service, send_depth: int, receive_depth: int) -> QueuePair:
-        """A queue pair in RESET, with a completion queue of its own."""
+        """Creates a queue pair in RESET, with a completion queue of its own."""
         raise Refused(f"{self.name} has no queue pairs: its agent does not write create_qp")
 
     def modify_qp(self, qp: QueuePair, state: QpState, attributes: QpAttributes) -> None:
-        """Goes to a state, with the attributes that are named, and none added. Changes nothing when it refuses.
+        """Moves a queue pair to a state, with exactly the named attributes. Changes nothing when it refuses.
 
-        ERR: what is posted is flushed, the send queue first, each with ``Status.WR_FLUSH_ERR``. RESET: what is posted is
-        forgotten, without a completion.
+        In ERR, the device flushes all posted requests with ``Status.WR_FLUSH_ERR``, the send queue first. In RESET, it
+        discards all posted requests without completions.
         """
         raise Refused(f"{self.name} modifies no queue pair: its agent does not write modify_qp")
 
     def query_qp(self, qp: QueuePair) -> QpStatus:
-        """The state of a queue pair, as the device has it now."""
+        """Returns the current status of a queue pair in the device."""
         raise Refused(f"{self.name} tells nothing of a queue pair: its agent does not write query_qp")
 
     def destroy_qp(self, qp: QueuePair) -> None:
-        """Destroys a queue pair. Nothing is flushed."""
+        """Destroys a queue pair without flushing its requests."""
 
     def post_send(self, qp: QueuePair, request: SendRequest) -> None:
-        """Takes a send request. Success completes only if it is ``signaled``; an error always does."""
+        """Accepts a send request. A success completes only if ``signaled`` is set; an error always completes."""
         raise Refused(f"{self.name} takes no send requests: its agent does not write post_send")
 
     def post_receive(self, qp: QueuePair, request: ReceiveRequest) -> None:
-        """Takes a receive request."""
+        """Accepts a receive request."""
         raise Refused(f"{self.name} takes no receive requests: its agent does not write post_receive")
 
     def poll(self) -> None:
-        """Looks for completions and reports of a device that does not push them, and calls :meth:`complete` and
-        :meth:`report` for each. Called before and after each command, and every ``poll_interval`` seconds."""
+        """Polls a device that does not push completions and events, and calls :meth:`complete` and :meth:`report` for
+        each. Called before and after each command, and every ``poll_interval`` seconds."""
 
-    # What the device tells, from any thread.
+    # Reports of the device, from any thread.
 
     def complete(
         self,
@@ -419,19 +419,20 @@ class Device:
         vendor_error: int = 0,
         earliest_ns: Optional[int] = None,
     ) -> None:
-        """A request completed. To be called when it does; one that is found later names the instant, on
-        :func:`now_ns`, at which it had certainly not completed (in :meth:`poll` that is the poll before)."""
+        """Reports the completion of a request. Call this at the completion. If the device notices it later,
+        ``earliest_ns`` is a time of :func:`now_ns` at which the request had certainly not completed. In :meth:`poll`
+        the default is the time of the previous poll."""
         if qp._session is not None:
             qp._session.completed(qp, wr_id, int(status), int(opcode), byte_len, imm, vendor_error, earliest_ns)
 
     def report(self, name: str, qp: Optional[QueuePair] = None) -> None:
-        """An asynchronous event, by its name of libibverbs, such as "IBV_EVENT_QP_ACCESS_ERR"."""
+        """Reports an asynchronous event by its name in libibverbs, such as "IBV_EVENT_QP_ACCESS_ERR"."""
         told = self._sessions if qp is None else (qp._session,)
         for session in told:
             if session is not None:
                 session.reported(name, qp)
 
     def gone(self, why: str) -> None:
-        """The device is of no use any more: each session ends, and the tester reads why. Never a FAIL of the device."""
+        """Reports that the device is unusable: each session ends with this reason. It never gives the device a FAIL."""
         for session in self._sessions:
             session.device_gone(why)

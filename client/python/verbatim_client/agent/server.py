@@ -1,4 +1,4 @@
-"""The service ``verbatim.agent.v1``: its sessions, on one device."""
+"""The service ``verbatim.agent.v1``: the sessions of one device."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from .device import Device, now_ns
 from .session import AgentFault, Limits, Session, Turn
 from .tls import Files, ListenError, Tls
 
-#: The largest message of the protocol.
+#: The largest message of the protocol, in bytes.
 LARGEST_MESSAGE = 32 << 20
-#: Seconds that a client may take for its first command, and be silent later.
+#: Longest silence of a client in seconds: before its first command, and later.
 FIRST = 10.0
 IDLE = 1800.0
-#: Seconds after which the certificate of a session is looked at again.
+#: Interval in seconds between checks of a session's certificate.
 LOOK = 5.0
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", LARGEST_MESSAGE),
     ("grpc.max_send_message_length", LARGEST_MESSAGE),
-    # A tester that is gone without a word is noticed.
+    # Detects a tester whose connection broke silently.
     ("grpc.keepalive_time_ms", 20_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A tester asks for a sign of life every 5 s: without these two gRPC takes it for an attack and closes.
+    # A tester pings every 5 s. Without these two options gRPC treats that as an attack and closes the connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.so_reuseport", 0),
@@ -48,11 +48,11 @@ def _log(line: str) -> None:
     try:
         print(f"agent: {line}", file=sys.stderr, flush=True)
     except OSError:
-        pass  # Who reads it may be gone.
+        pass  # The reader of stderr may have ended.
 
 
 def _peer(context: grpc.ServicerContext) -> str:
-    """Who is at the other end, for the log."""
+    """Returns the peer's address, for the log."""
     peer = context.peer() or ""
     return peer.partition(":")[2] if peer.startswith("ipv") else "somebody on this host"
 
@@ -103,7 +103,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
         self, requests: Iterator[agent_pb2.SessionRequest], context: grpc.ServicerContext
     ) -> Iterator[agent_pb2.SessionResponse]:
         self._admit(context)
-        # A tester sends its first command after it has the headers, so they must not wait for the first answer.
+        # A tester waits for the headers before its first command, so send them at once.
         context.send_initial_metadata(())
         if not self._sit():
             yield from self._turn_away(requests, context, self.limits.sessions)
@@ -120,7 +120,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
         try:
             looked = now_ns()
             while True:
-                # A certificate that was revoked, or has expired, ends what it began.
+                # End the session if its certificate was revoked or has expired.
                 if now_ns() - looked > LOOK * 1e9:
                     looked, why = now_ns(), self._why_refused(context)
                     if why is not None:
@@ -137,7 +137,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
                     break
                 yield response
         finally:
-            # What was made is destroyed before the stream ends: who sees its end knows.
+            # Destroy the session's objects before the stream ends, so that its end tells the client.
             session.ended.set()
             session.destroy()
             with self.seats:
@@ -185,7 +185,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
         except AgentFault as fault:
             session.end(grpc.StatusCode.INTERNAL, f"the agent is at fault, not the device: {fault}")
             return
-        except Exception:  # grpc: the client is gone, or its connection is.
+        except Exception:  # grpc: the client or its connection has ended.
             session.ended.set()
         session.end()
 
@@ -205,7 +205,7 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
 
 
 class Server:
-    """An agent that serves: ``with Server(device, listen) as server: ...``. Listens from its making on."""
+    """A serving agent: ``with Server(device, listen) as server: ...``. The constructor starts listening."""
 
     def __init__(
         self, device: Device, listen: str = "127.0.0.1:7000", tls: Optional[Tls] = None, limits: Limits = Limits()
@@ -217,12 +217,12 @@ class Server:
         files = None if tls is None or listen.startswith("unix:") else Files(tls)
         self._service = _Service(device, limits, files)
         self._server = grpc.server(
-            # Each session has one, and those that are turned away or only look need some.
+            # Each session needs a worker, and so do refused sessions and GetAgent calls.
             futures.ThreadPoolExecutor(max_workers=16 + limits.sessions, thread_name_prefix="agent"), options=_OPTIONS
         )
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self._service, self._server)
         self._path: Optional[str] = None
-        #: Where it listens, with the port that the system chose.
+        #: The address at which it listens, with the actual port.
         self.address = self._bind_unix(listen, tls) if listen.startswith("unix:") else self._bind_tcp(listen, files)
         self._server.start()
 
@@ -244,8 +244,8 @@ class Server:
         except FileNotFoundError:
             pass
         except OSError:
-            os.unlink(path)  # One that a dead process left behind.
-        # Owner and group decide who may connect.
+            os.unlink(path)  # A socket of a dead process.
+        # Owner and group may connect.
         before = os.umask(0o117)
         try:
             bound = self._server.add_insecure_port(f"unix:{path}")
@@ -287,7 +287,7 @@ class Server:
         return f"{host}:{bound}"
 
     def stop(self, patience: float = 3.0) -> None:
-        """Ends the session, destroys what it made, and stops."""
+        """Ends all sessions, destroys their objects, and stops."""
         self._service.stop()
         self._server.stop(patience).wait()
         if self._path is not None:
@@ -307,8 +307,8 @@ class Server:
 def serve(
     device: Device, listen: str = "127.0.0.1:7000", tls: Optional[Tls] = None, limits: Limits = Limits()
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then ends the session in order. To be called from the main thread."""
-    # A pipe, not an event: a handler that runs within another one's call must not wait for its lock.
+    """Serves until SIGTERM or SIGINT, then ends all sessions in order. Call this from the main thread."""
+    # Use a pipe, not an event: a handler that interrupts another handler must not wait for a lock.
     told, tell = os.pipe()
     os.set_blocking(tell, False)
 
@@ -316,7 +316,7 @@ def serve(
         try:
             os.write(tell, b"!")
         except BlockingIOError:
-            pass  # It was told often enough.
+            pass  # The pipe is full of signals already.
 
     before = {number: signal.signal(number, handler) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,4 +1,4 @@
-"""One session of ``verbatim.agent.v1``: what one client made on the device, command by command."""
+"""One session of ``verbatim.agent.v1``: the commands of one client, and its objects on the device."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ from .device import (
     now_ns,
 )
 
-#: The most bytes that one command reads or writes.
+#: Limit of the bytes that one command reads or writes.
 MAX_TRANSFER = 16 << 20
-#: Answers and events that may wait for a client; beyond it the device is held back.
+#: Limit of answers and events that wait for a client; when it is reached, the device blocks.
 WAITING = 65536
 PAGE = 4096
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one session may hold, and how many sessions there may be at a time."""
+    """The limits of one session, and the number of concurrent sessions."""
 
     memory: int = 64 << 20
     queue_pairs: int = 64
     queue_depth: int = 4096
-    #: Each has queue pairs and memory of its own, on the one device; its methods are still called one at a time.
+    #: Concurrent sessions. Each has its own queue pairs and memory on the device. The device's methods are still called
+    #: one at a time.
     sessions: int = 1
 
 
-# Values of the protocol, checked.
+# Checked values of the protocol.
 
 _Enum = TypeVar("_Enum", Service, QpState, Operation)
 
@@ -116,28 +117,28 @@ def _handles(of: dict[int, Any]) -> str:
 
 
 class AgentFault(Exception):
-    """A method of the device raised what it must not: the agent's fault, not the device's."""
+    """A method of the device raised an unexpected exception: a fault of the agent, not of the device."""
 
 
 class Turn:
-    """Whose turn it is on the device: its methods come one at a time, whichever session they are for."""
+    """The lock of the device, which calls its methods one at a time for all sessions."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        #: The thread that looks for completions now, and when the look before began.
+        #: The thread that is polling for completions, and when the previous poll began (nanoseconds).
         self.polling: Optional[int] = None
         self.polled_ns: Optional[int] = None
 
 
 class Session:
-    """What one client made on the device. Commands one at a time; completions from any thread."""
+    """The session of one client. It executes commands one at a time; completions come from any thread."""
 
     def __init__(self, device: Device, limits: Limits, host: str, turn: Turn) -> None:
         self.device = device
         self.limits = limits
         self.host = host
         self.out: "queue.Queue[Optional[agent_pb2.SessionResponse]]" = queue.Queue(WAITING)
-        #: Why the stream ends with an error.
+        #: The status with which the stream ends, if it ends with an error.
         self.why: Optional[tuple[grpc.StatusCode, str]] = None
         self.ended = threading.Event()
         self.heard_ns = now_ns()
@@ -145,7 +146,7 @@ class Session:
         self._pairs: dict[int, QueuePair] = {}
         self._services: dict[int, Service] = {}
         self._memory: dict[int, Memory] = {}
-        #: Requests posted on a queue pair that have not completed, and the memory that they name.
+        #: By queue pair handle: the number of outstanding requests, and the handles of the memory that they use.
         self._posted: dict[int, int] = {}
         self._names: dict[int, set[int]] = {}
         self._last_handle = 0
@@ -154,7 +155,7 @@ class Session:
         self._said = threading.Lock()
         self._first_ns: Optional[int] = None
 
-    # What the device tells.
+    # Reports of the device.
 
     def _put(self, earliest: int, latest: int, **kind: Any) -> None:
         at = verbs_pb2.Instant(earliest_ns=earliest, latest_ns=latest)
@@ -188,7 +189,7 @@ class Session:
             if not 0 <= value < 1 << bits:
                 raise ValueError(f"{name} of a completion is {value}; expected a number of {bits} bits")
         with self._said:
-            # One that was destroyed meanwhile has nothing to say any more.
+            # Ignore a queue pair that has been destroyed.
             if self._pairs.get(qp.handle) is not qp:
                 return
             now = now_ns()
@@ -226,7 +227,7 @@ class Session:
         self.end(grpc.StatusCode.UNAVAILABLE, f"the device {self.device.name} is gone: {why}")
 
     def end(self, code: Optional[grpc.StatusCode] = None, text: str = "") -> None:
-        """Ends the stream once what was said is taken. The first reason stays."""
+        """Ends the stream after the queued responses. The first reason wins."""
         if code is not None and self.why is None:
             self.why = (code, text)
         try:
@@ -246,12 +247,12 @@ class Session:
             self._turn.polled_ns = begun
 
     def look(self) -> None:
-        """One look for completions, between commands."""
+        """Polls for completions between commands."""
         with self._commands:
             self._poll()
 
     def execute(self, request: agent_pb2.SessionRequest) -> None:
-        """Does a command and answers it."""
+        """Executes a command and queues its answer."""
         with self._commands:
             self._poll()
             self._first_ns = None
@@ -376,7 +377,7 @@ class Session:
         return self._slice(asked.local) if asked.HasField("local") else None
 
     def _post(self, method: Callable[..., None], qp: QueuePair, asked: Any, request: Any) -> None:
-        # Counted first: it may complete within the call.
+        # Count the request before the call, since it may complete within the call.
         with self._said:
             self._posted[qp.handle] += 1
             if asked.HasField("local"):
@@ -476,7 +477,7 @@ class Session:
             del self._memory[memory.handle]
 
     def destroy(self) -> None:
-        """Destroys all that the session made, queue pairs first. One that cannot be destroyed keeps no other."""
+        """Destroys all objects of the session, queue pairs first. Continues if one of them cannot be destroyed."""
         with self._commands:
             for qp in list(self._pairs.values()):
                 self._quietly(self.device.destroy_qp, qp)

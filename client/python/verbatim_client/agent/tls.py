@@ -1,4 +1,4 @@
-"""Who is let in: TLS with certificates from files, which are read again when they change, and a list of revoked ones."""
+"""TLS with certificates from files, which are read again when they change, and a list of revoked certificates."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Optional
 
 import grpc
 
-#: Seconds for which a certificate that was found good is not looked at again.
+#: Seconds for which the result of a successful check of a certificate is cached.
 STANDS = 30.0
 
 
 class ListenError(Exception):
-    """The agent cannot listen there; the text says what to do."""
+    """The agent cannot listen at the address; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files: the agent's certificate and key, the CA of the testers' certificates, and that CA's list of revoked ones.
-    ``verbatim pki init`` makes them, ``verbatim pki revoke`` puts a certificate on the list. Files that change are read
-    again; what cannot be used leaves all as it was. For the list the program ``openssl`` is needed."""
+    """PEM files: the agent's certificate and key, the CA of the testers' certificates, and that CA's revocation list.
+    ``verbatim pki init`` makes them, ``verbatim pki revoke`` adds a certificate to the list. Changed files are read
+    again; if a changed file is invalid, the previous files stay in use. The list needs the program ``openssl``."""
 
     cert: str
     key: str
@@ -42,7 +42,7 @@ def _read(path: str) -> bytes:
 
 
 def _check(tls: Tls) -> None:
-    """Whether the files are what they are to be, and belong together."""
+    """Checks that the files are valid and belong together. Raises ListenError otherwise."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for path in (tls.cert, tls.key, tls.client_ca):
         _read(path)
@@ -68,7 +68,7 @@ def _check(tls: Tls) -> None:
 
 
 class Files:
-    """The files of a server, as they were last found good."""
+    """The files of a server, as of the last successful check."""
 
     def __init__(self, tls: Tls) -> None:
         self._tls = tls
@@ -78,7 +78,7 @@ class Files:
         self._take()
 
     def _marks(self) -> tuple[Optional[tuple[int, int, int]], ...]:
-        """What changes when a file does."""
+        """Returns marks that change when a file changes."""
 
         def mark(path: str) -> Optional[tuple[int, int, int]]:
             try:
@@ -94,11 +94,11 @@ class Files:
         tls = self._tls
         self._key, self._cert, self._ca = _read(tls.key), _read(tls.cert), _read(tls.client_ca)
         self._crl = None if tls.crl is None else _read(tls.crl)
-        #: Certificates that were found good, and until when that stands.
+        #: Certificates that passed the check, and until when the result is valid (seconds of the monotonic clock).
         self._good: dict[bytes, float] = {}
 
     def _look(self) -> bool:
-        """Reads the files again if one changed, and says whether it did."""
+        """Reads the files again if one has changed; returns whether new files are in use."""
         marks = self._marks()
         if marks == self._seen:
             return False
@@ -116,7 +116,7 @@ class Files:
         return grpc.ssl_server_certificate_configuration([(self._key, self._cert)], root_certificates=self._ca)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Those that gRPC asks for at each connection."""
+        """Returns credentials whose files gRPC requests anew for each connection."""
 
         def fetch() -> Optional[grpc.ServerCertificateConfiguration]:
             with self._lock:
@@ -126,13 +126,13 @@ class Files:
         return grpc.dynamic_ssl_server_credentials(self._configuration(), fetch, require_client_authentication=True)
 
     def _is_new(self) -> bool:
-        """Whether the files were read since gRPC was given them: a look of :meth:`refusal` may have been first."""
+        """Returns whether gRPC lacks the current files: :meth:`refusal` may have read changed files first."""
         now = self._key, self._cert, self._ca
         before, self._given = self._given, now
         return before != now
 
     def refusal(self, certificate: Optional[bytes]) -> Optional[str]:
-        """Why a tester with that certificate, in PEM, is not let in any more; None when it is."""
+        """Returns why a tester with this certificate (PEM) is refused, or None when it is accepted."""
         with self._lock:
             self._look()
             if certificate is None:
@@ -146,8 +146,8 @@ class Files:
 
     def _refusal(self, certificate: bytes) -> Optional[str]:
         if self._crl is None:
-            return None  # The handshake has seen to all the rest.
-        # As they were read, not as the files are by now.
+            return None  # The handshake has checked everything else.
+        # Use the contents that were read, not the current files.
         pipes: list[int] = []
         try:
             names = []

@@ -1,4 +1,4 @@
-"""The client for asyncio: the same words as `verbatim_client.Client`, each to be awaited.
+"""The asyncio client: the same methods as `verbatim_client.Client`, each awaitable.
 
 >>> from verbatim_client.aio import Client
 >>> async with Client() as client:
@@ -6,7 +6,7 @@
 ...     async for event in run.events(): ...
 ...     print((await run.wait()).outcome)
 
-Make a client where its event loop runs.
+Make a client inside its running event loop.
 """
 
 from .client import Client

@@ -1,4 +1,4 @@
-"""The daemon, for asyncio: `verbatim_client.client` word for word, but that calls are awaited."""
+"""The asyncio client: the same as `verbatim_client.client`, with awaitable calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A daemon, as `verbatim_client.Client` has it. Close it, or use it in `async with`."""
+    """A connection to a daemon, like `verbatim_client.Client`. Close it, or use it in `async with`."""
 
     def __init__(
         self,
@@ -65,20 +65,20 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Ends the connection. Runs go on at the daemon."""
+        """Ends the connection. Runs at the daemon continue."""
         await self._channel.close()
 
     async def rigs(self) -> list[Rig]:
-        """All rigs, in the order of the rig file."""
+        """Returns all rigs, in the order of the rig file."""
         return [Rig.of(rig) for rig in (await self._call(self._rigs.ListRigs, rig_pb2.ListRigsRequest())).rigs]
 
     async def tests(self, patterns: str | Sequence[str] = ()) -> list[Test]:
-        """The catalogue's tests that match: ids, public names, statements or globs; all when none is given."""
+        """Returns the catalogue's tests that match ids, public names, statements or globs; all without patterns."""
         request = catalog_pb2.ListTestsRequest(patterns=_ask.patterns(patterns))
         return [Test.of(test) for test in (await self._call(self._catalog.ListTests, request)).tests]
 
     async def statements(self) -> list[Statement]:
-        """The compliance statements that tests judge."""
+        """Returns the compliance statements that tests judge."""
         answer = await self._call(self._catalog.ListStatements, catalog_pb2.ListStatementsRequest())
         return [Statement.of(statement) for statement in answer.statements]
 
@@ -97,23 +97,23 @@ class Client:
     ) -> Run:
         """Creates a run of the tests that match, which waits for its rig and then runs.
 
-        With `lease` (what `reserve` gave) it runs under that lease, on the lease's rig; without, under that by which you
-        hold the rig, unless `own_lease` has it wait for one of its own. `priority` is "low", "normal" or "high". After
-        `wait_at_most_s` in the queue it ends without having begun. What is sent again after an error is the same run.
+        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` it uses your own lease of the
+        rig; with `own_lease` it waits for a lease of its own. `priority` is "low", "normal" or "high". After
+        `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second run.
         """
         under = _ask.named("leases", lease) if lease else ""
         request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, (await self._patiently(lambda: self._call(self._runs.CreateRun, request))).run)
 
     async def get_run(self, name: str) -> Run:
-        """A run by its name, `runs/ID` or `ID`."""
+        """Returns a run by its name, `runs/ID` or `ID`."""
         request = run_pb2.GetRunRequest(name=_ask.named("runs", name))
         return Run(self, (await self._call(self._runs.GetRun, request)).run)
 
     async def runs(self, filter: str = "", page_size: int = 100) -> AsyncIterator[Run]:
-        """The runs that are kept, the newest first: `rig=NAME AND outcome=FAIL`. Pages are fetched as they are needed.
+        """Yields the stored runs, the newest first. A filter is, for example, `rig=NAME AND outcome=FAIL`.
 
-        Their verdicts are without observations; `refresh` brings those.
+        Pages are fetched as they are needed. The verdicts have no observations; `refresh` adds them.
         """
         token = ""
         while True:
@@ -128,22 +128,22 @@ class Client:
     async def reserve(
         self, rig: str = "", *, labels: str | Sequence[str] = (), lasts_s: int = 3600, priority: str = "normal"
     ) -> Lease:
-        """Asks for a rig, by name or by labels. It may be PENDING: `async with` and `Lease.wait` wait for it."""
+        """Requests a lease by rig name or labels. It may be PENDING: `async with` and `Lease.wait` wait for it."""
         request = _ask.create_lease(rig, labels, lasts_s, priority)
         return Lease(self, (await self._patiently(lambda: self._call(self._leases.CreateLease, request))).lease)
 
     async def leases(self, ended: bool = False) -> list[Lease]:
-        """The newest thousand leases that are held or waited for; with `ended` those that are over, too."""
+        """Returns the newest thousand leases that are active or pending; with `ended`, also ended leases."""
         request = lease_pb2.ListLeasesRequest(ended=ended, page_size=1000)
         return [Lease(self, lease) for lease in (await self._call(self._leases.ListLeases, request)).leases]
 
     async def renew(self, lease: Lease | str, lasts_s: int) -> Lease:
-        """Has a lease last so long from now on."""
+        """Renews a lease: it lasts `lasts_s` seconds from now."""
         request = lease_pb2.RenewLeaseRequest(name=_ask.named("leases", lease), lasts_s=_ask.seconds(lasts_s))
         return Lease(self, (await self._call(self._leases.RenewLease, request)).lease)
 
     async def end(self, lease: Lease | str) -> Lease:
-        """Gives a lease back; a run under way stops at its next safe point."""
+        """Ends a lease; a run under way stops at its next safe point."""
         request = lease_pb2.EndLeaseRequest(name=_ask.named("leases", lease))
         return Lease(self, (await self._patiently(lambda: self._call(self._leases.EndLease, request))).lease)
 
@@ -156,13 +156,13 @@ class Client:
         return answer
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Again, while what is wrong may pass. For calls that may be made twice."""
+        """Repeats a call while its error may be temporary. Only for calls that may be repeated."""
         backoff = errors.Backoff(self.patience_s)
         while True:
             try:
                 return await call()
             except errors.VerbatimError as error:
-                if not self._reached:  # A wrong address does not get better by waiting.
+                if not self._reached:  # Waiting does not help with a wrong address.
                     raise
                 wait_s = backoff.after(error)
             await asyncio.sleep(wait_s)

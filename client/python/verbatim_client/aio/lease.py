@@ -1,4 +1,4 @@
-"""A lease at a daemon, for asyncio: `verbatim_client.lease` word for word, but that calls are awaited."""
+"""A lease for asyncio: the same as `verbatim_client.lease`, with awaitable calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Lease(LeaseFacts):
-    """A lease. `async with await client.reserve(RIG) as lease:` waits for the rig, and gives it back at the block's end."""
+    """A lease. `async with await client.reserve(RIG) as lease:` waits for the rig, and ends the lease after it."""
 
     def __init__(self, client: Client, message: lease_pb2.Lease) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Lease(LeaseFacts):
         try:
             return await self.wait()
         except BaseException:
-            await self.end()  # Nobody would: the block is not entered.
+            await self.end()  # The block is not entered, so __aexit__ will not run.
             raise
 
     async def __aexit__(
@@ -37,9 +37,9 @@ class Lease(LeaseFacts):
         await self.end()
 
     async def wait(self, timeout_s: float | None = None) -> Lease:
-        """Waits until it holds its rig.
+        """Waits until the lease is active.
 
-        Raises TimeoutError when that takes longer, and VerbatimError FAILED_PRECONDITION when it ended instead.
+        Raises TimeoutError after `timeout_s` seconds, and VerbatimError FAILED_PRECONDITION when the lease has ended.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         backoff = errors.Backoff(self._client.patience_s)
@@ -63,11 +63,11 @@ class Lease(LeaseFacts):
         return self
 
     async def renew(self, lasts_s: int) -> Lease:
-        """Has it last so long from now on."""
+        """Renews the lease: it lasts `lasts_s` seconds from now."""
         self.message = (await self._client.renew(self, lasts_s)).message
         return self
 
     async def end(self) -> Lease:
-        """Gives the rig back; a run under way stops at its next safe point."""
+        """Ends the lease; a run under way stops at its next safe point."""
         self.message = (await self._client.end(self)).message
         return self

@@ -1,4 +1,4 @@
-"""A run at a daemon, for asyncio: `verbatim_client.run` word for word, but that calls are awaited."""
+"""A run for asyncio: the same as `verbatim_client.run`, with awaitable calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Run(RunFacts):
-    """A run. In `async with`, it is cancelled at the block's end if it goes on then."""
+    """A run. In `async with`, it is cancelled at the block's end if it has not ended."""
 
     def __init__(self, client: Client, message: run_pb2.Run) -> None:
         super().__init__(message)
@@ -39,15 +39,15 @@ class Run(RunFacts):
             await self.cancel()
 
     async def refresh(self) -> Run:
-        """Asks the daemon where the run stands."""
+        """Fetches the state of the run from the daemon."""
         request = run_pb2.GetRunRequest(name=self.name)
         self.message = (await self._client._patiently(lambda: self._client._call(self._client._runs.GetRun, request))).run
         return self
 
     def events(self, cursor: int = 0) -> AsyncIterator[event_pb2.RunEvent]:
-        """What happens in the run, from its beginning (or behind `cursor`) to its end.
+        """Yields the events of the run, from its beginning (or after `cursor`) to its end.
 
-        A connection that breaks is taken up again where it broke, for as long as the client's `patience_s`.
+        After a broken connection it continues where it broke, with retries for the client's `patience_s`.
         """
         return self._watch(cursor, None)
 
@@ -62,7 +62,7 @@ class Run(RunFacts):
                     backoff.reset()
                     self._take(answer.event)
                     yield answer.event
-                # A daemon that is stopped may end its streams in good order, too.
+                # A daemon that shuts down may end the stream without an error.
                 if self._is_over() or (await self.refresh())._is_over():
                     return
                 wait_s = backoff.after(self._broke(self._client.target))
@@ -71,40 +71,40 @@ class Run(RunFacts):
                     raise TimeoutError(f"{self.name} has not ended: {self.state}") from error
                 wait_s = backoff.after(errors.of(error, self._client.target))
             finally:
-                call.cancel()  # Who leaves the loop early leaves no stream behind at the daemon.
+                call.cancel()  # Ends the stream at the daemon if the caller leaves the loop early.
             await asyncio.sleep(wait_s)
 
     async def wait(self, timeout_s: float | None = None) -> Ended:
-        """Waits for the run's end. Raises TimeoutError when it takes longer; the run goes on then."""
+        """Waits for the run's end. Raises TimeoutError after `timeout_s` seconds; the run continues then."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         async for _ in self._watch(0, until):
             pass
         return Ended.of((await self.refresh()).message)
 
     async def cancel(self) -> None:
-        """Has the daemon stop the run; the device is restored first. `wait` tells when that is done."""
+        """Requests the daemon to stop the run, which restores its device first. `wait` returns when it has ended."""
         request = run_pb2.CancelRunRequest(name=self.name)
         self.message = (await self._client._call(self._client._runs.CancelRun, request)).run
 
     async def artifacts(self) -> list[str]:
-        """The names of the files of the run's bundle."""
+        """Returns the names of the files of the run's bundle."""
         request = run_pb2.ListArtifactsRequest(name=self.name)
         answer = await self._client._patiently(lambda: self._client._call(self._client._runs.ListArtifacts, request))
         return [artifact.name for artifact in answer.artifacts]
 
     async def read(self, artifact: str) -> bytes:
-        """A file of the run's bundle; `run.pcapng` is made when it is read."""
+        """Returns a file of the run's bundle. The daemon makes `run.pcapng` when it is read."""
         return await self._client._patiently(lambda: self._whole(artifact))
 
     async def record(self, test: str) -> Record:
-        """The record of one of its tests, by the test's id."""
+        """Returns the record of one of the run's tests, by the test's id."""
         name = _ask.record_of(test, await self.artifacts(), self.name)
         return Record.parse(await self.read(name), f"{self.name}/{name}")
 
     async def download(self, directory: PathLike) -> Path:
         """Writes the run's bundle into a directory that is new or empty, and checks it against its manifest.
 
-        `verbatim judge` and `verbatim verify` take it. Raises FileExistsError where something is in the directory.
+        `verbatim judge` and `verbatim verify` read the bundle. Raises FileExistsError when the directory is not empty.
         """
         place = _ask.empty(directory)
         for name in _ask.in_order(await self.artifacts(), self.name):

@@ -1,4 +1,4 @@
-//! The agent: with testers who speak its protocol, and as a stranger sees it.
+//! Tests of the agent: with clients that follow its protocol, and with foreign clients.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod link;

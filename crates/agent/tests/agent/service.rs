@@ -1,4 +1,4 @@
-//! The service as a stranger sees it: other versions of TLS, clients that do not listen, devices that are not there.
+//! The service with foreign clients: other versions of TLS, clients that do not read, missing devices.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
 use verbatim_verbs_fake::Strings;
 
-/// Long enough for any machine; nothing waits so long when all is well.
+/// Long enough for any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);
 
 struct Agent {
@@ -84,7 +84,7 @@ fn register(length: u32) -> command::Kind {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_takes_no_answers_is_held_back_and_does_not_hold_up_the_stop() {
+async fn slow_reader_is_throttled_and_stops() {
     const ASKED: usize = 200;
     let agent = agent(None).await;
     let (requests, taken) = mpsc::channel(3 * ASKED);
@@ -97,7 +97,8 @@ async fn a_client_that_takes_no_answers_is_held_back_and_does_not_hold_up_the_st
             length: 1 << 20,
         }),
     });
-    // Each answer to a read is 1 MiB, and nobody takes any. What is between the reads is seen in the device's log.
+    // Each reply to a read has 1 MiB, and the client takes none. The commands between the reads appear in the device's
+    // log.
     for _ in 0..ASKED {
         requests.send(request(1, read.clone())).await.unwrap();
         let open = command::Kind::Open(proto::Open {});
@@ -129,7 +130,7 @@ async fn a_client_that_takes_no_answers_is_held_back_and_does_not_hold_up_the_st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_in_the_order_of_commands_and_the_stream_ends_after_the_last() {
+async fn replies_keep_order_until_stream_ends() {
     let agent = agent(None).await;
     let (requests, taken) = mpsc::channel(300);
     for number in 0..300 {
@@ -160,7 +161,7 @@ async fn answers_are_in_the_order_of_commands_and_the_stream_ends_after_the_last
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_that_is_cancelled_destroys_its_session() {
+async fn cancelled_stream_destroys_its_session() {
     let agent = agent(None).await;
     let (requests, taken) = mpsc::channel(1);
     let mut answers = agent
@@ -173,7 +174,7 @@ async fn a_stream_that_is_cancelled_destroys_its_session() {
     requests.send(request(0, register(64))).await.unwrap();
     answers.message().await.unwrap().unwrap();
     assert_eq!(agent.strings.existing().len(), 2);
-    // Nothing of the stream is left on this side, though the connection is.
+    // This drops the stream, but the connection stays.
     drop((answers, requests));
     let begun = Instant::now();
     while !agent.strings.existing().is_empty() {
@@ -183,7 +184,7 @@ async fn a_stream_that_is_cancelled_destroys_its_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_larger_than_the_protocol_allows_ends_the_session_and_destroys_it() {
+async fn oversized_request_ends_the_session() {
     let agent = agent(None).await;
     let (requests, taken) = mpsc::channel(2);
     let mut answers = agent
@@ -209,7 +210,7 @@ async fn a_request_that_is_larger_than_the_protocol_allows_ends_the_session_and_
     assert_eq!(agent.strings.existing(), [""; 0]);
 }
 
-/// A CA, a server and a client in a directory.
+/// Writes the files of a CA and a server certificate to a directory.
 fn pki(directory: &Path) -> ServerFiles {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -228,10 +229,11 @@ fn pki(directory: &Path) -> ServerFiles {
     }
 }
 
-/// A ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2). By hand, since rustls is built without TLS 1.2 here, as in the products.
+/// Returns a ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2). It is handwritten, since rustls is built without TLS 1.2 here,
+/// as in the products.
 fn hello_of_1_2() -> Vec<u8> {
     let fields: [&[u8]; 9] = [
-        // The record, the handshake in it, each with its length; then version 1.2, the random, no session.
+        // The record and the handshake in it, each with its length; then version 1.2, the random, and no session.
         &[22, 3, 1, 0, 65],
         &[1, 0, 0, 61],
         &[3, 3],
@@ -246,7 +248,7 @@ fn hello_of_1_2() -> Vec<u8> {
     fields.concat()
 }
 
-/// What a client is told that speaks TLS 1.2: the alert's level and description (RFC 8446, 6).
+/// Connects with TLS 1.2 and returns the level and description of the alert (RFC 8446, 6).
 fn answer_to_1_2(address: SocketAddr) -> [u8; 2] {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.set_read_timeout(Some(LONG)).unwrap();
@@ -257,7 +259,7 @@ fn answer_to_1_2(address: SocketAddr) -> [u8; 2] {
     [alert[5], alert[6]]
 }
 
-/// What becomes of a client without a certificate.
+/// Connects without a certificate and returns the outcome.
 fn handshake(address: SocketAddr, ca: &Path) -> String {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
@@ -280,7 +282,7 @@ fn handshake(address: SocketAddr, ca: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_1_2_and_clients_without_a_certificate_are_refused_by_tls_itself() {
+async fn tls_refuses_1_2_and_missing_certificate() {
     let directory = tempfile::tempdir().unwrap();
     let agent = agent(Some(pki(directory.path()))).await;
     let (address, ca) = (agent.address, directory.path().join("ca.pem"));
@@ -292,7 +294,7 @@ async fn tls_1_2_and_clients_without_a_certificate_are_refused_by_tls_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_that_says_nothing_does_not_keep_others_out() {
+async fn silent_peer_does_not_block_others() {
     let directory = tempfile::tempdir().unwrap();
     let agent = agent(Some(pki(directory.path()))).await;
     let mute: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(agent.address).unwrap()).collect();
@@ -319,10 +321,10 @@ fn error_of(arguments: &[&str], code: i32) -> String {
 }
 
 #[test]
-fn a_device_that_does_not_exist_is_said_at_the_start() {
+fn missing_device_is_named_at_start() {
     let directory = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", directory.path().join("s").display());
-    // Without libibverbs, or without a device at all, it says that instead.
+    // On a host without libibverbs or without any device the error names that instead.
     let error = error_of(&["--listen", &listen, "--device", "no-such-device"], 3);
     assert!(
         error.contains("no-such-device") || error.contains("verbs unavailable"),
@@ -332,7 +334,7 @@ fn a_device_that_does_not_exist_is_said_at_the_start() {
 }
 
 #[test]
-fn a_command_line_that_would_leave_the_agent_open_is_refused() {
+fn unsafe_command_line_is_refused() {
     let error = error_of(&["--listen", "0.0.0.0:0", "--device", "d"], 3);
     assert!(
         error.contains("--tls-cert") && error.contains("verbatim pki init"),

@@ -1,8 +1,8 @@
-//! The writer's output, read back by a reader of our own and compared with a dump.
+//! Reads the writer's output with a reader of the test and compares it with a hex dump.
 
 use super::*;
 
-/// A block: its type, its fixed part and its options, the bytes between `fixed` and the options being `data`.
+/// A block: its type, its fixed fields, its packet data and its options.
 struct Block {
     kind: u32,
     fixed: Vec<u8>,
@@ -30,7 +30,7 @@ fn word(file: &[u8], at: usize) -> usize {
     u32::from_le_bytes(file[at..at + 4].try_into().unwrap()) as usize
 }
 
-/// Reads a whole file; panics at anything that is not pcapng.
+/// Reads a whole file; panics if the file breaks the format.
 fn read(file: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut at = 0;
@@ -86,7 +86,7 @@ fn packet(interface: InterfaceId, bytes: &[u8]) -> Packet<'_> {
 }
 
 #[test]
-fn a_file_is_what_the_dump_says_byte_for_byte() {
+fn file_matches_hex_dump() {
     let section = Section {
         hardware: "rig",
         os: "Linux",
@@ -127,7 +127,7 @@ fn a_file_is_what_the_dump_says_byte_for_byte() {
 }
 
 #[test]
-fn what_is_written_is_read_back_whatever_its_lengths() {
+fn written_blocks_read_back() {
     let text = |length: usize| "abcdefgh".chars().cycle().take(length).collect::<String>();
     for size in 0..20 {
         let comments = [text(size + 1), text(size + 2)];
@@ -180,7 +180,7 @@ fn what_is_written_is_read_back_whatever_its_lengths() {
 }
 
 #[test]
-fn a_comment_too_long_for_an_option_goes_on_in_the_next_one() {
+fn long_comment_spans_several_options() {
     let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
     let port = writer.interface(LinkType::InfiniBand, "p", "").unwrap();
     let long = format!("a{}", "ü".repeat(70_000));
@@ -199,7 +199,7 @@ fn a_comment_too_long_for_an_option_goes_on_in_the_next_one() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_and_leaves_the_file_sound() {
+fn rejected_packet_leaves_file_intact() {
     let mut other = Writer::new(Vec::new(), &Section::default()).unwrap();
     other.interface(LinkType::InfiniBand, "0", "").unwrap();
     let foreign = other.interface(LinkType::InfiniBand, "1", "").unwrap();
@@ -221,7 +221,7 @@ fn what_cannot_be_written_is_refused_and_leaves_the_file_sound() {
 }
 
 #[test]
-fn an_error_of_the_sink_comes_through() {
+fn sink_error_is_returned() {
     let mut room = [0; 32];
     let full = Writer::new(&mut room[..], &Section::default());
     assert!(full.is_ok(), "a header without texts has 32 bytes");

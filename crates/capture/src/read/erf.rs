@@ -1,7 +1,7 @@
-//! ERF records: a header, extension headers, and a packet as it was on the wire. A file of them has no header.
+//! ERF records: a header, extension headers, and a packet as it was on the wire. An ERF file has no file header.
 //!
-//! The header has 16 bytes: time in 8 (little-endian, seconds and 2^-32 s), type, flags, then record length, losses and
-//! wire length in 2 each (big-endian).
+//! The record header has 16 bytes. An 8-byte timestamp comes first (little-endian, units of 2^-32 s), then type and
+//! flags in 1 byte each. Record length, loss counter and wire length follow in 2 bytes each (big-endian).
 
 use std::io::Read;
 
@@ -11,20 +11,20 @@ use super::source::Source;
 use super::time::Clock;
 use super::{Begins, CaptureError, Found, LINKTYPE_ERF, Unread};
 
-/// Bytes of a record's header.
+/// Length of a record's header, in bytes.
 pub(super) const HEADER: usize = 16;
 const EXTENSION: usize = 8;
 const TYPE_INFINIBAND: u8 = 21;
-/// Ethernet; the same with a color, with a filter's color, with a hash.
+/// Ethernet: plain, with a color, with a filter's color, with a color and a hash.
 const TYPES_ETHERNET: [u8; 4] = [2, 11, 16, 20];
-/// Before a frame: how many bytes of it are left out, and one more.
+/// Bytes between the ERF header and an Ethernet frame: an offset and a pad byte.
 const BEFORE_FRAME: usize = 2;
 const TYPES_IP: [u8; 2] = [22, 23];
-/// A record that fills up a block.
+/// A padding record.
 const TYPE_PAD: u8 = 48;
-/// In the type, and in the first byte of an extension header: another extension header follows.
+/// Set in the record's type or in an extension header's first byte if another extension header follows.
 const MORE: u8 = 0x80;
-/// In the flags: the record was cut off for want of room.
+/// Flag: the record was truncated for lack of buffer space.
 const TRUNCATED: u8 = 0x08;
 
 const CLOCK: Clock = Clock {
@@ -36,8 +36,8 @@ fn number(header: &[u8; HEADER], at: usize) -> usize {
     usize::from(u16::from_be_bytes([header[at], header[at + 1]]))
 }
 
-/// Whether a file that begins so is one of ERF records: the first is of Ethernet or InfiniBand, and its lengths agree.
-/// Letters are no such types.
+/// Returns whether a file with these first bytes is an ERF file: the first record must be Ethernet or InfiniBand, and
+/// its lengths must agree. ASCII letters match none of these types, so a text file is rejected.
 pub(super) fn is_likely(head: &[u8]) -> bool {
     head.first_chunk::<HEADER>().is_some_and(|header| {
         let kind = header[8] & !MORE;
@@ -47,7 +47,7 @@ pub(super) fn is_likely(head: &[u8]) -> bool {
     })
 }
 
-/// The next record of a file of them.
+/// Reads the next record of an ERF file. Skips padding records.
 pub(super) fn next<R: Read>(source: &mut Source<R>) -> Result<Option<Found>, CaptureError> {
     while !source.is_at_end()? {
         let offset = source.offset();
@@ -77,9 +77,9 @@ pub(super) fn next<R: Read>(source: &mut Source<R>) -> Result<Option<Found>, Cap
     Ok(None)
 }
 
-/// The packet of a record, and whether all of it is there.
+/// Returns the record's packet, its first layer, and whether the packet is complete.
 ///
-/// The record says itself how long packet and record are; what the capture says around it differs from tool to tool.
+/// The lengths come from the record's own header, because tools disagree on the lengths in the capture around it.
 pub(super) fn open(record: &[u8]) -> (Begins, &[u8], bool) {
     let short = (Begins::Unread(Unread::ErfShort), record, false);
     let Some(header) = record.first_chunk::<HEADER>() else {
@@ -104,7 +104,7 @@ pub(super) fn open(record: &[u8]) -> (Begins, &[u8], bool) {
     if record_length < at || record.len() < at {
         return short;
     }
-    // What follows the packet in its record is padding.
+    // Bytes after the packet are padding.
     let told = record_length - at;
     let wanted = if wire_length == 0 { told } else { wire_length };
     let there = &record[at..record.len().min(record_length)];

@@ -1,70 +1,70 @@
-//! Why a capture cannot be read.
+//! Errors of reading a capture.
 
 use std::io;
 
-/// Why a capture cannot be read on.
+/// The reason why a capture cannot be read further.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
-    /// The input fails.
+    /// The input returned an error.
     #[error("cannot read the capture at byte {offset}: {source}")]
     Io {
-        /// Bytes read before.
+        /// The number of bytes read before the error.
         offset: u64,
         /// The input's error.
         source: io::Error,
     },
-    /// It is compressed, and its compression is damaged or cut off.
+    /// The compressed data is damaged or cut off.
     #[error(
         "cannot unpack the compressed capture behind byte {offset} of what it holds: {source}; expected gzip or zstd \
          to the end of the file, and seen it damaged or cut off, so packets are missing from here on"
     )]
     Packed {
-        /// Bytes that were unpacked before.
+        /// The number of bytes decompressed before the error.
         offset: u64,
-        /// The library's error.
+        /// The decompressor's error.
         source: io::Error,
     },
-    /// It begins like nothing that is known.
+    /// The first bytes match no supported format.
     #[error(
         "expected a capture, which begins with d4c3b2a1, 4d3cb2a1, a1b2c3d4 or a1b23c4d (pcap), 0a0d0d0a (pcapng) or \
          an ERF record of Ethernet or InfiniBand, seen {seen}; {advice}"
     )]
     NotACapture {
-        /// What it begins with.
+        /// The first bytes, in hexadecimal.
         seen: String,
-        /// What to do.
+        /// Advice for the user.
         advice: &'static str,
     },
-    /// It ends within something.
+    /// The capture ends within a structure.
     #[error(
         "the capture ends within {what} at byte {offset}: expected {expected} bytes from there on, seen {seen}; it was \
          cut off, so packets are missing from here on"
     )]
     CutOff {
-        /// Within what.
+        /// The name of the incomplete structure.
         what: &'static str,
-        /// Where that begins.
+        /// The offset of the structure's first byte.
         offset: u64,
-        /// Bytes that it has, or has at least.
+        /// The length of the structure in bytes, or its least length.
         expected: u64,
-        /// Bytes that there are.
+        /// The number of bytes present.
         seen: u64,
     },
-    /// It contradicts its format.
+    /// A field contradicts the format.
     #[error(
         "the capture is damaged at byte {offset}: expected {expected}, seen {seen}; it cannot be read from here on"
     )]
     Damaged {
-        /// Where.
+        /// The offset of the field's first byte.
         offset: u64,
-        /// What belongs there.
+        /// The expected value.
         expected: String,
-        /// What is there.
+        /// The value found.
         seen: String,
     },
 }
 
-/// What a file that is no capture might be.
+/// Returns the error of an unsupported file, with advice for formats that its first bytes suggest.
 pub(super) fn not_a_capture(head: &[u8]) -> CaptureError {
     let advice = match *head {
         [] => "the file is empty: was anything captured?",
@@ -86,7 +86,6 @@ pub(super) fn not_a_capture(head: &[u8]) -> CaptureError {
     CaptureError::NotACapture { seen, advice }
 }
 
-/// A contradiction at a place.
 pub(super) fn damaged(offset: u64, expected: impl Into<String>, seen: impl ToString) -> CaptureError {
     CaptureError::Damaged {
         offset,

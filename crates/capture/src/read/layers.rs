@@ -1,4 +1,4 @@
-//! Where the innermost packet stands in bytes that carry it: cooked headers, VLAN tags, MPLS labels and tunnels.
+//! Finds the innermost packet behind cooked headers, VLAN tags, MPLS labels and tunnels.
 //!
 //! Sources: `LINKTYPE_LINUX_SLL` and `LINKTYPE_LINUX_SLL2` of tcpdump.org; IEEE 802.1Q; RFC 3032 and 4385 (MPLS), 2784
 //! and 2890 (GRE), 7348 (VXLAN), 8926 (Geneve), 8200 (IPv6); draft-foschiano-erspan.
@@ -6,11 +6,11 @@
 use core::fmt;
 use core::ops::Range;
 
-/// Layers that are looked through: more are nested by no network.
+/// The most layers that the reader looks through. Real networks nest fewer.
 const MOST_LAYERS: usize = 8;
-/// Headers of one kind in a row: tags, labels, IPv6 extensions.
+/// The most headers of one kind in a row: tags, labels, IPv6 extensions.
 const MOST_IN_A_ROW: usize = 16;
-/// VLAN tags that a reader of packets knows: a service tag and a customer's.
+/// The most VLAN tags that the packet parser accepts: a service tag and a customer tag.
 const KNOWN_TAGS: usize = 2;
 
 const ETHERNET: usize = 14;
@@ -31,10 +31,10 @@ const ERSPAN_III: u16 = 0x22EB;
 const UDP: u8 = 17;
 const ROCE_V2_PORT: u16 = 4791;
 
-/// An encapsulation around a packet.
+/// An encapsulation of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tunnel {
-    /// A switch's copy of a frame.
+    /// ERSPAN: a switch's copy of a frame.
     Erspan,
     /// Geneve.
     Geneve,
@@ -61,46 +61,45 @@ impl fmt::Display for Tunnel {
     }
 }
 
-/// A packet within the bytes.
+/// The header type and the offset at which an inner packet begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layer {
-    /// An Ethernet frame begins there.
+    /// An Ethernet frame at this offset.
     Frame(usize),
-    /// The bytes from there on are what a frame of that EtherType carries.
+    /// The payload of a frame of this EtherType, at offset `at`.
     Bare { at: usize, ethertype: u16 },
 }
 
-/// The innermost packet that could be found.
+/// The innermost packet that the reader found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Inner {
     pub(super) layer: Layer,
-    /// The innermost tunnel around it.
     pub(super) tunnel: Option<Tunnel>,
-    /// Whether the tunnel carries neither Ethernet nor IP, or is encrypted: the packet is the tunnel's.
+    /// Whether the tunnel's payload is encrypted or neither Ethernet nor IP; `layer` is then the layer around it.
     pub(super) is_unread: bool,
-    /// IPv6 extension headers between IP and the UDP header of RoCEv2, as places in all bytes.
+    /// The byte range of the IPv6 extension headers before the UDP header of RoCEv2.
     pub(super) extensions: Range<usize>,
 }
 
 enum Step {
-    /// This layer carries no other.
+    /// The layer contains no other; the range holds its IPv6 extension headers.
     Ends(Range<usize>),
-    /// It carries that one; tags are no tunnel.
+    /// The layer contains this one, inside the tunnel if there is one. VLAN tags are not a tunnel.
     Into(Option<Tunnel>, Layer),
-    /// It is a tunnel around something else.
+    /// The layer is a tunnel with an unsupported payload.
     Unread(Tunnel),
 }
 
 const ENDS: Step = Step::Ends(0..0);
 
-/// The layer that a raw IP packet is.
+/// Returns the layer of a raw IP packet.
 pub(super) fn ip(bytes: &[u8], at: usize) -> Layer {
     let is_6 = bytes.get(at).is_some_and(|first| first >> 4 == 6);
     let ethertype = if is_6 { IPV6 } else { IPV4 };
     Layer::Bare { at, ethertype }
 }
 
-/// The layer behind a header of that size, whose EtherType stands at that place.
+/// Returns the layer after a header of `size` bytes, whose EtherType is at offset `protocol`.
 pub(super) fn cooked(bytes: &[u8], size: usize, protocol: usize) -> Layer {
     Layer::Bare {
         at: size,
@@ -108,14 +107,14 @@ pub(super) fn cooked(bytes: &[u8], size: usize, protocol: usize) -> Layer {
     }
 }
 
-/// Whether a frame is RoCEv2 over IPv4 without tags or options: nothing is to be looked for in it.
+/// Returns whether a frame is RoCEv2 over IPv4 without tags or options. It contains no further layers.
 pub(super) fn is_plain(frame: &[u8]) -> bool {
     frame.first_chunk::<38>().is_some_and(|frame| {
         frame[12..15] == [0x08, 0x00, 0x45] && frame[23] == UDP && frame[36..38] == ROCE_V2_PORT.to_be_bytes()
     })
 }
 
-/// Looks for the innermost packet. A piece of an IP packet, and a header that is cut short, carry nothing.
+/// Finds the innermost packet. The search ends at an IP fragment and at an incomplete header.
 pub(super) fn innermost(bytes: &[u8], first: Layer) -> Inner {
     let mut inner = Inner {
         layer: first,
@@ -199,11 +198,11 @@ fn ipv6(bytes: &[u8], at: usize) -> Option<Step> {
     for _ in 0..MOST_IN_A_ROW {
         let length = usize::from(byte_at(bytes, behind + 1)?);
         let size = match protocol {
-            // Hop by hop, routing, destination, mobility.
+            // Hop-by-hop options, routing, destination options, mobility.
             0 | 43 | 60 | 135 => 8 * (length + 1),
-            // Authentication.
+            // Authentication header.
             51 => 4 * (length + 2),
-            // A fragment header of a whole packet.
+            // Fragment header of an unfragmented packet.
             44 if u16_at(bytes, behind + 2)? & 0xFFF9 == 0 => 8,
             44 => return None,
             _ => break,
@@ -214,7 +213,7 @@ fn ipv6(bytes: &[u8], at: usize) -> Option<Step> {
     transport(bytes, protocol, behind, first..behind)
 }
 
-/// The next layer behind an IP header and its extensions.
+/// Returns the layer after an IP header and its extensions.
 fn transport(bytes: &[u8], protocol: u8, at: usize, extensions: Range<usize>) -> Option<Step> {
     match protocol {
         UDP => udp(bytes, at, extensions),
@@ -226,7 +225,7 @@ fn transport(bytes: &[u8], protocol: u8, at: usize, extensions: Range<usize>) ->
     }
 }
 
-/// A packet of that EtherType in a tunnel.
+/// Returns the step into a tunnel's payload of this EtherType.
 fn carried(tunnel: Tunnel, ethertype: u16, at: usize) -> Step {
     match ethertype {
         BRIDGED_ETHERNET => Step::Into(Some(tunnel), Layer::Frame(at)),
@@ -239,7 +238,7 @@ fn udp(bytes: &[u8], at: usize, extensions: Range<usize>) -> Option<Step> {
     let header = at + 8;
     Some(match u16_at(bytes, at + 2)? {
         ROCE_V2_PORT => Step::Ends(extensions),
-        // VXLAN; its port of before the standard.
+        // VXLAN: the standard port, and 8472, which implementations used before.
         4789 | 8472 if byte_at(bytes, header)? & 0x08 != 0 => carried(Tunnel::Vxlan, BRIDGED_ETHERNET, header + 8),
         4789 => Step::Unread(Tunnel::Vxlan),
         // VXLAN-GPE.
@@ -263,7 +262,7 @@ fn udp(bytes: &[u8], at: usize, extensions: Range<usize>) -> Option<Step> {
 
 fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     let (flags, ethertype) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
-    // Another version, or routing, which no one uses.
+    // A GRE version other than 0, or the obsolete routing field.
     if flags & 0x4007 != 0 {
         return Some(Step::Unread(Tunnel::Gre));
     }
@@ -271,7 +270,7 @@ fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     let fields = [has_checksum, has_key, has_sequence].into_iter().filter(|has| *has);
     let behind = at + 4 + 4 * fields.count();
     Some(match ethertype {
-        // Type I has no header of its own; type II has one, and a sequence number before it.
+        // Type I has no header. Type II has one of 8 bytes, and its GRE header has a sequence number.
         ERSPAN_I_OR_II => carried(
             Tunnel::Erspan,
             BRIDGED_ETHERNET,
@@ -289,7 +288,8 @@ fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     })
 }
 
-/// The next layer behind MPLS labels, which do not name it: IP by its version, else a frame with or without a control word.
+/// Returns the layer after MPLS labels. The labels do not name their payload, so the reader guesses: IP by its version
+/// field, otherwise a frame with or without a control word.
 fn mpls(bytes: &[u8], at: usize) -> Option<Step> {
     const BOTTOM: u8 = 1;
     let mut behind = at;
@@ -315,8 +315,8 @@ fn mpls(bytes: &[u8], at: usize) -> Option<Step> {
     })
 }
 
-/// Puts the innermost packet into `whole`, as a frame: where it has no Ethernet header, one without addresses stands
-/// before it; IPv6 extension headers are left out.
+/// Writes the innermost packet to `whole` as a frame. If the packet has no Ethernet header, it gets one without
+/// addresses. IPv6 extension headers are removed.
 pub(super) fn frame(bytes: &[u8], inner: &Inner, whole: &mut Vec<u8>) {
     whole.clear();
     let from = match inner.layer {

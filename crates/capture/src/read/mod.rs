@@ -1,15 +1,15 @@
-//! Reads captures of others: pcap, pcapng and ERF, one packet at a time, from a file or a pipe, plain or compressed by
-//! gzip or zstd.
+//! Reads captures in pcap, pcapng and ERF format, from a file or a pipe, plain or compressed with gzip or zstd.
 //!
-//! Never more than one packet is held, so memory does not grow with the file. Both byte orders, microseconds and
-//! nanoseconds, several sections and interfaces; blocks without packets are passed over. Any bytes are allowed: what is
-//! no capture, or is damaged, is an error that says where, what was expected and what was seen.
+//! The reader holds one packet at a time, so its memory does not grow with the file. It reads both byte orders,
+//! microsecond and nanosecond timestamps, and several sections and interfaces. It skips blocks without packets. Any
+//! input is safe: an unsupported or damaged file gives an error with the offset, the expected value and the value
+//! found.
 //!
-//! A packet in a tunnel is taken out of it, and one without an Ethernet header gets one, so that a reader meets frames
-//! and packets of InfiniBand alone.
+//! The reader takes a packet out of its tunnel. If the packet has no Ethernet header, the reader adds one. The caller
+//! therefore sees Ethernet frames and InfiniBand packets only, besides [`Unread`] content.
 //!
-//! Source of the formats: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng; ERF: the record format of Endace, in which
-//! captures of native InfiniBand come; RFC 1952 (gzip), RFC 8878 (zstd).
+//! Sources of the formats: draft-ietf-opsawg-pcap; draft-ietf-opsawg-pcapng; Endace's ERF record format, used by
+//! captures of native InfiniBand; RFC 1952 (gzip); RFC 8878 (zstd).
 
 mod erf;
 mod error;
@@ -35,44 +35,44 @@ use pcapng::Pcapng;
 use source::Source;
 use verbatim_wire::{Medium, Packet};
 
-/// Bytes that a packet, or a block that is read whole, may have: far beyond any frame. A length field that says more is
-/// damaged.
+/// The longest packet, and the longest block read whole, in bytes; far longer than any frame. A longer length field
+/// counts as damage.
 const MOST: usize = 16 << 20;
 
 const LINKTYPE_ETHERNET: u16 = 1;
-/// Raw IP, by its three numbers: `DLT_RAW` of two systems, and the registered one; IPv4 alone, IPv6 alone.
+/// Raw IP: the values of `DLT_RAW` on two systems (12, 14), the registered number (101), IPv4 only, IPv6 only.
 const LINKTYPES_IP: [u16; 5] = [12, 14, 101, 228, 229];
-/// Linux cooked captures, as `tcpdump -i any` makes them, of both versions.
+/// Linux cooked captures of both versions, as `tcpdump -i any` makes them.
 const LINKTYPE_LINUX_SLL: u16 = 113;
 const LINKTYPE_LINUX_SLL2: u16 = 276;
 const LINKTYPE_ERF: u16 = 197;
 const LINKTYPE_EXPORTED: u16 = 252;
 const LINKTYPE_INFINIBAND: u16 = 247;
 
-/// What the bytes of a packet are.
+/// The content of a captured packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// An Ethernet frame.
     Ethernet,
-    /// A packet of native InfiniBand, from its LRH on. A capture need not say whether a VCRC ends it.
+    /// A packet of native InfiniBand, from its LRH on. The capture need not say whether its VCRC is included.
     InfiniBand,
-    /// Something else; the bytes are as the capture has them.
+    /// Unsupported content; the bytes are unchanged.
     Unread(Unread),
 }
 
-/// What this does not look into.
+/// A kind of content that the reader does not parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Unread {
-    /// Another link type, by its registered number.
+    /// An unsupported link type, by its registered number.
     LinkType(u16),
-    /// Another type of ERF record.
+    /// An unsupported type of ERF record.
     ErfType(u8),
-    /// An ERF record that ends before its headers do.
+    /// An ERF record that ends within its headers.
     ErfShort,
-    /// A tunnel around something that is neither Ethernet nor IP, or is encrypted.
+    /// A tunnel whose payload is encrypted or neither Ethernet nor IP.
     Within(Tunnel),
-    /// RoCEv2 behind IPv6 extension headers whose ICRC is not that of the packet without them. Annex A17 knows no such
-    /// headers, so which of their bytes an ICRC covers is not known.
+    /// RoCEv2 behind IPv6 extension headers, with an ICRC that does not match the packet without them. Annex A17 does
+    /// not define such headers, so the bytes that the ICRC covers are unknown.
     Extensions,
 }
 
@@ -91,38 +91,37 @@ impl fmt::Display for Unread {
     }
 }
 
-/// A packet of a capture.
+/// One packet of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
-    /// Its number, from 1, as Wireshark counts.
+    /// The packet's number, counted from 1 as in Wireshark.
     pub number: u64,
-    /// The byte of the file at which its record begins.
+    /// The file offset of the packet's record, in bytes.
     pub offset: u64,
-    /// When it was seen; not every capture says.
+    /// The packet's timestamp, if the capture has one.
     pub time: Option<CaptureTime>,
-    /// What the bytes are.
+    /// The content of `bytes`.
     pub content: Content,
-    /// The bytes, without what the capture or a tunnel put before them. IPv6 extension headers before RoCEv2 are left
-    /// out.
+    /// The bytes without the capture's and the tunnel's headers, and without IPv6 extension headers before RoCEv2.
     pub bytes: &'a [u8],
-    /// The encapsulation that was removed; `bytes` are the inner packet.
+    /// The encapsulation that the reader removed; `bytes` holds the inner packet.
     pub tunnel: Option<Tunnel>,
-    /// Whether it has no Ethernet header of its own: one without addresses was put before it.
+    /// Whether the packet has no Ethernet header of its own. The reader then adds one without addresses.
     pub is_bare: bool,
-    /// Whether these are all bytes that the packet had.
+    /// Whether `bytes` holds the complete packet.
     pub is_whole: bool,
-    /// Whether the capture says that headers of its packets were made up, as our own of MADs: what is around a MAD is not
-    /// what passed.
+    /// Whether the capture marks the headers around a MAD as reconstructed, as Verbatim's captures do. Only the MAD
+    /// itself was then on the wire.
     pub is_reconstructed: bool,
 }
 
-/// Reads a capture.
+/// A reader of a capture.
 #[derive(Debug)]
 pub struct Reader<R> {
     source: Source<R>,
     format: Format,
     packets: u64,
-    /// A packet that is not as the capture has it.
+    /// The last packet that the reader had to rewrite.
     made: Vec<u8>,
 }
 
@@ -155,7 +154,7 @@ impl<R: Read> Reader<R> {
     /// Reads the beginning of a capture.
     ///
     /// # Errors
-    /// When it cannot be read, or is no capture.
+    /// Returns an error if the input fails or has an unsupported format.
     pub fn new(input: R) -> Result<Self, CaptureError> {
         let mut source = Source::new(input);
         let head = source.up_to(erf::HEADER)?;
@@ -181,10 +180,11 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The next packet; `None` at the end of the capture.
+    /// Returns the next packet, or `None` at the end of the capture.
     ///
     /// # Errors
-    /// When the capture cannot be read, ends within a record, or is damaged. After an error there is no way on.
+    /// Returns an error if the input fails, the capture ends within a record, or the capture is damaged. The reader
+    /// cannot continue after an error.
     pub fn next_packet(&mut self) -> Result<Option<Captured<'_>>, CaptureError> {
         let found = match &mut self.format {
             Format::Pcap(pcap) => pcap.next(&mut self.source)?,
@@ -225,7 +225,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Takes the innermost packet out of what carries it.
+/// Replaces the packet by the innermost packet that it contains.
 fn unwrap<'a>(packet: &mut Captured<'a>, first: Layer, made: &'a mut Vec<u8>) {
     let inner = layers::innermost(packet.bytes, first);
     packet.tunnel = inner.tunnel;

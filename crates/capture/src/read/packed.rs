@@ -1,4 +1,4 @@
-//! Captures that are compressed: gzip and zstd, one member or frame after another.
+//! Decompression of captures: gzip and zstd, with any number of members or frames.
 
 use core::fmt;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
@@ -7,7 +7,7 @@ use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-/// How a capture is compressed.
+/// The compression of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Packing {
     Gzip,
@@ -15,7 +15,7 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// By the first bytes of the file.
+    /// Detects the compression by the first bytes of the file.
     pub(super) fn of(head: &[u8]) -> Option<Self> {
         match *head {
             [0x1F, 0x8B, ..] => Some(Self::Gzip),
@@ -25,10 +25,10 @@ impl Packing {
     }
 }
 
-/// The bytes that were read to see how they are compressed, and all others.
+/// The bytes read for the detection, followed by the rest of the input.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// An input, as it is or unpacked on the way.
+/// An input, plain or decompressed while it is read.
 pub(super) enum Input<R> {
     Plain(R),
     Gzip(Box<MultiGzDecoder<Whole<R>>>),
@@ -36,7 +36,7 @@ pub(super) enum Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// Unpacks an input that was not unpacked, of which `head` was read.
+    /// Adds decompression to a plain input, of which `head` was read.
     pub(super) fn unpacked(self, packing: Packing, head: Vec<u8>) -> Self {
         match (self, packing) {
             (Self::Plain(input), Packing::Gzip) => {
@@ -78,11 +78,11 @@ impl<R> fmt::Debug for Input<R> {
     }
 }
 
-/// Frames of zstd.
+/// Decompresses a sequence of zstd frames.
 pub(super) struct Zstd<S> {
     source: S,
     decoder: FrameDecoder,
-    /// Whether a frame was begun and is not over.
+    /// Whether a frame has begun and has not ended.
     is_within: bool,
 }
 
@@ -108,7 +108,7 @@ impl<S: BufRead> Read for Zstd<S> {
 }
 
 impl<S: BufRead> Zstd<S> {
-    /// Begins the next frame; frames that hold no data are passed over. False at the end of the input.
+    /// Begins the next frame and skips frames without data. Returns false at the end of the input.
     fn begin(&mut self) -> io::Result<bool> {
         loop {
             if self.source.fill_buf()?.is_empty() {

@@ -1,4 +1,4 @@
-//! Classic pcap: a header of 24 bytes, then records of 16 bytes and a packet.
+//! Classic pcap: a file header of 24 bytes, then records, each a header of 16 bytes and a packet.
 
 use std::io::Read;
 
@@ -11,16 +11,16 @@ const RECORD: usize = 16;
 const MICROSECONDS: u32 = 0xA1B2_C3D4;
 const NANOSECONDS: u32 = 0xA1B2_3C4D;
 
-/// What the header says.
+/// The fields of the file header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pcap {
     order: Order,
-    /// Units of the second number of a timestamp in a second.
+    /// Units per second of a timestamp's second number.
     per_second: u32,
     link_type: u16,
 }
 
-/// What a magic number says.
+/// Returns the byte order and the timestamp units per second of a magic number.
 fn magic(bytes: &[u8]) -> Option<(Order, u32)> {
     if bytes.len() < 4 {
         return None;
@@ -39,7 +39,7 @@ impl Pcap {
         magic(bytes).is_some()
     }
 
-    /// Reads the header, whose magic number was seen.
+    /// Reads the file header; the caller checked its magic number.
     pub(super) fn begin<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
         let header = source.next(HEADER, "the header of a pcap file")?;
         let header = source.bytes(&header);
@@ -49,7 +49,7 @@ impl Pcap {
             let seen = format!("{}.{}", version.0, version.1);
             return Err(damaged(4, "version 2.4 of the pcap format", seen));
         }
-        // The upper bits say how long the frame check sequence is, which nobody looks at here.
+        // The upper bits hold the length of the frame check sequence, which the reader does not use.
         #[allow(clippy::cast_possible_truncation)]
         let link_type = order.u32(header, 20) as u16;
         source.consume(HEADER);

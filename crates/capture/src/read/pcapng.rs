@@ -1,4 +1,4 @@
-//! pcapng: blocks, each between two copies of its length. Sections in either byte order, interfaces, packets.
+//! pcapng: sections in either byte order, interfaces and packets. Each block begins and ends with its length.
 
 use std::io::Read;
 
@@ -20,14 +20,14 @@ const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
-/// Type and length before the body, and the length behind it.
+/// A block's type and length before its body, in bytes; `TAIL` is the length after the body.
 const HEAD: usize = 8;
 const TAIL: usize = 4;
 
-/// Interfaces that a section may have: beyond any machine's, and few enough to hold.
+/// The most interfaces of a section, which bounds the reader's memory. No machine has as many.
 const MOST_INTERFACES: usize = 1 << 16;
 
-/// What was said so far of the section.
+/// The state of the current section.
 #[derive(Debug)]
 pub(super) struct Pcapng {
     order: Order,
@@ -37,10 +37,10 @@ pub(super) struct Pcapng {
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     link_type: u16,
-    /// Bytes captured of a packet at most; 0 without a limit.
+    /// The most bytes captured of a packet, or 0 without a limit.
     snap_length: u32,
     clock: Clock,
-    /// Whether its description says that headers were made up.
+    /// Whether the interface's description marks headers as reconstructed.
     is_reconstructed: bool,
 }
 
@@ -53,17 +53,17 @@ impl Default for Pcapng {
     }
 }
 
-/// A block's beginning.
+/// The head of a block.
 #[derive(Clone, Copy)]
 struct Block {
     kind: u32,
     offset: u64,
-    /// Bytes of all of it.
+    /// The length of the whole block, in bytes.
     length: u32,
 }
 
 impl Pcapng {
-    /// Reads the first section's header.
+    /// Reads the first section header.
     pub(super) fn begin<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), CaptureError> {
         let block = self.head(source)?;
         self.section(source, block)
@@ -96,12 +96,12 @@ impl Pcapng {
         Ok(None)
     }
 
-    /// Type and length of the next block. A section header says its byte order behind them.
+    /// Reads the type and the length of the next block. For a section header, also sets the byte order.
     fn head<R: Read>(&mut self, source: &mut Source<R>) -> Result<Block, CaptureError> {
         const WHAT: &str = "the head of a block";
         let offset = source.offset();
         let head = source.next(HEAD, WHAT)?;
-        // The same in both orders.
+        // The section header's type reads the same in both byte orders.
         if source.bytes(&head)[..4] == SECTION_HEADER.to_be_bytes() {
             let head = source.next(HEAD + 4, WHAT)?;
             let magic = &source.bytes(&head)[HEAD..];
@@ -127,7 +127,7 @@ impl Pcapng {
         Ok(block)
     }
 
-    /// The body of a block that is read whole, with its place in the buffer. The block is consumed.
+    /// Consumes a block and returns the buffer range of its body.
     fn body<R: Read>(
         &self,
         source: &mut Source<R>,
@@ -238,7 +238,7 @@ impl Pcapng {
         self.found(block, body, (number, units, lengths))
     }
 
-    /// The packet block of early files: its interface has 16 bits, and 16 bits count what was lost.
+    /// Reads the obsolete packet block: its interface number has 16 bits, followed by a 16-bit count of lost packets.
     fn old<R: Read>(&self, source: &mut Source<R>, block: Block) -> Result<Found, CaptureError> {
         let body = self.body(source, block, ("a packet block", 20))?;
         let fixed = source.bytes(&body);
@@ -272,7 +272,8 @@ impl Pcapng {
         })
     }
 
-    /// A packet of the first interface, without a time. How much was captured follows from the lengths.
+    /// Reads a packet of interface 0 without a timestamp. The captured length follows from the block's length and the
+    /// interface's limit.
     fn simple<R: Read>(&self, source: &mut Source<R>, block: Block) -> Result<Found, CaptureError> {
         const FIXED: usize = 4;
         let body = self.body(source, block, ("a simple packet block", FIXED))?;

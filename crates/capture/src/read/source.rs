@@ -1,4 +1,4 @@
-//! Bytes of the input: as many at once as one record has.
+//! A buffered input that keeps the current record in memory.
 
 use core::ops::Range;
 use std::io::{self, Read};
@@ -6,18 +6,18 @@ use std::io::{self, Read};
 use super::CaptureError;
 use super::packed::{Input, Packing};
 
-/// Bytes asked of the input at once.
+/// Size of the buffer, in bytes. It grows only for a longer record.
 const READ_AT_ONCE: usize = 256 << 10;
 
-/// An input with the piece of it that is looked at.
+/// An input and the buffered part of it.
 #[derive(Debug)]
 pub(super) struct Source<R> {
     input: Input<R>,
     buffer: Vec<u8>,
-    /// What is in the buffer and not yet consumed.
+    /// `start..end` is the part of the buffer that was read and not consumed.
     start: usize,
     end: usize,
-    /// The byte of the unpacked input that stands at `start`.
+    /// The offset of `start` in the decompressed input.
     offset: u64,
 }
 
@@ -32,7 +32,7 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The same input, unpacked: what was read of it is packed like the rest.
+    /// Returns the input with decompression. The bytes read so far are part of the compressed data.
     pub(super) fn unpacked(self, packing: Packing) -> Self {
         let head = self.buffer[self.start..self.end].to_vec();
         Self {
@@ -44,17 +44,18 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// The byte of the input that comes next.
+    /// Returns the offset of the next byte in the decompressed input.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes of a range that this gave. They stay until more are asked for.
+    /// Returns the bytes of a range that [`Source::up_to`] or [`Source::next`] returned. The range is valid until the
+    /// next read.
     pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
         &self.buffer[range.clone()]
     }
 
-    /// The next bytes: that many, or all that are left.
+    /// Returns the range of the next `count` bytes, or of all remaining bytes if there are fewer.
     pub(super) fn up_to(&mut self, count: usize) -> Result<Range<usize>, CaptureError> {
         if self.end - self.start < count {
             self.read(count)?;
@@ -62,7 +63,7 @@ impl<R: Read> Source<R> {
         Ok(self.start..self.end.min(self.start + count))
     }
 
-    /// The next `count` bytes, which belong to something that begins with them.
+    /// Returns the range of the next `count` bytes of the structure named `what`. Fails if the input ends before.
     pub(super) fn next(&mut self, count: usize, what: &'static str) -> Result<Range<usize>, CaptureError> {
         let range = self.up_to(count)?;
         if range.len() < count {
@@ -80,13 +81,13 @@ impl<R: Read> Source<R> {
         Ok(self.up_to(1)?.is_empty())
     }
 
-    /// Passes over bytes that are in the buffer.
+    /// Consumes `count` bytes of the buffer.
     pub(super) fn consume(&mut self, count: usize) {
         self.start += count;
         self.offset += count as u64;
     }
 
-    /// Passes over bytes of something that begins at `offset`, whether they are in the buffer or not.
+    /// Skips `count` bytes of the structure that begins at `offset`, buffered or not.
     pub(super) fn skip(&mut self, count: u64, (what, offset): (&'static str, u64)) -> Result<(), CaptureError> {
         let mut left = count;
         while left > 0 {
@@ -106,7 +107,7 @@ impl<R: Read> Source<R> {
         Ok(())
     }
 
-    /// Reads until `wanted` bytes are there or the input ends.
+    /// Reads until `wanted` bytes are buffered or the input ends.
     fn read(&mut self, wanted: usize) -> Result<(), CaptureError> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
@@ -132,7 +133,7 @@ impl<R: Read> Source<R> {
     }
 }
 
-/// Reads numbers of either byte order.
+/// A byte order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
     Little,
@@ -140,7 +141,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// The 2 bytes at a place, which must be there.
+    /// Reads a u16 at `at`; panics if `bytes` is shorter.
     pub(super) fn u16(self, bytes: &[u8], at: usize) -> u16 {
         let bytes = [bytes[at], bytes[at + 1]];
         match self {
@@ -149,7 +150,7 @@ impl Order {
         }
     }
 
-    /// The 4 bytes at a place, which must be there.
+    /// Reads a u32 at `at`; panics if `bytes` is shorter.
     pub(super) fn u32(self, bytes: &[u8], at: usize) -> u32 {
         let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
         match self {
@@ -158,7 +159,7 @@ impl Order {
         }
     }
 
-    /// The 8 bytes at a place, which must be there.
+    /// Reads a u64 at `at`; panics if `bytes` is shorter.
     pub(super) fn u64(self, bytes: &[u8], at: usize) -> u64 {
         let (first, second) = (u64::from(self.u32(bytes, at)), u64::from(self.u32(bytes, at + 4)));
         match self {

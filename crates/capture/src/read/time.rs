@@ -1,20 +1,20 @@
-//! When a packet was seen, as the capture has it.
+//! Timestamps of captured packets.
 
 use core::fmt;
 
 const NANOS: u32 = 1_000_000_000;
 
-/// An instant: seconds since the beginning of 1970 and nanoseconds, or since whenever the capture's clock began.
+/// A timestamp: seconds and nanoseconds since the beginning of 1970, or since the start of the capture's clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CaptureTime {
     /// Whole seconds, rounded down.
     pub seconds: i64,
-    /// 0..1,000,000,000.
+    /// Nanoseconds within the second, 0 to 999,999,999.
     pub nanoseconds: u32,
 }
 
 impl CaptureTime {
-    /// Seconds and a part of a second in units of `1 / per_second`, which may be more than a second.
+    /// Makes a time of seconds and of a fraction in units of `1 / per_second`. The fraction may exceed one second.
     pub(super) fn of_parts(seconds: u32, fraction: u32, per_second: u32) -> Self {
         Self {
             seconds: i64::from(seconds) + i64::from(fraction / per_second),
@@ -22,7 +22,7 @@ impl CaptureTime {
         }
     }
 
-    /// Nanoseconds from `earlier` to this; less than 0 when this is before.
+    /// Returns the nanoseconds from `earlier` to this time, negative if this time is before `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> i128 {
         let seconds = i128::from(self.seconds) - i128::from(earlier.seconds);
@@ -31,7 +31,7 @@ impl CaptureTime {
 }
 
 impl fmt::Display for CaptureTime {
-    /// Seconds with nine digits behind the point.
+    /// Writes seconds with nine decimal places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.seconds >= 0 || self.nanoseconds == 0 {
             return write!(f, "{}.{:09}", self.seconds, self.nanoseconds);
@@ -40,10 +40,10 @@ impl fmt::Display for CaptureTime {
     }
 }
 
-/// What a unit of a pcapng interface's timestamps is, and what they begin at.
+/// The resolution and the offset of a pcapng interface's timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clock {
-    /// if_tsresol: bit 7 says power of 2, else of 10; the rest is the negative exponent.
+    /// if_tsresol: bits 0-6 are a negative exponent, of 2 if bit 7 is set and of 10 otherwise.
     pub(super) resolution: u8,
     /// if_tsoffset, in seconds.
     pub(super) offset: i64,
@@ -69,16 +69,16 @@ impl Clock {
         };
         CaptureTime {
             seconds: i64::try_from(seconds).unwrap_or(i64::MAX).saturating_add(self.offset),
-            // Less than a second by both reckonings.
+            // Both conversions return less than one second here.
             nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
         }
     }
 }
 
-/// Seconds and nanoseconds of units of 10^-exponent s.
+/// Converts units of 10^-exponent s to seconds and nanoseconds.
 fn of_decimal(units: u64, exponent: u32) -> (u64, u128) {
     let Some(per_second) = 10_u64.checked_pow(exponent) else {
-        // Finer than a u64 can count: all of it is less than a second.
+        // One second exceeds a u64 in these units, so the time is less than one second.
         let finer = exponent - 9;
         let nanoseconds = 10_u128.checked_pow(finer).map_or(0, |unit| u128::from(units) / unit);
         return (0, nanoseconds % u128::from(NANOS));
@@ -87,7 +87,7 @@ fn of_decimal(units: u64, exponent: u32) -> (u64, u128) {
     (units / per_second, rest * u128::from(NANOS) / u128::from(per_second))
 }
 
-/// Seconds and nanoseconds of units of 2^-exponent s.
+/// Converts units of 2^-exponent s to seconds and nanoseconds.
 fn of_binary(units: u64, exponent: u32) -> (u64, u128) {
     let seconds = units.checked_shr(exponent).unwrap_or(0);
     let rest = if exponent < 64 {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn units_of_every_resolution_become_nanoseconds() {
+    fn converts_every_resolution() {
         assert_eq!(at(0, 7), "7.000000000");
         assert_eq!(at(3, 1_234), "1.234000000");
         assert_eq!(at(6, 1_000_001), "1.000001000");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_moves_the_beginning_either_way() {
+    fn offset_shifts_the_epoch() {
         let clock = |offset| Clock { resolution: 9, offset };
         assert_eq!(clock(-2).time(500_000_000).to_string(), "-1.500000000");
         assert_eq!(clock(100).time(1).to_string(), "100.000000001");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn times_apart_are_signed() {
+    fn time_differences_are_signed() {
         let early = CaptureTime::of_parts(1, 999_999, 1_000_000);
         let late = CaptureTime::of_parts(2, 1, 1_000_000);
         assert_eq!(late.since(early), 2_000);

@@ -1,9 +1,9 @@
-//! `c04-dlid-lmc`: a port answers LID-routed SMPs to each of its LIDs, and to none beside them.
+//! `c04-dlid-lmc`: a port responds to LID-routed SMPs at each of its LIDs, and at no LID next to them.
 //!
-//! The LIDs are those that the port has: nothing is set. At the base LID it is asked once more with reserved bits set, and
-//! answers with 0 in what is reserved. Reading: LIDs beside the range may belong to another port, which
-//! answers for itself: who answers shows in PortGUID. On a fabric, silence at a LID above the base may also be due to a
-//! switch that has no way to it: that is inconclusive. False alarm: none known.
+//! The test changes no LID. It repeats the request at the base LID with reserved bits set; the response must have 0 in
+//! all reserved fields. Reading: a LID next to the range may belong to another port, which responds itself; PortGUID
+//! identifies the responder. On a fabric, a missing response above the base LID may be due to a switch without a route,
+//! so the test is then inconclusive. False alarm: none known.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -31,7 +31,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The LIDs of the port, and the unicast ones beside them.
+/// Returns the port's LIDs and the adjacent unicast LIDs, each with whether it is the port's own.
 fn lids(port: &PortInfo) -> Vec<(Lid, bool)> {
     let base = u32::from(port.lid().0 & !((1 << port.lmc()) - 1));
     let own = base..base + (1 << port.lmc());
@@ -53,7 +53,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.ask_lid(lid, AT, key)?;
     }
     t.ask_with_reserved_set(Some(port.lid()), RESERVED, key)?;
-    t.get(LATER, key)?; // the proof that the DUT was there to answer
+    t.get(LATER, key)?; // proves that the DUT was still able to respond
     Ok(())
 }
 

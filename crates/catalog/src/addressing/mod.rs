@@ -1,4 +1,4 @@
-//! Chapter 4, addressing: which LIDs and GIDs are a port's.
+//! Chapter 4, addressing: the LIDs and GIDs of a port.
 
 // DLID and LMC
 mod c04_dlid_lmc;

@@ -1,17 +1,17 @@
-//! How far a known deviation goes: a finding beyond that is news.
+//! Bounds of a known deviation. A deviation does not explain a finding outside its bounds.
 
 use core::ops::RangeInclusive;
 
 use serde::Deserialize;
 use verbatim_record::{Check, Measured};
 
-/// Bounds of what a finding saw. A value that cannot be read is in no bounds.
+/// Bounds on the values of a finding. A value that cannot be parsed is outside all bounds.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Within {
-    /// Milliseconds that a time may be shorter than the statement demands.
+    /// The most milliseconds that a time may be below the statement's lower bound.
     pub early_ms: Option<f64>,
-    /// Milliseconds that a time may be longer than the statement allows.
+    /// The most milliseconds that a time may be above the statement's upper bound.
     pub late_ms: Option<f64>,
     /// The shortest time, in milliseconds.
     pub least_ms: Option<f64>,
@@ -23,21 +23,20 @@ pub struct Within {
     pub most: Option<f64>,
 }
 
-/// The measured values of a finding, as far as its text has them. Times are in milliseconds.
+/// The values parsed from a finding. Times are in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Value {
-    /// A time, between two ends.
+    /// A measured time, between its least and greatest possible value.
     time: Option<RangeInclusive<f64>>,
-    /// The time must not be shorter.
+    /// The lower bound of the time.
     lower: Option<f64>,
-    /// The time must not be longer.
+    /// The upper bound of the time.
     upper: Option<f64>,
-    /// A number.
     number: Option<f64>,
 }
 
 impl Within {
-    /// Whether what the finding saw may lie within the bounds. Of a time between two ends, the nearer one counts.
+    /// Returns whether the finding's value may lie within the bounds. If a time is a range, its nearer end counts.
     #[must_use]
     pub fn holds(&self, check: &Check) -> bool {
         let value = Value::of(check);
@@ -61,7 +60,7 @@ impl Within {
             && at_most(value.number, self.most)
     }
 
-    /// Whether it bounds nothing, or nothing can be within.
+    /// Returns whether the bounds are missing, not finite, negative or contradictory.
     pub(super) fn is_wrong(&self) -> bool {
         let all = [
             self.early_ms,
@@ -81,7 +80,7 @@ impl Within {
 }
 
 impl Value {
-    /// From what was measured, else from the words of the check.
+    /// Takes the values from the check's measurement, otherwise parses its text.
     fn of(check: &Check) -> Self {
         if let Some(measured) = &check.measured {
             return measured.into();
@@ -97,7 +96,7 @@ impl Value {
         }
         let (lower, upper) = match times(&check.expected) {
             Some((lower, Some(upper))) => (Some(lower), Some(upper)),
-            // "33.55 ms after that, or later"
+            // For example "33.55 ms after that, or later".
             Some((lower, None)) => (Some(lower), None),
             None => (None, None),
         };
@@ -122,8 +121,9 @@ impl From<&Measured> for Value {
     }
 }
 
-/// How long each time-out lasted at most, and how long it was to last, where `expected` says why a request may have
-/// been `sent` again: "2 transmissions at most in 120.00 ms: 0 RNR NAKs, 0 other reasons, ACK timeout 67.11 ms".
+/// Returns the mean time between retries and the ACK timeout, both in milliseconds, for a request that was transmitted
+/// `sent` times. `expected` must list the legal retries: "2 transmissions at most in 120.00 ms: 0 RNR NAKs, 0 other
+/// reasons, ACK timeout 67.11 ms".
 fn each_retry(expected: &str, sent: f64) -> Option<(f64, f64)> {
     let (lasted, reasons) = expected.split_once(" transmissions at most in ")?.1.split_once(": ")?;
     let (reasons, timeout) = reasons.split_once(", ACK timeout ")?;
@@ -132,7 +132,8 @@ fn each_retry(expected: &str, sent: f64) -> Option<(f64, f64)> {
     (time_outs > 0.0).then_some((time(lasted)?.0 / time_outs, time(timeout)?.0))
 }
 
-/// The whole number that a text begins with, where it stands by itself or before a colon or blank.
+/// Parses the whole number at the start of a text. The text must end there, or continue with a colon or a blank; a time
+/// is not a number.
 fn number(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);
@@ -140,14 +141,14 @@ fn number(text: &str) -> Option<f64> {
     digits.parse().ok().filter(|_| stands_alone)
 }
 
-/// The time that a text begins with, or the two ends between which it lies.
+/// Parses the time or the range of times at the start of a text.
 fn times(text: &str) -> Option<(f64, Option<f64>)> {
     let (first, rest) = time(text)?;
     let second = rest.strip_prefix("..").and_then(time);
     Some((first, second.map(|(second, _)| second)))
 }
 
-/// The time that a text begins with, as `duration_words` writes it, and the rest.
+/// Parses the time at the start of a text, in the format of `duration_words`; returns milliseconds and the rest.
 fn time(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (digits, rest) = text.split_at(end);
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_duration_as_it_is_written() {
+    fn parses_every_duration_format() {
         for ns in [7, 1_500, 67_110_000, 536_900_000, 8_225_000_000] {
             let words = duration_words(Duration::from_nanos(ns));
             let (ms, rest) = time(&words).unwrap();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_counts_from_what_the_statement_demands() {
+    fn early_and_late_count_from_the_bound() {
         let early = within("early_ms = 8");
         let of = |seen| check("67.11 ms..268.44 ms after the transmission before", seen);
         assert!(early.holds(&of("63.90 ms..64.20 ms")) && early.holds(&of("55.00 ms..59.12 ms")));
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_goes_before_words() {
+    fn measurement_precedes_text() {
         let measured = Measured {
             least_ns: 16_000_000,
             most_ns: 17_000_000,
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn of_retries_that_came_too_often_the_mean_interval_counts() {
+    fn retries_use_the_mean_interval() {
         let of = |lasted, seen| {
             let expected =
                 format!("2 transmissions at most in {lasted}: 0 RNR NAKs, 0 other reasons, ACK timeout 67.11 ms");
@@ -242,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_has_bounds_too() {
+    fn numbers_have_bounds() {
         let most = within("least = 8\nmost = 17");
         let of = |seen| most.holds(&check("2 at most", seen));
         assert!(of("8") && of("17") && !of("7") && !of("18") && !of("many"));
     }
 
     #[test]
-    fn bounds_that_bound_nothing_are_wrong() {
+    fn rejects_empty_and_contradictory_bounds() {
         assert!(within("").is_wrong() && within("early_ms = -1").is_wrong() && within("most = nan").is_wrong());
         assert!(within("least = 9\nmost = 8").is_wrong() && !within("least = 8\nmost = 8").is_wrong());
     }

@@ -1,29 +1,29 @@
-//! Which device it was, as far as deviations go by it.
+//! The properties of a device that deviations depend on.
 
 use serde_json::Value;
 
-/// A version: what stands between points, as numbers.
+/// A version: the numbers between its dots.
 pub type Version = [u32; 3];
 
-/// A device as it, its driver and its host describe it. What they do not tell is not known.
+/// The properties that a device, its driver and its host report. `None` means not reported.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Device {
-    /// VendorID, as NodeInfo or the driver tells it.
+    /// VendorID, reported by NodeInfo or the driver.
     pub vendor_id: Option<u32>,
-    /// DeviceID of NodeInfo, or the part number of the driver: one number for one product.
+    /// DeviceID of NodeInfo, or the driver's part number. Both identify the product.
     pub device_id: Option<u32>,
-    /// The kernel module of its driver.
+    /// The kernel module of the driver.
     pub driver: Option<String>,
-    /// Version of the kernel on its host.
+    /// The version of the kernel on the device's host.
     pub kernel: Option<Version>,
-    /// Version of its firmware.
+    /// The version of the firmware.
     pub firmware: Option<Version>,
-    /// Whether its agent may be one for Linux verbs: it is, or does not say what it is.
+    /// Whether the agent may use Linux verbs: its name says so, or it reports no name.
     pub may_be_linux: bool,
 }
 
 impl Device {
-    /// By what the DUT's host answered to Open.
+    /// Makes a device from the response of its host to Open.
     #[must_use]
     pub fn of_host(vendor_id: u32, host: &str) -> Self {
         Self {
@@ -34,13 +34,13 @@ impl Device {
         }
     }
 
-    /// By the fingerprint of a run: what an agent on its host says, and what NodeInfo says where it answers MADs.
+    /// Makes a device from the fingerprint of a run: the agent's report, and NodeInfo if the device responds to MADs.
     #[must_use]
     pub fn of_fingerprint(fingerprint: &str) -> Self {
         let known: Value = serde_json::from_str(fingerprint).unwrap_or_default();
         let (device, node_info) = (&known["device"], &known["device"]["node_info"]);
         let by_agent = &known["tester"]["dut_host"];
-        // The agent of another device tells nothing of this one.
+        // Ignore an agent that reports another device.
         let by_agent = Some(&by_agent["device"]).filter(|_| by_agent["is_another"].is_null());
         let host = |key: &str| {
             [Some(device), by_agent]
@@ -64,12 +64,13 @@ impl Device {
     }
 }
 
-/// `0x0002c9`.
+/// Parses a number such as `0x0002c9`.
 fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// The version of a Linux kernel in what an agent says of its host. Debian's own goes first: its `uname -r` stays at 6.1.0 for years.
+/// Parses the version of the Linux kernel in an agent's report on its host. Debian's package version has priority,
+/// because `uname -r` stays at 6.1.0 for years.
 fn kernel(host: &str) -> Option<Version> {
     let mut words = host.split([' ', ',', '(', ')']);
     let behind = |word: &str| {
@@ -82,7 +83,7 @@ fn kernel(host: &str) -> Option<Version> {
         .or_else(|| behind("Linux").and_then(version))
 }
 
-/// `6.1.164-1` is 6.1.164, `6.1` is 6.1.0.
+/// Parses a version: `6.1.164-1` is 6.1.164, `6.1` is 6.1.0.
 pub(super) fn version(text: &str) -> Option<Version> {
     let text = text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
     let mut numbers = text.split('.').map(str::parse::<u32>);
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_version_is_read_from_what_an_agent_says_of_its_host() {
+    fn parses_kernel_version_from_host_report() {
         for (host, expected) in [
             ("vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0", Some([6, 1, 0])),
             (
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_tells_what_agent_and_node_info_say() {
+    fn fingerprint_combines_agent_and_node_info() {
         let rxe = r#"{"tester":{},"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64"}}"#;
         let of = Device::of_fingerprint(rxe);
         assert_eq!((of.vendor_id, of.kernel), (Some(0xFF_FFFF), Some([6, 1, 0])));

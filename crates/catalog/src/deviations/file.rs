@@ -1,4 +1,4 @@
-//! From a file of deviations to entries, or to what is wrong and where.
+//! Parses a file of deviations, with errors that name the line.
 
 use core::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use super::bounds::Within;
 use super::{Awaited, Deviation, Family, device, numbers_as_n};
 use crate::glob::glob;
 
-/// Why a file of deviations cannot be used.
+/// The reason why a file of deviations cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DeviationsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the deviations file {} cannot be read ({what}); correct the path, or make the file", path.display())]
     Read {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
         /// The system's error.
         what: String,
     },
-    /// Something in it is wrong.
+    /// The file has an error.
     #[error("{}:{line}: {what}", path.display())]
     Wrong {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Line, from 1 on.
+        /// The line of the error, counted from 1.
         line: usize,
         /// The problem and the expected value.
         what: String,
@@ -50,14 +50,14 @@ struct RawFile {
     deviation: Vec<Spanned<RawEntry>>,
 }
 
-/// Whose versions an entry has.
+/// The component whose versions an entry's bounds refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionsOf {
-    /// Those of the kernel on the device's host.
+    /// The kernel on the device's host.
     #[default]
     Kernel,
-    /// Those of the device's firmware.
+    /// The device's firmware.
     Firmware,
 }
 
@@ -92,17 +92,17 @@ fn wrong<T>(span: Range<usize>, what: impl Into<String>) -> Result<T, Wrong> {
     Err((span, what.into()))
 }
 
-/// The names that entries may use.
+/// The names of tests and statements that entries may refer to.
 #[derive(Debug)]
 pub(crate) struct Names {
-    /// Ids of tests.
+    /// The ids of tests.
     pub(crate) tests: Vec<&'static str>,
-    /// Ids of statements.
+    /// The ids of statements.
     pub(crate) statements: Vec<&'static str>,
 }
 
 impl Names {
-    /// Whether all that an entry names is there.
+    /// Checks that the entry's statement and tests exist.
     fn hold(&self, entry: &RawEntry) -> Result<(), Wrong> {
         let statement = entry.statement.get_ref().as_str();
         if !self.statements.contains(&statement) {
@@ -128,7 +128,7 @@ impl Names {
     }
 }
 
-/// The entries of a file that a user adds.
+/// Reads the entries of a user's file.
 pub(crate) fn read(path: &Path, names: &Names) -> Result<Vec<Deviation>, DeviationsError> {
     let text = std::fs::read_to_string(path).map_err(|error| DeviationsError::Read {
         path: path.into(),
@@ -137,8 +137,7 @@ pub(crate) fn read(path: &Path, names: &Names) -> Result<Vec<Deviation>, Deviati
     parse(&text, path, Some(names))
 }
 
-/// The entries of such a text, of a user's where `names` tells what they may name; those that are built in a test looks
-/// at.
+/// Parses the entries of a file. `names` is `None` for a built-in file, whose names a unit test checks.
 pub(super) fn parse(text: &str, path: &Path, names: Option<&Names>) -> Result<Vec<Deviation>, DeviationsError> {
     entries(text, names).map_err(|(span, what)| DeviationsError::Wrong {
         path: path.into(),
@@ -266,7 +265,7 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Optio
     })
 }
 
-/// Whether a text is a day of the calendar, as YYYY-MM-DD.
+/// Returns whether a text is a calendar date in the form YYYY-MM-DD.
 fn is_day(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts[..] else { return false };
@@ -280,7 +279,7 @@ fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
 }
 
-/// The TOML library's message, with the nearest known key.
+/// Rewords the TOML library's error and suggests the nearest known key.
 fn in_words(error: &toml::de::Error) -> Wrong {
     let message = error.message().replace('\n', "; ");
     let unknown = message

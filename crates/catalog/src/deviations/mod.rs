@@ -1,7 +1,8 @@
-//! Known deviations: what devices of a family are known to do wrong, as data (`deviations/*.toml`, and files of users).
+//! Known deviations of devices, as data: `deviations/*.toml` and files of users.
 //!
-//! A judge knows nothing of this: a FAIL that is known stays FAIL, and what was known and did not show is a PASS that is said
-//! aloud. The one thing that a deviation changes is whether a test is tried that would take the device's host down.
+//! Judges do not use deviations: a known FAIL stays a FAIL. If a known deviation does not appear and the test passes,
+//! the report says so. A deviation has only one effect on a run: the run skips a test that would crash the device's
+//! host.
 
 mod bounds;
 mod device;
@@ -21,25 +22,25 @@ pub(crate) use file::{Names, read};
 
 use crate::glob::glob;
 
-/// Devices that are alike.
+/// A group of similar devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Family {
-    /// In words.
+    /// The name of the group, for people.
     pub name: String,
-    /// Their VendorIDs; empty for any.
+    /// The VendorIDs; empty for any.
     pub vendor_ids: Vec<u32>,
-    /// Their DeviceIDs or part numbers; empty for any.
+    /// The DeviceIDs or part numbers; empty for any.
     pub device_ids: Vec<u32>,
-    /// The kernel modules of their drivers; empty for any.
+    /// The kernel modules of the drivers; empty for any.
     pub drivers: Vec<String>,
-    /// Whose versions the entries have.
+    /// The component whose versions the entries refer to.
     pub versions_of: VersionsOf,
-    /// Whether a user's file has it.
+    /// Whether a user's file defines the family.
     pub is_added: bool,
 }
 
 impl Family {
-    /// A device of which something is not known is of no family that goes by it.
+    /// Returns whether a device belongs to the family. An unreported property matches only an empty list.
     fn has(&self, device: &Device) -> bool {
         is_among(&self.vendor_ids, device.vendor_id.as_ref())
             && is_among(&self.device_ids, device.device_id.as_ref())
@@ -51,44 +52,45 @@ fn is_among<T: PartialEq>(all: &[T], one: Option<&T>) -> bool {
     all.is_empty() || one.is_some_and(|one| all.contains(one))
 }
 
-/// What devices of a family do wrong.
+/// A known deviation of a family's devices.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Deviation {
-    /// Names it.
+    /// The id of the entry.
     pub id: String,
-    /// The statement that is broken.
+    /// The violated statement.
     pub statement: String,
-    /// The tests that show it, by id or pattern: `c09-*`.
+    /// The tests that detect the deviation, by id or pattern: `c09-*`.
     pub tests: Vec<String>,
-    /// The subjects of the checks, with N for each number; `*` stands for any words.
+    /// The subjects of the checks, with N for each number; `*` matches any text.
     pub findings: Vec<String>,
-    /// The outcome of these tests.
+    /// The expected outcome of these tests.
     pub outcome: Awaited,
-    /// How far it goes: a finding beyond that is news.
+    /// The bounds of the deviation. The entry does not explain a finding outside them.
     pub within: Option<Within>,
-    /// Whether chance decides if it shows (how late a host is): then a test that passes tells nothing about it.
+    /// Whether the deviation appears by chance, for example by a slow host. A passed test then proves nothing about it.
     pub sometimes: bool,
-    /// Why a test that shows it may take down the host: "whose kernel panics over it". Such a test is tried on demand alone.
+    /// The reason why a test of the deviation may crash the host: "whose kernel panics over it". Such a test runs only
+    /// on explicit request.
     pub endangers: Option<String>,
-    /// Which devices of the family have it; empty for all.
+    /// The DeviceIDs of the affected devices of the family; empty for all.
     pub device_ids: Vec<u32>,
-    /// The first version that has it; without one all that are before `before`.
+    /// The first affected version. If absent, all versions before `before` are affected.
     pub from: Option<String>,
-    /// The first version that has it no longer.
+    /// The first version with a fix.
     pub before: Option<String>,
-    /// The first version of each stable branch that has it no longer: "6.1.176" is of the branch 6.1.
+    /// The first version with a fix of each stable branch: "6.1.176" belongs to the branch 6.1.
     pub mended: Vec<String>,
-    /// What the device does, and what it was to do.
+    /// The device's behavior and the required behavior.
     pub reason: String,
-    /// Where that was seen.
+    /// The place where the deviation was observed.
     pub source: String,
-    /// Until when this is believed without being looked at again, as YYYY-MM-DD.
+    /// The last date on which the entry applies without a new observation, as YYYY-MM-DD.
     pub expires: String,
-    /// The devices.
+    /// The affected devices.
     pub family: Arc<Family>,
 }
 
-/// The outcome of a test that shows a deviation.
+/// The outcome of a test that detects a deviation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Awaited {
@@ -97,7 +99,7 @@ pub enum Awaited {
     Fail,
     /// INCONCLUSIVE.
     Inconclusive,
-    /// NOT_APPLICABLE, such as where a driver refuses what the test needs.
+    /// NOT_APPLICABLE, for example if a driver refuses a command that the test needs.
     NotApplicable,
 }
 
@@ -106,7 +108,7 @@ impl Awaited {
         match self {
             Self::Fail => Passed::Fail,
             Self::Inconclusive => Passed::Inconclusive,
-            // Its reason is all that there is.
+            // A test that does not apply has a reason, but no checks.
             Self::NotApplicable => Passed::Unspecified,
         }
     }
@@ -131,14 +133,14 @@ static BUILT_IN: LazyLock<Vec<Deviation>> = LazyLock::new(|| {
     FILES.into_iter().flat_map(of_file).collect()
 });
 
-/// All that are built in.
+/// Returns all built-in deviations.
 #[must_use]
 pub fn deviations() -> &'static [Deviation] {
     &BUILT_IN
 }
 
-/// The entries that apply to the device of a run, by its fingerprint, and those that its verdicts show.
-/// `began_ns` is the run's start in nanoseconds since 1970: an entry that had expired by then explains nothing.
+/// Returns the known deviations of a run's device that its verdicts show or should have shown. `began_ns` is the start
+/// of the run in nanoseconds since 1970. An entry that had expired by then explains nothing.
 pub(crate) fn known<'a>(
     entries: impl Iterator<Item = &'a Deviation>,
     (fingerprint, began_ns): (&str, u64),
@@ -156,7 +158,7 @@ pub(crate) fn known<'a>(
 }
 
 impl Deviation {
-    /// The versions in words.
+    /// Describes the affected versions.
     #[must_use]
     pub fn versions(&self) -> String {
         let versions = match (&self.from, &self.before) {
@@ -179,7 +181,7 @@ impl Deviation {
         self.tests.iter().any(|pattern| glob(pattern, test))
     }
 
-    /// Whether the device is one that has it; of a version that is not known, `unknown` tells.
+    /// Returns whether the device is affected. If its version is not reported, `unknown` decides.
     fn is_of(&self, device: &Device, unknown: bool) -> bool {
         let version = match self.family.versions_of {
             VersionsOf::Kernel => device.kernel,
@@ -211,7 +213,7 @@ impl Deviation {
     }
 }
 
-/// Text with N for each number in it.
+/// Replaces each number in a text by N.
 fn numbers_as_n(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_number = false;
@@ -226,57 +228,57 @@ fn numbers_as_n(text: &str) -> String {
     out
 }
 
-/// What would take down the host of this very device, were that test tried. Of a version that is not known the worst is thought.
+/// Returns the deviation that makes a test dangerous for the device's host. An unreported version counts as affected.
 #[must_use]
 pub fn endangering(test: &str, device: &Device) -> Option<&'static Deviation> {
     deviations().iter().find(|it| {
         it.endangers.is_some()
             && it.is_of_test(test)
-            // No vendor's number tells of rxe only where nothing else tells that it is another.
+            // An agent without Linux verbs may report VendorID 0; its device is not rxe.
             && (device.may_be_linux || device.vendor_id != Some(0))
             && it.is_of(device, true)
     })
 }
 
-/// What a deviation that is known came to in a run.
+/// The appearance of a known deviation in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Showed {
-    /// As expected: these findings are known. They stay FAIL.
+    /// The test detected the deviation; its findings are known and stay FAIL.
     Seen,
-    /// It was expected, and the test passed.
+    /// The test passed although the deviation was expected.
     NotSeen,
-    /// It was seen, but the entry has expired: nothing is known until somebody looks again.
+    /// The test detected the deviation, but the entry has expired. It explains nothing until someone renews it.
     Expired,
 }
 
-/// A deviation that is known of the device of a run, and what it came to in one test.
+/// A known deviation of a run's device, and its appearance in one test.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Known {
     /// The test.
     pub test: String,
-    /// The deviation.
+    /// The deviation's id.
     pub id: String,
-    /// What it came to.
+    /// The deviation's appearance.
     pub showed: Showed,
-    /// How many findings of the test it explains.
+    /// The number of the test's findings that the deviation explains.
     pub findings: usize,
-    /// Whether all that failed in the test is explained by this and other deviations that have not expired.
+    /// Whether unexpired deviations explain all failures of the test.
     pub explains_all: bool,
-    /// The family, and the versions that have it.
+    /// The family and the affected versions.
     pub device: String,
-    /// The statement that is broken.
+    /// The violated statement.
     pub statement: String,
-    /// What the device does.
+    /// The device's behavior.
     pub reason: String,
-    /// Where that was seen.
+    /// The place where the deviation was observed.
     pub source: String,
-    /// Until when that is believed.
+    /// The last date on which the entry applies.
     pub expires: String,
 }
 
 impl Known {
-    /// In a line, with what to do where something is to be done.
+    /// Describes the deviation in one line, with advice if the entry needs a change.
     #[must_use]
     pub fn words(&self) -> String {
         let Self { test, id, device, .. } = self;
@@ -295,7 +297,7 @@ impl Known {
     }
 }
 
-/// As a daemon tells it.
+/// Converts a deviation that a daemon reported.
 impl From<KnownDeviation> for Known {
     fn from(told: KnownDeviation) -> Self {
         let showed = match told.showed() {
@@ -318,7 +320,7 @@ impl From<KnownDeviation> for Known {
     }
 }
 
-/// As worker and API tell it.
+/// Converts a deviation for the worker and the API.
 impl From<Known> for KnownDeviation {
     fn from(known: Known) -> Self {
         let showed = match known.showed {
@@ -383,7 +385,8 @@ fn of_verdict(of_device: &[&Deviation], verdict: &Verdict, today: &str) -> Vec<K
         .collect()
 }
 
-/// The parts of a verdict that need an explanation: failures, undecided checks, or why the test does not apply.
+/// Returns the parts of a verdict that need an explanation: failures, inconclusive checks, or the reason why the test
+/// does not apply.
 fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     let result = match verdict.outcome() {
         Outcome::Fail => Passed::Fail,
@@ -393,7 +396,7 @@ fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     };
     let of_it = verdict.findings.iter().filter(|check| check.result() == result);
     let mut checks: Vec<Cow<'_, Check>> = of_it.map(Cow::Borrowed).collect();
-    // An error that ended the procedure early is no check.
+    // An error that ended the procedure has no check, so add its reason.
     let is_told = |check: &Cow<'_, Check>| verdict.reason.starts_with(&check.to_string());
     if result != Passed::Fail && !checks.iter().any(is_told) {
         checks.push(Cow::Owned(Check {
@@ -405,10 +408,10 @@ fn to_explain(verdict: &Verdict) -> Vec<Cow<'_, Check>> {
     checks
 }
 
-/// The day, as YYYY-MM-DD.
+/// Formats a time in nanoseconds since 1970 as a date, YYYY-MM-DD.
 fn date(ns: u64) -> String {
     let days = i64::try_from(ns / 86_400_000_000_000).unwrap_or(0);
-    // 1970-01-01 as a Julian day.
+    // The Julian day of 1970-01-01.
     time::Date::from_julian_day(i32::try_from(days).unwrap_or(0) + 2_440_588)
         .map_or_else(|_| String::new(), |day| day.to_string())
 }

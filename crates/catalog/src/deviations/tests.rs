@@ -7,7 +7,7 @@ use crate::register::{Register, names};
 
 const RXE: &str =
     r#"{"device":{"vendor_id":"0xffffff","host":"vm Linux 6.1.0-43-amd64 x86_64, verbatim-agent 0.1.0"}}"#;
-/// 2026-11-24.
+/// 2026-11-24, in nanoseconds since 1970.
 const NOW: u64 = 1_795_487_734_000_000_000;
 
 fn check(result: Passed, about: &str) -> Check {
@@ -33,10 +33,10 @@ fn expected() -> Check {
 }
 
 #[test]
-fn built_in_files_are_sound_and_no_two_entries_have_one_name() {
+fn built_in_files_parse_and_ids_are_unique() {
     let mut ids = BTreeSet::new();
     for (name, text) in FILES {
-        // As a user's file, but for what those may not have.
+        // Parse them like a user's file; `endangers`, which such files may not have, becomes a finding.
         let text = text.replace("endangers = ", "findings = [\"N\"] #");
         file::parse(&text, Path::new(name), Some(&names())).unwrap();
     }
@@ -51,7 +51,7 @@ fn built_in_files_are_sound_and_no_two_entries_have_one_name() {
 }
 
 #[test]
-fn an_expected_fail_is_known_and_stays_a_fail() {
+fn known_fail_stays_a_fail() {
     let verdicts = [ghost(Outcome::Fail, vec![expected(), expected()])];
     let known = Register::default().known(RXE, NOW, &verdicts);
     assert_eq!(known.len(), 1);
@@ -61,7 +61,7 @@ fn an_expected_fail_is_known_and_stays_a_fail() {
 }
 
 #[test]
-fn another_finding_beside_it_leaves_the_test_unexplained() {
+fn unknown_finding_is_not_explained() {
     for other in [
         check(Passed::Fail, "completed-by: wr_id 17, READ of 64 bytes"),
         Check {
@@ -90,7 +90,7 @@ fn another_finding_beside_it_leaves_the_test_unexplained() {
 }
 
 #[test]
-fn a_pass_that_was_not_expected_is_said_and_what_was_not_judged_is_not() {
+fn unexpected_pass_is_reported() {
     let passed = Register::default().known(RXE, NOW, &[ghost(Outcome::Pass, vec![])]);
     assert_eq!(passed[0].showed, Showed::NotSeen);
     assert!(passed[0].words().contains("passed, though"), "{}", passed[0].words());
@@ -109,7 +109,7 @@ fn a_pass_that_was_not_expected_is_said_and_what_was_not_judged_is_not() {
 }
 
 #[test]
-fn what_shows_sometimes_is_known_in_any_test_of_its_pattern_and_a_pass_tells_nothing_of_it() {
+fn sporadic_deviation_applies_to_all_its_tests() {
     let early = Check {
         statement: "C9-142".into(),
         expected: "2 transmissions at most in 128.00 ms: 0 RNR NAKs, 0 other reasons, ACK timeout 67.11 ms".into(),
@@ -128,14 +128,14 @@ fn what_shows_sometimes_is_known_in_any_test_of_its_pattern_and_a_pass_tells_not
     assert_eq!(ids(of("c09-psn-wrap", Outcome::Fail, vec![early.clone()])), anywhere());
     assert_eq!(ids(of("c09-psn-wrap", Outcome::Pass, vec![])), []);
     assert_eq!(ids(of("c14-walk", Outcome::Fail, vec![early.clone()])), []);
-    // Where another entry has the same finding, it is that one's alone.
+    // An entry that is not sporadic takes precedence on the same finding.
     let certain = vec![("rxe-timer-in-ticks".to_owned(), 1, true)];
     assert_eq!(ids(of("c09-142-ack-timeout", Outcome::Fail, vec![early])), certain);
 }
 
 #[test]
-fn an_entry_that_has_expired_explains_nothing_and_says_so() {
-    // Its day, and the day after: 2027-12-31 and 2028-01-01.
+fn expired_entry_explains_nothing() {
+    // 2027-12-31, the last valid day, and 2028-01-01.
     const DAY: u64 = 86_400_000_000_000;
     let last = 21_183 * DAY;
     assert_eq!(
@@ -152,7 +152,7 @@ fn an_entry_that_has_expired_explains_nothing_and_says_so() {
 }
 
 #[test]
-fn nothing_is_expected_of_other_devices_and_of_versions_that_nobody_looked_at() {
+fn other_devices_and_versions_have_no_deviation() {
     let verdicts = [ghost(Outcome::Fail, vec![expected()]), ghost(Outcome::Pass, vec![])];
     for (vendor_id, host) in [
         ("0x0002c9", "vm Linux 6.1.0-43-amd64 x86_64"),
@@ -175,14 +175,14 @@ fn nothing_is_expected_of_other_devices_and_of_versions_that_nobody_looked_at() 
 }
 
 #[test]
-fn a_host_is_spared_what_takes_it_down_also_where_its_version_is_not_known() {
+fn unknown_version_counts_as_dangerous() {
     let endangers = |test, vendor_id, host| endangering(test, &Device::of_host(vendor_id, host)).is_some();
     for test in ["c09-nak-reserved-opcode", "c09-q-key", "c09-modify-steps"] {
         for vendor_id in [0xFF_FFFF, 0] {
             assert!(endangers(test, vendor_id, "vm Linux 6.1.0-43-amd64 x86_64"));
             assert!(endangers(test, vendor_id, ""));
         }
-        // An agent of its own for a core says no VendorID; that of Linux's agent may be rxe's first.
+        // The Python agent reports no VendorID for a user's device. A Linux agent without a VendorID may belong to rxe.
         let of_python = "Linux 6.1.0-43-amd64, agent of verbatim_client for Python";
         assert!(!endangers(test, 0, of_python) && endangers(test, 0xFF_FFFF, of_python));
         assert!(endangers(
@@ -197,7 +197,7 @@ fn a_host_is_spared_what_takes_it_down_also_where_its_version_is_not_known() {
 }
 
 #[test]
-fn reserved_bits_that_a_qib_echoes_are_known_of_it_alone() {
+fn echoed_reserved_bits_are_known_of_qib_only() {
     let about = "header of the response to NodeInfo with reserved bits set";
     let echoed = Check {
         statement: "13.4.2 MAD header".into(),
@@ -225,7 +225,7 @@ fn reserved_bits_that_a_qib_echoes_are_known_of_it_alone() {
 }
 
 #[test]
-fn an_ack_timer_of_rxe_is_known_up_to_two_ticks_early() {
+fn early_rxe_timer_is_known_within_bounds() {
     let retry = |seen: &str| Check {
         statement: "C9-142".into(),
         expected: "67.11 ms..268.44 ms after the transmission before".into(),
@@ -245,7 +245,7 @@ fn an_ack_timer_of_rxe_is_known_up_to_two_ticks_early() {
 }
 
 #[test]
-fn a_host_is_spared_only_by_kernels_that_are_not_mended() {
+fn only_fixed_kernels_run_dangerous_tests() {
     let host = |debian: &str| format!("vm Linux 6.1.0-48-amd64 x86_64 (#1 SMP Debian {debian}), verbatim-agent 0.1.0");
     let spared = |test, debian: &str| endangering(test, &Device::of_host(0xFF_FFFF, &host(debian))).is_some();
     for (test, last, first) in [
@@ -262,7 +262,7 @@ fn a_host_is_spared_only_by_kernels_that_are_not_mended() {
     }
 }
 
-/// A file of a user's, and what it came to.
+/// Parses a user's file and returns the register with its entries.
 fn added(text: &str) -> Result<Register, DeviationsError> {
     let added = file::parse(text, Path::new("my.toml"), Some(&names()))?;
     Ok(Register { added: Arc::new(added) })
@@ -284,7 +284,7 @@ expires = "2027-12-31"
 "#;
 
 #[test]
-fn a_file_without_a_vendor_applies_by_version_alone() {
+fn family_without_vendor_matches_by_version() {
     let register = added(MINE).unwrap();
     let known = |fingerprint: &str, outcome, findings| -> Vec<(String, bool)> {
         let known = register.known(fingerprint, NOW, &[ghost(outcome, findings)]);
@@ -301,7 +301,7 @@ fn a_file_without_a_vendor_applies_by_version_alone() {
 }
 
 #[test]
-fn an_inconclusive_test_is_known_by_its_checks_and_its_end() {
+fn inconclusive_needs_checks_and_end_explained() {
     let register = added(&MINE.replace("before = \"2.1\"", "outcome = \"INCONCLUSIVE\"")).unwrap();
     let is_known = |reason: &str, findings| {
         let verdict = Verdict {
@@ -325,7 +325,7 @@ fn an_inconclusive_test_is_known_by_its_checks_and_its_end() {
 }
 
 #[test]
-fn a_driver_without_sqd_is_known_by_what_it_refused() {
+fn missing_sqd_is_known_by_refusal_text() {
     let known = |vendor: &str, reason: &str| {
         let verdict = Verdict {
             test: "c09-send-queue-drain".into(),
@@ -343,7 +343,7 @@ fn a_driver_without_sqd_is_known_by_what_it_refused() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_refused_with_its_line_and_what_to_do() {
+fn invalid_file_error_names_the_line() {
     for (from, to, line, words) in [
         ("C9-60", "C9-600", 7, "no statement is called"),
         ("c09-060-*", "c09-60-gost-ack", 8, "no test is called"),
@@ -369,9 +369,10 @@ fn a_file_that_is_wrong_is_refused_with_its_line_and_what_to_do() {
     assert!(absent.to_string().contains("cannot be read"), "{absent}");
 }
 
-/// What the lab's table has of rxe, and what is known of it, are one list: a FAIL that is new in one is missing in the other.
+/// The lab's table of rxe outcomes and the built-in deviations of rxe must list the same findings. A new FAIL in the
+/// table needs a new entry.
 #[test]
-fn what_is_known_of_rxe_is_what_the_lab_has_seen() {
+fn rxe_deviations_match_lab_table() {
     let lab: toml::Table = include_str!("../../../../tests/data/rxe-outcomes.toml")
         .parse()
         .unwrap();

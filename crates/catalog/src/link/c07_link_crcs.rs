@@ -1,7 +1,7 @@
-//! `c07-link-crcs`: a packet with a wrong VCRC or ICRC is discarded and counted, a sound one is taken.
+//! `c07-link-crcs`: a port discards and counts a packet with a wrong VCRC or ICRC, and accepts a valid packet.
 //!
-//! Each byte of both CRCs is wrong once. Reading: an SMP goes to the permissive LID while the port has none; packets on
-//! data VLs (with a GRH, raw) are sent only where the port takes them. False alarm: none known.
+//! The test corrupts each byte of both CRCs once. Reading: while the port has no LID, SMPs go to the permissive LID.
+//! The test sends packets on data VLs (with a GRH, raw) only if the port accepts data. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -25,7 +25,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Raw packets of this length in bytes have room for what would be an ICRC.
+/// The length of the raw packets in bytes, long enough to contain an ICRC if they had one.
 const RAW: usize = 64;
 
 fn procedure(t: &mut Tester<'_>) -> Step {

@@ -1,5 +1,5 @@
-//! `c07-link-delimiter`: a packet that does not end with EGP is discarded; EBP counts as another port's error, anything
-//! else as one of this link.
+//! `c07-link-delimiter`: a port discards a packet that does not end with EGP. It counts EBP as an error of another
+//! port, and any other delimiter as an error of this link.
 //!
 //! Reading: nothing is unclear. False alarm: none known.
 

@@ -1,9 +1,10 @@
-//! `c07-link-directed-routes`: an SMP on a directed route is answered where its route ends, and nowhere else.
+//! `c07-link-directed-routes`: a port responds to a directed-route SMP if the route ends there, and otherwise not.
 //!
-//! Gets of NodeInfo come in on the link as a neighbour passes them on, with the permissive LID: routes that end here, of 0 to 63
-//! hops, are answered, and the answers turn round. One whose HopPointer says that the end is further on or was never begun, one of
-//! more than 63 hops, one that has a part by LID behind it and one on its way back are not for a channel adapter.
-//! Reading: HopPointer one more than HopCount is what the port's own interface makes of it, and is left open. False alarm: none known.
+//! The test sends Get(NodeInfo) as a neighbor forwards it, with the permissive LID. Routes of 0 to 63 hops that end at
+//! the port get responses with reversed direction. A channel adapter ignores an SMP whose HopPointer is not at the end
+//! of the route, or whose route has more than 63 hops. It also ignores an SMP with a LID-routed part to follow, or on
+//! its return path. Reading: a HopPointer of HopCount + 1 is the result of the port's own SMI, so both behaviors are
+//! legal. False alarm: none known.
 
 use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -14,7 +15,7 @@ use crate::link::native::{self, Link, Rule, Wire, mad_in};
 const DIRECTED: Rule = Rule::new("C14-9");
 const SENT: Label<Frames> = DIRECTED.label;
 
-/// HopCount, HopPointer, DrDLID and D of what is sent; last what shows that the port has not lost its way.
+/// HopCount, HopPointer, DrDLID and D of each request. The last request shows that the port still responds.
 const ROUTES: [(u8, u8, Lid, bool); 18] = [
     (0, 0, Lid::PERMISSIVE, false),
     (1, 1, Lid::PERMISSIVE, false),
@@ -36,7 +37,6 @@ const ROUTES: [(u8, u8, Lid, bool); 18] = [
     (1, 1, Lid::PERMISSIVE, false),
 ];
 
-/// Directed routes.
 pub(super) static TEST: Test = Test {
     id: "c07-link-directed-routes",
     aliases: &[],
@@ -82,7 +82,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// One SMP, and what came of it.
+/// Judges the response to one SMP.
 fn route(t: &Trace, f: &mut Findings<'_>, frame: &FrameSeen) {
     let Some(request) = mad_in(&frame.bytes) else { return };
     let smp = DrSmp::from_bytes(request.bytes());
@@ -98,7 +98,7 @@ fn route(t: &Trace, f: &mut Findings<'_>, frame: &FrameSeen) {
     let wait = native::wait_behind(t, frame);
     let (expected, result) = match (ends_here, answer) {
         (true, Some(_)) => ("an answer", Passed::Pass),
-        // On a native link of the tester's own nothing is lost.
+        // The tester's native link loses no packets.
         (true, None) if native::is_alive_behind(t, frame) => ("an answer", Passed::Fail),
         (true, None) => ("an answer", Passed::Inconclusive),
         (false, Some(_)) => ("no answer", Passed::Fail),

@@ -1,9 +1,9 @@
-//! `c07-link-dlid`: a port takes packets to each of its LIDs for LMC 0 to 7, and to no other; to the permissive LID on
-//! VL 15 alone; never to LID 0.
+//! `c07-link-dlid`: a port accepts packets to each of its LIDs for LMC 0 to 7, and to no other LID. It accepts packets
+//! to the permissive LID only on VL 15, and never packets to LID 0.
 //!
-//! Reading: the base LID is set to a multiple of 128, so that it is one for each LMC. No counter is laid down for what goes
-//! elsewhere. A port without a LID is given none, since none could be
-//! taken from it again: it takes SMPs to the permissive LID alone. False alarm: none known.
+//! Reading: the test sets the base LID to a multiple of 128, which is valid for each LMC. The architecture defines no
+//! counter for packets to other LIDs. The test assigns no LID to a port without one, because a LID cannot be removed
+//! again. Such a port accepts SMPs to the permissive LID only. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
@@ -61,13 +61,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Packets on a data VL that nobody may take: to the permissive LID, and to a group without a GRH.
+/// Sends packets on a data VL that the port must not accept: to the permissive LID, and to a multicast LID without a
+/// GRH.
 fn data(link: &mut Link<'_, '_>, p_key: PKey) -> Step {
     for (rule, dlid) in [(&DLID, Lid::PERMISSIVE), (&GROUP, MULTICAST)] {
         let mad = link.get_class();
         link.probe(rule, &Wire::gmp(dlid, p_key, &mad))?;
     }
-    // With a GRH it is no group's either.
+    // A GRH does not make the permissive LID valid on a data VL.
     let mad = link.get_class();
     link.probe(&DLID, &Wire::global((Lid::PERMISSIVE, link.gid), p_key, &mad))
 }
@@ -78,7 +79,8 @@ fn configure(link: &mut Link<'_, '_>, found: &Guarded<PortInfo>, base: Lid, lmc:
     link.read()
 }
 
-/// The first and last LIDs of the range, one in it, those beside it, and one that differs in the high byte alone.
+/// Returns the range's first and last LID, one in the middle, the two adjacent ones, and one that differs in its high
+/// byte only.
 fn around(base: Lid, lmc: u8) -> Vec<Lid> {
     let (base, size) = (base.0, 1 << lmc);
     let mut lids = vec![

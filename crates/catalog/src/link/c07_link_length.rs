@@ -1,7 +1,7 @@
-//! `c07-link-length`: a packet whose PktLen is not what arrived, that is too short, or longer than MTUCap allows, is
-//! discarded and counted; the shortest and the longest are taken, and one with ones in the reserved bits above PktLen.
+//! `c07-link-length`: a port discards and counts a packet whose PktLen is wrong, that is too short, or that exceeds
+//! MTUCap. It accepts the shortest and the longest packets, and ignores the reserved bits above PktLen.
 //!
-//! Reading: MTUCap bounds the payload, and 124 bytes of headers and ICRC come on top. False alarm: none known.
+//! Reading: MTUCap limits the payload; headers and ICRC may take 124 more bytes. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Reserved;
@@ -25,7 +25,7 @@ pub(super) static TEST: Test = Test {
     judge: |t, f| native::judge(t, f, &[PKT_LEN, SHORTEST, MTU], native::NOTHING_SENT),
 };
 
-/// What comes on top of MTUCap, less the headers and the ICRC that our packets have.
+/// The bytes that a packet may have beyond MTUCap, minus the headers and the ICRC of this test's packets.
 const ROOM: usize = 124 - 24;
 
 fn procedure(t: &mut Tester<'_>) -> Step {
@@ -36,7 +36,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let told = |told: u16| told.wrapping_add_signed(change) & 0x7FF;
         link.smp().lrh(|lrh| lrh.with_pkt_len(told(lrh.pkt_len()))).mended()
     })?;
-    // The bits above PktLen are reserved, and no part of it.
+    // The reserved bits above PktLen are not part of the length.
     link.probe_each(&PKT_LEN, [0x01, 0x10, 0x1F], |link, bits| {
         link.smp().lrh(|lrh| lrh.with_reserved_32(Reserved(bits))).mended()
     })?;
@@ -47,7 +47,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if !link.takes_data() {
         return Ok(());
     }
-    // An SMP would fail for its length at QP0 as well, and which of both counts is open.
+    // A longer SMP would also violate QP0's length, and the counter of that fault is undefined.
     link.probe_each(&PKT_LEN, 1..=4, |link, more| link.gmp().longer(more))?;
     let (lid, p_key) = (link.port.lid(), link.p_key());
     for wire in [Wire::plain(lid, p_key, 0), Wire::raw(lid, 20), Wire::raw(lid, 16)] {

@@ -1,8 +1,8 @@
-//! `c07-link-precedence`: of a packet with two faults, the first is counted, and nothing else.
+//! `c07-link-precedence`: a port counts only the first fault of a packet with two faults.
 //!
-//! Reading: that a wrong CRC ranks before all that the link layer checks behind it is certain. That EBP ranks before the
-//! VCRC follows from its counter: whoever marks a packet makes its VCRC wrong, so that else none would be counted as marked.
-//! All other orders are left open. A port without PortRcvErrorDetails shows less. False alarm: none known.
+//! Reading: a wrong CRC precedes all later checks of the link layer. EBP precedes the VCRC: a switch that marks a
+//! packet inverts its VCRC, so a marked packet would otherwise never count as marked. All other orders are undefined. A
+//! port without PortRcvErrorDetails shows less. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;
@@ -49,13 +49,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// The packet with a wrong VCRC, and with a wrong ICRC.
+/// Sends the packet with a wrong VCRC, then with a wrong ICRC.
 fn both(link: &mut Link<'_, '_>, wire: Wire) -> Step {
     link.probe(&RANKS, &wire.clone().flipped(1, 0x55))?;
     link.probe(&RANKS, &wire.bad_icrc())
 }
 
-/// A P_Key of a partition that the port does not have.
+/// Returns a P_Key that is not in the port's table.
 fn foreign(link: &Link<'_, '_>) -> PKey {
     let has = |base: u16| link.p_keys.iter().any(|key| key.0 & 0x7FFF == base);
     PKey(0x8000 | (1..0x7FFF).find(|base| !has(*base)).unwrap_or(0x7FFE))

@@ -1,9 +1,10 @@
-//! `c07-link-states`: in state Initialize only SMPs on VL 15 come in; in Armed and Active data does too.
+//! `c07-link-states`: in state Initialize a port accepts only SMPs on VL 15; in Armed and Active it accepts data too.
 //!
-//! Reading: the port is taken through Initialize, Armed and Active by Set(PortInfo), and back to the state it was found
-//! in; in between its link is trained anew by PortPhysicalState, and a step that leaves Armed out is refused with 0x001C.
-//! Armed is not commanded in Active: a public suite takes a port there so, and whether that is still legal is not certain.
-//! What counts a packet that its state keeps out is left open. False alarm: a manager that brings the port up meanwhile.
+//! Reading: Set(PortInfo) takes the port through Initialize, Armed and Active, and back to its original state. In
+//! between, PortPhysicalState restarts the link training. A transition that skips Armed must fail with status 0x001C.
+//! The test does not command Armed in Active: a public suite does, but its legality is uncertain. The architecture does
+//! not define the counter of a packet that the state excludes. False alarm: a subnet manager that brings the port up
+//! during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
@@ -31,7 +32,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The way up.
+/// Each commanded state, and the state that the port reaches.
 const STATES_UP: [(PortState, PortState); 3] = [
     (PortState::DOWN, PortState::INITIALIZE),
     (PortState::ARMED, PortState::ARMED),
@@ -93,8 +94,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     native::judge(t, f, &[STATES], "the port has no LID")
 }
 
-/// Judges how a command to the link was answered, and which state the port shows after it. A port without SM may refuse
-/// every Set that gives it none.
+/// Checks the response to a PortState command, and the state of the port after it. A port without an SM may refuse
+/// every Set that does not assign one.
 fn obeyed(t: &Trace, f: &mut Findings<'_>, set: &Exchange, (status, state): (Status, PortState)) -> Result<(), Gap> {
     let asked: PortInfo = set.request.attribute();
     let Some(answer) = set.answer().filter(|_| !set.is_busy()) else {

@@ -1,6 +1,6 @@
-//! `c07-link-version`: a packet with LVer 0 is taken, one with LVer 1 to 15 is discarded and counted.
+//! `c07-link-version`: a port accepts a packet with LVer 0, and discards and counts packets with LVer 1 to 15.
 //!
-//! The reserved bits beside LNH decide nothing: packets that have them set are taken. Reading: nothing is unclear. False alarm: none known.
+//! The port ignores the reserved bits next to LNH. Reading: nothing is unclear. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Reserved;

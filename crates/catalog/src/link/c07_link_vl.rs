@@ -1,8 +1,8 @@
-//! `c07-link-vl`: packets are taken on the VLs that are in operation and on VL 15, on no other; VL 15 is for whole SMPs to
-//! QP0, and QP0 hears nothing else.
+//! `c07-link-vl`: a port accepts packets on its operational VLs and on VL 15 only. VL 15 accepts only complete SMPs to
+//! QP0, and QP0 accepts nothing else.
 //!
-//! Reading: what counts a packet that breaks the rules of VL 15 is left open; that nothing answers it is judged. False alarm:
-//! none known.
+//! Reading: the architecture does not define the counter of a packet that breaks the rules of VL 15. The test checks
+//! that such a packet gets no response. False alarm: none known.
 
 use verbatim_record::Label;
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -47,7 +47,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         return Ok(());
     }
     link.probe_each(&VL, 0..15, |link, vl| link.gmp().lrh(|lrh| lrh.with_vl(vl)).mended())?;
-    // Whoever asks is answered, and QP1 has one Q_Key.
+    // The agent responds to any source QP. QP1 has a single Q_Key.
     let from_elsewhere = link.gmp().deth(|deth| deth.with_src_qp(Qpn(0x12_3457))).mended();
     link.probe(&VL, &from_elsewhere)?;
     let own = QKey::GSI.0;

@@ -1,10 +1,10 @@
-//! Chapter 7, the link layer: which packets a port takes, which it discards, and what it counts then.
+//! Chapter 7, the link layer: which packets a port accepts or discards, and which counters it increments.
 //!
-//! `native` sends packets, reads counters and judges by it, for the tests of every chapter that look at single packets.
+//! `native` sends packets, reads counters and judges both. Tests of all chapters that probe single packets use it.
 
 pub(crate) mod native;
 
-// One field or rule each: CRCs, delimiter, directed routes, DLID, length, LVer, VL
+// Tests of one field or rule: CRCs, delimiter, directed routes, DLID, length, LVer, VL
 mod c07_link_crcs;
 mod c07_link_delimiter;
 mod c07_link_directed_routes;
@@ -13,10 +13,10 @@ mod c07_link_length;
 mod c07_link_version;
 mod c07_link_vl;
 
-// Which of two faults counts
+// Precedence of two faults
 mod c07_link_precedence;
 
-// What each port state lets in
+// Accepted packets by port state
 mod c07_link_states;
 
 use verbatim_tester::Test;

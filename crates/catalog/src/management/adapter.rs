@@ -1,20 +1,21 @@
-//! What the tests of attributes share: whether the node is one that they are about, and what may become of a request
-//! that a port need not serve.
+//! Shared parts of the attribute tests: the check of the node's type, and checks of requests that a port may refuse or
+//! discard.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
 use verbatim_tester::Settable;
 use verbatim_wire::values::NodeType;
 use verbatim_wire::{Attribute, Layout, NodeInfo, PortInfo, Status};
 
-/// What the node is.
+/// NodeInfo, which tells the type of the node.
 pub(crate) const NODE: Label<NodeInfo> = Label::new("NodeInfo");
 
-/// Whether the node is a channel adapter or router: on switches the attributes have other rules.
+/// Returns whether the node is a channel adapter or a router. On switches, other rules apply to the attributes.
 pub(crate) fn is_adapter(node: &NodeInfo) -> bool {
     matches!(node.node_type(), NodeType::CHANNEL_ADAPTER | NodeType::ROUTER)
 }
 
-/// NodeInfo of a channel adapter or router; `None`, and the test does not apply, when the node is another.
+/// Returns NodeInfo of a channel adapter or router. For another node, marks the test as not applicable and returns
+/// `None`.
 pub(crate) fn adapter(t: &Trace, f: &mut Findings<'_>) -> Result<Option<NodeInfo>, Gap> {
     let node: NodeInfo = t.answer(NODE)?;
     if is_adapter(&node) {
@@ -27,19 +28,20 @@ pub(crate) fn adapter(t: &Trace, f: &mut Findings<'_>) -> Result<Option<NodeInfo
     Ok(None)
 }
 
-/// Fields of PortInfo that only a Set of this port changes: neither counters nor what the link or the device moves.
+/// Returns the fields of PortInfo that only a Set of this port changes. Excludes counters, and fields that the link or
+/// the device changes.
 pub(crate) fn steady_fields() -> Vec<&'static str> {
     let moves = |name: &&'static str| PortInfo::ITS_OWN.contains(name) || PortInfo::NOT_RESTORABLE.contains(name);
     let names = PortInfo::FIELDS.iter().map(|field| field.name);
     names.filter(|name| !moves(name)).collect()
 }
 
-/// The last try under a label for one block or port.
+/// Returns the last try under a label for one block or port.
 pub(crate) fn last<A>(t: &Trace, label: Label<A>, modifier: u32) -> Result<&Exchange, Gap> {
     t.keyed(label, modifier).ok_or(Gap::Missing(label.name))
 }
 
-/// Judges a block that its table does not reach: refused with 0x001C, or read as zeros. Both conform.
+/// Checks a request for a block beyond its table. A conforming port refuses it with 0x001C or returns zeros.
 pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchange: &Exchange) -> Result<(), Gap> {
     if !f.status("C13-24", exchange, &[Status::OK, Status::INVALID_FIELD]) {
         return Ok(());
@@ -61,9 +63,9 @@ pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchan
     Ok(())
 }
 
-/// Judges a request that a port may discard: if it answers, then with one of these status codes.
+/// Checks a request that a port may discard: a response must have one of the status codes in `allowed`.
 ///
-/// The response to a method other than Get and Set may be of the method's own kind.
+/// The response to a method other than Get and Set may have that method's own response method.
 pub(crate) fn refused_or_discarded(
     f: &mut Findings<'_>,
     statement: &str,

@@ -1,7 +1,8 @@
-//! `c13-013-resp-time-value` (C13_013): RespTimeValue has a legal value, and a Get is answered within the default limit.
+//! `c13-013-resp-time-value` (C13_013): RespTimeValue has a legal value, and a port responds to a Get within the
+//! default limit.
 //!
-//! Reading: the largest legal value is 20 (4.3 s). The default limit is 4.096 us * 2^20 and the way there and back.
-//! False alarm: none known.
+//! Reading: the largest legal value is 20 (4.3 s). The default limit is 4.096 us * 2^20 plus the time for the way in
+//! both directions. False alarm: none known.
 
 use core::time::Duration;
 
@@ -40,7 +41,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     within(t, f, "C13-13", PORT, RespTime(20).duration())
 }
 
-/// Judges that an exchange was answered within a limit, the way there and back not counted.
+/// Checks that the port responded to an exchange within `limit`, plus the time for the way in both directions.
 pub(super) fn within(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -53,8 +54,9 @@ pub(super) fn within(
     Ok(())
 }
 
-/// The slowest of several answers against a limit: certain only when even its longest reading keeps the limit, or even
-/// its shortest breaks it. On hardware the way may hold up some: three, and a tenth of all, show that the port is late.
+/// Checks the slowest of several responses against `limit`. It passes only if its longest possible time is within the
+/// limit, and fails only if its shortest possible time exceeds it. On hardware the path may delay a few responses, so a
+/// failure needs at least three late responses, and a tenth of all.
 pub(super) fn slowest<'t>(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -65,7 +67,7 @@ pub(super) fn slowest<'t>(
 ) {
     let (answered, silent): (Vec<_>, Vec<_>) = exchanges.partition(|exchange| exchange.answer().is_some());
     if let Some(first) = silent.first() {
-        // Asked once each: a lost packet and a port that did not answer look alike.
+        // Each request was sent once, so a lost packet looks like a missing response.
         f.claim(statement, "answer")
             .by(*first)
             .saw(format!(
@@ -78,7 +80,7 @@ pub(super) fn slowest<'t>(
     let times = answered
         .into_iter()
         .filter_map(|exchange| Some((exchange.answer()?.at.since(exchange.sent), exchange)));
-    // The one that is certain to be late, if any is; else the one that may be.
+    // Choose the response with the worst result, and among those the slowest.
     let judged = times.map(|((least, most), exchange)| {
         let result = if most <= limit {
             Passed::Pass

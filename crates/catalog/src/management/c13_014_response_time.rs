@@ -1,9 +1,9 @@
-//! `c13-014-response-time` (C13_014_01): a port answers within the RespTimeValue that it tells itself.
+//! `c13-014-response-time` (C13_014_01): a port responds within its own RespTimeValue.
 //!
-//! Reading: the page's formula multiplies seconds by 4.096 us; we add twice SubnetTimeOut for the way, as it means.
-//! An answer that is later than RespTimeValue but not later than RespTimeValue and the way is inconclusive. Gets of
-//! three attributes and a Set that changes nothing, 20 times each, one at a time. False alarm: a host that holds up
-//! a tenth of the MADs, each for longer than twice SubnetTimeOut; on hardware fewer are inconclusive.
+//! Reading: the page's formula multiplies seconds by 4.096 us; this test adds twice SubnetTimeOut for the way, as the
+//! formula intends. A response after RespTimeValue, but within RespTimeValue plus the way, is inconclusive. The test
+//! sends Gets of three attributes and a Set without changes, 20 times each, one at a time. False alarm: a host that
+//! delays a tenth of the MADs, each by more than twice SubnetTimeOut. On hardware, fewer delays are inconclusive.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -1,10 +1,11 @@
-//! `c13-response-header`: a response says in its header what it answers, and nothing else.
+//! `c13-response-header`: the header of a response repeats the fields of its request, and its reserved fields are 0.
 //!
-//! Every attribute is asked for, some with a modifier that is refused, and PortInfo and the P_KeyTable are Set to what they
-//! are. Each response has the versions 1, the request's class, TransactionID, attribute, modifier and route, the D bit on a
-//! directed route, no reserved bit in its status, and 0 in what is reserved, in the attribute too, also where the request has
-//! reserved bits set, which nobody looks at. Reading: the M_Key of a response is not looked at,
-//! nor the HopPointer and the high half of the TransactionID, which the tester's own host changes. False alarm: none known.
+//! The test requests every attribute, some with a modifier that the port refuses, and sets PortInfo and the P_KeyTable
+//! to their current values. Each response must have both versions 1; the request's class, TransactionID, attribute,
+//! modifier and route; the D bit if the route is directed; no reserved bit in its status; and 0 in all reserved fields
+//! of the header and the attribute. This also applies if the request has reserved bits set, because ports ignore these.
+//! Reading: the test ignores the response's M_Key. It also ignores the HopPointer and the upper half of the
+//! TransactionID, which the tester's host changes. False alarm: none known.
 
 use verbatim_oracle::management::differences;
 use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};
@@ -76,12 +77,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Judges the responses to one request.
+/// Checks the header of each response to a request.
 pub(crate) fn header(f: &mut Findings<'_>, exchange: &Exchange) {
     header_of(f, exchange, "");
 }
 
-/// The same of a request that is told by these words.
+/// Checks the headers as [`header`] does; `how` describes the request.
 fn header_of(f: &mut Findings<'_>, exchange: &Exchange, how: &str) {
     let responses = exchange
         .arrivals
@@ -109,7 +110,7 @@ fn header_of(f: &mut Findings<'_>, exchange: &Exchange, how: &str) {
     }
 }
 
-/// Judges the reserved bits of the attribute that a response carries.
+/// Checks the reserved bits of a response's attribute.
 fn reserved(f: &mut Findings<'_>, exchange: &Exchange) {
     let answer = exchange.answer().filter(|answer| answer.mad.status() == Status::OK);
     let Some((mad, attribute)) = answer.and_then(|answer| Some((answer.mad, AnyAttribute::of(&answer.mad)?))) else {

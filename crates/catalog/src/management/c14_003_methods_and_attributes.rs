@@ -1,13 +1,13 @@
-//! `c14-003-methods-and-attributes` (C14_003): what the subnet management class does not have is refused by its name.
+//! `c14-003-methods-and-attributes` (C14_003): a port refuses methods, attributes and versions that the subnet
+//! management class does not define.
 //!
-//! Reading: the public page is not known. Methods that the class does not have are refused with 0x0008, or, a method
-//! being part of every combination, with 0x000C; attributes of switches alone with 0x000C, and so are
-//! numbers that no attribute has, of which all 16 bits count; other base and class versions with
-//! 0x0004. A Trap is answered by nobody but a manager, with TrapRepress.
-//! A port may discard a MAD whose method or version it does not know: silence is an observation there, and to a number that no attribute has,
-//! as an error response is optional for what fails the checks in front of the agent. A Get of a known attribute that
-//! the node does not have must be answered. A Set of such an attribute is not tried: what cannot be read cannot be
-//! given back. False alarm: none known.
+//! Reading: the public page is not known. A port refuses an undefined method with 0x0008, or with 0x000C, because a
+//! method is part of every combination. It refuses attributes of switches and undefined AttributeIDs with 0x000C; all
+//! 16 bits of an AttributeID count. It refuses other base and class versions with 0x0004. Only a manager responds to a
+//! Trap, with TrapRepress. A port may discard a MAD with an unknown method or version. A missing response to one, or to
+//! an undefined AttributeID, is therefore an observation: error responses are optional for faults found before the
+//! agent. A Get of a defined attribute that the node lacks must get a response. The test does not Set such an
+//! attribute, because a value that cannot be read cannot be restored. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -17,7 +17,7 @@ use verbatim_wire::{
 
 use crate::management::adapter::{self, NODE};
 
-/// Methods that differ from Get in one bit, those of other classes, and one that no class has.
+/// Methods that differ from Get in one bit, methods of other classes, and an undefined one.
 const METHODS: [(Label<NodeInfo>, Method); 7] = [
     (Label::new("method 0x11"), Method(0x11)),
     (Label::new("method 0x21"), Method(0x21)),
@@ -40,7 +40,7 @@ const TRAP: Label<NodeInfo> = Label::new("a Trap, which goes to managers");
 const REPRESS: Label<Notice> = Label::new("a TrapRepress of class version 2, which nobody answers");
 const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
-/// Numbers that end as that of NodeInfo and belong to no attribute.
+/// Undefined AttributeIDs that end like NodeInfo's.
 const NUMBERS: [(Label<AnyAttribute>, AttributeId); 2] = [
     (Label::new("attribute 0x0111"), AttributeId(0x0111)),
     (Label::new("attribute 0x8011"), AttributeId(0x8011)),

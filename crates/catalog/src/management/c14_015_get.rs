@@ -1,4 +1,5 @@
-//! `c14-015-get` (C14_015): while the M_Key is 0 a Get with any key is answered, even at protect levels 2 and 3.
+//! `c14-015-get` (C14_015): while the M_Key is 0, a port responds to a Get with any key, even at protect levels 2 and
+//! 3.
 //!
 //! False alarm: none known.
 
@@ -8,7 +9,7 @@ use verbatim_wire::{NodeInfo, PortInfo, Status};
 
 use crate::management::keys::{self, FOUND, Unlock};
 
-/// The labels of one level.
+/// The labels of one protect level.
 struct Level {
     level: u8,
     unlock: Unlock,

@@ -1,8 +1,8 @@
-//! `c14-015-lease` (C14_015): while the M_Key is 0 no check fails, so no lease timer starts.
+//! `c14-015-lease` (C14_015): while the M_Key is 0, no check fails, so no lease timer starts.
 //!
-//! A correct port with M_Key 0, level 2 and a lease period keeps its protect bits however many SMPs carry another key.
-//! Reading: what is not checked cannot fail a check. False alarm: an SM of somebody else: such rigs do not offer what
-//! this test needs.
+//! A conforming port with M_Key 0, level 2 and a lease period keeps its protect bits, regardless of SMPs with other
+//! keys. Reading: a key that is not checked cannot fail a check. False alarm: another SM; the test runs only on rigs
+//! without one.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ const UNLOCK: Unlock = Unlock {
 const OTHER: Label<NodeInfo> = Label::new("another key, NodeInfo");
 const AFTER: Label<PortInfo> = Label::new("after the lease period");
 
-/// Seconds of lease: the shortest that leaves room for two exchanges.
+/// The lease period in seconds: the shortest with time for two exchanges.
 const LEASE_S: u16 = 2;
 
 pub(super) static TEST: Test = Test {
@@ -51,7 +51,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         return Ok(());
     };
     keys::require_another(t, OTHER)?;
-    t.answered::<NodeInfo>(t.exchange(OTHER)?)?; // the device did see another key
+    t.answered::<NodeInfo>(t.exchange(OTHER)?)?; // the device received the other key
     let after: PortInfo = t.answer(AFTER)?;
     f.claim("C14-15", "M_KeyProtectBits after the lease period")
         .on(AFTER)

@@ -1,6 +1,6 @@
-//! `c14-015-set` (C14_015): while the M_Key is 0 a Set with any key is obeyed, even at protect levels 2 and 3.
+//! `c14-015-set` (C14_015): while the M_Key is 0, a port executes a Set with any key, even at protect levels 2 and 3.
 //!
-//! Reading: the component changed is LocalPhyErrors, which has no side effect. False alarm: none known.
+//! Reading: the Set changes LocalPhyErrors, which has no side effect. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -8,7 +8,7 @@ use verbatim_wire::{MKey, PortInfo};
 
 use crate::management::keys::{self, FOUND, Unlock};
 
-/// The labels of one level.
+/// The labels of one protect level.
 struct Level {
     level: u8,
     unlock: Unlock,

@@ -1,12 +1,16 @@
-//! `c14-016-attributes-protect-N`: the M_Key check is one of all attributes, not of PortInfo alone.
+//! `c14-016-attributes-protect-N`: the M_Key check applies to all attributes, not only to PortInfo.
 //!
-//! At each protect level every attribute that the port has is asked for with a wrong key: at levels 0 and 1 it is shown as
-//! to the right key, apart from the M_Key at level 1; at levels 2 and 3 it is dropped and counted. Then each attribute that
-//! we know how to give back is Set with a wrong key: dropped and counted at every level, and afterwards every attribute is
-//! as it was. At levels 2 and 3 a number that no attribute has is asked for as well: it is dropped, or refused as unknown before anything looks at the key. At level 1 another port's PortInfo is asked for too: whether it gives away that port's M_Key, the oracle judges.
-//! Reading: what must be dropped is sent three times, so that one lost packet neither fails a sound port nor
-//! hides a defect. An attribute of the class that the right key is refused decides nothing: whether its absence or the wrong key is
-//! found first is left open. False alarm: an SM of somebody else that writes or sends wrong keys meanwhile.
+//! At each protect level the test requests every attribute of the port with a wrong key. At levels 0 and 1 the response
+//! equals that to the right key, except for the M_Key at level 1. At levels 2 and 3 the port drops and counts the
+//! request. The test then Sets each restorable attribute with a wrong key: at every level the port drops and counts the
+//! Set, and no attribute changes. At levels 2 and 3 the test also requests an undefined AttributeID: the port drops it,
+//! or refuses it before it checks the key. At level 1 the test also requests another port's PortInfo; the oracle judges
+//! whether the response discloses that port's M_Key.
+//!
+//! Reading: the test sends each request that the port must drop three times. One lost packet therefore neither fails a
+//! conforming port nor hides a defect. An attribute that the port refuses to the right key is not judged, because
+//! either check may come first: its absence or the wrong key. False alarm: another SM that writes, or sends wrong keys,
+//! during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
@@ -21,31 +25,32 @@ use crate::management::keys::{self, BEFORE};
 
 const RIGHT: Label<AnyAttribute> = Label::new("right key, every attribute");
 const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
-/// Read after the SMPs of each attribute: what is not counted is known by name, and a lost packet from what is never counted.
+/// Read after the SMPs of each attribute. It identifies an attribute that is not counted, and distinguishes a lost
+/// packet from a count that never happens.
 const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
-/// Sent at levels 2 and 3, whatever the right key would be told: a subnet manager on the node is asked by any key.
+/// Sent at levels 2 and 3, even if the right key gets no SMInfo: a subnet manager on the node may respond to any key.
 const SM_INFO: Label<AnyAttribute> = Label::new("wrong key, SMInfo");
-/// Sent at levels 2 and 3: a number that no attribute has, and no vendor's.
+/// Sent at levels 2 and 3: an AttributeID that neither the architecture nor a vendor defines.
 const NO_ATTRIBUTE: Label<AnyAttribute> = Label::new("wrong key, attribute 0x0111");
 const UNKNOWN: AttributeId = AttributeId(0x0111);
-/// Sent at level 1, where the device has another port: what its M_Key is shown as is for the oracle.
+/// Sent at level 1 if the device has another port. The oracle judges the M_Key in the response.
 const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
-/// Sent at level 1: the port itself, which 0 stands for elsewhere.
+/// Sent at level 1 to the receiving port by its number; the other requests name it by 0.
 const BY_NUMBER: Label<AnyAttribute> = Label::new("wrong key, PortInfo of this port by its number");
-/// Whether that one would drop it, by its own level.
+/// Read to learn whether the other port's protect level drops such a request.
 const OTHER_LEVEL: Label<AnyAttribute> = Label::new("right key of this port, PortInfo of another port");
-/// Sent at levels 2 and 3 of a simulated rig: on a fabric, what is sent to a LID may be lost on its way.
+/// Sent at levels 2 and 3 of a simulated rig. On a fabric, a LID-routed packet may be lost.
 const BY_LID: Label<AnyAttribute> = Label::new("wrong key, NodeInfo by the port's LID");
-/// CapabilityMask: a subnet manager sits at the port; LedInfo is there.
+/// CapabilityMask: the port has a subnet manager (IS_SM), or LedInfo (HAS_LED).
 const IS_SM: u32 = 1 << 1;
 const HAS_LED: u32 = 1 << 9;
-/// There is no such method, or no such attribute.
+/// The statuses for an undefined method or attribute.
 const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
-/// What must be dropped is sent that often.
+/// The number of times that a request is sent which the port must drop.
 const TIMES: usize = verbatim_record::TRIES as usize;
 
-/// The labels of an attribute that is Set: as it was found, and its Sets.
+/// The labels of an attribute's original value and of its Sets.
 struct Sets<A>(Label<A>, Label<A>);
 
 const DESCRIPTION: Sets<NodeDescription> = Sets(
@@ -93,13 +98,13 @@ const fn test(
 pub(super) static PROTECT_0: Test = test(
     "c14-016-attributes-protect-0",
     "At protect level 0 every attribute is shown to a wrong key, and none is Set by it.",
-    // An SM reads the key at level 0, and may take it off.
+    // Another SM reads the key at level 0 and may remove it.
     &[Need::Mad, Need::OwnSubnet],
     |t| procedure(t, 0),
     |t, f| judge(t, f, 0),
 );
 pub(super) static PROTECT_1: Test = Test {
-    // It asks for PortInfo by this port's number, and for another port's, as well.
+    // Revision 6 also requests PortInfo by this port's number and of another port.
     revision: 6,
     ..test(
         "c14-016-attributes-protect-1",
@@ -110,7 +115,7 @@ pub(super) static PROTECT_1: Test = Test {
     )
 };
 pub(super) static PROTECT_2: Test = Test {
-    // It asks for a number that no attribute has as well, and by LID.
+    // Revision 7 also requests an undefined AttributeID, and NodeInfo by LID.
     revision: 7,
     ..test(
         "c14-016-attributes-protect-2",
@@ -121,7 +126,7 @@ pub(super) static PROTECT_2: Test = Test {
     )
 };
 pub(super) static PROTECT_3: Test = Test {
-    // It asks for a number that no attribute has as well, and by LID.
+    // Revision 7 also requests an undefined AttributeID, and NodeInfo by LID.
     revision: 7,
     ..test(
         "c14-016-attributes-protect-3",
@@ -135,12 +140,12 @@ pub(super) static PROTECT_3: Test = Test {
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, [other, high, low, _]) = keys::keys(t);
     let wrong = [other, high, low];
-    // Each may be sent alone.
+    // Each request may be sent alone, without others outstanding.
     let silences = 2 * TIMES * (shadow::ALL.len() + 3);
     let lease = t.longer_than(silences);
     if level < 2 {
         keys::lock(t, ours, level, lease, 100)?;
-        // Sets of a wrong key are dropped and counted: none is lost for want of room.
+        // The port must count each wrong-key Set. With several outstanding, it might lose one for lack of buffers.
         t.narrow(1);
     } else {
         keys::lock_with_room(t, (ours, other), level, lease, 100)?;
@@ -170,7 +175,8 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.ask_any(BY_NUMBER, (AttributeId::PORT_INFO, number.into()), other)?;
         }
         if let Some(number) = another.filter(|_| level == 1) {
-            // It has a key and a level of its own: where that level drops Gets each one would be a violation there.
+            // The other port has its own key and level. If its level drops Gets, each request would be a violation
+            // there.
             let there = (AttributeId::PORT_INFO, number);
             let shown = t
                 .ask_any(OTHER_LEVEL, there, ours)?
@@ -208,7 +214,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         })?;
     }
     if has(AttributeId::SL_TO_VL) {
-        // An operational VL, and another one than before.
+        // The new VL must be operational and differ from the current one.
         set(t, &SL_TO_VL, keys, 0, |found| {
             let vl = if found.vl(1) == 0 { 15 } else { 0 };
             found.with_vl(1, vl)
@@ -222,7 +228,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     if has(AttributeId::LED_INFO) {
         set(t, &LED, keys, 0, |found| found.with_led_mask(!found.led_mask()))?;
     }
-    // The same by the port's LID, of which the oracle says what must come.
+    // The same request by the port's LID; the oracle judges the response.
     let lid = t.shown().lid();
     if level >= 2 && t.is_simulated() && lid.is_unicast() {
         t.ask_any_by_lid(lid, BY_LID, (AttributeId::NODE_INFO, 0), other)?;
@@ -234,13 +240,13 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     Ok(())
 }
 
-/// The number of another port, if there is one.
+/// Returns the number of another port, if there is one.
 fn another_port(node: &NodeInfo) -> Option<u32> {
     let (own, ports) = (node.local_port_num(), node.num_ports());
     (ports > 1).then(|| u32::from(own % ports) + 1)
 }
 
-/// Sets one attribute with the wrong key, after it was put into the journal with the right one.
+/// Sets an attribute with the wrong key, after the journal has stored its value with the right key.
 fn set<A: Settable>(
     t: &mut Tester<'_>,
     Sets(found, set): &Sets<A>,
@@ -334,7 +340,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
     Ok(())
 }
 
-/// A number that no attribute has may be discarded, or refused, by what stands before the agent and knows no key.
+/// Checks requests for an undefined AttributeID. The port may discard or refuse them before it checks the key.
 fn unknown_attribute(t: &Trace, f: &mut Findings<'_>, all: &[&Exchange]) {
     let refused = |of: &&Exchange| {
         let status = of.response().map(|arrived| arrived.mad.status());
@@ -348,7 +354,8 @@ fn unknown_attribute(t: &Trace, f: &mut Findings<'_>, all: &[&Exchange]) {
     }
 }
 
-/// SMInfo is dropped as all else is; a subnet manager at the port, or a kernel, may answer in its place.
+/// Checks wrong-key requests for SMInfo. The port must drop them, but a subnet manager at the port or a kernel may
+/// respond.
 fn sm_info(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all: Vec<_> = t.each(SM_INFO).collect();
     let is_sm = t.answer::<PortInfo>(BEFORE)?.capability_mask().has(IS_SM);
@@ -368,7 +375,7 @@ fn sm_info(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// All the SMPs between two reads of M_KeyViolations whose wrong key is a violation were counted.
+/// Checks that M_KeyViolations counted all wrong-key SMPs between two reads.
 fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &Exchange)) -> Result<(), Gap> {
     let (before, after): (PortInfo, PortInfo) = (t.answered(from)?, t.answered(to)?);
     let all = t
@@ -380,13 +387,13 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
         .filter(|of| level >= 2 || of.request.method() == Method::SET)
         .collect();
     let is_sm_info = |of: &&Exchange| of.request.attribute_id() == AttributeId::SM_INFO;
-    // What no attribute is may be discarded before anything looks at its key.
+    // The port may discard an undefined AttributeID before it checks the key.
     let is_attribute = |of: &&Exchange| of.request.attribute_id() != UNKNOWN;
     if !t.begin.simulated && wrong.iter().any(is_sm_info) {
-        // Whoever answers it may not look at the key.
+        // A subnet manager or kernel that responds to SMInfo may not check the key.
         return Ok(());
     }
-    // Whether a busy port looked at the key is open.
+    // A busy port may or may not have checked the key.
     let most = wrong.len();
     let looked_at = wrong.iter().copied().filter(is_attribute);
     let sent = looked_at.filter(|of| !of.is_busy() && !is_refused(of)).count();
@@ -398,9 +405,9 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
     let grown = usize::from(after.m_key_violations()).wrapping_sub(before.m_key_violations().into());
     let result = match grown {
         _ if (sent..=most).contains(&grown) => Passed::Pass,
-        // Somebody else on the subnet may have sent wrong keys too, or reset the counter.
+        // Other nodes of the subnet may have sent wrong keys too, or reset the counter.
         _ if t.begin.shared_subnet => Passed::Inconclusive,
-        // VL 15 has no flow control: of several packets some may be lost, but not all.
+        // VL 15 has no flow control, so some of several packets may be lost, but not all.
         1.. if !t.begin.simulated && grown < sent => Passed::Inconclusive,
         _ => Passed::Fail,
     };
@@ -418,7 +425,7 @@ fn counted(t: &Trace, f: &mut Findings<'_>, level: u8, (from, to): (&Exchange, &
     Ok(())
 }
 
-/// The wrong-key Sets of one attribute were dropped.
+/// Checks that the port dropped the wrong-key Sets of one attribute.
 fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A>) {
     t.not_judged(*found);
     let all: Vec<_> = t.each(*set).collect();
@@ -433,15 +440,15 @@ fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A
     }
 }
 
-/// Whether it was answered that there is no such Set. NodeInfo is Set by nobody, NodeDescription at some ports: which is looked
-/// at first, that or the key, is left open, and the kernel of a device's host may say it too.
+/// Returns whether the port refused a Set of NodeInfo, or of NodeDescription, as undefined. The architecture leaves
+/// open whether this check or the key check comes first. The kernel of a device's host may also refuse the Set.
 fn is_refused(exchange: &Exchange) -> bool {
     const OPEN: [AttributeId; 2] = [AttributeId::NODE_INFO, AttributeId::NODE_DESCRIPTION];
     let status = exchange.response().map(|arrived| arrived.mad.status());
     OPEN.contains(&exchange.request.attribute_id()) && status.is_some_and(|status| NO_SUCH.contains(&status))
 }
 
-/// Judges that none of these was answered.
+/// Checks that none of the exchanges got a response.
 fn silent(t: &Trace, f: &mut Findings<'_>, name: &str, method: &str, all: &[&Exchange]) {
     let answered = all
         .iter()

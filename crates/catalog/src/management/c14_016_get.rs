@@ -1,9 +1,10 @@
-//! `c14-016-get-protect-N` (C14_016_Get): what a Get with another M_Key is given at each protect level.
+//! `c14-016-get-protect-N` (C14_016_Get): the response to a Get with a wrong M_Key at each protect level.
 //!
-//! A correct port answers it at level 0, answers it with the key hidden at level 1, and drops and counts it at
-//! levels 2 and 3. Reading: the public page runs 2 "or" 3, we run both; its "violations == 1" is a difference; the
-//! key is random, and four other keys are tried: a random one, two that differ from it in one bit, and 0. A key that is not kept
-//! fails C14-24 and ends the judgement. False alarm: an SM of somebody else that sends wrong keys meanwhile.
+//! A conforming port responds at level 0, responds with the key hidden at level 1, and drops and counts the Get at
+//! levels 2 and 3. Reading: the public page runs level 2 "or" 3; this test runs both. The page's "violations == 1"
+//! means a difference. The right key is random, and the test tries four wrong keys: a random one, two that differ from
+//! the right one in one bit, and 0. If the port does not store the right key, C14-24 fails and the test ends. False
+//! alarm: another SM that sends wrong keys during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};
@@ -38,7 +39,7 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
     }
 }
 
-/// A manager of somebody else reads the key at this level, and may lawfully take it off.
+/// Another SM can read the key at this level and may legally remove it.
 pub(super) static PROTECT_0: Test = Test {
     needs: &[Need::Mad, Need::OwnSubnet],
     ..test(
@@ -76,11 +77,11 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
         get(t, *label, other, level)?;
     }
     get(t, WRONG_NODE, others[0], level)?;
-    t.get(AFTER, ours)?; // also the proof that the DUT was there to answer
+    t.get(AFTER, ours)?; // also proves that the DUT was still able to respond
     Ok(())
 }
 
-/// A wrong-key Get: once where it is a violation, three tries where it must be answered.
+/// Sends a wrong-key Get: once if it is a violation, with up to three tries if the port must respond.
 fn get<A: Attribute>(t: &mut Tester<'_>, label: Label<A>, key: MKey, level: u8) -> Step {
     if level >= 2 {
         t.get_once(label, key)?

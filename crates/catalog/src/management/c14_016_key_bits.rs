@@ -1,10 +1,10 @@
-//! `c14-016-key-bits`: all 64 bits of the M_Key count.
+//! `c14-016-key-bits`: the M_Key check covers all 64 bits.
 //!
-//! At protect level 2 a Get is sent with each of the 64 keys that are one bit off, then a Set with each: none is answered,
-//! nothing is stored, all are counted. Then another key is Set, and a Get with the one of before is not answered either.
-//! Reading: the component that the Sets would change is LocalPhyErrors. Many are outstanding at once, though no more
-//! than the port counted of a first burst, and VL 15 may drop some: on hardware fewer counted than sent is
-//! inconclusive. False alarm: an SM of somebody else that sends wrong keys meanwhile.
+//! At protect level 2 the test sends a Get, then a Set, with each of the 64 keys that differ in one bit. The port must
+//! drop and count them all, and store nothing. The test then sets another key, and a Get with the former key must also
+//! be dropped. Reading: the Sets try to change LocalPhyErrors. Many requests are outstanding at once, but no more than
+//! the port counted of a first burst. VL 15 may lose some, so on hardware a lower count is inconclusive. False alarm:
+//! another SM that sends wrong keys during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -17,7 +17,7 @@ const SETS: Label<PortInfo> = Label::new("Sets with a key that is one bit off");
 const LOCK_AGAIN: Label<PortInfo> = Label::new("set another key");
 const FORMER: Label<PortInfo> = Label::new("Get with the key of before");
 const LAST: Label<PortInfo> = Label::new("the other key, at the end");
-/// Keys that are one bit off.
+/// The number of keys that differ in one bit.
 const BITS: u16 = 64;
 
 pub(super) static TEST: Test = Test {
@@ -45,7 +45,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let value = keys::protected(&port, ours, 2, lease).change(|info| info.with_local_phy_errors(threshold ^ 1));
     t.provoke_by_set(SETS, &port, 0, value, &off)?;
     t.get(AFTER, ours)?;
-    // The key that another has replaced is a wrong one.
+    // The replaced key is now a wrong key.
     t.set(LOCK_AGAIN, &port, keys::protected(&port, other, 2, lease))?;
     t.get_once(FORMER, ours)?;
     t.get(LAST, other)?;
@@ -66,7 +66,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     keys::require_dropped(t, FORMER, t.exchange(FORMER)?)
 }
 
-/// None of them may be answered; those that were are named by the bit.
+/// Checks that none of the exchanges got a response. The check names the wrong bits of those that did.
 fn dropped<'t>(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -1,8 +1,8 @@
 //! `c14-016-set-protect-N` (C14_016_Set): at every protect level a Set needs the right M_Key.
 //!
-//! A correct port obeys the right-key Set, and neither answers nor obeys nor forgets to count the wrong-key ones.
-//! Reading: the component changed is LocalPhyErrors, which has no side effect. A port without LID or SM may answer
-//! 0x001C and apply the rest: what a later Get shows decides. False alarm: an SM of somebody else.
+//! A conforming port executes the right-key Set. It drops and counts the wrong-key Sets. Reading: the Sets change
+//! LocalPhyErrors, which has no side effect. A port without LID or SM may respond with 0x001C and apply the other
+//! fields; a later Get decides. False alarm: another SM.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Procedure, Step, Test, Tester};
@@ -37,7 +37,7 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Te
     }
 }
 
-/// A manager of somebody else reads the key at this level, and may lawfully take it off.
+/// Another SM can read the key at this level and may legally remove it.
 pub(super) static PROTECT_0: Test = Test {
     needs: &[Need::Mad, Need::OwnSubnet],
     ..test(

@@ -1,11 +1,11 @@
-//! `c14-017-lease-not-early`, `c14-017-lease-expires`, `c14-017-lease-expires-after-set` (C14_017_01): a failed
-//! check starts the lease timer; when it runs out the protect bits become 0, not before, and the M_Key stays.
+//! `c14-017-lease-not-early`, `c14-017-lease-expires`, `c14-017-lease-expires-after-set` (C14_017_01): a failed check
+//! starts the lease timer. When it expires, and not before, the protect bits become 0. The M_Key stays.
 //!
-//! Reading: the lease counts whole seconds and no accuracy is stated, so one run probes a second before its end and
-//! another a second after. The probe is one right-key Get, for it stops the timer; unanswered, it is asked
-//! again. Between the violation and the probe nothing else is sent to the port; where the rig leads to a second port of the
-//! node, `c14-017-lease-expires` reads NodeInfo there, which a lease of the first port has nothing to do with. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not
-//! offer what these tests need.
+//! Reading: the lease counts whole seconds, without a stated accuracy. One run therefore probes a second before the
+//! expiry, and another a second after it. The probe is one right-key Get, because that stops the timer; without a
+//! response it is retried. Between the violation and the probe the test sends nothing else to the port. If the rig has
+//! a path to a second port of the node, `c14-017-lease-expires` reads NodeInfo there; this must not affect the first
+//! port's lease. False alarm: another SM whose sweep stops the timer; these tests run only on rigs without one.
 
 use core::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::management::keys::{self, BEFORE, NODE};
 const WRONG: Label<NodeInfo> = Label::new("wrong key, starts the timer");
 const WRONG_SET: Label<PortInfo> = Label::new("wrong-key Set, starts the timer");
 const WRONG_REPRESS: Label<Notice> = Label::new("wrong-key TrapRepress, starts the timer");
-/// An SMP that passes the check of another port.
+/// A right-key SMP to the other port.
 const SECOND: Label<NodeInfo> = Label::new("NodeInfo, through the second port");
-/// What the lease tests read at the instant that decides.
+/// The Get of PortInfo at the decisive time of the lease tests.
 pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
-/// How long an answer to a probe usually takes at most; one that takes longer is inconclusive.
+/// The usual longest time of a response to a probe. A longer time makes the test inconclusive.
 const ANSWER: Duration = Duration::from_millis(200);
 
 const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
@@ -46,16 +46,14 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge
     }
 }
 
-/// A second before the end the port is still protected.
 pub(super) static NOT_EARLY: Test = test(
     "c14-017-lease-not-early",
     "A second before the lease period has passed since a failed check, the port is still protected.",
     |t| procedure(t, Start::Get, Probe::Before),
     |t, f| judge(t, f, Start::Get, Probe::Before),
 );
-/// A second after the end the protect bits are 0.
 pub(super) static EXPIRES: Test = Test {
-    // It asks a second port, too.
+    // Revision 2 also sends a request to a second port.
     revision: 2,
     ..test(
         "c14-017-lease-expires",
@@ -64,7 +62,7 @@ pub(super) static EXPIRES: Test = Test {
         |t, f| judge(t, f, Start::Get, Probe::After),
     )
 };
-/// A failed Set starts the timer too, at level 1.
+/// A failed Set at level 1 also starts the timer.
 pub(super) static EXPIRES_AFTER_SET: Test = test(
     "c14-017-lease-expires-after-set",
     "A second after the lease period has passed since a failed Set, the protect bits are 0 and the key is kept.",
@@ -72,9 +70,9 @@ pub(super) static EXPIRES_AFTER_SET: Test = test(
     |t, f| judge(t, f, Start::Set, Probe::After),
 );
 
-/// A failed TrapRepress starts the timer too, at level 1.
+/// A failed TrapRepress at level 1 also starts the timer.
 pub(super) static EXPIRES_AFTER_TRAP_REPRESS: Test = Test {
-    // A port that sends no traps need not know of it.
+    // Revision 2 does not apply to a port that sends no traps, which need not handle TrapRepress.
     revision: 2,
     ..test(
         "c14-017-lease-expires-after-trap-repress",
@@ -84,7 +82,7 @@ pub(super) static EXPIRES_AFTER_TRAP_REPRESS: Test = Test {
     )
 };
 
-/// What fails the check.
+/// The request that fails the check.
 #[derive(Clone, Copy, PartialEq)]
 enum Start {
     /// A Get at level 2.
@@ -95,7 +93,7 @@ enum Start {
     TrapRepress,
 }
 
-/// When the probe is sent.
+/// The time of the probe, relative to the expiry.
 #[derive(Clone, Copy, PartialEq)]
 enum Probe {
     Before,
@@ -152,7 +150,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
         Start::Set => t.exchange(WRONG_SET)?,
         Start::TrapRepress => t.exchange(WRONG_REPRESS)?,
     };
-    // The test of the check itself is another one: here it must have failed, or no timer runs.
+    // Another test covers the check itself. Here the check must have failed, otherwise no timer runs.
     keys::require_dropped(t, WRONG, violation)?;
     let seen: PortInfo = t.answer(PROBE)?;
     let (least, most) = elapsed(t, violation, t.exchange(PROBE)?)?;
@@ -186,7 +184,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
             } else {
                 Passed::Inconclusive
             };
-            // From outside a timer that never started looks like one that never ends: both statements are at stake.
+            // A timer that never started looks like a timer that never expires, so both statements fail.
             for (statement, about) in [
                 ("C14-17", "lease timer started by the failed check"),
                 ("C14-20", "M_KeyProtectBits"),
@@ -203,20 +201,21 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     Ok(())
 }
 
-/// When to probe before a lease ends: a second before it for certain, whatever the way and the answer take.
+/// Returns the time of a probe that arrives at least a second before the lease expires, with any delay of the way and
+/// the response.
 pub(super) fn just_before(t: &Tester<'_>, lease: u16) -> Duration {
     let lease = Duration::from_secs(lease.into());
     let margin = accuracy(lease) + 2 * t.way() + ANSWER;
     lease.saturating_sub(margin)
 }
 
-/// When to probe after it: a second after it for certain.
+/// Returns the time of a probe that arrives at least a second after the lease expires.
 pub(super) fn just_after(t: &Tester<'_>, lease: u16) -> Duration {
     let lease = Duration::from_secs(lease.into());
     lease + accuracy(lease) + 2 * t.way() + ANSWER
 }
 
-/// What a probe showed, and when.
+/// Describes the probe's protect bits and time.
 pub(super) fn timing(before: &PortInfo, seen: &PortInfo, least: Duration, most: Duration) -> String {
     format!(
         "{} after {}..{}, lease period {}",
@@ -227,14 +226,13 @@ pub(super) fn timing(before: &PortInfo, seen: &PortInfo, least: Duration, most: 
     )
 }
 
-/// A right-key SMP half a period after a failed check: how the tests of its effect begin. The lease, its half, and what
-/// the way takes.
+/// The times of the tests in which a right-key SMP follows half a lease period after the failed check.
 pub(super) struct Halves {
-    /// Seconds of lease.
+    /// The lease period in seconds.
     pub(super) lease: u16,
-    /// Seconds after which the right key comes.
+    /// The seconds until the right-key SMP.
     pub(super) half: u64,
-    /// Seconds that the way may take, and one.
+    /// The longest time of the way in seconds, plus one.
     pub(super) slack: u64,
 }
 
@@ -247,8 +245,8 @@ impl Halves {
     }
 }
 
-/// Whether a port that must still be protected is: the longest reading must lie before the expiry, and speaks against the
-/// device only a second before it.
+/// Returns whether a port that must still be protected is. It passes only if even the longest possible time is before
+/// the expiry, and fails only if that time is a second before it.
 pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
     match protected {
         true if most < lease => Passed::Pass,
@@ -257,8 +255,8 @@ pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> P
     }
 }
 
-/// The failed check that starts the timer must have reached the device: its own counter says so. A lost packet would
-/// make every statement about the timer idle.
+/// Requires that the device's counter shows the failed check that starts the timer. Without it a lost packet would
+/// invalidate each check of the timer.
 pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let seen: PortInfo = t.answer(PROBE)?;
@@ -266,12 +264,12 @@ pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> 
     t.require(PROBE, "a failed check that the device counted", grown >= violations)
 }
 
-/// How long after the DUT saw the first exchange it saw the second, at least and at most.
+/// Returns the least and the greatest possible time between the device's receipt of two exchanges.
 pub(super) fn elapsed(t: &Trace, first: &Exchange, second: &Exchange) -> Result<(Duration, Duration), Gap> {
     elapsed_between(t, &t.answer(BEFORE)?, first, second)
 }
 
-/// The same for a port whose PortInfo was read under another label.
+/// Returns the time as [`elapsed`] does, for a port whose PortInfo has another label.
 pub(super) fn elapsed_between(
     t: &Trace,
     port: &PortInfo,
@@ -279,7 +277,7 @@ pub(super) fn elapsed_between(
     second: &Exchange,
 ) -> Result<(Duration, Duration), Gap> {
     let answered = second.answer().ok_or(Gap::NoAnswer(second.number))?;
-    // A port that was busy at first may have looked at the key all the same.
+    // A port that responded BUSY at first may still have checked the key.
     let first_try = t.first_try(first);
     let slack = if t.begin.simulated {
         Duration::ZERO

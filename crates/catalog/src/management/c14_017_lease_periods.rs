@@ -1,10 +1,10 @@
-//! `c14-017-lease-periods`: the lease timer counts the whole of M_KeyLeasePeriod, all 16 bits of it, and neither less nor more.
+//! `c14-017-lease-periods`: the lease timer runs for exactly M_KeyLeasePeriod, and uses all 16 bits of it.
 //!
-//! For each of three periods the port is locked and a wrong-key Get starts the timer; a right-key Get a second before the
-//! end, which also stops the timer, finds the port protected; another wrong-key Get starts it anew, and a right-key Get a
-//! second after the end finds the protect bits 0. Reading: as the other tests of the lease; periods longer than `longest_s`
-//! are left out, which is said. False alarm: an SM of somebody else whose sweep stops the timer: such rigs do not offer
-//! what this test needs.
+//! For each of three periods the test locks the port, and a wrong-key Get starts the timer. A right-key Get a second
+//! before the expiry stops the timer; the port must still be protected. Another wrong-key Get restarts the timer. A
+//! right-key Get a second after the expiry must show protect bits 0. Reading: as in the other lease tests. The test
+//! leaves out periods longer than `longest_s`, and says so. False alarm: another SM whose sweep stops the timer; the
+//! test runs only on rigs without one.
 
 use core::time::Duration;
 
@@ -28,7 +28,7 @@ struct Period {
     late: Label<PortInfo>,
 }
 
-/// More than a byte, more than 12 bits, and all bits.
+/// Periods that need more than 8 bits, more than 12 bits, and all bits.
 const PERIODS: [Period; 3] = [
     Period {
         seconds: 300,
@@ -86,7 +86,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for period in PERIODS.iter().filter(|period| u64::from(period.seconds) <= longest) {
         t.set(period.set, &port, keys::protected(&port, ours, 2, period.seconds))?;
         let shown = t.get(period.before, t.key())?;
-        // A port without LID or SM may refuse the Set; on one that does not keep it there is no lease to wait for.
+        // A port without LID or SM may refuse the Set. Without a stored lease period there is no expiry to wait for.
         if (shown.m_key(), shown.m_key_lease_period().0) != (ours, period.seconds) {
             return Ok(());
         }
@@ -128,8 +128,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             let seen: PortInfo = t.answered(probe)?;
             let (least, most) = elapsed_between(t, &before, start, probe)?;
             let is_early = *probe.label == *period.early.name;
-            // A lost packet starts no timer: the port's own counter says what it saw. One that was busy may have counted the
-            // wrong key of each try.
+            // A lost packet starts no timer, so the device's counter must show the failed check. A busy port may have
+            // counted each try's wrong key.
             let counted = seen.m_key_violations().wrapping_sub(last.m_key_violations());
             t.require(period.early, "a failed check that the device counted", counted >= 1)?;
             last = seen;
@@ -146,7 +146,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Whether a port that must be open by now is.
+/// Returns whether a port that must be unprotected by now is.
 fn expired(seen: &PortInfo, least: Duration, lease: Duration) -> Passed {
     match seen.protect_bits() == ProtectBits(0) {
         true if least > lease => Passed::Pass,

@@ -1,9 +1,9 @@
 //! `c14-017-lease-reset` (C14_017_03), `c14-017-lease-reset-by-set`, `c14-017-lease-reset-by-trap-repress`: a right-key
 //! SMP stops a running lease timer.
 //!
-//! A correct port that had a failed check, then a right-key Get, a Set of what is in force, or a TrapRepress, about half a period later, is still protected when the
-//! period has passed since the failed check. False alarm: an SM of somebody else: such rigs do not offer what this
-//! test needs.
+//! The port gets a wrong-key Get. About half a period later it gets a right-key Get, a Set of the current values, or a
+//! TrapRepress. A conforming port is still protected when the period has passed since the wrong-key Get. False alarm:
+//! another SM; the tests run only on rigs without one.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ const RESET_BY_SET: Label<PortInfo> = Label::new("right key, a Set stops the tim
 
 const RESET_BY_REPRESS: Label<Notice> = Label::new("right key, a TrapRepress stops the timer");
 
-/// What stops the timer.
+/// The request that stops the timer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Get,
@@ -67,7 +67,7 @@ pub(super) static BY_SET: Test = test(
 );
 
 pub(super) static BY_TRAP_REPRESS: Test = Test {
-    // A port that sends no traps need not know of it.
+    // Revision 2 does not apply to a port that sends no traps, which need not handle TrapRepress.
     revision: 2,
     ..test(
         "c14-017-lease-reset-by-trap-repress",
@@ -84,7 +84,7 @@ fn procedure(t: &mut Tester<'_>, by: By) -> Step {
     let port = keys::lock(t, ours, 2, lease, 1)?;
     let mut began = t.now();
     if by == By::Set {
-        // The Set writes the counter that would tell of a lost one: three are not lost.
+        // The Set overwrites the counter that would show a lost wrong-key Get. Three in a row are not all lost.
         t.provoke(WRONG_THRICE, &[(AttributeId::NODE_INFO, 0, other); TRIES as usize])?;
         began = t.now();
     } else {
@@ -94,7 +94,7 @@ fn procedure(t: &mut Tester<'_>, by: By) -> Step {
     match by {
         By::Get => drop(t.get(RESET, ours)?),
         By::Set => drop(t.set(RESET_BY_SET, &port, keys::protected(&port, ours, 2, lease))?),
-        // Nothing answers it: of three, one arrives.
+        // A TrapRepress gets no response, so three are sent; at least one arrives.
         By::TrapRepress => t.repress_often(RESET_BY_REPRESS, ours, &keys::bad_m_key_notice())?,
     }
     t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1 + slack)))?;
@@ -127,7 +127,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
             .last()
             .ok_or(Gap::Missing(RESET_BY_REPRESS.name))?,
     };
-    // That it was answered shows that it arrived; a port without LID may refuse the Set.
+    // A response proves that the request arrived; a port without LID may refuse the Set.
     if by != By::TrapRepress && (reset.answer().is_none() || reset.is_busy()) {
         t.answered::<NodeInfo>(reset)?;
     }

@@ -1,7 +1,7 @@
 //! `c14-017-lease-zero` (C14_017_05): with M_KeyLeasePeriod 0 the lease never expires.
 //!
-//! Reading: never cannot be waited for. The run waits `wait_s` seconds: one more than the longest period on a
-//! simulated rig and than a minute on hardware, and a pass says so. False alarm: an SM of somebody else that writes the port.
+//! Reading: a test cannot wait forever. It waits `wait_s` seconds: by default a second longer than the longest period
+//! on a simulated rig, and 61 s on hardware. A pass states the time. False alarm: another SM that writes PortInfo.
 
 use core::time::Duration;
 

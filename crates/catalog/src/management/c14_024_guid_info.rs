@@ -1,11 +1,11 @@
-//! `c14-024-guid-info` (C14_024_05): GUIDInfo keeps what is set within GUIDCap, and its first entry is the port's own.
+//! `c14-024-guid-info` (C14_024_05): GUIDInfo stores values within GUIDCap, and its first entry is the port's own GUID.
 //!
-//! Every block is Set to other GUIDs and read after all Sets: entries below GUIDCap but the first are kept, entries
-//! beyond it in the last block are ignored and read as 0. A Set that carries another GUID in entry 0 leaves it as it
-//! is, whether it is answered with success or 0x001C. Blocks from 32 on are beyond any table: refused with 0x001C, and
-//! nothing is stored. Reading: a block below 32 that GUIDCap does not reach is refused or reads as zeros, both conform.
-//! The page writes the complement of each block; we write random GUIDs of local administration, which name nobody.
-//! False alarm: an SM of somebody else that gives out GUIDs meanwhile.
+//! The test sets every block to other GUIDs and reads all blocks after all Sets. The port must store the entries below
+//! GUIDCap, except the first. It must ignore the entries of the last block beyond GUIDCap and return 0 for them. A Set
+//! with another GUID in entry 0 leaves that entry unchanged, with a response of success or 0x001C. No table has blocks
+//! from 32 on: the port refuses them with 0x001C and stores nothing. Reading: the port may refuse a block below 32
+//! beyond GUIDCap, or return zeros. The page writes the complement of each block; this test writes random, locally
+//! administered GUIDs, which identify no device. False alarm: another SM that assigns GUIDs during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
@@ -24,11 +24,11 @@ const BEYOND: Label<GuidInfo> = Label::new("blocks beyond any table");
 const SET_BEYOND: Label<GuidInfo> = Label::new("set a block beyond any table");
 const LAST: Label<GuidInfo> = Label::new("get each block after setting one beyond any table");
 
-/// Entries of a block.
+/// The entries of a block.
 const ENTRIES: usize = 8;
-/// Blocks that the largest GUIDCap asks for.
+/// The number of blocks of the largest GUIDCap.
 const BLOCKS: u32 = 32;
-/// Blocks that no table has, some of which are a block's in their lowest bits.
+/// Blocks that no table has. The lowest bits of some are those of an existing block.
 const NONE: [u32; 5] = [BLOCKS, 0xFFFF, 0x100, 0x1_0000, 0x2000_0000];
 
 pub(super) static TEST: Test = Test {
@@ -45,18 +45,18 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Blocks that the port has.
+/// Returns the number of the port's blocks.
 fn blocks(port: &PortInfo) -> u32 {
     u32::from(port.guid_cap()).div_ceil(8).max(1)
 }
 
-/// Entries of a block that the port has.
+/// Returns the number of the port's entries in a block.
 fn entries(port: &PortInfo, block: u32) -> usize {
     let before = usize::try_from(block).unwrap_or(usize::MAX).saturating_mul(ENTRIES);
     usize::from(port.guid_cap().max(1)).saturating_sub(before).min(ENTRIES)
 }
 
-/// Other GUIDs in every entry of a block, beyond the capacity too.
+/// Returns the block with another GUID in every entry, including those beyond the capacity.
 fn others(random: &mut Stream, found: &GuidInfo) -> GuidInfo {
     let mut info = *found;
     for entry in 0..ENTRIES {
@@ -146,14 +146,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Entries within GUIDCap are as set, those beyond it are 0.
+/// Checks that entries within GUIDCap have the set values, and that the others are 0.
 fn kept(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, exchange: &Exchange, wanted: &GuidInfo) -> Result<(), Gap> {
     if !f.status("C14-24", exchange, &[Status::OK]) {
         return Ok(());
     }
     let seen: GuidInfo = t.answered(exchange)?;
     let block = exchange.request.modifier();
-    let first = usize::from(block == 0); // entry 0 is judged by itself
+    let first = usize::from(block == 0); // `own` checks entry 0
     for entry in first..ENTRIES {
         let beyond = entry >= entries(port, block);
         let suffix = if beyond { ", beyond GUIDCap" } else { "" };
@@ -165,7 +165,7 @@ fn kept(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, exchange: &Exchange, w
     Ok(())
 }
 
-/// Entry 0 is the port's own GUID, which no Set changes.
+/// Checks that entry 0 is the port's own GUID, and that a Set does not change it.
 fn own(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: GuidInfo = t.answered(last(t, FOUND, 0)?)?;
     let node = t.answer(NODE)?;

@@ -1,9 +1,10 @@
-//! `c14-024-node-description` (C14_024_02): NodeDescription can be read, and a Set of it is refused and changes nothing.
+//! `c14-024-node-description` (C14_024_02): a port returns NodeDescription, and refuses a Set of it without changing
+//! it.
 //!
-//! Reading: the page is cut after the Set; it is refused with 0x000C (method and attribute), as its coverage of
-//! C13-24 assertion 6 says. Newer devices may let it be set (CapabilityMask2 bit 0): then all 64 bytes are set, none of them to
-//! 0 or to what it was, and what is shown of them is for the oracle.
-//! False alarm: a host stack that rewrites the description meanwhile.
+//! Reading: the public page ends after the Set. The port refuses it with 0x000C (method and attribute), as the page's
+//! coverage of C13-24 assertion 6 says. Newer devices may allow the Set (CapabilityMask2 bit 0). The test then sets all
+//! 64 bytes to non-zero values other than the current ones, and the oracle judges the result. False alarm: a host stack
+//! that rewrites the description during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -38,19 +39,19 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let altered = description.quiet().change(|d| (0..octets).fold(d, with_another));
     t.set_with(SET, &description, (key, 0), altered)?;
     t.get(AFTER, key)?;
-    // The node has one description, whichever port shows it.
+    // The node has one description, which all its ports return.
     if t.rig_offers(Need::SecondPort) && t.get(NODE, key)?.num_ports() > 1 {
         t.ask_from(1, SECOND, key)?;
     }
     Ok(())
 }
 
-/// CapabilityMask2 bit 0 says so.
+/// Returns whether CapabilityMask2 bit 0 allows a Set of NodeDescription.
 fn can_be_set(port: &PortInfo) -> bool {
     port.capability_mask().has(CapabilityMask::MASK2) && port.capability_mask_2().0 & 1 != 0
 }
 
-/// Another letter at this place: V for the first, W for the next.
+/// Changes the letter at `at`: V for the first octet, W for the next, and so on.
 fn with_another(description: NodeDescription, at: usize) -> NodeDescription {
     let letter = b'A' + (21 + at % 26) as u8 % 26;
     let is_it = description.octet(at) == letter;

@@ -1,8 +1,8 @@
-//! `c14-024-node-info` (C14_024_03): NodeInfo is legal, agrees with what other attributes say, and is read-only.
+//! `c14-024-node-info` (C14_024_03): NodeInfo is legal, agrees with other attributes, and is read-only.
 //!
-//! Reading: the page compares all ports; one port of the device is on the rig's route, so agreement is judged with
-//! PortInfo and GUIDInfo. A Set is refused with 0x000C and changes nothing; all components are altered in one Set.
-//! False alarm: none known.
+//! Reading: the page compares all ports. The rig reaches one port, so the test compares NodeInfo with PortInfo and
+//! GUIDInfo. The port refuses a Set with 0x000C and changes nothing; one Set alters all components. False alarm: none
+//! known.
 
 use verbatim_record::{Findings, Gap, Label, Legal, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

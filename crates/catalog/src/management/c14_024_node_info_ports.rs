@@ -1,10 +1,10 @@
-//! `c14-024-node-info-ports` (C14_024_03): NodeInfo is that of the node at each of its ports.
+//! `c14-024-node-info-ports` (C14_024_03): all ports of a node return the same NodeInfo.
 //!
-//! The public page compares all ports; the rig must have two, both cabled to the device. NodeGUID, SystemImageGUID and
-//! all else but PortGUID and LocalPortNum are the same at both; these two differ. Reading: where the second port shows
-//! another NodeGUID and another SystemImageGUID, its cable may lead to another node: cause RIG. Its M_Key may be
-//! another one than the rig file names for the first: silence there decides nothing. False alarm: a cable to the second
-//! node of a device that is one system but two nodes.
+//! The public page compares all ports; the rig needs cables to two of them. NodeGUID, SystemImageGUID and all other
+//! fields are equal at both ports, except PortGUID and LocalPortNum, which differ. Reading: if the second port returns
+//! another NodeGUID and another SystemImageGUID, its cable may lead to another node: cause RIG. Its M_Key may differ
+//! from the key in the rig file, so a missing response decides nothing. False alarm: a cable to the second node of a
+//! device that is one system with two nodes.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -27,7 +27,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// What the node has once.
+/// The fields that are equal at all ports of a node.
 const OF_THE_NODE: [&str; 9] = [
     "BaseVersion",
     "ClassVersion",

@@ -1,8 +1,8 @@
-//! `c14-024-node-type`: what NodeInfo says that the node is agrees with the attributes that it has.
+//! `c14-024-node-type`: the NodeType agrees with the node's attributes.
 //!
-//! SwitchInfo is what every switch has and no other node: a node that says it is a switch answers it, another refuses
-//! it with 0x000C. Reading: no public page; C14_024_03 and C14_024_04 name the attributes. A router cannot be told
-//! from a channel adapter in this way. False alarm: none known.
+//! Only switches have SwitchInfo: a node with NodeType switch returns it, and any other node refuses it with 0x000C.
+//! Reading: there is no public page; C14_024_03 and C14_024_04 name the attributes. The test cannot distinguish a
+//! router from a channel adapter. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

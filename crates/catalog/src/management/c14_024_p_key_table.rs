@@ -1,11 +1,12 @@
-//! `c14-024-p-key-table` (C14_024_07): the P_KeyTable keeps what is set in its free entries.
+//! `c14-024-p-key-table` (C14_024_07): the P_KeyTable stores values in its free entries.
 //!
-//! In up to four blocks each free entry gets a P_Key, of a full and of a limited member by turns, and then the one in which
-//! each of its 16 bits is the other; all other entries are written as found, entry 0 of block 0 always. After all Sets of
-//! either kind each block reads as it was set, in the entries that PartitionCap gives. Reading: the public page is not known. A block that PartitionCap does not reach is refused with
-//! 0x001C or reads as zeros, both conform; blocks from 2048 on are beyond any table: refused with 0x001C on Get and
-//! Set, and nothing is stored. A table without a free entry is read, and not Set. False alarm: an SM of somebody else
-//! that gives out P_Keys meanwhile.
+//! In up to four blocks the test sets each free entry to a P_Key, of full and limited membership in turn. It then sets
+//! these entries to the values with all 16 bits inverted. It rewrites all other entries with their original values,
+//! always including entry 0 of block 0. After all Sets of one kind, each block must return the set values in the
+//! entries within PartitionCap. Reading: the public page is not known. The port may refuse a block beyond PartitionCap
+//! with 0x001C, or return zeros. No table has blocks from 2048 on: the port refuses them with 0x001C on Get and Set,
+//! and stores nothing. The test only reads a table without a free entry. False alarm: another SM that assigns P_Keys
+//! during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Stream, Test, Tester};
@@ -23,13 +24,13 @@ const BEYOND: Label<PKeyTable> = Label::new("blocks beyond any table");
 const SET_BEYOND: Label<PKeyTable> = Label::new("set a block beyond any table");
 const LAST: Label<PKeyTable> = Label::new("get each block after setting one beyond any table");
 
-/// Entries of a block.
+/// The entries of a block.
 const ENTRIES: usize = 32;
-/// Blocks that the largest PartitionCap asks for.
+/// The number of blocks of the largest PartitionCap.
 const BLOCKS: u32 = 2048;
 /// Blocks that no table has.
 const NONE: [u32; 2] = [BLOCKS, 0xFFFF];
-/// What makes a member a full one.
+/// The bit of full membership.
 const FULL: u16 = 0x8000;
 
 pub(super) static TEST: Test = Test {
@@ -46,25 +47,25 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Blocks that the port has.
+/// Returns the number of the port's blocks.
 fn blocks(node: &NodeInfo) -> u32 {
     u32::from(node.partition_cap()).div_ceil(32).max(1)
 }
 
-/// The blocks that are looked at: the first three and the last.
+/// Returns the tested blocks: the first three and the last.
 fn chosen(node: &NodeInfo) -> Vec<u32> {
     let last = blocks(node) - 1;
     (0..3).filter(|block| *block < last).chain([last]).collect()
 }
 
-/// Entries of a block that the port has.
+/// Returns the number of the port's entries in a block.
 fn entries(node: &NodeInfo, block: u32) -> usize {
     let before = usize::try_from(block).unwrap_or(usize::MAX).saturating_mul(ENTRIES);
     usize::from(node.partition_cap()).saturating_sub(before).min(ENTRIES)
 }
 
-/// The block with P_Keys that the table does not have yet in each free entry, full and limited members by turns; `None` when it has
-/// none.
+/// Returns the block with a new P_Key in each free entry, with full and limited membership in turn. Returns `None` if
+/// no entry is free.
 fn filled(
     random: &mut Stream,
     taken: &mut Vec<u16>,
@@ -82,14 +83,14 @@ fn filled(
         while base == 0 || taken.contains(&base) {
             base = u16::try_from(random.between(1, 0x7FFE)).unwrap_or(1);
         }
-        // With the other of the pair, which is never that of another entry.
+        // Also reserve the inverted key, so that no other entry uses it.
         taken.extend([base, base ^ !FULL]);
         table = table.with_p_key(entry, PKey(base | member));
     }
     (table != found).then_some(table)
 }
 
-/// The block with each bit inverted of each P_Key that was not found there.
+/// Inverts all bits of the P_Keys that the test has set in a block.
 fn inverted(found: &PKeyTable, table: &PKeyTable) -> PKeyTable {
     (0..ENTRIES).fold(*table, |inverted, entry| match table.p_key(entry) {
         p_key if p_key == found.p_key(entry) => inverted,
@@ -97,7 +98,7 @@ fn inverted(found: &PKeyTable, table: &PKeyTable) -> PKeyTable {
     })
 }
 
-/// The P_Keys that the table has, without their membership, and those that become them when each bit is inverted.
+/// Returns the table's P_Keys without their membership bit, each with its inverted value.
 fn bases(keys: &Guarded<PKeyTable>, blocks: &[u32]) -> Vec<u16> {
     let tables = blocks.iter().filter_map(|block| keys.found_at(*block));
     tables
@@ -184,7 +185,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The entries that the port has must be these; the first one that is not is named.
+/// Checks that the port's entries equal `wanted`. The check names the first one that differs.
 fn same(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -1,11 +1,12 @@
-//! `c14-024-port-info-codes`: a code that stands for all that is supported is not itself kept, and optional components keep what
-//! is set where the port says that it has them.
+//! `c14-024-port-info-codes`: a port replaces the code for all supported values by those values, and stores the
+//! optional components that it has.
 //!
-//! One Set carries the codes of all widths and all speeds, and another InitType and McastPkeyTrapSuppressionEnabled where
-//! CapabilityMask has them; a Get shows LinkWidthSupported and LinkSpeedSupported as enabled, and the other two as they were
-//! set. Where time is simulated, a Set of a PortState that is none comes after it, which is refused with 0x001C and leaves the
-//! port as it is; on hardware, what a broken port makes of it could take the link down. Reading: the active width and speed are
-//! among those supported, so that the link stays as it is. False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! One Set has the codes for all widths and all speeds, and new values of InitType and McastPkeyTrapSuppressionEnabled
+//! if CapabilityMask has them. A Get must return LinkWidthSupported and LinkSpeedSupported as the enabled values, and
+//! the other two as set. In simulated time the test then sets undefined codes of PortState: the port refuses them with
+//! 0x001C and does not change. On hardware, a defective port might take the link down. Reading: the active width and
+//! speed are among the supported ones, so the link does not change. False alarm: another SM that writes PortInfo during
+//! the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -20,13 +21,13 @@ const AFTER: Label<PortInfo> = Label::new("after setting the codes of all");
 const SET_STATE: Label<PortInfo> = Label::new("set a PortState that is none");
 const AFTER_STATE: Label<PortInfo> = Label::new("after setting a PortState that is none");
 
-/// CapabilityMask: InitType, and suppression of traps of multicast P_Keys.
+/// CapabilityMask: the port has InitType (REINIT), or suppression of multicast P_Key traps.
 const REINIT: u32 = 1 << 18;
 const TRAP_SUPPRESSION: u32 = 1 << 29;
-/// LinkWidthEnabled and LinkSpeedEnabled: all that are supported.
+/// LinkWidthEnabled and LinkSpeedEnabled: the codes for all supported values.
 const ALL_WIDTHS: LinkWidths = LinkWidths(0xFF);
 const ALL_SPEEDS: LinkSpeeds = LinkSpeeds(0xF);
-/// The first code of PortState that has no meaning.
+/// The undefined codes of PortState.
 const RESERVED_STATES: core::ops::RangeInclusive<u8> = 5..=15;
 
 pub(super) static TEST: Test = Test {

@@ -1,11 +1,10 @@
-//! `c14-024-port-info-ext-speeds`: LinkSpeedExtEnabled keeps what is set.
+//! `c14-024-port-info-ext-speeds`: a port stores LinkSpeedExtEnabled.
 //!
-//! A port that says that it has extended speeds is asked with the bit of the AttributeModifier that tells it that the asker
-//! knows them. A Set carries another set of those supported, the active one among them; a Get shows it; a second Set carries
-//! what was found. Sets of speeds that are not supported are refused, and change nothing; 30, none at all, is legal.
-//! Reading: without another set, or with extended speeds switched off, nothing is tried. What 30 reads back as is not
-//! said: 30 or 0.
-//! False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! If the port has extended speeds, the test sets the bit of the AttributeModifier that declares support for them. A
+//! Set has another set of the supported speeds, which includes the active one; a Get must return it. A second Set
+//! restores the original value. The port refuses Sets of unsupported speeds without a change. The value 30, no extended
+//! speed, is legal. Reading: the test does not apply if there is no other set, or if extended speeds are disabled.
+//! After a Set of 30, a Get may return 30 or 0. False alarm: another SM that writes PortInfo during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -27,13 +26,13 @@ const ON: Label<PortInfo> = Label::new("switch extended speeds on again");
 const WRONG: Label<PortInfo> = Label::new("set extended speeds that are not supported");
 const AFTER_WRONG: Label<PortInfo> = Label::new("after setting extended speeds that are not supported");
 
-/// LinkSpeedExtEnabled: none at all.
+/// LinkSpeedExtEnabled: no extended speed.
 const DISABLED: LinkSpeedExt = LinkSpeedExt(30);
-/// What some ports show then.
+/// The value that some ports return for [`DISABLED`].
 const NONE_SHOWN: LinkSpeedExt = LinkSpeedExt(0);
-/// CapabilityMask: extended speeds.
+/// CapabilityMask: the port has extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 14;
-/// AttributeModifier: the asker knows extended speeds.
+/// AttributeModifier: the requester supports extended speeds.
 const KNOWS: u32 = 1 << 31;
 
 pub(super) static TEST: Test = Test {
@@ -50,7 +49,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Other speeds of those supported, the active one among them; `None` when there are none.
+/// Returns another set of the supported speeds that includes the active one, if there is one.
 fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
     let (enabled, supported) = (info.link_speed_ext_enabled().0, info.link_speed_ext_supported().0);
     let active = info.link_speed_ext_active().0;
@@ -58,7 +57,8 @@ fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
     sets.filter(|_| (1..30).contains(&enabled)).max().map(LinkSpeedExt)
 }
 
-/// Sets of speeds that have one which is not supported: each alone beside those that are, and all that are no other code.
+/// Returns sets with an unsupported speed: each one added to the supported speeds, and 29, the largest that has no
+/// special meaning.
 fn unsupported(info: &PortInfo) -> Vec<LinkSpeedExt> {
     let supported = info.link_speed_ext_supported().0;
     let with_one = (0..5).map(|bit| supported | 1 << bit);
@@ -76,7 +76,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let port = t.guard_parts(FOUND, key, &[KNOWS])?;
     let found = *port.found();
     let Some(speeds) = other(&found) else { return Ok(()) };
-    // A port may read both as one field: the other is written as it was found.
+    // A port may treat both fields as one, so the other field keeps its original value.
     let with = |speeds| {
         port.quiet().change(|info| {
             info.with_link_speed_ext_enabled(speeds)
@@ -131,7 +131,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.observe_ambiguous(text, &[t.exchange(get)?]);
             wanted = wanted.with_link_speed_ext_enabled(NONE_SHOWN);
         }
-        // A set that was refused may not be in force; one that reads back as 0 is.
+        // A refused set may not be in force, but a value of 0 is.
         let looked_at: &[_] = if wanted.link_speed_ext_enabled() == NONE_SHOWN {
             &[]
         } else {

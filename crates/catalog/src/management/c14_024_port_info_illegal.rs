@@ -1,12 +1,16 @@
-//! `c14-024-port-info-illegal` (C14_024_06_CA_03): an illegal value in PortInfo is refused with 0x001C and not stored.
+//! `c14-024-port-info-illegal` (C14_024_06_CA_03): a port refuses an illegal value in PortInfo with 0x001C and does not
+//! store it.
 //!
-//! Thirteen Sets, each with one illegal value: OperationalVLs beyond VLCap by one, and two more that have bit 3 set, a NeighborMTU beyond MTUCap and one of 0,
-//! LinkWidthEnabled and LinkSpeedEnabled with a width or speed that is not supported beside those that are, a
-//! LinkDownDefaultState that is none, multicast and permissive LIDs of the SM and of the port, and LIDs of 0 where one was assigned. Each is answered with 0x001C, and the
-//! component stays as it was. Reading: the page leaves open whether one illegal component spoils the Set, so nothing
-//! else is changed by it and only the illegal one is judged. On a simulated rig the first and the last unicast LIDs are Set too, and kept,
-//! and 0 in place of the first is refused. The LID is not tried where the device is reached by it.
-//! False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! Thirteen Sets have one illegal value each. OperationalVLs: VLCap plus one, and two values with bit 3 set.
+//! NeighborMTU: MTUCap plus one, and 0. LinkWidthEnabled and LinkSpeedEnabled: an unsupported width or speed added to
+//! the supported ones. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the permissive
+//! LID, and 0 if one was assigned. The port responds with 0x001C, and the component does not change.
+//!
+//! Reading: the page leaves open whether an illegal component invalidates the whole Set. The Set therefore changes
+//! nothing else, and only the illegal component is judged. On a simulated rig the test also sets the first and the last
+//! unicast LID, which the port must store. It then sets 0 instead of the first, which the port must refuse. The test
+//! does not set the LID if the rig reaches the device by it. False alarm: another SM that writes PortInfo during the
+//! test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -16,7 +20,7 @@ use crate::management::adapter::{self, NODE};
 
 const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
 
-/// One illegal value.
+/// The label, field and value of one illegal Set.
 struct Case {
     field: &'static str,
     set: Label<PortInfo>,
@@ -24,7 +28,7 @@ struct Case {
     illegal: fn(PortInfo) -> PortInfo,
 }
 
-/// The LID comes last: what is restored next begins with it.
+/// The LID comes last, so that the restore, which starts with the LID, follows at once.
 const CASES: [Case; 11] = [
     Case {
         field: "OperationalVLs",
@@ -54,7 +58,7 @@ const CASES: [Case; 11] = [
         field: "LinkSpeedEnabled",
         set: Label::new("set LinkSpeedEnabled that is not supported"),
         after: Label::new("after LinkSpeedEnabled that is not supported"),
-        // All 4 bits stand for all speeds that are supported.
+        // All 4 bits set would be the code for all supported speeds.
         illegal: |info| info.with_link_speed_enabled(LinkSpeeds((info.link_speed_supported().0 | 8) & 0xD)),
     },
     Case {
@@ -95,7 +99,7 @@ const CASES: [Case; 11] = [
     },
 ];
 
-/// OperationalVLs of which the low 3 or 2 bits alone are a legal value, or all are set.
+/// Values of OperationalVLs with bit 3 set: 9, whose lower bits alone are legal, and 15.
 const HIGH: [Case; 2] = [
     Case {
         field: "OperationalVLs",
@@ -115,12 +119,12 @@ const EDGE: Label<PortInfo> = Label::new("set the first and the last of the unic
 const AFTER_EDGE: Label<PortInfo> = Label::new("after the first and the last of the unicast LIDs");
 const NONE: Label<PortInfo> = Label::new("set the first of the unicast LIDs to 0");
 const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast LIDs was set to 0");
-/// LID and MasterSMLID at the ends of what is legal. The device's place in its subnet is moved only where there is no subnet.
+/// The smallest and the largest legal LID and MasterSMLID. The test changes them only without a real subnet.
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
 impl Case {
-    /// Whether it can be Set here and says something: not the LID by which the device is reached, nor, where none was
-    /// assigned, 0 or what the port shows.
+    /// Returns whether the test can send this Set and learn something. It does not set the LID that reaches the device.
+    /// If no LID was assigned, it sets neither 0 nor the current value.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
         let is_0 = |lid: fn(&PortInfo) -> Lid| {
             let (illegal, found) = (lid(&(self.illegal)(*found)), lid(found));
@@ -135,7 +139,7 @@ impl Case {
     }
 }
 
-/// The widths that are supported, and one that is not.
+/// Returns the supported widths and an unsupported one.
 fn with_another_width(supported: LinkWidths) -> LinkWidths {
     let missing = (0..8).map(|bit| 1 << bit).find(|width| supported.0 & width == 0);
     LinkWidths(supported.0 | missing.unwrap_or(0))
@@ -193,7 +197,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let high = HIGH.iter().filter(|case| t.has(case.set));
     for case in high.chain(&CASES) {
         if matches!(case.field, "LID" | "MasterSMLID") && !t.has(case.set) {
-            // Of records that are older than the case, or of a port without an address, there is nothing to say.
+            // An older record, or a port without a LID, gives no reason for an observation.
             if !(case.illegal)(found).is_zero_in(case.field) {
                 f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
             }

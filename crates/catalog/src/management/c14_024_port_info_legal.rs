@@ -1,9 +1,10 @@
-//! `c14-024-port-info-legal`: PortInfo as found holds legal values that agree with one another.
+//! `c14-024-port-info-legal`: the original PortInfo has legal values that agree with each other.
 //!
-//! What a subnet manager builds routes on: states, capacities, and a link that runs at one width and one speed, both
-//! supported. Reading: active width and speed, and a physical state that fits, are judged from Initialize on, what the
-//! subnet manager writes (NeighborMTU, OperationalVLs) from Armed on. LinkSpeedActive is not judged where an extended
-//! speed is active: what it holds then is left open. False alarm: a link that goes down between Get and answer.
+//! Subnet managers base routes on these values: states, capacities, and one active width and speed, both supported.
+//! Reading: the test judges the active width and speed and the physical state from Initialize on. It judges NeighborMTU
+//! and OperationalVLs, which the subnet manager writes, from Armed on. It does not judge LinkSpeedActive while an
+//! extended speed is active, because its value is then undefined. False alarm: a link that goes down between the Get
+//! and its response.
 
 use verbatim_record::{Findings, Gap, Label, Legal, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -13,7 +14,7 @@ use crate::management::adapter::{self, NODE};
 
 const FOUND: Label<PortInfo> = Label::new("PortInfo as found");
 
-/// What holds in every state of the port.
+/// The legal values in all states of the port.
 const ALWAYS: [(&str, Legal); 9] = [
     ("PortState", Legal::Within(1, 4)),
     ("PortPhysicalState", Legal::Within(1, 7)),
@@ -72,7 +73,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// A link that is up.
+/// Checks the fields of a link that is up.
 fn link(f: &mut Findings<'_>, found: &PortInfo) {
     let physical = found.port_physical_state();
     f.claim("C14-24", "PortPhysicalState").on(FOUND).saw(physical).must(
@@ -100,10 +101,10 @@ fn link(f: &mut Findings<'_>, found: &PortInfo) {
     }
 }
 
-/// CapabilityMask: extended speeds are supported.
+/// CapabilityMask: the port has extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 14;
 
-/// Whether an extended speed may not be shown: who asks did not say that it knows of them.
+/// Returns whether the port may hide an active extended speed, because the requester did not declare support for them.
 fn may_hide(found: &PortInfo) -> bool {
     found.capability_mask().has(EXTENDED_SPEEDS) && found.link_speed_active().0 == 0
 }

@@ -1,16 +1,19 @@
-//! `c14-024-port-info-link` (C14_024_06_CA_02): the components of PortInfo that are about the link and the port's addresses
-//! keep what is set.
+//! `c14-024-port-info-link` (C14_024_06_CA_02): a port stores the components of PortInfo for its link and its
+//! addresses.
 //!
-//! One Set carries other legal values in NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled,
-//! LinkDownDefaultState, LMC, LID and MasterSMLID, and what was found in all else; a Get shows them; a second Set carries what was found, and a Get shows
-//! that. Reading: a component that has no other legal value at this port is left as it is, and so are the addresses where
-//! the device is reached by its LID or has none, since LID 0 cannot be given back. The width and speed that are active stay enabled, so that the link
-//! stays as it is if it trains meanwhile. LinkDownDefaultState is Sleep no longer than it takes
-//! to read it: a link that goes down meanwhile stays down. Some ports take NeighborMTU, OperationalVLs and
-//! LinkDownDefaultState over only when their link goes down, which no text forbids: where one of them stays as it was
-//! found, the link is taken down with `link_down`, and the field must have changed then; else the test does not
-//! apply.
-//! False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! One Set has other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled,
+//! LinkDownDefaultState, LMC, LID and MasterSMLID, and the original values in all other fields. A Get must return them.
+//! A second Set restores the original values, which a Get must return.
+//!
+//! Reading: a component without another legal value at this port stays unchanged. So do the addresses if the rig
+//! reaches the device by its LID, or if the port has none, because LID 0 cannot be restored. The active width and speed
+//! stay enabled, so that the link does not change if it retrains. LinkDownDefaultState is Sleep only until the next
+//! Get, because a link that goes down in that time stays down.
+//!
+//! Some ports apply NeighborMTU, OperationalVLs and LinkDownDefaultState only when their link goes down, which no text
+//! forbids. If one of them keeps its original value, `link_down` allows the test to take the link down; the field must
+//! then have changed. Without `link_down` the test does not apply. False alarm: another SM that writes PortInfo during
+//! the test.
 
 use core::time::Duration;
 
@@ -31,12 +34,12 @@ const AFTER_DOWN: Label<PortInfo> = Label::new("after the link went down with ot
 const DOWN_BACK: Label<PortInfo> = Label::new("set the values found and take the link down");
 const LAST_DOWN: Label<PortInfo> = Label::new("after the link went down with the values found");
 
-/// What a port may take over only when its link goes down.
+/// The fields that a port may apply only when its link goes down.
 const OF_THE_LINK: [&str; 3] = ["NeighborMTU", "OperationalVLs", "LinkDownDefaultState"];
-/// How often, and after what pause, the port is asked whether its link is up again.
+/// The number of requests until the link is up again, and the pause between them.
 const UP: (u32, Duration) = (20, Duration::from_millis(500));
 
-/// What is set, and must be kept.
+/// The fields that the port must store.
 const KEPT: [&str; 8] = [
     "NeighborMTU",
     "OperationalVLs",
@@ -71,7 +74,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The set without one of its members that is not active, or with one more of those supported.
+/// Returns the set without one of its inactive members, or with one more supported member.
 fn another(enabled: u8, supported: u8, active: u8) -> u8 {
     let bits = (0..8)
         .map(|bit| 1 << bit)
@@ -82,17 +85,17 @@ fn another(enabled: u8, supported: u8, active: u8) -> u8 {
     other.unwrap_or(enabled)
 }
 
-/// Speeds that include the slowest, which every port has, and the active one.
+/// Returns other speeds that include the slowest, which every port has, and the active one.
 fn other_speeds(info: &PortInfo) -> LinkSpeeds {
     let (enabled, supported) = (info.link_speed_enabled().0, info.link_speed_supported().0);
     let needed = info.link_speed_active().0 | 1;
-    // Of the codes with 4 bits some are reserved; these name the slowest and others.
+    // Some codes of 4 bits are reserved. These codes are not, and include the slowest speed.
     let legal = [1, 3, 5, 7].into_iter();
     let mut fits = legal.filter(|set| set & !supported == 0 && set & needed == needed && *set != enabled);
     LinkSpeeds(fits.next().unwrap_or(0))
 }
 
-/// Other values, explicit ones in every component.
+/// Returns PortInfo with other explicit values in all tested components.
 fn other(info: PortInfo, addresses: bool) -> PortInfo {
     let step = |code: u8, cap: u8| if code > 1 { code - 1 } else { (code + 1).min(cap) };
     let widths = another(
@@ -112,9 +115,9 @@ fn other(info: PortInfo, addresses: bool) -> PortInfo {
     if !addresses {
         return changed;
     }
-    // Each of its three bits is the other way round.
+    // All three bits of the LMC change.
     let lmc = 7 - info.lmc().min(7);
-    // A base LID has 0 in as many low bits as LMC says, before and after.
+    // A base LID has as many low bits 0 as its LMC says, in the old and in the new range.
     let unicast = |lid: u16| {
         if lid < 0x4000 {
             Lid(lid + 0x4000)
@@ -128,7 +131,7 @@ fn other(info: PortInfo, addresses: bool) -> PortInfo {
         .with_master_sm_lid(unicast(info.master_sm_lid().0))
 }
 
-/// Whether the addresses can be changed and given back.
+/// Returns whether the addresses can be changed and restored.
 fn has_addresses(info: &PortInfo) -> bool {
     info.lid().is_unicast() && info.master_sm_lid().is_unicast()
 }
@@ -157,7 +160,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Sets these fields of the link in the Set that takes it down, and reads the port when it is up again.
+/// Sets the link's fields in the Set that takes the link down, then reads the port until the link is up.
 fn take_down(
     t: &mut Tester<'_>,
     port: &Guarded<PortInfo>,
@@ -168,7 +171,7 @@ fn take_down(
         info.with_fields_of(&values, &OF_THE_LINK)
             .with_port_state(PortState::DOWN)
     });
-    // The answer may go down with the link.
+    // The response may be lost when the link goes down.
     t.set_once(set, port, (t.key(), 0), image)?;
     for _ in 0..UP.0 {
         let shown = t.ask_at(get, t.key(), 0)?;
@@ -180,7 +183,7 @@ fn take_down(
     Ok(())
 }
 
-/// The fields of the link that stayed as they were found, though another value was set.
+/// Returns the link's fields that kept their original value although another value was set.
 fn waiting(found: &PortInfo, wanted: &PortInfo, shown: &PortInfo) -> Vec<&'static str> {
     let (asked, moved) = (found.differences(wanted), found.differences(shown));
     let stayed = |name: &&str| {
@@ -197,7 +200,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: PortInfo = t.answer(FOUND)?;
     for (set, get) in [(SET, AFTER), (BACK, LAST)] {
         let (_, asked) = t.asked(set)?;
-        // 0 in LinkSpeedEnabled changes nothing: there was no other legal set of speeds.
+        // 0 in LinkSpeedEnabled changes nothing; it means that no other legal set of speeds exists.
         let wanted = if asked.link_speed_enabled() == LinkSpeeds(0) {
             asked.with_link_speed_enabled(found.link_speed_enabled())
         } else {
@@ -236,7 +239,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Judges the fields that stayed as they were while the link was up: by what the port shows when it went down.
+/// Checks the fields that did not change while the link was up, by their values after it went down.
 fn when_down(
     t: &Trace,
     f: &mut Findings<'_>,

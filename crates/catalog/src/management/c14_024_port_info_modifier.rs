@@ -1,10 +1,10 @@
-//! `c14-024-port-info-modifier` (C14_024_06_CA_01, _05): which port the AttributeModifier of PortInfo names.
+//! `c14-024-port-info-modifier` (C14_024_06_CA_01, _05): the port that PortInfo's AttributeModifier selects.
 //!
-//! 0 and the number of the receiving port name that port, on Get and Set. Another port of the adapter can be read and
-//! not written: whatever answers the Set, nothing changes there. A port that the adapter does not have is refused with
-//! 0x001C on Get and Set, and nothing is stored. Reading: numbers above NumPorts up to 255 are tried, bits above them
-//! have meanings of their own. The other port may have another M_Key: where its PortInfo is not answered, or its key is
-//! not shown, it is not Set. False alarm: an SM of somebody else that writes PortInfo meanwhile.
+//! 0 and the number of the receiving port select that port, for Get and Set. Another port of the adapter is readable,
+//! but a Set with any response must not change it. The adapter refuses a nonexistent port with 0x001C, for Get and Set,
+//! and stores nothing. Reading: the test tries numbers above NumPorts up to 255; the bits above have other meanings.
+//! The other port may have another M_Key: the test does not Set it if it returns no PortInfo or hides its key. False
+//! alarm: another SM that writes PortInfo during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -39,20 +39,20 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Port numbers that the adapter does not have.
+/// Returns port numbers that the adapter does not have.
 fn beyond(node: &NodeInfo) -> Vec<u32> {
     let first = u32::from(node.num_ports()) + 1;
     if first < 255 { vec![first, 255] } else { vec![first] }
 }
 
-/// The number of another port, if there is one.
+/// Returns the number of another port, if there is one.
 fn other(node: &NodeInfo) -> Option<u32> {
     let (own, ports) = (node.local_port_num(), node.num_ports());
     (ports > 1).then(|| u32::from(own % ports) + 1)
 }
 
-/// Whether a Set with this key would be no violation at that port: it has none, or this one. A hidden one reads 0, and writing
-/// that would erase it.
+/// Returns whether a Set with this key is legal at that port: the port has this key, or none. A hidden key reads as 0,
+/// and a Set of 0 would erase it.
 fn is_open_to(info: &PortInfo, key: MKey) -> bool {
     match info.m_key() {
         MKey(0) => info.protect_bits() == ProtectBits(0),
@@ -94,7 +94,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for number in beyond(&node) {
         t.ask_at(BEYOND, key, number)?;
     }
-    // What is refused must not leave a lease behind either.
+    // A refused Set must not change the lease period either.
     let changed = port.quiet().change(|info| {
         let lease = info.m_key_lease_period();
         info.with_local_phy_errors(threshold ^ 2)
@@ -141,7 +141,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Another port is read, and not written.
+/// Checks that another port is readable, and that a Set did not change it.
 fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
     let get = t.exchange(OTHER)?;
     if get.answer().is_none() {

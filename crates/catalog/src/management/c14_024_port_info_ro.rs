@@ -1,12 +1,12 @@
 //! `c14-024-port-info-ro` (C14_024_06_CA_02): a Set(PortInfo) changes no read-only component.
 //!
-//! One Set carries another value in every read-only component and the values found in all others; a Get shows them
-//! unchanged; a second Set carries what was found. The other values offer more than the port has, where that is
-//! possible, so that a device that writes them can be given back what was its own. Reading: such a Set may be answered with success or with 0x001C.
-//! InitTypeReply, read-write in some revisions, and LinkRoundTripLatency, which some devices measure anew when it is
-//! written, are left alone. Components that the device or its link moves by itself (DiagCode, the active width and
-//! speeds, MaxCreditHint) fail only if they show what was written. False alarm: a capability that a host's software
-//! switches meanwhile, such as IsSM.
+//! One Set has another value in every read-only component and the original values in all others. A Get must return the
+//! read-only components unchanged. A second Set restores the original values. The other values exceed the port's
+//! capabilities where possible, so that a device that stores them accepts the restore. Reading: the port may respond to
+//! such a Set with success or with 0x001C. The test does not change InitTypeReply, which is read-write in some
+//! revisions, or LinkRoundTripLatency, which some devices measure after a write. Components that the device or its link
+//! changes (DiagCode, the active width and speeds, MaxCreditHint) fail only if they have the written value. False
+//! alarm: a capability that the host's software changes during the test, such as IsSM.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -34,7 +34,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Read-only components that nothing moves.
+/// Read-only components that never change.
 const STEADY: [&str; 13] = [
     "CapabilityMask",
     "LocalPortNum",
@@ -50,7 +50,7 @@ const STEADY: [&str; 13] = [
     "CapabilityMask2",
     "LinkSpeedExtSupported",
 ];
-/// Read-only components that the device or its link moves by itself.
+/// Read-only components that the device or its link changes.
 const MOVING: [&str; 6] = [
     "DiagCode",
     "LinkWidthActive",
@@ -60,19 +60,19 @@ const MOVING: [&str; 6] = [
     "LinkSpeedExtActive",
 ];
 
-/// The value with one more of these bits, or without the highest when it has all.
+/// Returns the set with one more of these bits, or without the highest if it has all.
 fn another_bit(set: u8, of: &[u8]) -> u8 {
     let missing = of.iter().find(|bit| set & **bit == 0);
     missing.map_or_else(|| set ^ of.last().copied().unwrap_or(1), |bit| set | bit)
 }
 
-/// The next code of a scale, or the one before when it is the last.
+/// Returns the next code of a scale, or the previous one for the last code.
 fn neighbour(code: u8, last: u8) -> u8 {
     if code < last { code + 1 } else { last - 1 }
 }
 
-/// Other values in all read-only components. Where possible they offer more than the port has, so that the values of the
-/// read-write components stay legal under them.
+/// Returns other values of all read-only components. Where possible they exceed the port's capabilities, so that the
+/// read-write components stay legal.
 fn other(info: PortInfo) -> PortInfo {
     let flip = |hex: Hex16| Hex16(!hex.0);
     info.with_capability_mask(CapabilityMask(!info.capability_mask().0))

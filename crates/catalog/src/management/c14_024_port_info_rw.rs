@@ -1,12 +1,14 @@
-//! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo keep what is set, in both directions.
+//! `c14-024-port-info-rw` (C14_024_06_CA_02): read-write components of PortInfo store the set value, and the original
+//! value again.
 //!
-//! One Set changes GidPrefix, M_KeyLeasePeriod, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and OverrunErrors, most
-//! of them in every bit; a Get shows it; a second Set writes back what was found, and a Get shows that. Components that carry
-//! their no-change value, or the value that they have, stay as they are. Reading: components that could cut the device
-//! off or disturb its link are left alone; VLStallCount, HOQLife, PartitionEnforcement and FilterRaw mean nothing here.
-//! A port without LID or SM may answer 0x001C and apply the rest; reference agents take MasterSMSL together with
-//! MasterSMLID, so without an SM MasterSMSL is an observation then. VLHighLimit means nothing with one data VL.
-//! False alarm: an SM of somebody else that writes PortInfo meanwhile; a link that retrains.
+//! One Set changes GidPrefix, M_KeyLeasePeriod, MasterSMSL, VLHighLimit, SubnetTimeOut, LocalPhyErrors and
+//! OverrunErrors, most of them in every bit; a Get must return them. A second Set restores the original values, which a
+//! Get must return. Components with their no-change value or their current value must not change. Reading: the test
+//! does not change components that could disconnect the device or disturb its link. VLStallCount, HOQLife,
+//! PartitionEnforcement and FilterRaw have no meaning for adapters. A port without LID or SM may respond with 0x001C
+//! and apply the other fields. Reference agents apply MasterSMSL only together with MasterSMLID, so without an SM
+//! MasterSMSL is an observation then. VLHighLimit has no meaning with one data VL. False alarm: another SM that writes
+//! PortInfo during the test, or a link that retrains.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
@@ -36,7 +38,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Components that are set to other values and must be kept wherever the port is.
+/// Components that every port must store.
 const KEPT: [&str; 5] = [
     "GidPrefix",
     "M_KeyLeasePeriod",
@@ -44,7 +46,7 @@ const KEPT: [&str; 5] = [
     "LocalPhyErrors",
     "OverrunErrors",
 ];
-/// Components that the Sets carry as they are, or with their no-change value.
+/// Components that the Sets leave at their current or no-change value.
 const STAY: [&str; 12] = [
     "M_Key",
     "LID",
@@ -60,10 +62,11 @@ const STAY: [&str; 12] = [
     "OperationalVLs",
 ];
 
-/// Other values: every bit of the thresholds, of the lease period and of VLHighLimit, a site-local prefix, and a time-out of 1 ms to 4.3 s.
+/// Returns other values: all bits of the thresholds, the lease period and VLHighLimit; a site-local prefix; and a
+/// time-out of 1 ms to 4.3 s.
 fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
     let threshold = |old: u8| match old ^ 0xF {
-        0 => 5, // whether a threshold of 0 has a meaning is not said
+        0 => 5, // the meaning of a threshold of 0 is undefined
         new => new,
     };
     let prefix = Hex64(0xFEC0_0000_0000_0000 | random.between(1, 0xFFFF));

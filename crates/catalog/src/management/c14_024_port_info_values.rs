@@ -1,12 +1,13 @@
-//! `c14-024-port-info-values`: each legal value of the components of PortInfo that have a few is kept, not one of them alone.
+//! `c14-024-port-info-values`: a port stores each legal value of the components of PortInfo with few values.
 //!
-//! 32 Sets: of NeighborMTU, OperationalVLs, LocalPhyErrors and OverrunErrors each carries the next legal value, of SubnetTimeOut
-//! one of all 32, of VLHighLimit and M_KeyLeasePeriod the next bits; a Get after each shows them. A last Set gives back what was
-//! found. Reading: as in `c14-024-port-info-rw`, VLHighLimit means nothing with one data VL, and thresholds of 0 are left out. A
-//! port without a LID or a subnet manager may refuse a Set for that: then what it shows is not judged. The M_Key is left as it is, and
-//! where there is one its lease period too. NeighborMTU and OperationalVLs that stay as they were found whatever is set
-//! are of a port that may take them over when its link goes down: `c14-024-port-info-link` judges that. False alarm: an
-//! SM of somebody else that writes PortInfo meanwhile.
+//! The test sends 32 Sets. Each has the next legal value of NeighborMTU, OperationalVLs, LocalPhyErrors and
+//! OverrunErrors. It also has the next of the 32 values of SubnetTimeOut, and the next bit of VLHighLimit and
+//! M_KeyLeasePeriod. A Get after each must return them. A last Set restores the original values. Reading: as in
+//! `c14-024-port-info-rw`, VLHighLimit has no meaning with one data VL, and the test leaves out thresholds of 0. A port
+//! without a LID or a subnet manager may refuse a Set for that reason; the test then does not judge its values. The
+//! M_Key does not change, nor does the lease period of a port with an M_Key. A port may apply NeighborMTU and
+//! OperationalVLs only when its link goes down: if they never change, `c14-024-port-info-link` judges them. False
+//! alarm: another SM that writes PortInfo during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -21,7 +22,7 @@ const AFTER: Label<PortInfo> = Label::new("after setting the next values");
 const BACK: Label<PortInfo> = Label::new("set the values found");
 const LAST: Label<PortInfo> = Label::new("after setting the values found");
 
-/// Values of SubnetTimeOut, which has the most.
+/// The number of values of SubnetTimeOut, which has the most.
 const ROUNDS: u8 = 32;
 
 pub(super) static TEST: Test = Test {
@@ -38,9 +39,9 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The values of a round.
+/// Returns the values of a round.
 fn values(found: &PortInfo, round: u8) -> PortInfo {
-    // From 1 on, so many of them.
+    // Cycles through 1 to `count`.
     let nth = |count: u8| 1 + round % count.max(1);
     let info = found
         .with_neighbor_mtu(Mtu(nth(found.mtu_cap().0)))
@@ -56,7 +57,7 @@ fn values(found: &PortInfo, round: u8) -> PortInfo {
     }
 }
 
-/// What must be kept.
+/// Returns the fields that the port must store.
 fn names(found: &PortInfo) -> Vec<&'static str> {
     let mut names = vec![
         "NeighborMTU",
@@ -93,7 +94,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// The last try of each: a port may be busy, a packet be lost.
+/// Returns the last try of each exchange; a port may be busy, or a packet may be lost.
 fn finally<'t>(exchanges: impl Iterator<Item = &'t Exchange>) -> Vec<&'t Exchange> {
     let mut last = Vec::new();
     for exchange in exchanges {
@@ -145,7 +146,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 return Err(Gap::NoLid(last.number));
             }
             Some(Status::INVALID_FIELD) if !has_lid => {}
-            // What a busy port made of it the next Get shows; an answer that was lost says nothing.
+            // The next Get shows what a busy port did; a lost response decides nothing.
             Some(Status::OK) => {}
             _ => {
                 f.status("C14-26", set, &[Status::OK]);

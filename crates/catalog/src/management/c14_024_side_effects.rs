@@ -1,8 +1,9 @@
-//! `c14-024-side-effects`: a Set of one attribute changes that one, and no other.
+//! `c14-024-side-effects`: a Set of one attribute changes no other attribute.
 //!
-//! Every attribute is read; then GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable and PortInfo are Set to other
-//! values one after the other, and every attribute is read after each: what was not Set is as before. Reading: whether what
-//! was Set is kept is for other tests. False alarm: an SM of somebody else that writes the port meanwhile.
+//! The test reads every attribute. It then sets GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable and
+//! PortInfo to other values, and reads every attribute after each Set: only the set attribute may have changed.
+//! Reading: other tests check that the port stores the set value. False alarm: another SM that writes the port's
+//! attributes during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Settable, Step, Stop, Test, Tester};
@@ -13,7 +14,7 @@ use verbatim_wire::{
 
 use super::shadow;
 
-/// The labels of an attribute: as found, its Set, and all attributes after it.
+/// The labels of an attribute's original value, of its Set, and of the reads of all attributes after it.
 struct Change<A>(Label<A>, Label<A>, Label<AnyAttribute>);
 
 const BEFORE: Label<AnyAttribute> = Label::new("every attribute, before");
@@ -77,7 +78,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     })
 }
 
-/// Sets one attribute, if the port has it, and reads all.
+/// Sets one attribute, if the port has it, and reads all attributes.
 fn set<A: Settable>(
     t: &mut Tester<'_>,
     Change(found, set, after): &Change<A>,
@@ -90,7 +91,7 @@ fn set<A: Settable>(
         Err(Stop::Refused(_)) => return Ok(()), // the port does not have it
         Err(stop) => return Err(stop),
     };
-    // One that is not taken back is not changed any further.
+    // Do not change an attribute that the port would not accept back.
     if t.not_taken_back((*set, *found), &guard)?.is_none() {
         t.set_at(*set, &guard, modifier, guard.quiet_at(modifier).change(change))?;
     }
@@ -125,7 +126,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     )
 }
 
-/// Judges what one Set changed beside what it is for.
+/// Checks that one Set changed only the fields that it is for.
 fn one<A: Attribute>(
     t: &Trace,
     f: &mut Findings<'_>,

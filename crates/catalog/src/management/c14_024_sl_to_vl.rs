@@ -1,13 +1,13 @@
 //! `c14-024-sl-to-vl` (C14_024_08_01, _02): the SLtoVLMappingTable of a channel adapter or router.
 //!
-//! A port whose CapabilityMask says IsSLMappingSupported keeps what is set: two Sets map every SL to another VL than
-//! its neighbour's and than before, one of them to VL 15, which drops, each followed by a Get. Reading: the VLs are those that are
-//! operational, and VL 15; with one of them, VL 0 and VL 15. A port without the capability and with one data VL refuses the attribute with
-//! 0x000C, or with 0x0008, as an attribute that is absent as a whole may be. A port without the capability but with
-//! more data VLs is not judged: the page does not say what that is. A Set of an absent table is not tried: what cannot
-//! be read cannot be given back. A table that was found with VLs which are not operational, and is refused or corrected
-//! when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the table
-//! meanwhile.
+//! A port with IsSLMappingSupported in its CapabilityMask stores the table. Two Sets, each followed by a Get, map every
+//! SL to another VL than the next SL's and than before; one SL maps to VL 15, which drops its packets. Reading: the
+//! test uses the operational VLs and VL 15; with one data VL, VL 0 and VL 15. A port without the capability and with
+//! one data VL refuses the attribute with 0x000C, or with 0x0008, which is legal for an absent attribute. A port
+//! without the capability but with more data VLs is not judged, because the page does not cover it. The test does not
+//! Set an absent table, because a table that cannot be read cannot be restored. If the original table has VLs that are
+//! not operational, and the port refuses or corrects it on a restore, the test changes nothing: NOT_APPLICABLE. False
+//! alarm: another SM that writes the table during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stop, Stream, Test, Tester};
@@ -29,9 +29,9 @@ const SETS: [(Label<SlToVlMappingTable>, Label<SlToVlMappingTable>); 2] = [
     ),
 ];
 
-/// Service levels.
+/// The number of service levels.
 const SLS: usize = 16;
-/// The VL that drops what is mapped to it.
+/// The VL that drops packets of an SL mapped to it.
 const DROP: u8 = 15;
 
 pub(super) static TEST: Test = Test {
@@ -48,7 +48,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The VLs to map to, at least two.
+/// Returns the VLs to map to, at least two.
 fn vls(port: &PortInfo) -> Vec<u8> {
     match port.operational_vls().data_vls() {
         Some(count) if count > 1 => (0..count).collect(),
@@ -56,7 +56,7 @@ fn vls(port: &PortInfo) -> Vec<u8> {
     }
 }
 
-/// Two mappings: in both neighbours differ, and each SL has another VL in the second than in the first.
+/// Returns two mappings. Adjacent SLs have different VLs, and each SL has different VLs in the two mappings.
 fn mappings(random: &mut Stream, vls: &[u8]) -> [SlToVlMappingTable; 2] {
     let count = vls.len();
     let mut place = usize::from(random.byte()) % count;
@@ -67,7 +67,7 @@ fn mappings(random: &mut Stream, vls: &[u8]) -> [SlToVlMappingTable; 2] {
         }
         place += 1 + usize::from(random.byte()) % (count - 1);
     }
-    // What is dropped is kept as what is not.
+    // An SL mapped to VL15 (drop) must read back like any other.
     let dropped = usize::from(random.byte()) % SLS;
     for (more, table) in tables.iter_mut().enumerate() {
         if vls.contains(&DROP) {

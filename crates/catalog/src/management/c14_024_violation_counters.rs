@@ -1,10 +1,10 @@
-//! `c14-024-violation-counters` (C14_024_06_CA_02): a Set of 0 zeroes the violation counters.
+//! `c14-024-violation-counters` (C14_024_06_CA_02): a Set of 0 clears the violation counters.
 //!
-//! A wrong-key Set makes M_KeyViolations count; a Set writes another value than 0 into all three counters, and what they
-//! are then is an observation; a Set writes 0, and they are 0. Reading: what a value other than 0 does is not laid down,
-//! as far as we know; reference agents ignore it, and a device that stores it conforms too. P_KeyViolations and
-//! Q_KeyViolations are judged as found, since nothing here makes them count; what others make them count meanwhile is
-//! allowed for. False alarm: none known.
+//! A wrong-key Set increments M_KeyViolations. A Set writes non-zero values to all three counters; their values after
+//! it are an observation. A Set writes 0, and the counters must be 0. Reading: the effect of a non-zero value is
+//! undefined, as far as known; reference agents ignore it, and a device that stores it conforms too. The test does not
+//! increment P_KeyViolations and Q_KeyViolations, so it judges their original values, and allows for increments by
+//! others. False alarm: none known.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -18,7 +18,7 @@ const WRITE: Label<PortInfo> = Label::new("right key, set the counters to other 
 const WRITTEN: Label<PortInfo> = Label::new("right key, after setting other values");
 const CLEAR: Label<PortInfo> = Label::new("right key, set the counters to 0");
 
-/// What a Set adds to a counter when it tries to write it: more than anybody else makes it count meanwhile.
+/// The amount by which the written value differs from the counter: more than others can add during the test.
 const FAR: u16 = 0x1000;
 
 pub(super) static TEST: Test = Test {
@@ -35,7 +35,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// A value that is neither 0 nor 0xFFFF and far from what the counter shows.
+/// Returns a value that is neither 0 nor 0xFFFF, and far from the counter's.
 fn other(counter: u16) -> u16 {
     if counter < 0x8000 { counter + FAR } else { counter - FAR }
 }
@@ -66,10 +66,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// How a counter is read.
+/// A function that returns a counter.
 type Counter = fn(&PortInfo) -> u16;
 
-/// The three counters.
 const COUNTERS: [(&str, Counter); 3] = [
     ("M_KeyViolations", PortInfo::m_key_violations),
     ("P_KeyViolations", PortInfo::p_key_violations),
@@ -83,7 +82,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let found: PortInfo = t.answer(FOUND)?;
     let before: PortInfo = t.answer(BEFORE)?;
     let counted: PortInfo = t.answer(COUNTED)?;
-    let wrong = t.exchange(WRONG)?; // whether it was dropped is what other tests are about
+    let wrong = t.exchange(WRONG)?; // other tests check that the port dropped it
     if counted.m_key_violations() == before.m_key_violations() {
         f.observe("the wrong-key Set was not counted, which C14-29 is about", &[wrong]);
     }
@@ -111,8 +110,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// After a Set of 0: 0, or less than before where others count too; on a shared subnet they may have counted any number.
-/// Packets with a wrong P_Key or Q_Key come from anybody: only a value that did not move at all says that it was kept.
+/// Checks that a counter is 0 after a Set of 0. A smaller value than before is inconclusive, because others may have
+/// incremented it; on a shared subnet any value is. Anyone may send packets with a wrong P_Key or Q_Key, so on hardware
+/// only an unchanged value proves that the port kept it.
 fn is_zero(t: &Trace, f: &mut Findings<'_>, evidence: &[&Exchange], name: &str, before: u16, after: u16) {
     let by_others = !t.begin.simulated && name != "M_KeyViolations" && (after != before || before == 0);
     let result = match after {

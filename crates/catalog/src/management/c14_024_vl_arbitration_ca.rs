@@ -1,14 +1,17 @@
 //! `c14-024-vl-arbitration-ca` (C14_024_09_CA): the VLArbitrationTable of a channel adapter or router.
 //!
-//! A correct port with more than one data VL keeps what is set in the entries that it has, and refuses table parts
-//! other than 1 to 4 with 0x001C, storing nothing. The public page stops at step 6; our steps: VLCap is 1 to 5; for
-//! the parts 1 to 4 within the capacity a Set of random weights and of VLs that are operational, one VL0 entry of
-//! weight above 0 kept, then a Get that equals it on those entries, twice: after each Set, and after all Sets; part
-//! values 0 and 5 to 65535 refused on Set and Get; then the legal parts as before. What happens to entries beyond the
-//! capacity and to VLs that are not operational is an observation: both are left open. One data VL only: the
-//! attribute is optional, a notice. A table that was found with VLs that are not operational, and is refused or
-//! corrected when it is given back, is left alone: NOT_APPLICABLE. False alarm: an SM of somebody else that writes the
-//! table meanwhile.
+//! A conforming port with more than one data VL stores its entries. It refuses table parts other than 1 to 4 with
+//! 0x001C and stores nothing. The public page stops at step 6; this test has these steps:
+//!
+//! - VLCap must be 1 to 5.
+//! - For the parts 1 to 4 within the capacity, a Set writes random weights and operational VLs. At least one VL0 entry
+//!   has a weight above 0. A Get must return those entries, once after each Set and once after all Sets.
+//! - The port must refuse the part values 0 and 5 to 65535 on Set and Get. The legal parts must not change.
+//!
+//! The effect on entries beyond the capacity and on VLs that are not operational is an observation, because both are
+//! undefined. With one data VL the attribute is optional, so the test does not apply. If the original table has VLs
+//! that are not operational, and the port refuses or corrects it on a restore, the test changes nothing:
+//! NOT_APPLICABLE. False alarm: another SM that writes the table during the test.
 
 use std::collections::BTreeMap;
 
@@ -35,9 +38,9 @@ const BAD_SET_REPEAT: Label<VlArbitrationTable> = Label::new("set again illegal 
 const BAD_REPEAT: Label<VlArbitrationTable> = Label::new("ask again for illegal parts that stayed unanswered");
 const LAST: Label<VlArbitrationTable> = Label::new("get all legal parts after the illegal ones");
 
-/// Illegal part values: 0 and 5..=65535.
+/// The number of illegal part values: 0 and 5..=65535.
 const ILLEGAL: u64 = 65_532;
-/// Part values that decoders of few bits confuse with legal ones: tried first, whatever the number.
+/// Part values that a decoder of too few bits confuses with legal ones. They come first in any number of values.
 const TELLING: [u16; 24] = [
     0, 5, 6, 7, 8, 9, 10, 11, 12, 17, 33, 65, 129, 0x0101, 0x0102, 0x0103, 0x0104, 0x0201, 0x1001, 0x4002, 0x8001,
     0x8004, 0xFF01, 0xFFFF,
@@ -63,7 +66,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Entries of a part that the port has.
+/// Returns the number of the port's entries in a part.
 fn entries(port: &PortInfo, part: u32) -> usize {
     let capacity = usize::from(if part <= 2 {
         port.vl_arbitration_low_cap()
@@ -78,7 +81,7 @@ fn modifier(part: u32) -> u32 {
     part << 16
 }
 
-/// Random weights for operational VLs in the entries that the port has, 0 in the others.
+/// Returns a table with random weights of operational VLs in the port's entries, and 0 in the others.
 fn table(random: &mut Stream, port: &PortInfo, part: u32) -> VlArbitrationTable {
     let vls = u64::from(operational(port));
     let mut table = VlArbitrationTable::default();
@@ -107,7 +110,7 @@ fn operational(port: &PortInfo) -> u8 {
         .unwrap_or(1)
 }
 
-/// The illegal part values of a run, telling ones first.
+/// Returns the illegal part values of a run, the most revealing ones first.
 fn illegal_parts(seed: &mut Stream, count: u64) -> Vec<u32> {
     if count >= ILLEGAL {
         return core::iter::once(0).chain(5..=65_535).collect();
@@ -168,7 +171,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.ask_at(FOREIGN_GET, key, modifier(*part))?;
     }
 
-    // The other way round, so that one which a Set of another changes is found, be it before or behind that.
+    // The reverse order finds a Set that changes another part, before or after it.
     for part in legal.iter().rev() {
         let value = table(&mut random, &port, *part);
         t.set_with(
@@ -184,7 +187,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let illegal = illegal_parts(&mut t.random("illegal parts"), t.parameter("illegal_parts"));
     let blank = parts.quiet_at(u32::MAX);
     let what = illegal.iter().map(|part| {
-        // A few entries tell whether anything was stored; more would only make the record larger.
+        // A few entries show whether the port stored anything; more would only enlarge the record.
         let value = (0..8).fold(VlArbitrationTable::default(), |table, entry| {
             table.with_vl(entry, 0).with_weight(entry, random.byte() | 1)
         });
@@ -222,9 +225,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some("the port has one data VL: VLArbitrationTable is optional then".into());
         return Ok(());
     }
-    t.not_judged(BACK); // foreign VLs may be refused
+    t.not_judged(BACK); // a port may refuse foreign VLs
     t.not_judged(BACK_GET);
-    t.not_judged(FOUND); // what was found is judged by what restoring comes to
+    t.not_judged(FOUND); // the result of the restore judges the original values
     beyond(t, f)?;
     for (read, when) in [
         (SET, "after its Set"),
@@ -252,20 +255,20 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     same(t, f, &port, "C13-24", AGAIN, LAST, when)
 }
 
-/// The last exchange under a label for each part, by its modifier.
+/// Returns the last exchange under a label for each part; the key is the AttributeModifier.
 fn last_of_each(t: &Trace, label: Label<VlArbitrationTable>) -> BTreeMap<u32, &Exchange> {
     t.each(label)
         .map(|exchange| (exchange.request.modifier(), exchange))
         .collect()
 }
 
-/// Parts beyond the capacity: refused, or zeros.
+/// Checks that the port refused parts beyond the capacity or returned zeros.
 fn beyond(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     let none = port.vl_arbitration_high_cap() == 0 && port.vl_arbitration_low_cap() == 0;
     let mut allowed = vec![Status::OK, Status::INVALID_FIELD];
     if none {
-        // A port whose table has no entry may not know the attribute.
+        // A port whose table has no entry may lack the attribute.
         allowed.extend([Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED]);
     }
     for exchange in last_of_each(t, BEYOND).into_values() {
@@ -285,7 +288,7 @@ fn beyond(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What was read last of each part must show what the last Set of it asked for, in the entries that the port has.
+/// Checks that the last read of each part returns the values of its last Set in the port's entries.
 fn same(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -319,7 +322,7 @@ fn same(
     Ok(())
 }
 
-/// What became of VLs that are not operational and of entries beyond the capacity: left open.
+/// Observes the effect on VLs that are not operational and on entries beyond the capacity; both are undefined.
 fn foreign(t: &Trace, f: &mut Findings<'_>) {
     for exchange in last_of_each(t, FOREIGN).into_values() {
         let part = exchange.request.modifier() >> 16;
@@ -343,7 +346,8 @@ fn foreign(t: &Trace, f: &mut Findings<'_>) {
     }
 }
 
-/// Illegal parts must be refused with 0x001C. One check for all that behave alike, with the first of them as evidence.
+/// Checks that the port refused illegal parts with 0x001C. Equal results share one check, with the first exchange as
+/// evidence.
 fn refused(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -359,14 +363,13 @@ fn refused(
             .saw(format!("{tried} tried: too many stayed unanswered"))
             .comes_to(format!("all {asked} tried"), Passed::Inconclusive);
     }
-    // One that stayed unanswered was asked again.
+    // The repeated requests for parts that got no response.
     let repeated = last_of_each(t, repeat);
     let mut groups: BTreeMap<String, (usize, &Exchange, Passed)> = BTreeMap::new();
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
-    // One that found the device busy, or was lost beside others, was asked again in the same series, and at last by
-    // itself.
+    // The procedure retried a busy or lost request in the same series, and at last alone, so only the last try counts.
     let last_of_series = last_of_each(t, label);
     for exchange in t.each(label) {
         let modifier = exchange.request.modifier();

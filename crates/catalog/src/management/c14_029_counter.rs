@@ -1,11 +1,11 @@
-//! `c14-029-counter`: M_KeyViolations is not changed by being read, counts many violations, stops at 0xFFFF, and
-//! is cleared by a Set to 0 wherever it stands.
+//! `c14-029-counter`: M_KeyViolations does not change when it is read, counts many violations, stops at 0xFFFF, and is
+//! cleared by a Set of 0 from any value.
 //!
-//! Reading: VL 15 may drop packets of a burst: no more are sent at once than the port counted of a first one. On
-//! hardware fewer than were sent is inconclusive all the same; three more,
-//! each sent alone, must then be counted, or leave 0xFFFF as it is; of these one may be lost. Read in between, the counter
-//! never goes back. `violations` goes beyond 0xFFFF on a simulated rig and beyond 255 on hardware, where each window costs
-//! the proof of silence. False alarm: an SM of somebody else.
+//! Reading: VL 15 may lose packets of a burst, so the test sends no more at once than the port counted of a first
+//! burst. On hardware a count below the number sent is still inconclusive. Three more violations, each sent alone, must
+//! then be counted, or leave 0xFFFF unchanged; one of them may be lost. Reads in between must never show a smaller
+//! value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware, where each window takes the time of
+//! proven silence. False alarm: another SM.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -16,7 +16,7 @@ use crate::management::keys::{self, BEFORE};
 const AGAIN: Label<PortInfo> = Label::new("right key, read again");
 const BURST: Label<PortInfo> = Label::new("wrong key, many times");
 const MANY: Label<PortInfo> = Label::new("right key, after many violations");
-/// Several, of which a fabric may lose one.
+/// Three violations, of which a fabric may lose one.
 const MORE: [Label<PortInfo>; 3] = [
     Label::new("wrong key, once more"),
     Label::new("wrong key, twice more"),
@@ -26,7 +26,7 @@ const LAST: Label<PortInfo> = Label::new("right key, after one more violation");
 const CLEAR: Label<PortInfo> = Label::new("set M_KeyViolations to 0");
 const CLEARED: Label<PortInfo> = Label::new("right key, after that");
 
-/// Violations after which the counter is read, which stops the lease timer.
+/// The number of violations after which the test reads the counter, which also stops the lease timer.
 const PART: u64 = 2048;
 
 pub(super) static TEST: Test = Test {
@@ -51,7 +51,7 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let count = t.parameter("violations");
-    // Each window of a part costs a silence, and may be of one; the lease must outlast them.
+    // Each window of a part takes the time of proven silence, and may hold one request only. The lease must be longer.
     let lease = t.longer_than(usize::try_from(count.min(PART)).unwrap_or(usize::MAX));
     let port = keys::lock_with_room(t, (ours, other), 2, lease, 1)?;
     t.get(AGAIN, ours)?;
@@ -67,14 +67,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.get_once(label, other)?;
     }
     t.get(LAST, ours)?;
-    // However far it came, 0 can be written.
+    // A Set of 0 must work from any value.
     let cleared = keys::protected(&port, ours, 2, lease).change(|info| info.with_m_key_violations(0));
     t.set(CLEAR, &port, cleared)?;
     t.get(CLEARED, ours)?;
     Ok(())
 }
 
-/// What a busy port may have counted beside the rest, in words.
+/// Describes the violations that a busy port may or may not have counted.
 fn or_more(busy: usize) -> String {
     if busy == 0 {
         String::new()
@@ -109,7 +109,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .filter(|exchange| exchange.answer().is_some() && !exchange.is_busy())
     {
         let read = t.answered::<PortInfo>(exchange)?.m_key_violations();
-        // No lost packet makes it go back.
+        // A lost packet cannot decrease the counter.
         if read < many && !t.begin.shared_subnet {
             f.claim("C14-29", "M_KeyViolations after more violations")
                 .by(exchange)
@@ -139,7 +139,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let cleared: PortInfo = t.answer(CLEARED)?;
     let result = match cleared.m_key_violations() {
         0 => Passed::Pass,
-        // Whatever others send counts, too.
+        // Other nodes of the subnet may have sent wrong keys after the Set.
         _ if t.begin.shared_subnet => Passed::Inconclusive,
         _ => Passed::Fail,
     };

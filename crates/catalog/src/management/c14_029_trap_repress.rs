@@ -1,9 +1,9 @@
-//! `c14-029-trap-repress`: a TrapRepress with another M_Key is a violation at every level, level 0 too.
+//! `c14-029-trap-repress`: a TrapRepress with a wrong M_Key is a violation at every protect level, including level 0.
 //!
-//! A correct port counts it. No public test has this; a TrapRepress is not answered in any case. Reading: a port that
-//! sends no traps may discard what it does not know, key and all. Nothing says that one arrived, so each key is sent three
-//! times, of which a fabric may lose one. A key of 0, and one that differs in a single bit of either half, are other keys too.
-//! False alarm: an SM of somebody else.
+//! A conforming port counts it. No public test covers this; a TrapRepress never gets a response. Reading: a port that
+//! sends no traps may discard a TrapRepress without checking its key. Nothing proves that one arrived, so the test
+//! sends each key three times, of which a fabric may lose one. The wrong keys include 0, and keys that differ in one
+//! bit of either half. False alarm: another SM.
 
 use verbatim_record::{Findings, Gap, Label, TRIES, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -1,20 +1,34 @@
-//! `c14-trap-bad-m-key`: trap 256 says what was wrong, is the same when it is repeated, and ends when it is repressed.
+//! `c14-trap-bad-m-key`: trap 256 describes the violation, keeps its content when repeated, and ends after its
+//! TrapRepress.
 //!
-//! A port with IsTrapSupported, a LID and an SM's is locked at level 2. A wrong-key Get of PortInfo by the port's own
-//! number raises a trap, which is left to be repeated; a second one, of NodeInfo, raises another, which is repressed as
-//! soon as it comes; where traps are known to come here, what happens after that raises traps again, a TrapRepress with a wrong key too. Each trap that came names its cause: number 256, type, producer, issuer, method, attribute, modifier,
-//! M_Key and hops, and has 0 in the M_Key, modifier and status of its own header; a repetition has the first one's TransactionID and bytes; traps are a SubnetTimeOut apart; none
-//! comes after its TrapRepress. Where traps of the test came here, wrong keys follow one another, each as soon as the trap of the one before it came:
-//! each of their traps waits for the SubnetTimeOut, too, and for one that is twice as long once that was set. Reading: how often a trap is sent is left open. A port that says that it
-//! sends traps and sends none that names its cause, of four violations, is failed where it is known that they would come here: on hardware they go to
-//! the subnet manager's LID, and whether that is ours only `traps_come_here` says. LIDADDR of a directed route without a
-//! LID-routed part is the permissive LID, or, as some agents have it, the port's own, which is told as an observation; its
-//! return path is the one that responses on that route have, with or without the first byte, which no hop uses. Traps that
-//! name none of the test's keys are of others, or of earlier tests. On a simulated rig SMPs of longer routes, as switches
-//! would have written them, raise traps too, which the oracle judges. On hardware, where traps go to the SM's LID and times are those of arrival, all repetitions
-//! together must have taken their time, less a way. A port may repeat its oldest trap until that is repressed,
-//! and tell of nothing else before: that a TrapRepress raises none is a fault where a Get behind it did. A port that is busy when it is asked may have looked at the key or
-//! not: nothing is judged then. False alarm: an SM of somebody else that sends wrong keys meanwhile.
+//! The test needs a port with IsTrapSupported, a LID and a MasterSMLID, and locks it at level 2. A wrong-key Get of
+//! PortInfo by the port's own number raises a trap that the test lets the port repeat. A wrong-key Get of NodeInfo
+//! raises another trap, which the test represses at once. If traps are known to reach the tester, later violations,
+//! including a wrong-key TrapRepress, must raise traps again.
+//!
+//! Each trap must name its cause: number 256, type, producer, issuer, method, attribute, modifier, M_Key and hops. The
+//! M_Key, modifier and status of the trap's own header must be 0. A repetition has the first trap's TransactionID and
+//! bytes. Traps are at least a SubnetTimeOut apart. None follows its TrapRepress. If the test's traps reached the
+//! tester, further wrong-key Gets follow, each as soon as the trap of the one before arrived. Their traps must be at
+//! least a SubnetTimeOut apart, also after a Set of twice its value.
+//!
+//! Reading:
+//!
+//! - The number of repetitions is undefined.
+//! - A port with IsTrapSupported that sends no trap for four violations fails only if the traps would reach the tester.
+//!   On hardware, traps go to the subnet manager's LID; `traps_come_here` says whether that is the tester's.
+//! - LIDADDR of a directed route without a LID-routed part is the permissive LID. Some agents use the port's own LID,
+//!   which is an observation.
+//! - The return path equals that of responses on the same route, with or without the first byte, which no hop uses.
+//! - Traps with other keys than the test's belong to others or to earlier tests.
+//! - On a simulated rig, SMPs with longer routes, as switches would have written them, also raise traps; the oracle
+//!   judges these.
+//! - On hardware the test knows only arrival times, so all repetitions together must take their time, less one way.
+//! - A port may repeat only its oldest trap until that is repressed. A missing trap for a TrapRepress is therefore a
+//!   fault only if a later Get raised one.
+//! - A busy port may or may not have checked the key, so nothing is judged then.
+//!
+//! False alarm: another SM that sends wrong keys during the test.
 
 use core::time::Duration;
 
@@ -46,14 +60,14 @@ const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many
 const BY_REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 const CONTROL: Label<AnyAttribute> = Label::new("wrong key, behind those TrapRepress");
-/// A TrapRepress has no answer: it is sent so often that one of them arrives.
+/// The number of times that the test sends a TrapRepress, so that at least one arrives. It gets no response.
 const TIMES: usize = verbatim_record::TRIES as usize;
-/// Wrong keys that follow one another, each of its own: enough that the way of a trap no longer matters.
+/// The number of consecutive violations, each with its own wrong key: enough to make the delay of the way negligible.
 const FOLLOWING: u32 = 5;
-/// Hops of longer routes: a few, as many as a notice has room for, more, and the most that there are. What their traps say is
-/// for the oracle.
+/// Hops of the longer routes: a few, as many as a notice can hold, more, and the largest number. The oracle judges
+/// their traps.
 const HOPS: [u8; 6] = [3, 29, 30, 31, 58, 63];
-/// The longest SubnetTimeOut that is set: code 20 is 4.3 s.
+/// The largest SubnetTimeOut that the test sets: code 20 is 4.3 s.
 const LONGEST_TIMEOUT: u8 = 20;
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
@@ -78,12 +92,12 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Whether the port may send traps at all.
+/// Returns whether the port can send traps.
 fn sends_traps(port: &PortInfo) -> bool {
     port.capability_mask().has(CapabilityMask::TRAP) && port.lid().is_unicast() && port.master_sm_lid().is_unicast()
 }
 
-/// A SubnetTimeOut twice as long, while that is one that a port can be waited for.
+/// Returns a SubnetTimeOut twice as long, or `None` if it exceeds [`LONGEST_TIMEOUT`].
 fn longer(port: &PortInfo) -> Option<SubnetTimeout> {
     let code = port.subnet_timeout().0 + 1;
     (code <= LONGEST_TIMEOUT).then_some(SubnetTimeout(code))
@@ -101,7 +115,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let guarded = keys::lock(t, ours, 2, lease, 6)?;
     let own = u32::from(node.local_port_num());
     t.provoke_trap(REPEATED, (AttributeId::PORT_INFO, own), other)?;
-    // Long enough for a few repetitions, whatever the SubnetTimeOut.
+    // This time is long enough for a few repetitions with any SubnetTimeOut.
     let repetitions = 6 * port.subnet_timeout().duration();
     t.wait_out(repetitions)?;
     let trap = t.provoke_trap(REPRESSED, (AttributeId::NODE_INFO, 0), another)?;
@@ -113,14 +127,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     t.wait_out(repetitions)?;
     let come_here = t.parameter("traps_come_here") == 1;
-    // A trap of ours that names no key of ours is not known for what it is.
+    // The test cannot recognize a trap without one of its keys.
     if !t.has_trap_of(&[other, another]) && come_here {
         for _ in 0..2 {
             t.provoke_trap(MORE, (AttributeId::NODE_INFO, 0), other)?;
             t.wait_out(repetitions)?;
         }
     }
-    // A TrapRepress ends one trap, not those of what happens later.
+    // A TrapRepress ends one trap, but not the traps of later violations.
     if repressed && come_here {
         for _ in 0..2 {
             t.provoke_trap(LATER, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << 41))?;
@@ -149,7 +163,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.provoke_trap(CONTROL, (AttributeId::NODE_INFO, 0), MKey(ours.0 ^ 1 << 53))?;
         t.wait_out(repetitions)?;
     }
-    // Switches on a real way would write the route themselves.
+    // On a real path, switches would write the route themselves.
     for hops in HOPS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
         t.ask_from_afar(FAR_RIGHT, hops, (AttributeId::NODE_INFO, 0), ours)?;
         t.provoke_trap_from_afar(FAR, hops, (AttributeId::GUID_INFO, 0), third)?;
@@ -183,7 +197,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for exchange in [repeated, repressed] {
         f.silent(STATEMENT, exchange);
     }
-    // A port repeats traps of earlier tests too, and others of the subnet send theirs: ours name a key of this test.
+    // A port also repeats traps of earlier tests, and others on the subnet send traps. The test's traps have one of its
+    // keys.
     let ours: Vec<MKey> = [REPEATED, REPRESSED, MORE]
         .into_iter()
         .flat_map(|label| t.each(label))
@@ -191,7 +206,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .chain(t.each(AFTER).map(|exchange| exchange.request.m_key()))
         .collect();
     let is_ours = |of: &&Arrived| of.mad.method() == Method::TRAP && ours.contains(&trap::m_key_of(&of.mad));
-    // A port that is given back its own key takes ours for a wrong one.
+    // After the restore of the port's own key, the test's key is a wrong one and raises further traps.
     let end = t.exchange(AFTER)?;
     let end = end.answer().map_or(end.sent.latest, |answer| answer.at.latest);
     let traps: Vec<&Arrived> = t
@@ -200,7 +215,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .filter(|of| of.at.earliest <= end)
         .filter(is_ours)
         .collect();
-    // What was read late may have come before the Get was sent or after it: then its key says which it is of.
+    // A trap that was read late may have arrived before or after the Get was sent; its key then decides.
     let is_second = |of: &&Arrived| {
         let may_be = of.at.latest >= repressed.sent.earliest;
         let must_be = of.at.earliest >= repressed.sent.latest;
@@ -212,7 +227,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .filter(|of| of.at.latest >= repeated.sent.earliest)
         .partition(is_second);
     let more: Vec<_> = t.each(MORE).collect();
-    // A port that is not Active may have no way to its manager.
+    // A port that is not Active may be unable to reach its manager.
     let must_send = before.port_state() == PortState::ACTIVE && !more.is_empty();
     if first.is_empty() && second.is_empty() && must_send && !more.iter().any(|of| of.is_busy()) {
         t.not_judged(REPRESS);
@@ -233,7 +248,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         content(t, f, (&node, &before), repeated, trap);
     }
     for trap in &second {
-        // One of the first kind may still be on its way.
+        // This may be a late trap of the first violation.
         let late = first
             .last()
             .map_or(trap::m_key_of(&trap.mad) == repeated.request.m_key(), |last| {
@@ -244,7 +259,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     after_repress(t, f);
     by_repress(t, f);
     following(t, f, &before, NEXT);
-    // Where the Set was not obeyed, the oracle says so.
+    // If the port did not execute the Set, the oracle reports that.
     let set = t.each(SLOWER).find_map(Exchange::answer);
     let set = set.map(|answer| answer.mad.attribute::<PortInfo>().subnet_timeout());
     if let Some(longer) = longer(&before).filter(|longer| Some(*longer) == set) {
@@ -258,7 +273,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What happens after a TrapRepress is told of as before.
+/// Checks that violations after a TrapRepress raise traps.
 fn after_repress(t: &Trace, f: &mut Findings<'_>) {
     let later: Vec<_> = t.each(LATER).collect();
     let (Some(first), false) = (later.first(), later.iter().any(|of| of.is_busy())) else {
@@ -273,8 +288,8 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
         .must("1 at least", told > 0);
 }
 
-/// A TrapRepress with a wrong key is a violation as any other. A port may send the oldest trap alone until that is repressed:
-/// then it does not come to what happened later, as it would tell of a Get behind them.
+/// Checks that a wrong-key TrapRepress raises a trap, as any violation does. A port may send only its oldest trap until
+/// that is repressed. The check therefore needs a trap of the Get after it.
 fn by_repress(t: &Trace, f: &mut Findings<'_>) {
     let Some(first) = t.each(BY_REPRESS).next() else { return };
     let told_of = |cause: &Exchange| {
@@ -297,13 +312,13 @@ fn by_repress(t: &Trace, f: &mut Findings<'_>) {
         .must("1 at least, since a Get behind them was told of", told > 0);
 }
 
-/// A new trap waits as a repetition does: those of SMPs that followed one another are a SubnetTimeOut apart.
+/// Checks that the traps of consecutive violations are at least a SubnetTimeOut apart, as repetitions are.
 fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, label: Label<AnyAttribute>) {
     let came = |cause: &Exchange| {
         let mut traps = t.unasked.iter().filter(|of| of.mad.method() == Method::TRAP);
         traps.find(|of| trap::m_key_of(&of.mad) == cause.request.m_key())
     };
-    // One that found the port busy may have raised its trap or not.
+    // A request that found the port busy may or may not have raised a trap.
     let causes: Vec<_> = t.each(label).filter(|of| !of.is_busy()).collect();
     let traps: Vec<_> = causes.iter().copied().filter_map(came).collect();
     let [one, .., last] = traps[..] else { return };
@@ -329,7 +344,7 @@ fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, label: Label<AnyA
     );
 }
 
-/// A repetition is the trap that was sent, a SubnetTimeOut later.
+/// Checks that a repetition has the same content, and is at least a SubnetTimeOut later.
 fn repetitions(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, cause: &Exchange, traps: &[&Arrived]) {
     let apart = port.subnet_timeout().duration();
     for pair in traps.windows(2) {
@@ -347,7 +362,7 @@ fn repetitions(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, cause: &Exchang
             apart_enough(f, cause, (one, next), 1, apart);
         }
     }
-    // On hardware the way of each may have been as long as it may be: over many repetitions that no longer matters.
+    // On hardware each trap's delay may be as long as the longest way. This matters less over many repetitions.
     let times = u32::try_from(traps.len()).unwrap_or(u32::MAX).saturating_sub(1);
     let jitter = t.way(port) + t.begin.host_bound;
     if let (false, [one, .., last]) = (t.begin.simulated, traps) {
@@ -356,7 +371,7 @@ fn repetitions(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, cause: &Exchang
     }
 }
 
-/// So many repetitions take at least so long.
+/// Checks that `times` repetitions took at least `least`.
 fn apart_enough(
     f: &mut Findings<'_>,
     cause: &Exchange,
@@ -378,7 +393,7 @@ fn apart_enough(
         );
 }
 
-/// Nothing comes after the TrapRepress, but for what had left before it arrived.
+/// Checks that no trap follows its TrapRepress, except traps that the port sent before the TrapRepress arrived.
 fn ends(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, traps: &[&Arrived]) {
     let Some(repress) = t.each(REPRESS).last() else { return };
     let grace = if t.begin.simulated {

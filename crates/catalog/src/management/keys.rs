@@ -1,28 +1,29 @@
-//! What the M_Key tests share: keys, locking a port, and the check that the lock took.
+//! Shared parts of the M_Key tests: keys, locking a port, and the check that the port stored the lock.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Answer, Guarded, Quiet, Step, Stop, Tester};
 use verbatim_wire::values::{Hex32, LeasePeriod, ProtectBits};
 use verbatim_wire::{Attribute, Layout, MKey, NodeInfo, Notice, PortInfo, Status, trap};
 
-/// The port before anything was changed.
+/// PortInfo before any change.
 pub(crate) const FOUND: Label<PortInfo> = Label::new("port as found");
-/// The Set that puts our key in force.
+/// The Set of the test's key, with level and lease.
 pub(crate) const LOCK: Label<PortInfo> = Label::new("set key, protect level and lease");
-/// What shows how many SMPs the port has room for.
+/// The burst of wrong keys that shows how many SMPs the port can buffer.
 const BURST_FIRST: Label<PortInfo> = Label::new("wrong key, as many at once as the rig sends");
-/// What the right key shows after that.
+/// PortInfo after the lock, read with the right key.
 pub(crate) const BEFORE: Label<PortInfo> = Label::new("right key, before");
-/// What the right key shows at the end.
+/// PortInfo at the end, read with the right key.
 pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
 
-/// What a lock is made of.
+/// The fields of a lock.
 pub(crate) const LOCKED: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"];
 
-/// Our key, and four that are not: one random, two that differ from ours in a single bit of each half, and 0.
+/// Returns the test's key and four wrong ones: a random key, two that differ from the right key in one bit of each
+/// half, and 0.
 pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
     let mut random = t.random("keys");
-    // Never a key that one of the wrong ones could meet: neither 0 nor a single bit.
+    // The right key has bits 8 and 56 set, so no wrong key equals it.
     let ours = random.nonzero() | 0x0100_0000_0000_0100;
     let other = random.nonzero() & !0x100;
     (
@@ -31,13 +32,13 @@ pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
     )
 }
 
-/// Journals the port, sets key, level and lease in one Set, and reads the port with the right key.
+/// Stores the port's state in the journal, sets key, level and lease in one Set, and reads the port with the right key.
 pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violations: u16) -> Step<Guarded<PortInfo>> {
     lock_with(t, (key, None), level, lease, violations)
 }
 
-/// The same at a level at which wrong keys are dropped, and then no more of them at once than the port has room for: VL
-/// 15 has no flow control. As many as it counts of a first burst with `other` it holds.
+/// Locks the port as [`lock`] does, at a level that drops wrong keys. VL 15 has no flow control, so the function limits
+/// the requests in flight. The limit is the number that the port counts of a first burst with the key `other`.
 pub(crate) fn lock_with_room(
     t: &mut Tester<'_>,
     (key, other): (MKey, MKey),
@@ -57,12 +58,13 @@ fn lock_with(
 ) -> Step<Guarded<PortInfo>> {
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
-    // A counter about to saturate would hide what is counted; some may be counted more than once, by a busy port.
+    // A saturated counter would hide violations. A busy port may count a request more than once, so require twice the
+    // room.
     let room = port.found().m_key_violations() <= u16::MAX - violations.saturating_mul(2).max(0x100);
     let locked = protected(&port, key, level, lease);
     let locked = locked.change(|info| if room { info } else { info.with_m_key_violations(0) });
     let answer = t.set(LOCK, &port, locked)?;
-    // A port without LID or SM may refuse the Set: then the key in force is the old one.
+    // If a port without LID or SM refused the Set, its old key is in force.
     let burst = other.filter(|_| t.key() == key && t.window() > 1);
     if let Some(other) = burst {
         t.provoke_many(BURST_FIRST, other, t.window() as u64)?;
@@ -78,13 +80,13 @@ fn lock_with(
     Ok(port)
 }
 
-/// The end of a procedure whose lock was refused: its judge says why.
+/// Returns the stop of a procedure whose lock was refused. The judge states the reason.
 fn unlocked(answer: Option<Answer<PortInfo>>) -> Stop {
     let status = answer.map_or_else(|| "no answer".to_string(), |answer| format!("status {}", answer.status));
     Stop::Refused(format!("the port does not take the M_Key: {status}"))
 }
 
-/// The port as it was found, but with this key, level and lease.
+/// Returns the port's original state with this key, level and lease.
 pub(crate) fn protected(port: &Guarded<PortInfo>, key: MKey, level: u8, lease: u16) -> Quiet<PortInfo> {
     port.quiet().change(|info| {
         info.with_m_key(key)
@@ -93,7 +95,7 @@ pub(crate) fn protected(port: &Guarded<PortInfo>, key: MKey, level: u8, lease: u
     })
 }
 
-/// A Notice to repress: of the trap that tells of bad M_Keys.
+/// Returns the Notice of the trap for wrong M_Keys, to be repressed.
 pub(crate) fn bad_m_key_notice() -> Notice {
     Notice::default()
         .with_is_generic(true)
@@ -102,17 +104,17 @@ pub(crate) fn bad_m_key_notice() -> Notice {
         .with_trap_number(trap::BAD_M_KEY)
 }
 
-/// The labels of a port whose M_Key is set to 0, at a protect level at which it would be checked.
+/// The labels of a port with M_Key 0 at a protect level that would otherwise check keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Unlock {
-    /// The Set.
+    /// The Set of the M_Key, level and lease.
     pub(crate) set: Label<PortInfo>,
-    /// What the port shows after it.
+    /// PortInfo after the Set.
     pub(crate) before: Label<PortInfo>,
 }
 
 impl Unlock {
-    /// Sets M_Key 0, the level and a lease, and reads the port. What was set.
+    /// Sets M_Key 0, the level and a lease, and reads the port. Returns the value of the Set.
     pub(crate) fn run(
         self,
         t: &mut Tester<'_>,
@@ -129,7 +131,8 @@ impl Unlock {
         Ok(value)
     }
 
-    /// Judges that the port keeps these fields: what it shows then. `None` when it does not: nothing else can be said.
+    /// Checks that the port stored these fields and returns its PortInfo. Returns `None` if it did not; the test then
+    /// ends.
     pub(crate) fn kept(
         self,
         t: &Trace,
@@ -145,18 +148,18 @@ impl Unlock {
     }
 }
 
-/// Demands that what was sent while the M_Key was 0 carried another key.
+/// Requires that the request under a label had a key other than 0.
 pub(crate) fn require_another<A: Attribute>(t: &Trace, label: Label<A>) -> Result<(), Gap> {
     let (key, _) = t.asked(label)?;
     t.require(label, "a key other than 0", key != MKey(0))
 }
 
-/// Demands that what was sent with a wrong key was not answered: the test of the check itself is another one.
+/// Requires that a wrong-key request got no response. Another test covers the check itself.
 pub(crate) fn require_dropped<A>(t: &Trace, label: Label<A>, exchange: &Exchange) -> Result<(), Gap> {
     t.require(label, "a wrong key that was dropped", exchange.answer().is_none())
 }
 
-/// Judges the lock: whether the port keeps key, level and lease. False when it does not: nothing else can be said.
+/// Checks that the port stored key, level and lease. Returns false if it did not; the test then ends.
 pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
     t.not_judged(BURST_FIRST);
     let found: PortInfo = t.answer(FOUND)?;
@@ -168,7 +171,7 @@ pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
         && before.m_key() == MKey(0)
         && wanted.m_key() != MKey(0)
     {
-        // The rest of the lock was kept: the key may be there and hidden from its owner.
+        // The port stored the other fields, so it may have stored the key and hide it from its owner.
         f.claim("C14-16", "M_Key as shown to the right key")
             .on(BEFORE)
             .saw(before.m_key())
@@ -177,13 +180,13 @@ pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
     f.same_fields("C14-24", t.exchange(BEFORE)?, &LOCKED, &wanted)
 }
 
-/// Judges the status of a Set(PortInfo) that must be obeyed, as a read after it shows in these fields.
+/// Checks the status of a Set(PortInfo) that the port must execute; a later read of `fields` shows whether it did.
 ///
-/// A port without LID or SM may complain of those, and apply the rest or nothing. A Set whose answer is lost, or one to a
-/// busy port, is judged by what was read.
+/// A port without LID or SM may respond with 0x001C and apply the other fields or none. If the response was lost, or
+/// the port was busy, the read alone decides.
 ///
 /// # Errors
-/// [`Gap::NoLid`] when such a port applied nothing: then nothing else can be said.
+/// Returns [`Gap::NoLid`] when such a port applied nothing. No other check is then possible.
 pub(crate) fn obeyed(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -198,7 +201,7 @@ pub(crate) fn obeyed(
         left.iter().all(|of| !fields.contains(&of.field.name))
     };
     let Some(answer) = exchange.answer().filter(|_| !exchange.is_busy()) else {
-        // Its answer may be lost, and it be done all the same.
+        // The port may have executed the Set although the response was lost.
         if !t.answer(read).is_ok_and(|shown| is_set(&shown)) {
             f.status(statement, exchange, &[Status::OK]);
         }
@@ -217,19 +220,20 @@ pub(crate) fn obeyed(
     }
 }
 
-/// Judges M_KeyViolations: it must have grown by the number of SMPs that had to be dropped.
+/// Checks that M_KeyViolations increased by the number of SMPs that the port had to drop.
 pub(crate) fn violations(t: &Trace, f: &mut Findings<'_>, dropped: usize) -> Result<(), Gap> {
-    // VL 15 has no flow control: of several packets one may be lost, and was never seen.
+    // VL 15 has no flow control, so one of several packets may be lost.
     counted(t, f, dropped, 1)
 }
 
-/// The same where many were outstanding at once, of which that many may be lost on hardware.
+/// Checks the counter as [`violations`] does, with many requests in flight. On hardware up to `lost` of them may be
+/// lost.
 pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usize) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let after: PortInfo = t.answer(AFTER)?;
     let grown = i32::from(after.m_key_violations()) - i32::from(before.m_key_violations());
     let wanted = i32::try_from(dropped).unwrap_or(i32::MAX);
-    // Whether a busy port looked at the key is open.
+    // A busy port may or may not have checked the key.
     let busy = t.busy_with_another_key(before.m_key(), t.exchange(BEFORE)?, t.exchange(AFTER)?);
     let most = wanted.saturating_add(i32::try_from(busy).unwrap_or(i32::MAX));
     t.require(
@@ -239,8 +243,8 @@ pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usi
     )?;
     let result = match grown.cmp(&wanted) {
         _ if (wanted..=most).contains(&grown) => Passed::Pass,
-        // Somebody else on the subnet may have sent wrong keys too, or have written back what it read of the counter before:
-        // 0 resets it.
+        // Other nodes of the subnet may have sent wrong keys too. A subnet manager may also have written back an old
+        // value of the counter, or 0.
         _ if t.begin.shared_subnet => Passed::Inconclusive,
         core::cmp::Ordering::Less
             if !t.begin.simulated && usize::try_from(wanted - grown).is_ok_and(|missing| missing <= lost) =>
@@ -264,8 +268,8 @@ pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usi
     Ok(())
 }
 
-/// Why a test of TrapRepress does not apply to such a port that made nothing of it.
+/// The reason why a TrapRepress test does not apply to a port that sends no traps and ignored the TrapRepress.
 pub(crate) const NO_TRAPS: &str = "the port sends no traps and made nothing of a TrapRepress, which it need not know";
 
-/// NodeInfo as the right key shows it: a second attribute, so that a check of PortInfo alone shows.
+/// NodeInfo read with the right key: a second attribute, which detects a port that checks keys for PortInfo only.
 pub(crate) const NODE: Label<NodeInfo> = Label::new("right key, NodeInfo");

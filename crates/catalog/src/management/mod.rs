@@ -1,47 +1,47 @@
 //! Chapters 13 and 14: the management model, and subnet management.
 //!
-//! `keys` is shared by the tests of the M_Key, `adapter` by those of some kinds of node; `shadow` reads all attributes.
+//! The M_Key tests share `keys`, the tests of a node type share `adapter`, and `shadow` reads all attributes.
 
 pub(crate) mod adapter;
 pub(crate) mod keys;
 mod shadow;
 
-// 13: how soon a port answers
+// 13: time to respond
 mod c13_013_resp_time_value;
 mod c13_014_response_time;
 
-// 13: what a response says in its header
+// 13: header of a response
 pub(crate) mod c13_response_header;
 
-// What the class has: methods, attributes
+// Methods and attributes of the class
 mod c14_003_methods_and_attributes;
 
-// M_Key: 0, and nothing is checked
+// M_Key: no check while it is 0
 mod c14_015_get;
 mod c14_015_lease;
 mod c14_015_set;
 mod c14_015_trap_repress;
 
-// M_Key: what each protect level shows and obeys
+// M_Key: responses and Sets at each protect level
 mod c14_016_attributes;
 mod c14_016_get;
 mod c14_016_key_bits;
 mod c14_016_set;
 
-// M_Key: the lease
+// M_Key: lease
 mod c14_017_lease;
 mod c14_017_lease_periods;
 mod c14_017_lease_reload;
 mod c14_017_lease_reset;
 mod c14_017_lease_zero;
 
-// Attributes: of the node
+// Attributes of the node
 mod c14_024_node_description;
 mod c14_024_node_info;
 mod c14_024_node_info_ports;
 mod c14_024_node_type;
 
-// Attributes: of the port
+// Attributes of the port
 mod c14_024_guid_info;
 mod c14_024_p_key_table;
 mod c14_024_port_info_codes;
@@ -57,7 +57,7 @@ mod c14_024_sl_to_vl;
 mod c14_024_violation_counters;
 mod c14_024_vl_arbitration_ca;
 
-// What a Set must leave alone
+// Side effects of a Set
 mod c14_024_side_effects;
 
 // M_Key: violations
@@ -67,7 +67,7 @@ mod c14_029_trap_repress;
 // Traps
 mod c14_trap;
 
-// Random walks over all of it
+// Random walks
 mod walk;
 
 use verbatim_tester::Test;

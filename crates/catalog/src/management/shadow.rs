@@ -1,4 +1,4 @@
-//! All attributes of a port, read one after the other: what is not as it was, though nothing was to change it.
+//! Reads all attributes of a port, and finds those that changed without a Set.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use verbatim_wire::{AnyAttribute, AttributeId, MKey, Method, PortInfo, Status};
 
 pub(crate) use verbatim_tester::shadow::{ATTRIBUTES as ALL, What};
 
-/// Reads all of it.
+/// Reads all attributes.
 pub(crate) fn read(t: &mut Tester<'_>, label: Label<AnyAttribute>, key: MKey) -> Step {
     for what in ALL {
         t.ask_any(label, what, key)?;
@@ -16,23 +16,23 @@ pub(crate) fn read(t: &mut Tester<'_>, label: Label<AnyAttribute>, key: MKey) ->
     Ok(())
 }
 
-/// What a request was for.
+/// Returns the attribute and the modifier of a request.
 pub(crate) fn what(exchange: &Exchange) -> What {
     (exchange.request.attribute_id(), exchange.request.modifier())
 }
 
-/// The last try of each request under a label.
+/// Returns the last try of each request under a label; the key is the attribute and the modifier.
 pub(crate) fn each(t: &Trace, label: Label<AnyAttribute>) -> BTreeMap<What, &Exchange> {
     t.each(label).map(|exchange| (what(exchange), exchange)).collect()
 }
 
-/// Whether a port has an attribute: it showed it to the right key.
+/// Returns whether the port has an attribute: it returned it to the right key.
 pub(crate) fn is_there(exchange: &Exchange) -> bool {
     let answer = exchange.answer();
     answer.is_some_and(|answer| answer.mad.status() == Status::OK)
 }
 
-/// What people call it.
+/// Returns the name of an attribute, with its modifier unless that is 0.
 pub(crate) fn name((attribute, modifier): What) -> String {
     let name = attribute.to_string();
     if modifier == 0 {
@@ -42,7 +42,8 @@ pub(crate) fn name((attribute, modifier): What) -> String {
     }
 }
 
-/// Where two answers differ, apart from the fields given and from what the device, its link or a violation moves.
+/// Describes the differences of two responses. Ignores the fields in `except`, and those that the device, its link or a
+/// violation changes.
 pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) -> Vec<String> {
     let (Some(before), Some(after)) = (before.answer(), after.answer()) else {
         return vec!["an answer missing".into()];
@@ -78,7 +79,8 @@ pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) 
         .collect()
 }
 
-/// Whether the device's host may have changed it: a node's name, what sits at a port. A value that a Set of the test carried is none of its.
+/// Returns whether the device's host may have changed the attribute: the node's description, or the managers at a port.
+/// A value that the test itself has set is not the host's.
 fn may_be_the_host_s(t: &Trace, (attribute, _): What, is: &Exchange, differ: &[String]) -> bool {
     let Some(now) = is.answer().filter(|_| !t.begin.simulated) else {
         return false;
@@ -93,10 +95,11 @@ fn may_be_the_host_s(t: &Trace, (attribute, _): What, is: &Exchange, differ: &[S
     }
 }
 
-/// Judges that nothing changed between two readings, apart from the fields given; one check an attribute that did.
+/// Checks that no attribute changed between two readings, except the fields in `except`. Each changed attribute has its
+/// own check.
 ///
 /// # Errors
-/// When an attribute was not read twice.
+/// Returns an error when an attribute was not read twice.
 pub(crate) fn unchanged(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -1,6 +1,8 @@
-//! `c08-link-grh`: a packet with a sound GRH is taken; one with another IPVer, NxtHdr or PayLen is not.
+//! `c08-link-grh`: a port accepts a packet with a valid GRH, and discards a packet with a wrong IPVer, NxtHdr or
+//! PayLen.
 //!
-//! Reading: no counter is laid down. A GRH on VL 15 is not settled and not sent. False alarm: none known.
+//! Reading: the architecture defines no counter for these faults. The effect of a GRH on VL 15 is unclear, so the test
+//! sends none. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Grh;

@@ -1,6 +1,6 @@
 //! Chapter 8, the network layer: the global route header.
 
-// The header's fields
+// Fields of the GRH
 mod c08_link_grh;
 
 use verbatim_tester::Test;

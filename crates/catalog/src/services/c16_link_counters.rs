@@ -1,8 +1,8 @@
-//! `c16-link-counters`: each packet that the link layer discards counts once, a sound one never, and PortRcvErrors stops at
-//! 0xFFFF.
+//! `c16-link-counters`: a port counts each packet that its link layer discards once, never counts a valid packet, and
+//! stops PortRcvErrors at 0xFFFF.
 //!
-//! Reading: PortRcvErrorDetails is optional and judged where it is there. `violations` goes beyond 0xFFFF by default. False
-//! alarm: errors of the link itself, which a simulated one has not.
+//! Reading: PortRcvErrorDetails is optional, and judged if the port has it. The default of `violations` exceeds 0xFFFF.
+//! False alarm: errors of a real link; a simulated link has none.
 
 use verbatim_record::{Delimiter, Exchange, Findings, Gap, Label, Span, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -55,7 +55,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for _ in 0..many {
         link.throw(&MANY, &broken)?;
     }
-    // All of them are on the way, and a way takes no longer than silence does.
+    // All packets are in transit; each arrives before the wait for silence ends.
     let until = link.t.now().after(link.t.silence());
     link.t.wait_until(until)?;
     link.read()
@@ -80,14 +80,15 @@ fn is_success(read: &Exchange) -> bool {
     read.answer().is_some_and(|answer| answer.mad.status() == Status::OK)
 }
 
-/// What counts of the lanes themselves, when many packets are broken one after the other.
+/// The counters that the physical lanes may increment when they see many errors in a row.
 const OF_THE_LANES: [&str; 3] = [
     "SymbolErrorCounter",
     "LinkErrorRecoveryCounter",
     "LocalLinkIntegrityErrors",
 ];
 
-/// Judges what many broken packets made of some counters: those that count them stop at their end, the others stay.
+/// Checks the counters after many broken packets: the counters in `counting` have risen up to 0xFFFF, and all others
+/// are unchanged.
 fn many<A: Attribute>(
     t: &Trace,
     f: &mut Findings<'_>,

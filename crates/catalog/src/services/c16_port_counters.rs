@@ -1,15 +1,18 @@
-//! `c16-port-counters`: the performance agent writes the counters that CounterSelect names, and no others.
+//! `c16-port-counters`: the performance agent writes the counters that CounterSelect selects, and no others.
 //!
-//! Each counter of PortCounters and PortRcvErrorDetails is Set alone, then none, then all to their ends, then all to what they
-//! were found at. What the agent does not have is refused: port 0, a port beyond NumPorts, all ports together where
-//! ClassPortInfo has no AllPortSelect, methods of other classes, other versions, an unknown attribute; a response, a Trap and a
-//! TrapRepress have no answer; another port's counters stay. Reading: data and packets are counted on
-//! while this goes on, so what they show is a range: on the virtual rig, of one packet a MAD, LRH to ICRC, which is counted once;
-//! silence to an unknown method or version is an observation; those of data and packets are optional, and 0 throughout where they are not
-//! there. Only where
-//! counters may be written: they cannot be given back to the last packet, and a run that is cut off leaves what it Set. On a
-//! real port the link's errors and other people's packets are counted meanwhile: more than expected fails nobody there, less
-//! does. False alarm: who else resets counters, such as a performance manager; who lets them be written says that there is none.
+//! The test sets each counter of PortCounters and PortRcvErrorDetails alone, then none, then all to their largest
+//! values, then all back to their original values. The agent must refuse what it does not have: port 0, a port beyond
+//! NumPorts, all ports at once without AllPortSelect in ClassPortInfo, methods of other classes, other versions, and an
+//! unknown attribute. It must not respond to a response, a Trap or a TrapRepress. The counters of another port must not
+//! change.
+//!
+//! Reading: data and packets are counted during the test, so the expected values are ranges. On the virtual rig, each
+//! MAD is one packet, counted once from LRH to ICRC. No response to an unknown method or version is an observation. The
+//! counters of data and packets are optional; a counter that the device lacks is always 0. The test runs only if the
+//! rig allows writing counters. A restore is not exact, because packets are counted meanwhile, and a cut-off run leaves
+//! the values that it set. A real port also counts link errors and other traffic, so a value above the expected one is
+//! no failure there; a value below is. False alarm: another program that resets counters, such as a performance
+//! manager. The user excludes it by allowing the writes.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -34,7 +37,7 @@ const METHODS: [(Label<PortCounters>, Method); 3] = [
     (Label::new("GetMulti"), Method::GET_MULTI),
     (Label::new("method 0x1F"), Method(0x1F)),
 ];
-/// What nobody answers.
+/// Messages that get no response.
 const NO_REQUESTS: [(Label<PortCounters>, Method); 3] = [
     (Label::new("a response"), Method::GET_RESP),
     (Label::new("a Trap, which goes to managers"), Method::TRAP),
@@ -44,7 +47,7 @@ const VERSIONS: [(Label<PortCounters>, (u8, u8)); 2] = [
     (Label::new("class version 2"), (1, 2)),
     (Label::new("base version 2"), (2, 1)),
 ];
-/// A number that no attribute of the class has.
+/// An AttributeID that the class does not define.
 const UNKNOWN: (Label<AnyAttribute>, AttributeId) = (
     Label::new("an attribute that the class does not have"),
     AttributeId(0x00FE),
@@ -61,14 +64,14 @@ const DETAILS: Labels<PortRcvErrorDetails> = Labels {
 };
 const AFTER_DETAILS: Label<PortCounters> = Label::new("the counters, after those in detail");
 
-/// What is read and Set, and Set where there is no such port.
+/// The labels of a read, of a Set, and of a Set for a port that does not exist.
 struct Labels<A> {
     get: Label<A>,
     set: Label<A>,
     refused: Label<A>,
 }
 
-/// The counters by the bits of CounterSelect, the lowest first; PortXmitWait has bit 0 of CounterSelect2.
+/// The counters by bit number of CounterSelect; PortXmitWait has bit 0 of CounterSelect2.
 const NAMES: [&str; 17] = [
     "SymbolErrorCounter",
     "LinkErrorRecoveryCounter",
@@ -88,7 +91,7 @@ const NAMES: [&str; 17] = [
     "PortRcvPkts",
     "PortXmitWait",
 ];
-/// The same of PortRcvErrorDetails.
+/// The counters of PortRcvErrorDetails by bit number of CounterSelect.
 const IN_DETAIL: [&str; 6] = [
     "PortLocalPhysicalErrors",
     "PortMalformedPktErrors",
@@ -97,9 +100,9 @@ const IN_DETAIL: [&str; 6] = [
     "PortVLMappingErrors",
     "PortLoopingErrors",
 ];
-/// Those that go on while they are looked at.
+/// The counters that the reads themselves increment.
 const MOVING: [&str; 4] = ["PortXmitData", "PortRcvData", "PortXmitPkts", "PortRcvPkts"];
-/// Those that move by themselves on a real link: bits fail on it, and packets wait.
+/// The counters that change by themselves on a real link, through bit errors or waiting packets.
 const OF_THE_LINK: [&str; 7] = [
     "SymbolErrorCounter",
     "LinkErrorRecoveryCounter",
@@ -109,21 +112,23 @@ const OF_THE_LINK: [&str; 7] = [
     "PortXmitWait",
     "PortLocalPhysicalErrors",
 ];
-/// ClassPortInfo:CapabilityMask of the performance class: PortSelect 0xFF stands for all ports.
+/// ClassPortInfo:CapabilityMask of the performance class: PortSelect 0xFF selects all ports.
 const ALL_PORT_SELECT: u16 = 1 << 8;
-/// The same: PortXmitWait is there.
+/// ClassPortInfo:CapabilityMask of the performance class: the port has PortXmitWait.
 const XMIT_WAIT: u16 = 1 << 12;
-/// What switches relay and filter: an adapter may show 0 whatever is written.
+/// The counters of relaying and filtering in switches: an adapter may read 0 after any write.
 const OF_SWITCHES: [&str; 3] = [
     "PortRcvSwitchRelayErrors",
     "PortXmitConstraintErrors",
     "PortRcvConstraintErrors",
 ];
-/// Who asks is to ask the port, queue pair and class that ClassPortInfo names (architecture 13.5.2); IBM's eHCA says so.
+/// The status with which an agent redirects requests to the port, queue pair and class in ClassPortInfo (architecture
+/// 13.5.2). IBM's eHCA returns it.
 const REDIRECT: Status = Status(0x0002);
-/// How far they may go between a Set and the read after it, tries and all, where others send too.
+/// The largest increment between a Set and the next read, with retries, on a port with other traffic.
 const MOST: u64 = 20_000;
-/// What a packet with a MAD has between its first delimiter and its VCRC, in units of 4 bytes: LRH, BTH, DETH, 256 bytes, ICRC.
+/// The length of a packet with a MAD from its first delimiter to its VCRC, in units of 4 bytes: LRH, BTH, DETH, 256
+/// bytes and ICRC.
 const DWORDS: u64 = 72;
 
 pub(super) static TEST: Test = Test {
@@ -140,7 +145,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The value that a counter is Set to: none has the same in two Sets one after the other.
+/// Returns the value for a Set of a counter. Two consecutive Sets write different values.
 fn value(name: &str, round: usize) -> u64 {
     let place = NAMES.iter().chain(&IN_DETAIL).position(|of| *of == name);
     1 + (place.unwrap_or(0) as u64 + round as u64) % 14
@@ -153,7 +158,7 @@ fn with<A: Layout>(of: &A, name: &str, value: u64) -> A {
     A::from_bytes(&bytes)
 }
 
-/// Another value in every counter.
+/// Returns the attribute with the round's value in every counter.
 fn others<A: Layout>(mut of: A, names: &[&str], round: usize) -> A {
     for name in names {
         of = with(&of, name, value(name, round));
@@ -161,20 +166,20 @@ fn others<A: Layout>(mut of: A, names: &[&str], round: usize) -> A {
     of
 }
 
-/// Every counter at its end.
+/// Returns the attribute with every counter at its largest value.
 fn full<A: Layout>(of: A, names: &[&str]) -> A {
     names
         .iter()
         .fold(of, |of, name| with(&of, name, end(A::field(name).width)))
 }
 
-/// The most that a counter of so many bits holds.
+/// Returns the largest value of a counter of `width` bits.
 fn end(width: usize) -> u64 {
     u64::MAX >> (64 - width)
 }
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    // A GMP goes to a LID.
+    // A GMP needs a destination LID.
     if !t.get(PORT, t.rig_key())?.lid().is_unicast() {
         return Ok(());
     }
@@ -201,7 +206,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.get_as_version(label, version, t.rig_key())?;
     }
     t.ask_performance(UNKNOWN.0, UNKNOWN.1)?;
-    // What a host's kernel makes of them is not the device's.
+    // On a real rig, the host's kernel would handle these messages.
     for (label, method) in NO_REQUESTS.into_iter().filter(|_| t.is_simulated()).collect::<Vec<_>>() {
         t.send_once(label, method, 0, t.rig_key())?;
     }
@@ -223,7 +228,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
     if let Some(beyond) = beyond {
-        // Lower than what is there, which no counter becomes by itself.
+        // These values are lower than the current ones, which a counter never reaches by itself.
         let image = others(PortCounters::default(), &NAMES, NAMES.len() + 1)
             .with_port_select(beyond)
             .with_counter_select(Hex16(0xFFFF))
@@ -340,7 +345,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     after_details(t, f)
 }
 
-/// What is Set in detail is nothing of the counters that sum it up, nor of others.
+/// Checks that Sets of PortRcvErrorDetails changed neither the counters that sum them up nor others.
 fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let before = t.each(COUNTERS.get).filter(answered).last();
     let after = t.each(AFTER_DETAILS).find(answered);
@@ -350,7 +355,7 @@ fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (was, is): (PortCounters, PortCounters) = (t.answered(before)?, t.answered(after)?);
     for name in NAMES {
         let of = |counters: &PortCounters| PortCounters::field(name).bits(counters.bytes(), 0);
-        // What goes on by itself never goes back.
+        // A counter that changes by itself never decreases.
         let goes_on = MOVING.contains(&name) || !t.begin.simulated && OF_THE_LINK.contains(&name);
         let holds = of(&is) == of(&was) || goes_on && of(&is) > of(&was);
         f.claim(STATEMENT, format!("{name} after Sets of counters in detail"))
@@ -361,8 +366,8 @@ fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What the port sent and received between the first two reads was counted, once each, unless the counter came to its end. A
-/// real adapter may bring its counters up to date later: there it is an observation.
+/// Checks that the port counted each packet between the first two reads once, unless the counter is at its largest
+/// value. A real adapter may update its counters later, so the result is only an observation there.
 fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut reads = t.each(COUNTERS.get).filter(answered);
     let (Some(first), Some(second)) = (reads.next(), reads.next()) else {
@@ -388,7 +393,7 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 .by_all([first, second])
                 .saw(is)
                 .must(format!("{least} to {most}"), (least..=most).contains(&is));
-            // Nothing but MADs comes and goes, all of one length.
+            // All packets are MADs of one length.
             if name.ends_with("Data") && (was..u64::from(u32::MAX)).contains(&is) {
                 f.claim(STATEMENT, format!("what {name} has grown by"))
                     .by_all([first, second])
@@ -408,7 +413,7 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Whether the device does not have a counter of data or packets, which are optional: it is 0 throughout, whatever comes, goes and is Set.
+/// Returns whether the device lacks this optional counter of data or packets: it is 0 in all reads.
 fn is_absent(t: &Trace, name: &str) -> bool {
     let reads = || t.each(COUNTERS.get).filter(answered);
     let shown = |read: &Exchange| read.answer().map(|answer| answer.mad.attribute::<PortCounters>());
@@ -422,8 +427,8 @@ fn answered(exchange: &&Exchange) -> bool {
         .is_some_and(|answer| answer.mad.status() == Status::OK)
 }
 
-/// What a counter that goes on may show from one exchange to another, where nobody else sends: what lies between is counted,
-/// the two themselves may be.
+/// Returns the range of a counter of data or packets after two exchanges without other traffic. The exchanges between
+/// them are counted; the two themselves may be.
 fn goes_on(t: &Trace, name: &str, was: u64, (from, to): (&Exchange, &Exchange)) -> (u64, u64) {
     let all = t.exchanges.iter();
     let all: Vec<_> = all
@@ -439,8 +444,8 @@ fn goes_on(t: &Trace, name: &str, was: u64, (from, to): (&Exchange, &Exchange)) 
     )
 }
 
-/// The counters of another port, which nothing goes through, are no business of these Sets. A node may show those of the port
-/// that it is asked at alone.
+/// Checks that the Sets leave another, idle port's counters unchanged. A node may report the counters of the receiving
+/// port only.
 fn of_another(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut reads = t.each(OTHER).filter(answered);
     let (Some(first), Some(last)) = (reads.next(), reads.last()) else {
@@ -477,7 +482,7 @@ fn of_another(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Judges the header of a response: class, version and what is reserved. Which request it is of was looked at when it came.
+/// Checks the header of a response: versions and reserved fields. The tester has already matched it to its request.
 fn header(f: &mut Findings<'_>, exchange: &Exchange) {
     let Some(answer) = exchange.answer() else { return };
     let seen = answer.mad.header();
@@ -502,7 +507,7 @@ fn header(f: &mut Findings<'_>, exchange: &Exchange) {
         .must("versions 1, and 0 in what is reserved", is_right);
 }
 
-/// Judges each Set by the reads around it.
+/// Checks each Set by the reads before and after it.
 fn written<A: Attribute>(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -549,7 +554,7 @@ fn written<A: Attribute>(
             } else {
                 (bits(&was), before)
             };
-            // At its end a counter stays.
+            // A counter stops at its largest value.
             let end = end(A::field(name).width);
             let (least, most) = match t.begin.simulated {
                 true if MOVING.contains(name) => goes_on(t, name, least, (from, after)),
@@ -566,7 +571,7 @@ fn written<A: Attribute>(
             let result = match bits(&is) {
                 seen if (least..=most).contains(&seen) => Passed::Pass,
                 0 if OF_SWITCHES.contains(name) && is_written && !t.begin.simulated => Passed::Pass,
-                // What others on the device's host, or beyond the cable, send and receive is counted too.
+                // Other programs on the device's host and other ports of the fabric also cause traffic.
                 seen if seen > most && !t.begin.simulated => Passed::Inconclusive,
                 _ => Passed::Fail,
             };

@@ -1,6 +1,6 @@
 //! Chapter 16, general services: performance management.
 
-// What the counters of a port count
+// Counters of a port
 mod c16_link_counters;
 mod c16_port_counters;
 

@@ -1,12 +1,14 @@
-//! `c09-027-atomic-after-reads` (C09_027_05) and its siblings: responses leave in the order of their requests.
+//! `c09-027-atomic-after-reads` (C09_027_05) and its siblings: the DUT responds in the order of the requests.
 //!
-//! The peer sends two READs of three packets and, at once, a request that could be answered sooner: a CmpSwap, a SEND, a
-//! WRITE; and a FetchAdd before two READs. The PSNs of all responses, as they arrive, never go back.
-//! Reading: by PSN alone, as the public page has it. An ACK of a SEND or WRITE cannot speak for a READ before it whose responses
-//! have not all come.
-//! On hardware two responses are out of order only where their spans do not overlap: where they do, the tester's adapter may
-//! have swapped them.
-//! False alarm: a network that reorders packets between the DUT and the tester. The path is one link.
+//! The peer sends two READs of three packets and, at once, a request with a faster response: a CmpSwap, a SEND or a
+//! WRITE. A fourth test sends a FetchAdd before two READs. In the order of arrival the PSNs of the responses never go
+//! back.
+//!
+//! Reading: the test compares only PSNs, as the public page does. An ACK of a SEND or WRITE cannot acknowledge an
+//! earlier READ whose responses have not all arrived. On hardware two responses are out of order only if their times do
+//! not overlap: otherwise the tester's adapter may have swapped them.
+//!
+//! False alarm: a network that reorders packets between the DUT and the tester. The test assumes a path of one link.
 
 use core::time::Duration;
 
@@ -29,9 +31,9 @@ const REQUESTS: Label<Frames> = Label::new("requests, all at once");
 const AFTER: Label<Wait> = Label::new("after the requests");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of the memory that are filled.
+/// Length of the filled memory in bytes.
 const FILLED: u32 = 32 * 1024;
-/// Where the requests behind the READs go.
+/// Offset of the memory that requests behind the READs access.
 const TARGET: u32 = 48 * 1024;
 const LENGTH: u32 = 64;
 
@@ -81,7 +83,7 @@ impl Kind {
         matches!(self, Self::AtomicAfterReads | Self::ReadsAfterAtomic)
     }
 
-    /// How many READs there are: no more than the device answers at a time, beside the atomic.
+    /// Returns the number of READs: two at most, and no more than the device handles at a time beside the atomic.
     fn reads(self, max_dest_rd_atomic: u32) -> u32 {
         max_dest_rd_atomic.saturating_sub(self.has_atomic().into()).min(2)
     }
@@ -90,7 +92,7 @@ impl Kind {
         let mut psn = channel.own_psn;
         let mut messages = Vec::new();
         let mut add = |make: &dyn Fn(Psn) -> Message| {
-            // What has a response has it without being asked for an acknowledgement.
+            // READs and atomics get a response without requesting an acknowledgement.
             let message = make(psn).changed(|packets| {
                 let has_response = packets[0].atomic.is_some() || packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
                 packets[0].bth = packets[0].bth.with_ack_request(!has_response);
@@ -141,8 +143,10 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     Ok(())
 }
 
-/// Sends requests at once; whether there is a response to every PSN of theirs. What is put off by an RNR NAK is sent again, with all behind
-/// it: the DUT may lack a resource for a moment.
+/// Sends requests at once. Returns whether the DUT responded to each of their PSNs.
+///
+/// After an RNR NAK the peer repeats the refused request and all requests behind it: the DUT may lack a resource for a
+/// moment.
 fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> Step<bool> {
     let mut wanted: Vec<Psn> = Vec::new();
     for message in messages {

@@ -1,9 +1,12 @@
-//! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; its own response does.
+//! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; only its response does.
 //!
-//! One connection for a READ of three responses, one for a FetchAdd. An ACK with the request's last PSN arrives instead of
-//! the response, three times since one may be lost; no request may complete with success. Then the response comes,
-//! completes it, and its data are in memory.
-//! Reading: a DUT may ignore such an ACK, retry the request, or fail it. False alarm: none known.
+//! One connection carries a READ of three responses, another a FetchAdd. Instead of the response the peer sends an ACK
+//! of the request's last PSN, three times because a packet may be lost. No request may complete with success. Then the
+//! peer sends the response: the request completes, and its data is in memory.
+//!
+//! Reading: a DUT may ignore the ACK, retry the request, or fail it.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -24,7 +27,6 @@ const AFTER: Label<Wait> = Label::new("after the ACK");
 const RESPONSE: Label<Frames> = Label::new("response");
 const RESPONSE_AGAIN: Label<Frames> = Label::new("response, again");
 
-/// ACKs of what wants a response with data.
 pub(super) static TEST: Test = Test {
     id: "c09-060-ack-of-read",
     aliases: &[],

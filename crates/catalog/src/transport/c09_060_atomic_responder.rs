@@ -1,14 +1,18 @@
 //! `c09-060-fetch-add-responder`, `c09-060-compare-swap-responder` (C09_060_09_01): the DUT executes atomics.
 //!
-//! The peer sends five atomics, each when the one before was answered; numbers and places are chosen so that carries
-//! beyond 32 bits, comparisons of the upper half and the order of the bytes show. Each is answered by one ATOMIC
-//! ACKNOWLEDGE with its PSN, the value that the memory held before, and the MSN of the message; the memory then holds
-//! what the operation makes of it, and nothing else changed. Then 64 more at a place of their own: CmpSwaps that differ from
-//! what stands there in one bit each, and store nothing, or FetchAdds of any numbers.
-//! Reading: the operand of the public page's second CmpSwap is not visible, so both outcomes of a comparison are tried.
-//! On the wire numbers are big-endian, in memory native: the test reads them as little-endian, as on x86 and most Arm
-//! hosts. A device without atomics is NOT_APPLICABLE.
-//! False alarm: a host of the other byte order fails "9.4.5 atomics", and the memory shows why.
+//! The peer sends five atomics, each after the response to the previous one. The operands reveal errors in carries
+//! beyond 32 bits, in comparisons of the upper half, and in the byte order. The DUT answers each atomic with one ATOMIC
+//! ACKNOWLEDGE, which carries the request's PSN, the original value, and the MSN of the message. The memory then holds
+//! the results, and nothing else changed.
+//!
+//! Then the peer sends 64 more atomics to another address. The CmpSwaps differ from the value there in one bit each and
+//! store nothing. The FetchAdds add random numbers.
+//!
+//! Reading: the operand of the public page's second CmpSwap is not visible, so the test tries both outcomes of a
+//! comparison. Numbers are big-endian on the wire and native in memory. The test reads memory as little-endian, as on
+//! x86 and most Arm hosts. A device without atomics is NOT_APPLICABLE.
+//!
+//! False alarm: a big-endian host fails "9.4.5 atomics", and the memory shows why.
 
 use core::time::Duration;
 
@@ -38,25 +42,26 @@ const AFTER: Label<Wait> = Label::new("after all atomics");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 1024;
-/// Where the numbers lie, with random bytes on both sides.
+/// Offsets of the atomics, with random bytes around them.
 const PLACES: [u32; 5] = [64, 128, 192, 256, 64];
-/// What they are before.
+/// Values at the first four offsets before the atomics.
 const NUMBERS: [u64; 4] = [
     0x0123_4567_FFFF_FFFF,
     0xFFFF_FFFF_FFFF_FFFE,
     0xFF2D_B500_1E58_B3E7,
     0x8000_0000_0000_0001,
 ];
-/// Where the further atomics go.
+/// Offset of the further atomics.
 const PLACE_OF_MORE: u32 = 320;
-/// How many: one for each bit.
+/// Number of further atomics: one for each bit.
 const BITS: u32 = u64::BITS;
-/// What FetchAdd adds: a carry into the upper half, a carry out of 64 bits, an upper half alone, all of it.
+/// Operands of FetchAdd: a carry into the upper half, a carry out of 64 bits, the upper half alone, and all bits. The
+/// last adds to the first number again.
 const ADDED: [u64; 5] = [1, 5, 0x0102_0304_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x10];
-/// What CmpSwap compares and stores: equal; the upper half differs; the lower half differs; equal; equal to what the first
-/// stored; the fourth stores 0.
+/// Compare and swap operands of CmpSwap: equal; upper half differs; lower half differs; equal, stores 0; equal to the
+/// value that the first stored.
 const SWAPPED: [(u64, u64); 5] = [
     (NUMBERS[0], 0x1122_3344_5566_7788),
     (NUMBERS[1] & 0xFFFF_FFFF, 1),
@@ -69,7 +74,6 @@ const READING: &str = "Five atomics and 64 more, each sent when the one before w
     the value before, and the MSN of the message. Numbers are little-endian in the DUT's memory, which is compared whole. \
     NOT_APPLICABLE to a device without atomics.";
 
-/// FetchAdd.
 pub(super) static FETCH_ADD: Test = Test {
     id: "c09-060-fetch-add-responder",
     aliases: &[],
@@ -90,7 +94,6 @@ pub(super) static FETCH_ADD: Test = Test {
     judge,
 };
 
-/// CmpSwap.
 pub(super) static COMPARE_SWAP: Test = Test {
     id: "c09-060-compare-swap-responder",
     aliases: &["C09_060_09_01"],
@@ -107,7 +110,7 @@ fn request(channel: &Channel, opcode: Opcode, psn: Psn, n: usize) -> Message {
     }
 }
 
-/// One of the further atomics: a CmpSwap that compares with all but one bit of what stands there, or a FetchAdd.
+/// Builds one of the further atomics: a CmpSwap that differs from the stored value in one bit, or a FetchAdd.
 fn further(channel: &Channel, opcode: Opcode, (bit, stands): (u32, u64), number: u64) -> Message {
     let psn = channel.own_psn.plus(REQUESTS.len() as u32 + bit);
     if opcode == Opcode::RC_FETCH_ADD {
@@ -136,7 +139,7 @@ fn procedure(t: &mut Tester<'_>, opcode: Opcode) -> Step {
     }
     let numbers = ask::random_bytes(t, MORE.name, BITS * 8);
     for bit in 0..BITS {
-        // The first adds nothing.
+        // The first FetchAdd adds 0.
         let number = word(&numbers, bit * 8).filter(|_| bit > 0).unwrap_or_default();
         let message = further(&channel, opcode, (bit, stands), number);
         ask::ask(t, &channel, MORE, &message)?;
@@ -147,7 +150,7 @@ fn procedure(t: &mut Tester<'_>, opcode: Opcode) -> Step {
     Ok(())
 }
 
-/// Whether the device says that it has atomics.
+/// Returns whether the device reports support for atomics.
 pub(super) fn has_atomics(t: &Trace) -> bool {
     t.commands(labels::OPEN)
         .any(|open| matches!(rc::reply(open), Some(Reply::Opened(facts)) if facts.atomics))

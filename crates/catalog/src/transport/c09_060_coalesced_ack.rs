@@ -1,11 +1,16 @@
-//! `c09-060-coalesced-ack`: an ACK completes every SEND and WRITE up to its PSN, in order, and nothing else.
+//! `c09-060-coalesced-ack`: an ACK completes every SEND and WRITE up to its PSN, in order, and no other request.
 //!
-//! On one connection: three requests, and one ACK for all; two requests, and an ACK for the first alone; two of which the first is not
-//! signalled, and one ACK for both; a SEND of three
-//! packets, whose first two are acknowledged before the last. What is covered completes once, in the order of posting;
-//! what is not, or not whole, does not.
-//! Reading: nothing is unclear. A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE.
-//! False alarm: an ACK that was lost completes nothing, so it is sent again; one that completes a part was not lost.
+//! On one connection the peer acknowledges:
+//! - three requests with one ACK;
+//! - the first of two requests alone;
+//! - two requests with one ACK, the first of them unsignaled;
+//! - the first two packets of a SEND of three packets, before the last.
+//!
+//! A request completes, once and in posting order, if the ACK covers all of it. Other requests do not complete.
+//!
+//! Reading: nothing is unclear. A DUT with only one request outstanding conforms, and the rest is INCONCLUSIVE.
+//!
+//! False alarm: a lost ACK completes nothing, so the peer repeats it. An ACK that completes some requests was not lost.
 
 use core::time::Duration;
 
@@ -32,7 +37,6 @@ const PART_OPEN: Label<Wait> = Label::new("a part of the message is acknowledged
 const WHOLE: Label<Frames> = Label::new("ACK of the whole message");
 const WHOLE_AGAIN: Label<Frames> = Label::new("ACK of the whole message, again");
 
-/// ACKs for several requests, and for parts of one.
 pub(super) static TEST: Test = Test {
     id: "c09-060-coalesced-ack",
     aliases: &[],
@@ -54,7 +58,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// The three stimuli; those behind one that came to nothing are left out.
+/// Runs the stimuli in order, and stops at the first without an effect.
 fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step {
     let mut sent = Vec::new();
     for ask in [Ask::send(64), Ask::new(pb::Operation::Write, 200), Ask::send(0)] {
@@ -81,7 +85,7 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step 
     if !dut.answer(t, (SECOND, SECOND_AGAIN), &acks[1], 1)? {
         return Ok(());
     }
-    // The first of two is not to be told of.
+    // The first of the two requests is unsignaled.
     let quiet = Ask {
         silent: true,
         ..Ask::send(64)

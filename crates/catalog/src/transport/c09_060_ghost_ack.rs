@@ -1,11 +1,17 @@
-//! `c09-060-ghost-ack`: an ACK that speaks of nothing outstanding, or whose ICRC is wrong, completes nothing.
+//! `c09-060-ghost-ack`: an ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing.
 //!
-//! One SEND is acknowledged, a second is outstanding. ACKs with PSNs that were never sent, and with PSNs that were
-//! acknowledged long ago, make the DUT neither complete it nor send it again; nor do RNR NAKs of what was never sent, nor its
-//! own ACK with a wrong ICRC.
-//! Each is sent three times, since one may be lost. Then its own ACK completes it. A READ and an atomic that are done get another
-//! response, with other bytes, which change nothing.
-//! Reading: credits may be taken from such an ACK; that shows nowhere here. False alarm: none known.
+//! The peer acknowledges one SEND; a second SEND is outstanding. Then the peer sends packets that must have no effect:
+//! - ACKs of PSNs that the DUT never sent, and of PSNs acknowledged long ago;
+//! - RNR NAKs of PSNs that the DUT never sent;
+//! - the second SEND's ACK with a wrong ICRC.
+//!
+//! The DUT must neither complete nor retransmit the second SEND. The peer sends each packet three times, because one
+//! may be lost. Then the valid ACK completes the SEND. A completed READ and a completed atomic get another response
+//! with other bytes, which must change nothing.
+//!
+//! Reading: the DUT may take credits from such an ACK; this test cannot see that.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -39,7 +45,6 @@ const AFTER_DATA: Label<Wait> = Label::new("after the ghost responses");
 const ACK: Label<Frames> = Label::new("ACK of the second request");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK of the second request, again");
 
-/// ACKs of what is not outstanding.
 pub(super) static TEST: Test = Test {
     id: "c09-060-ghost-ack",
     aliases: &[],
@@ -92,14 +97,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A READ or an atomic, and another response to it when it is done.
+/// Has the DUT post a READ or an atomic, and sends a different response after it completed.
 fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> Step {
     let place = if operation == Operation::Read {
         RESULTS
     } else {
         RESULTS + 64
     };
-    // Some that say they have it refuse to post it.
+    // Some devices report an operation but their hosts refuse to post it.
     let Some(sent) = dut.try_post(t, Ask::new(operation, 8).at(place))? else {
         return Ok(());
     };
@@ -123,7 +128,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     } else {
         f.goes_without(&["9.7.6.1.1 response data"], "it has no READ");
     }
-    // Where nothing comes again nothing is asked of why.
+    // If nothing is retransmitted, the statement on time-outs does not apply.
     f.goes_without.push(TIMEOUT);
     rc::came(t, &[EARLIER, GHOST, GHOST_NAK, SPOILT, ACK])
 }

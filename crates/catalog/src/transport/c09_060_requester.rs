@@ -1,13 +1,13 @@
-//! `c09-060-OPERATION` (C09_060_01, _03, _05, _07, _09): a requester completes a request only when its own response has
-//! come, and then it does.
+//! `c09-060-OPERATION` (C09_060_01, _03, _05, _07, _09): a request completes when its own response arrived, not before.
 //!
-//! The DUT posts two requests. Without a response neither may complete; the response to the first completes the first
-//! alone; the second stays outstanding, and is flushed when the queue pair is moved to error. A READ does not complete
-//! before its last response. Original values of atomics land in the buffer as numbers of the host: big-endian on the
-//! wire, native in memory; the test reads them as little-endian, as on x86 and most Arm hosts.
-//! Reading: the public page's "Send First, Middle, Last" for atomics is a slip; the second request not seen before the
-//! first is answered is legal (one request outstanding at a time), then nothing is claimed of it: INCONCLUSIVE.
-//! The ACK timeout is off, so that nothing is sent again.
+//! The DUT posts two requests. Without a response neither may complete. The response to the first completes the first
+//! alone. The second stays outstanding until the queue pair moves to error, which flushes it. A READ does not complete
+//! before its last response. Original values of atomics are big-endian on the wire and native in memory. The test reads
+//! them as little-endian, as on x86 and most Arm hosts. The ACK timeout is off, so that the DUT retransmits nothing.
+//!
+//! Reading: the public page's "Send First, Middle, Last" for atomics is a slip. A DUT may have only one request
+//! outstanding, so the tester may not see the second before it answers the first. The result for the second is then
+//! INCONCLUSIVE.
 
 use core::time::Duration;
 
@@ -41,18 +41,18 @@ const CLOSE: Label<Verbs> = Label::new("move the queue pair to error");
 const FLUSHED: Label<Wait> = Label::new("after the queue pair was moved to error");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Packets of a message.
+/// Number of packets of a SEND or WRITE, or of a READ response.
 const PACKETS: u32 = 3;
-/// Where results land, behind what is sent.
+/// Offset of the results, behind the data to send.
 const RESULTS: u32 = 32 * 1024;
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 48 * 1024;
-/// Where the tester's memory would be, for READ, WRITE and atomics; the tester has none, and needs none.
+/// Remote address of READs, WRITEs and atomics. The tester answers them without memory at this address.
 const REMOTE: u64 = 0x0099_9000;
 const R_KEY: u32 = 0x0001_2345;
-/// What an ATOMIC ACKNOWLEDGE says that the memory held.
+/// Original value that the tester's ATOMIC ACKNOWLEDGE carries.
 const ORIGINAL: u64 = 0xFF2D_B500_1E58_B3E7;
-/// How long a completion may take to be told.
+/// Longest wait for a completion.
 const COMPLETION_WAIT: Duration = Duration::from_secs(5);
 
 const READING: &str = "Two requests; the response to the first alone. Exactly one completion, of the first, with \
@@ -114,18 +114,18 @@ impl Kind {
         self.is_atomic() || self == Self::Read
     }
 
-    /// Bytes of each request.
+    /// Returns the length of each request in bytes.
     fn length(self, mtu: u32) -> u32 {
         if self.is_atomic() { 8 } else { PACKETS * mtu - 4 }
     }
 
-    /// PSNs that one request takes: a READ takes one for each response.
+    /// Returns the number of PSNs of a request; a READ uses one for each response packet.
     fn psns(self) -> u32 {
         if self.is_atomic() { 1 } else { PACKETS }
     }
 }
 
-/// What the responses to a READ carry.
+/// Returns the payload of all responses to a READ.
 fn response_data(t: &Tester<'_>, length: u32) -> Vec<u8> {
     let mut random = t.random("response");
     (0..length).map(|_| random.byte()).collect()
@@ -174,8 +174,8 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     }
     t.send_frame(RESPONSE, last)?;
     let mut done = t.next_completion(Side::Dut, channel.qp, t.now().after(COMPLETION_WAIT))?;
-    // Several are sent once: when one of them was lost, the DUT may ask for the rest alone, and the old ones would no
-    // longer be answers to that.
+    // Several responses are sent once: after a loss the DUT may request only the rest, and the old responses would not
+    // match that request.
     let tries = if before.is_empty() { verbatim_record::TRIES } else { 1 };
     for _ in 1..tries {
         if done.is_none() {
@@ -199,7 +199,7 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     Ok(())
 }
 
-/// The frames that answer the first request.
+/// Builds the frames that answer the first request.
 fn responses(channel: &Channel, kind: Kind, data: &[u8]) -> Vec<Vec<u8>> {
     let mtu = channel.mtu.bytes().unwrap_or(256) as usize;
     let ack = Some(Aeth::default().with_syndrome(Syndrome::ACK).with_msn(1));

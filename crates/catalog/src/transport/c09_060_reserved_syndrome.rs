@@ -1,9 +1,12 @@
-//! `c09-060-reserved-syndrome`: an acknowledgement whose syndrome has no meaning does not complete a request with success.
+//! `c09-060-reserved-syndrome`: an acknowledgement with a reserved syndrome does not complete a request with success.
 //!
-//! One connection for reserved types of the AETH syndrome, one for reserved NAK codes. A SEND is outstanding when they
-//! arrive, each three times since one may be lost; then it gets its ACK.
-//! Reading: what such a syndrome does is left open: ignoring it and failing the request both conform, success does not.
-//! Syndromes with the reserved top bit set are left out: a receiver that ignores that bit reads an ACK.
+//! One connection tests reserved types of the AETH syndrome, another reserved NAK codes. A SEND is outstanding when
+//! they arrive. The peer sends each three times, because a packet may be lost. Then it acknowledges the SEND.
+//!
+//! Reading: the architecture leaves the effect of a reserved syndrome open. Ignoring it and failing the request both
+//! conform; success does not. The test leaves out syndromes with the reserved top bit set: a receiver that ignores that
+//! bit reads an ACK.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -22,10 +25,9 @@ const AFTER: Label<Wait> = Label::new("after the reserved syndromes");
 const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 
-/// Syndromes without a meaning: the reserved type, and NAK codes that a connection does not have.
+/// Reserved syndromes: the reserved type, and NAK codes without a meaning for a reliable connection.
 const SYNDROMES: [&[u8]; 2] = [&[0x40, 0x41, 0x5F], &[0x65, 0x70, 0x7F]];
 
-/// Reserved syndromes.
 pub(super) static TEST: Test = Test {
     id: "c09-060-reserved-syndrome",
     aliases: &[],

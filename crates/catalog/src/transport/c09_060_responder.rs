@@ -1,14 +1,17 @@
-//! `c09-060-OPERATION-responder` (C09_060_01_01 and its siblings): the DUT answers requests of the peer.
+//! `c09-060-OPERATION-responder` (C09_060_01_01 and its siblings): the DUT responds to the peer's requests.
 //!
-//! The peer sends four messages, each when the one before was answered: two of three packets (the second of a length that
-//! is padded), an empty one, and a third of three packets whose last is short. The DUT acknowledges a SEND or WRITE with the PSN of its last packet, and not
-//! before that packet came; answers a READ with the data of its memory in packets as long as the path MTU; the MSN counts
-//! the messages; receives complete in order, each once, with length and immediate data; its memory holds what it should
-//! and nothing else.
-//! Reading: where the public page says "each message has an AETH", an ACK may speak for several messages, so each message
-//! asks for its own and is waited for. A READ may count in the MSN when it is accepted, or with its last response. An
-//! acknowledged WRITE must be in memory two seconds later, without any further packet. Credits are not judged.
-//! False alarm: none known; a request whose answer is lost is sent again, which is what a requester does.
+//! The peer sends four messages, each after the response to the previous one: three full packets, three packets with
+//! padding, an empty message, and three packets with a short last one. The DUT acknowledges a SEND or WRITE with the
+//! PSN of its last packet, and not before that packet arrived. It answers a READ with the data of its memory, in
+//! packets as long as the path MTU. The MSN counts the messages. Receives complete in order, each once, with length and
+//! immediate data. The DUT's memory holds the expected bytes and nothing else.
+//!
+//! Reading: the public page says that each message has an AETH, but an ACK may acknowledge several messages. Each
+//! message therefore requests its own ACK, and the peer waits for it. A READ may count in the MSN when the DUT accepts
+//! it or with its last response. An acknowledged WRITE must be in memory two seconds later, without any further packet.
+//! The test does not judge credits.
+//!
+//! False alarm: none known. The peer repeats a request whose response is lost, as a requester does.
 
 use core::time::Duration;
 
@@ -39,17 +42,17 @@ const AFTER: Label<Wait> = Label::new("after all messages");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 56 * 1024;
-/// Where message n lies in the DUT's memory; no message is longer than three packets of 4096 bytes.
+/// Returns the offset of message `n` in the DUT's memory. No message is longer than three packets of 4096 bytes.
 const fn place(n: u32) -> u32 {
     n * 13 * 1024 + 20
 }
-/// Where receives lie that no message fills, and how long they are.
+/// Offset and length of the receives that no message fills.
 const SPARE: (u32, u32) = (53 * 1024, 64);
-/// Bytes that a receive is longer than its message.
+/// Number of bytes by which a receive is longer than its message.
 const SLACK: u32 = 24;
-/// Of the second message and those behind it. Between the two long ones, each bit has been both.
+/// Immediate data of the second to fourth message. The first and last are complements: each bit takes both values.
 const IMMEDIATE: [u32; 3] = [0x0102_03F4, 0xF5E6_0718, !0x0102_03F4];
 
 const READING: &str = "Four messages, each sent when the one before was answered. The ACK has the PSN of the message's last \
@@ -64,7 +67,6 @@ enum Kind {
     Read,
 }
 
-/// The DUT takes SENDs.
 pub(super) static SEND: Test = Test {
     id: "c09-060-send-responder",
     aliases: &["C09_060_01_01"],
@@ -86,7 +88,6 @@ pub(super) static SEND: Test = Test {
     judge: |t, f| judge(t, f, Kind::Send),
 };
 
-/// The DUT takes WRITEs.
 pub(super) static WRITE: Test = Test {
     id: "c09-060-write-responder",
     aliases: &[],
@@ -96,7 +97,6 @@ pub(super) static WRITE: Test = Test {
     ..SEND
 };
 
-/// The DUT answers READs.
 pub(super) static READ: Test = Test {
     id: "c09-060-read-responder",
     aliases: &[],
@@ -114,12 +114,12 @@ pub(super) static READ: Test = Test {
     ..SEND
 };
 
-/// Bytes of the messages.
+/// Returns the lengths of the messages in bytes.
 fn lengths(mtu: u32) -> [u32; 4] {
     [3 * mtu, 3 * mtu - 3, 0, 2 * mtu + 5]
 }
 
-/// Immediate data of message n.
+/// Returns the immediate data of message `n`, counted from 0.
 fn immediate(kind: Kind, n: usize) -> Option<u32> {
     match (kind, n) {
         (Kind::Send | Kind::Write, 1..) => IMMEDIATE.get(n - 1).copied(),
@@ -148,7 +148,7 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     for (n, length) in (0u32..).zip(lengths) {
         let slice = match kind {
             Kind::Send => (place(n), length + SLACK),
-            // One more than there are immediate data: a WRITE without them must leave it.
+            // There is one receive more than immediate data: a WRITE without immediate data must not consume it.
             Kind::Write => SPARE,
             Kind::Read => continue,
         };

@@ -1,12 +1,13 @@
-//! `c09-060-requester-verbs`, `c09-060-responder-verbs`: the weaker form of the C09_060 family, with an adapter of the
-//! tester's own as the peer.
+//! `c09-060-requester-verbs`, `c09-060-responder-verbs`: the weaker form of the C09_060 tests, with an adapter of the
+//! tester as the peer.
 //!
-//! Every operation is done once between the DUT's memory and the tester's, one side asking, the other answering; the
-//! memories of both are read back and compared whole. Then, where the DUT asks, the tester's queue pair is moved to
-//! error, and one more request must stay outstanding: nothing answers it, and the ACK timeout is off. What no adapter
-//! can be made to do, withholding the ACK of a request that it executed, is not tried. Atomics are left out when one of
-//! the two adapters says that it has none.
-//! False alarm: the DUT has no ACK timeout, so a lost packet of its last request leaves it incomplete: INCONCLUSIVE.
+//! One side posts every operation once, between the DUT's memory and the tester's; the other side responds. The test
+//! reads both memories back and compares all of them. If the DUT is the requester, the tester's queue pair then moves
+//! to error, and one more request must stay outstanding: the tester does not respond, and the ACK timeout is off. No
+//! adapter can withhold the ACK of a request that it executed, so the test does not try that. The test leaves out
+//! atomics if one of the two adapters reports none.
+//!
+//! False alarm: the DUT has no ACK timeout, so a lost packet leaves its request incomplete: INCONCLUSIVE.
 
 use core::time::Duration;
 
@@ -36,20 +37,20 @@ const UNANSWERED: Label<Verbs> = Label::new("post a request that nobody answers"
 const SILENT: Label<Wait> = Label::new("while nobody answers");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of each memory.
+/// Length of each memory in bytes.
 const MEMORY: u32 = 32 * 1024;
-/// Bytes of a message: several packets at every path MTU up to 1024, and no multiple of 4.
+/// Length of a message in bytes: several packets at every path MTU up to 1024, and no multiple of 4.
 const LENGTH: u32 = 3001;
-/// Where the local part of request n lies.
+/// Returns the offset of request `n` in the requester's memory.
 const fn local(n: u32) -> u32 {
     n * 4096
 }
-/// Where the remote part of request n lies.
+/// Returns the offset of request `n` in the responder's memory.
 const fn remote(n: u32) -> u32 {
     n * 4096 + 512
 }
 
-/// Requests, in order, with their wr_id.
+/// wr_id and operation of the requests, in posting order.
 static REQUESTS: [(u64, pb::Operation); 5] = [
     (1, pb::Operation::Send),
     (2, pb::Operation::Write),
@@ -57,11 +58,11 @@ static REQUESTS: [(u64, pb::Operation); 5] = [
     (4, pb::Operation::CompareSwap),
     (5, pb::Operation::FetchAdd),
 ];
-/// The request that nobody answers.
+/// wr_id of the unanswered request.
 const LAST: u64 = 6;
-/// What FetchAdd adds: it carries beyond 32 bits.
+/// Operand of FetchAdd; the addition carries beyond 32 bits.
 const ADDED: u64 = 0x0123_4567_FFFF_FFFF;
-/// What CmpSwap stores.
+/// Value that CmpSwap stores.
 const SWAPPED: u64 = 0xFF2D_B500_1E58_B3E7;
 
 const READING: &str = "The weaker procedure of C09_060: an adapter of the tester's own answers or asks. Every operation is \
@@ -120,9 +121,9 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
         memory: MEMORY,
         ..ChannelOptions::default()
     };
-    // What is lost on its way heals only by a time-out; where the DUT asks there can be none, since its last request
-    // must stay outstanding. All tries together are to take longer than a host that lost a question for an address takes
-    // to ask again, which is a second.
+    // Only a time-out recovers a lost packet. A DUT as requester has none, because its last request must stay
+    // outstanding. All tries together must last longer than one second, after which a host repeats a lost address
+    // query.
     let timeout = if asking == Side::Tester {
         AckTimeout(16)
     } else {
@@ -155,7 +156,7 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
     });
     t.verbs_must(RECEIVE, other(asking), receive)?;
     let compare = {
-        // The comparison must succeed: it is what the memory was filled with.
+        // The comparison must succeed: the memory was filled with this value.
         let label = if asking == Side::Dut { FILL_OWN } else { FILL_DUT };
         let mut random = t.random(label.name);
         let bytes: Vec<u8> = (0..MEMORY).map(|_| random.byte()).collect();
@@ -189,7 +190,7 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
     Ok(())
 }
 
-/// The requests that both adapters can do: the atomics are the last two.
+/// Returns the requests that both adapters support. The atomics are the last two.
 fn requests(atomics: bool) -> &'static [(u64, pb::Operation)] {
     if atomics { &REQUESTS } else { &REQUESTS[..3] }
 }
@@ -218,7 +219,7 @@ fn request(roles: &Roles, wr_id: u64, operation: pb::Operation, compare: u64) ->
     })
 }
 
-/// The number at a place of the memory of a little-endian host.
+/// Returns the number at an offset of a little-endian host's memory.
 fn number_at(bytes: &[u8], at: u32) -> u64 {
     let at = at as usize;
     bytes
@@ -303,7 +304,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
         let (_, unanswered) = (t.command(DEAF)?, t.command(UNANSWERED)?);
         let (silent, _) = (t.waited(SILENT)?, t.command(STATE)?);
         let done = rc::completions_of(t, Side::Dut, (unanswered.place, silent.place));
-        // A device whose ACK timeout cannot be off gives up.
+        // A device that cannot switch its ACK timeout off gives up.
         let gives_up = offers::given(t, Side::Dut, |given| given.timeout).is_some_and(|timeout| timeout != 0);
         let result = match done.as_slice() {
             [] if rc::is_alive_after(t, silent.place) => Passed::Pass,
@@ -335,7 +336,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What the requests do to both memories.
+/// Applies the requests to images of both memories.
 fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8]) {
     let length = LENGTH as usize;
     for (n, _) in requests {

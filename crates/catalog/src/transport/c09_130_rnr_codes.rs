@@ -1,10 +1,12 @@
-//! `c09-130-rnr-codes`: a requester waits at least the interval of every RNR code, each time that it is asked to.
+//! `c09-130-rnr-codes`: a requester waits at least the interval of every RNR code, after each RNR NAK.
 //!
 //! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither retry
-//! may come before the interval is over. Code 0 is the longest, 655.36 ms; there is no upper bound.
-//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest round trip that was measured cannot be told from
-//! the path: such codes are left out, and the report says which.
-//! False alarm: a switch that holds back packets for as long as the interval hides an early retry, never makes one.
+//! may come before the interval is over. Code 0 is the longest, 655.36 ms. There is no upper bound.
+//!
+//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest measured round trip cannot be told from
+//! the path. The test leaves out these codes, and the report lists them.
+//!
+//! False alarm: a switch that delays packets for as long as the interval may hide an early retry, but never causes one.
 
 use core::time::Duration;
 
@@ -23,12 +25,11 @@ const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK, again");
 const ACK: Label<Frames> = Label::new("ACK");
 const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 
-/// RNR NAKs that each request gets.
+/// Number of RNR NAKs that each request gets.
 const NAKS: usize = 2;
-/// Exchanges by which the path is measured, before and after.
+/// Number of exchanges that measure the path, before and after the test.
 const ROUND_TRIPS: u32 = 110;
 
-/// Every code.
 pub(super) static TEST: Test = Test {
     id: "c09-130-rnr-codes",
     aliases: &[],
@@ -49,7 +50,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The codes that are tried, and those that are left out.
+/// Returns the codes to try and the codes to leave out.
 fn codes(least_us: u64, round_trip: Duration) -> (Vec<RnrTimer>, Vec<RnrTimer>) {
     let least = match least_us {
         0 => 2 * round_trip,
@@ -87,7 +88,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let case = cases.first().ok_or(Gap::Missing("a connection"))?;
     rc::sound_packets(f, &case.dialogue);
     let path = rc::path(t);
-    // What the procedure knew when it chose.
+    // The longest round trip that the procedure knew when it chose the codes.
     let round_trip = t
         .timeline
         .round_trips
@@ -132,7 +133,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The retries of one request.
+/// Checks the retries of one request.
 fn retries(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -159,7 +160,7 @@ fn retries(
             Passed::Pass
         } else if seen.frame.at.since(first.at).1 < asked.duration() && path.is_none_or(|path| path < asked.duration())
         {
-            // Where a round trip takes as long as the interval, it is not known which NAK brought which retry.
+            // If a round trip takes as long as the interval, the NAK that caused a retry is unknown.
             Passed::Fail
         } else {
             Passed::Inconclusive
@@ -180,7 +181,7 @@ fn retries(
     }
     let result = match sent.len().cmp(&(1 + NAKS)) {
         core::cmp::Ordering::Equal => Passed::Pass,
-        // An RNR NAK that was sent again may have crossed the retry, and is answered too.
+        // A repeated RNR NAK may have crossed the retry, and the DUT answers it too.
         core::cmp::Ordering::Greater if naks.len() > NAKS => Passed::Inconclusive,
         core::cmp::Ordering::Greater => Passed::Fail,
         core::cmp::Ordering::Less => rc::alive(t, case.end(), naks.len() >= 3),
@@ -191,7 +192,7 @@ fn retries(
     f.prove(statement, &evidence, &format!("{code}: transmissions"), words, result);
 }
 
-/// What an RNR NAK of ours asks for.
+/// Returns the RNR timer code of the peer's NAK.
 fn asked_for(frame: &[u8]) -> Option<RnrTimer> {
     let packet = Packet::parse(Medium::Ethernet, frame).ok()?;
     match packet.aeth()?.syndrome().kind() {

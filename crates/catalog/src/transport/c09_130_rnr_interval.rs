@@ -1,12 +1,16 @@
-//! `c09-130-rnr-interval` (C09_130_01): a requester waits at least the interval that an RNR NAK asks for.
+//! `c09-130-rnr-interval` (C09_130_01): a requester waits at least the interval that an RNR NAK requests.
 //!
-//! The DUT posts one SEND of one packet; the peer answers each transmission with an RNR NAK. A correct requester sends
-//! again, not before the interval is over, with the same PSN, opcode and payload, `rnr_retry` times; after the last RNR
-//! NAK it sends nothing more, completes the request with IBV_WC_RNR_RETRY_EXC_ERR, and its queue pair is in error.
-//! Reading: the interval of code 31 is 491.52 ms (the public page's 492.52 is a slip), and it is measured; the MSN of the
-//! NAK on a fresh queue pair is 0 (the page's 1 is a slip). The ACK timeout is off, so that nothing else makes the DUT
-//! send again; the second test runs with an ACK timeout shorter than the interval, which must not bring the retry forward.
-//! False alarm: a switch that holds back packets for as long as the interval hides an early retry, never makes one.
+//! The DUT posts one SEND of one packet. The peer answers each transmission with an RNR NAK. A correct requester
+//! retries `rnr_retry` times, not before the interval is over, with the same PSN, opcode and payload. After the last
+//! RNR NAK it sends nothing more, completes the request with IBV_WC_RNR_RETRY_EXC_ERR, and its queue pair is in error.
+//!
+//! The ACK timeout is off, so that nothing else makes the DUT retry. The second test uses an ACK timeout shorter than
+//! the interval, which must not bring the retry forward.
+//!
+//! Reading: the interval of code 31 is 491.52 ms (the public page's 492.52 is a slip), and the test measures it. The
+//! MSN of the NAK on a fresh queue pair is 0 (the page's 1 is a slip).
+//!
+//! False alarm: a switch that delays packets for as long as the interval may hide an early retry, but never causes one.
 
 use core::time::Duration;
 
@@ -20,9 +24,9 @@ use verbatim_wire::packet::{AckTimeout, Opcode, RnrTimer, Syndrome};
 
 use crate::transport::rc::{self, Seen};
 
-/// How often, and with what, a requester retries after RNR NAKs.
+/// Statement on the number and the packets of retries after RNR NAKs.
 const RETRY: &str = "9.7.5.2.8 RNR retry";
-/// How it ends when the retries are spent.
+/// Statement on the completion when the retries are exhausted.
 const ERROR: &str = "9.7.5.2.8 RNR error completion";
 
 const FILL: Label<Verbs> = Label::new("fill the memory");
@@ -32,16 +36,16 @@ const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK, again");
 const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
 
-/// RNR NAKs after which a requester that retries without end has shown it.
+/// Number of RNR NAKs after which a requester has shown that it retries without end.
 const WITHOUT_END: u8 = 12;
-/// The value of rnr_retry that means without end.
+/// Value of rnr_retry for retries without end.
 const INFINITE: u8 = 7;
-/// Exchanges by which the path is measured, before and after.
+/// Number of exchanges that measure the path, before and after the test.
 const ROUND_TRIPS: u32 = 110;
-/// An interval shorter than this leaves no room for an ACK timeout that fires within it.
+/// Shortest interval in which an ACK timeout can expire.
 const ROOM: Duration = Duration::from_millis(20);
 
-/// RNR NAKs with an early retry after each, which lost RNR NAKs no longer explain.
+/// Number of RNR NAKs with an early retry that lost NAKs no longer explain.
 const EARLY: usize = 3;
 
 const RNR_CODE: Parameter = Parameter {
@@ -64,7 +68,7 @@ const READING: &str = "Code 31 is 491.52 ms; the interval is measured between th
     even the longest is too short. Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 0 = none; \
     7 = still retrying after 12 RNR NAKs.";
 
-/// Nothing else makes the DUT send again.
+/// Test without an ACK timeout.
 pub(super) static PLAIN: Test = Test {
     id: "c09-130-rnr-interval",
     aliases: &["C09_130_01"],
@@ -78,7 +82,7 @@ pub(super) static PLAIN: Test = Test {
     judge,
 };
 
-/// An ACK timeout that is shorter than the interval.
+/// Test with an ACK timeout that is shorter than the interval.
 pub(super) static ACK_TIMEOUT: Test = Test {
     id: "c09-130-rnr-interval-ack-timeout",
     about: "An ACK timeout shorter than the interval of an RNR NAK does not bring the retry forward.",
@@ -217,7 +221,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let answered = |at: usize| rc::answered_by(&all_naks, &transmissions, at, path);
     let is_early = |nak: &FrameSeen, retry: &Seen<'_>| {
         let most = retry.frame.at.since(nak.at).1;
-        // A retry by the ACK timeout may have been on its way when the NAK left.
+        // A retry by the ACK timeout may have been on its way when the peer sent the NAK.
         let crossed = has_timeout && path.is_none_or(|path| most <= path);
         most < code.duration() && !crossed
     };
@@ -225,7 +229,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let (first, last) = answered(at)?;
         is_early(first, &sent[at]).then_some(last.place)
     };
-    // A lost NAK leaves the ACK timeout running, by right, and that may bring several retries: once or twice is no proof.
+    // After a lost NAK the ACK timeout rightly continues to run and may cause retries: one or two prove nothing.
     let mut early: Vec<usize> = (1..sent.len()).filter_map(answered_early).collect();
     early.dedup();
     let may_be_lost = has_timeout && !t.begin.simulated && early.len() < EARLY;
@@ -296,8 +300,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let _ = t.command(STATE)?;
         return Ok(());
     }
-    // The first NAK sent again may spend a retry by right, when the DUT's own retry was lost; what the DUT did before
-    // it, nothing lost explains.
+    // If the DUT's retry was lost, the first repeated NAK rightly consumes another retry. A loss does not explain
+    // anything that the DUT did before it.
     let done = dialogue.completions_between(posted.place, waited.place);
     let first_again = t.frames(NAK_AGAIN).next().map_or(usize::MAX, |again| again.place);
     let certain = match done.first() {
@@ -307,7 +311,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let words = (format!("{expected_naks} (1 + rnr_retry)"), transmissions.to_string());
     let result = match transmissions.cmp(&usize::from(expected_naks)) {
         core::cmp::Ordering::Equal => Passed::Pass,
-        // An RNR NAK that was sent again may have crossed the retry, and is answered too.
+        // A repeated RNR NAK may have crossed the retry, and the DUT answers it too.
         core::cmp::Ordering::Greater if may_be_lost || again > 0 => Passed::Inconclusive,
         core::cmp::Ordering::Greater => Passed::Fail,
         core::cmp::Ordering::Less => rc::alive(t, waited.place, certain),
@@ -331,7 +335,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             (dialogue, last, waited.place),
             (1, &allowed),
         );
-        // Without a completion the last NAK may have been lost, and the queue pair is in no error yet.
+        // Without a completion the last NAK may have been lost, and the queue pair is not in error yet.
         if completed.is_some() || t.begin.simulated {
             in_error(t, f)?;
         } else {
@@ -343,7 +347,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The queue pair is in the error state.
+/// Proves that the queue pair is in the error state.
 fn in_error(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let asked = t.command(STATE)?;
     let (seen, result) = match rc::reply(asked) {
@@ -358,7 +362,7 @@ fn in_error(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The packet is the SEND that was posted.
+/// Proves that the packet is the posted SEND.
 fn is_the_request(
     f: &mut Findings<'_>,
     statement: &str,

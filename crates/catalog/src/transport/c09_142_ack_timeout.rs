@@ -1,12 +1,18 @@
-//! `c09-142-ack-timeout` (C09_142_01): a request without an answer is retried after T to 4 T, each time, retry_cnt times.
+//! `c09-142-ack-timeout` (C09_142_01): a requester retries an unanswered request after T to 4 T, retry_cnt times.
 //!
-//! A connection each. A READ that nobody answers, or a WRITE where the device has no READs, two SENDs, a long SEND: each comes again between T and 4 T after the time
-//! before, with the same PSN, the oldest first, exactly retry_cnt times; then IBV_WC_RETRY_EXC_ERR, and the queue pair is
-//! in error. A CNP that comes meanwhile stops no timer. With the timeout 0 a SEND does not come again. On the last a SEND is acknowledged, nothing is outstanding for longer
-//! than all retries would take, and another SEND is sent and acknowledged.
-//! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. Times are those between
-//! arrivals at the tester; how far the path can shift them is the spread of its round trips.
-//! False alarm: a lost retry looks like a late one, so a late one counts on hardware only when none is missing.
+//! Each case has its own connection:
+//! - The peer leaves a READ (a WRITE if the device has no READs), two SENDs, and a long SEND unanswered. The DUT
+//!   retransmits each T to 4 T after the previous transmission, with the same PSN, the oldest request first, exactly
+//!   retry_cnt times. Then it completes the request with IBV_WC_RETRY_EXC_ERR, and the queue pair is in error. A CNP
+//!   stops no timer.
+//! - With timeout 0 the DUT does not retransmit a SEND.
+//! - The peer acknowledges a SEND. Then nothing is outstanding for longer than all retries would take. The DUT sends
+//!   another SEND, and the peer acknowledges it.
+//!
+//! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. The test measures times
+//! between arrivals at the tester. The spread of the round trips limits how far the path can shift them.
+//!
+//! False alarm: a lost retry looks like a late one. On hardware a late retry counts only if no retry is missing.
 
 use core::time::Duration;
 
@@ -30,11 +36,11 @@ const IDLE: Label<Wait> = Label::new("with nothing outstanding");
 const CNP: Label<Frames> = Label::new("CNP while a request is outstanding");
 const OFF: Label<Wait> = Label::new("unanswered, with the timeout off");
 
-/// Exchanges by which the path is measured, before and after.
+/// Number of exchanges that measure the path, before and after the test.
 const ROUND_TRIPS: u32 = 110;
-/// Bytes of a message that no adapter sends whole before it hears of it; some do.
+/// Length in bytes of a long message. Most adapters do not send all of it before the first ACK.
 const LONG: u32 = 28 * 1024;
-/// What the connections post on which nobody answers, the last with the timeout off.
+/// Requests of the unanswered connections. The last connection has the timeout off.
 const REQUESTS: [&[Ask]; 4] = [
     &[Ask::new(pb::Operation::Read, 1024)],
     &[Ask::send(64), Ask::send(64).at(64)],
@@ -42,7 +48,6 @@ const REQUESTS: [&[Ask]; 4] = [
     &[Ask::send(64)],
 ];
 
-/// Time-outs, counted and measured.
 pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout",
     aliases: &["C09_142_01"],
@@ -107,7 +112,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         if let (1, Some(psn)) = (at, first)
             && dut.see(t, psn, ask::RESPONSE_WAIT)?
         {
-            // Slower, if it likes; the timer runs on.
+            // A CNP may slow the DUT down, but the timer continues to run.
             t.send_frame(CNP, &ask::cnp(&dut.channel))?;
         }
         let silence = t.rc_silence(Duration::ZERO, timeout, retry_cnt);
@@ -123,7 +128,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     idle(t, timeout, retry_cnt)
 }
 
-/// A connection without anything outstanding, for longer than all retries take; then a request on it.
+/// Leaves a connection idle for longer than all retries take, then has the DUT post a request.
 fn idle(t: &mut Tester<'_>, timeout: AckTimeout, retry_cnt: u8) -> Step {
     let options = ChannelOptions {
         timeout,

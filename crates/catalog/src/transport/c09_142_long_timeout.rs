@@ -1,7 +1,11 @@
-//! `c09-142-long-timeout`: a long local ACK timeout is as long as its code says, and a short one as short.
+//! `c09-142-long-timeout`: a local ACK timeout lasts as long as its code says, for a long code and for short codes.
 //!
-//! The DUT posts a SEND that nobody answers: it comes again after T to 4 T, once, and then fails. In simulation short codes are tried, too.
-//! Reading: as in `c09-142-ack-timeout`, of which this is the other end of the codes. False alarm: none known.
+//! The DUT posts a SEND, and the peer does not answer it. The DUT retransmits it once after T to 4 T; then the request
+//! fails. In simulation the test also tries short codes.
+//!
+//! Reading: as in `c09-142-ack-timeout`, with longer and shorter timeouts.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -18,12 +22,11 @@ const COUNT: &str = "C9-143";
 
 const AFTER: Label<Wait> = Label::new("after the error completion");
 
-/// Short codes: 4.2 ms, 0.5 ms.
+/// Short codes: 4.2 ms and 0.5 ms.
 const SHORT: [u8; 2] = [10, 7];
-/// Exchanges by which the path is measured.
+/// Number of exchanges that measure the path.
 const ROUND_TRIPS: u32 = 110;
 
-/// Long time-outs.
 pub(super) static TEST: Test = Test {
     id: "c09-142-long-timeout",
     aliases: &[],
@@ -46,7 +49,7 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let long = AckTimeout(t.parameter("timeout_code") as u8);
     unanswered(t, long)?;
-    // A real host and path are slower than that.
+    // Real hosts and paths are slower than the short timeouts.
     if t.is_simulated() {
         for code in SHORT {
             unanswered(t, AckTimeout(code))?;
@@ -55,7 +58,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// One SEND, with this timeout.
+/// Has the DUT post one SEND with this timeout, and leaves it unanswered.
 fn unanswered(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
     let timeout = t.nearest_timeout(timeout);
     let options = ChannelOptions {

@@ -1,10 +1,18 @@
-//! `c09-142-progress`: what was answered in part goes on where it stopped, and what is no answer gives no further retries.
+//! `c09-142-progress`: after a time-out the DUT continues a partly answered request; packets without progress give no
+//! retries.
 //!
-//! Three connections with the ACK timeout on. A SEND and a WRITE of four packets are acknowledged up to the second one, and no
-//! further until the rest has come again. A READ of five responses gets one more with each retry, which may ask for what is left or
-//! for all. On the third a SEND stays unanswered; each time that it comes the ACK of an earlier one is sent again, and a CNP.
-//! Reading: after a time-out the same packets come again. A READ may be asked again from any of its responses on, its address and
-//! length are those of what is left. An acknowledgement of what was acknowledged before is no progress, and a CNP is no answer.
+//! Each case has its own connection:
+//! - The peer acknowledges two of the four packets of a SEND and a WRITE, and the rest after its retransmission.
+//! - The peer answers each transmission of a READ of five responses with one response more. The DUT may request the
+//!   rest or the whole READ.
+//! - The peer leaves a SEND unanswered. After each transmission it repeats the ACK of an earlier SEND and sends a CNP.
+//! - The peer acknowledges only the first of the two packets of a SEND, after each transmission.
+//! - The peer sends a sequence NAK of the first of three SENDs, and then an ACK of all.
+//!
+//! Reading: after a time-out the DUT retransmits the same packets. It may request a READ again from any response on,
+//! with the address and length of the rest. An acknowledgement of acknowledged packets is no progress, and a CNP is no
+//! response.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -33,14 +41,13 @@ const NAK_AGAIN: Label<Frames> = Label::new("sequence NAK of the first of three,
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 
 const T: AckTimeout = AckTimeout(14);
-/// Retries of the connection on which nothing is answered.
+/// retry_cnt of the connections that exhaust their retries.
 const RETRY_CNT: u8 = 2;
-/// How much later than 4 T a retry may be: a busy host.
+/// Time beyond 4 T that a retry may take on a busy host.
 const BUSY: Duration = Duration::from_millis(330);
 const PACKETS: u32 = 4;
 const RESPONSES: u32 = 5;
 
-/// Progress between time-outs.
 pub(super) static TEST: Test = Test {
     id: "c09-142-progress",
     aliases: &[],
@@ -80,12 +87,12 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     late(t)
 }
 
-/// How long a retry may take.
+/// Returns how long a retry may take.
 fn retried(t: &Tester<'_>) -> Duration {
     4 * t.nearest_timeout(T).duration().unwrap_or_default() + BUSY
 }
 
-/// A sequence NAK, and then the ACK of all that had been sent before it: what came again need not be waited for.
+/// Sends a sequence NAK, then an ACK of all requests sent before it. The ACK need not follow all retransmissions.
 fn late(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let asks = [Ask::send(64), Ask::send(64).at(64), Ask::send(8)];
@@ -99,7 +106,7 @@ fn late(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A message of which the first packet alone is acknowledged, each time that any of it comes: that is progress once.
+/// Acknowledges only the first packet of a message, after each transmission. Only the first ACK is progress.
 fn never_whole(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: T,
@@ -119,7 +126,7 @@ fn never_whole(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Acknowledges the second packet, and the rest when it has come again. Whether it completed.
+/// Acknowledges the second packet, and the rest after its retransmission. Returns whether the request completed.
 fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     let ack = |at: u32| dut.ack(sent.first.plus(at), sent.msn - 1);
     for at in 0..2 {
@@ -128,7 +135,7 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
         }
     }
     t.send_frame(PART, &ack(1))?;
-    // What is sent now, and again after a time-out.
+    // The first transmission, and the retransmission after a time-out.
     for _ in 0..2 {
         dut.see(t, sent.first.plus(2), retried(t))?;
     }
@@ -141,13 +148,13 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)
 }
 
-/// Answers a READ with one response more each time that it comes.
+/// Answers each transmission of a READ with one response more.
 fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     let data = response_data(t, sent);
     let mtu = dut.mtu as usize;
     for until in 1..=RESPONSES {
         let Some(psn) = dut.next_psn(t)? else {
-            // It comes again, or fails, by then.
+            // Within this time the DUT retries or fails the READ.
             t.wait_for(ENDS, t.rc_silence(Duration::ZERO, t.nearest_timeout(T), RETRY_CNT))?;
             return Ok(());
         };
@@ -161,7 +168,7 @@ fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     dut.completions(t, 1).map(drop)
 }
 
-/// Nothing that comes is an answer.
+/// Leaves a SEND unanswered: the peer sends only stale ACKs and CNPs.
 fn unanswered(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: T,
@@ -173,7 +180,7 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
     let answers = dut.answers(t, &earlier);
     if dut.see_all(t, &earlier)? && dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)? {
         let sent = dut.post(t, Ask::send(64))?;
-        // On a link that delays answers the ACK of the first may have loaded the counter late.
+        // On a link that delays responses, the ACK of the first SEND may have reloaded the retry counter late.
         for _ in 0..=2 * RETRY_CNT + 1 {
             if !dut.see_all(t, &sent)? {
                 break;

@@ -1,12 +1,21 @@
 //! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout.
 //!
-//! The DUT posts ten SENDs at once; the peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK is
-//! progress, so nothing may be sent again earlier than T after the last one before it. On another connection a READ gets a response
-//! every T/2, where the device has READs; on a third a sequence NAK has a SEND sent again shortly before the DUT's own time-out, and nobody answers it then. A SEND of eight packets is acknowledged
-//! packet by packet, every T/2. Of a SEND that nobody answers the peer says nothing, but every T/2 that one long before it is done: that is no progress, so that it is retried in
-//! time. There the rule `timer-restarts` judges.
-//! Reading: an ACK of any outstanding request is progress. False alarm: where an ACK is lost or late, the next one is no
-//! nearer than T, and a retry between the two is judged by the ACK that surely had arrived before it.
+//! The DUT posts ten SENDs at once. The peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK
+//! is progress, so the DUT may retransmit nothing earlier than T after it.
+//!
+//! The rule `timer-restarts` judges the other connections:
+//! - The peer sends one response to a READ every T/2, if the device has READs.
+//! - The DUT posts a SEND every T/2, and the peer answers none. A post is no progress.
+//! - The peer acknowledges an old request every T/2, while a SEND stays unanswered. This is no progress, so the DUT
+//!   retries the SEND in time.
+//! - The peer acknowledges one packet of a SEND of eight packets every T/2.
+//! - A sequence NAK makes the DUT retransmit a SEND shortly before its time-out. Then the peer leaves the SEND
+//!   unanswered until the DUT retries it.
+//!
+//! Reading: an ACK of any outstanding request is progress.
+//!
+//! False alarm: an ACK may be lost or late. A retry is therefore judged by the last ACK that had surely arrived before
+//! it.
 
 use core::time::Duration;
 
@@ -33,20 +42,19 @@ const NAK: Label<Frames> = Label::new("sequence NAK, shortly before the timeout"
 const PART_ACK: Label<Frames> = Label::new("ACK of a packet, half a timeout after the one before");
 const OLD_ACK: Label<Frames> = Label::new("ACK of what was done long ago");
 
-/// Responses to a READ, each half a timeout after the one before: fewer than a retry in the midst of them takes.
+/// Number of READ responses, T/2 apart: 3 T in all, less than the 4 T that a retry may take.
 const RESPONSES: u32 = 6;
-/// SENDs, each acknowledged half a timeout after the one before.
+/// Number of SENDs that the peer acknowledges, T/2 apart.
 const REQUESTS: u32 = 10;
-/// Packets of a message, each acknowledged half a timeout after the one before: as many as any device sends at once.
+/// Number of packets of a message, acknowledged T/2 apart. Any device sends this many at once.
 const PARTS: u32 = 8;
-/// SENDs, each posted half a timeout after the one before, over more than 4 timeouts.
+/// Number of SENDs that the DUT posts, T/2 apart, for more than 4 T.
 const POSTS: u32 = 12;
-/// What an adapter may need from the decision to send to the packet on the wire.
+/// Time that an adapter may need from the decision to send to the packet on the wire.
 const WITHIN: Duration = Duration::from_millis(1);
-/// Exchanges by which the path is measured, before and after.
+/// Number of exchanges that measure the path, before and after the test.
 const ROUND_TRIPS: u32 = 110;
 
-/// Progress and the timer.
 pub(super) static TEST: Test = Test {
     id: "c09-142-timer-restart",
     aliases: &[],
@@ -99,7 +107,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     asked_again(t, &options)
 }
 
-/// A READ whose responses come one by one.
+/// Answers a READ with one response every T/2.
 fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let mut dut = Requester::open(t, options)?;
     let half = options.timeout.duration().unwrap_or_default() / 2;
@@ -114,7 +122,8 @@ fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// A SEND that nobody answers, while others are posted: they are no progress, so that it comes again all the same, and fails.
+/// Leaves a SEND unanswered while the DUT posts others. A post is no progress, so the DUT retries the SEND and fails
+/// it.
 fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -133,7 +142,7 @@ fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// A SEND of many packets, each acknowledged half a timeout after the one before.
+/// Acknowledges a SEND of many packets, one packet every T/2.
 fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let mut dut = Requester::open(t, options)?;
     let half = options.timeout.duration().unwrap_or_default() / 2;
@@ -149,8 +158,9 @@ fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// A SEND that nobody answers, while what was done long ago is acknowledged again and again: not what was done last, whose ACK may come
-/// again with credits.
+/// Leaves a SEND unanswered while the peer repeats the ACK of an old request.
+///
+/// It is not the newest completed request, because a peer may repeat that ACK to report credits.
 fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -174,8 +184,9 @@ fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// A SEND that nobody answers, so that it comes again; then it is asked for shortly before its time is up, and not answered until it
-/// has come once more.
+/// Leaves a SEND unanswered until the DUT retries it, and sends a sequence NAK shortly before the next time-out.
+///
+/// Acknowledges the SEND after two more transmissions.
 fn asked_again(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let mut dut = Requester::open(t, options)?;
     let patience = t.rc_silence(Duration::ZERO, options.timeout, 1);
@@ -184,7 +195,7 @@ fn asked_again(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let since = t.now();
     was_seen = was_seen && dut.see(t, send.first, patience)?;
     if was_seen {
-        // Between T and 4 T is its own choice.
+        // The DUT chooses its timeout between T and 4 T.
         let own = t.now().since(since);
         t.pause(own * 9 / 10)?;
         t.send_frame(NAK, &dut.nak(send.first, NakCode::PSN_SEQUENCE_ERROR, 0))?;
@@ -229,8 +240,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             early += 1;
             continue;
         }
-        // An ACK counts when it surely had arrived: its request was told complete before the next one was sent, and
-        // there was time for what the DUT had sent, or begun to send, before.
+        // An ACK counts only if it had surely arrived: its request completed before the peer sent the next ACK, and
+        // packets that the DUT was already sending had time to arrive.
         let surely = |(wr_id, ack): &(usize, &&FrameSeen)| {
             let next = acks.get(*wr_id).map_or(usize::MAX, |next| next.place);
             let done = case.dialogue.completions_between(ack.place, next.min(seen.frame.place));
@@ -281,8 +292,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .zip(acks.first())
             .map_or(Duration::ZERO, |(last, first)| last.at.since(first.at).1);
         let evidence: Vec<Evidence<'_>> = acks.iter().map(|ack| Evidence::from(*ack)).collect();
-        // Without a request outstanding behind an ACK no timer runs on, and an ACK that does not arrive starts none anew.
-        // Nothing follows the last.
+        // Without an outstanding request no timer runs, and a lost ACK restarts none. No request is outstanding behind
+        // the last ACK.
         let before_last = acks.split_last().map_or(&[][..], |(_, before)| before);
         let counted = (1_usize..).zip(before_last).filter(|(wr_id, ack)| {
             let next = acks.get(*wr_id).map_or(until, |next| next.place);
@@ -316,7 +327,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let done = case.dialogue.completions_between(window.0, window.1);
     let spent = done.iter().any(|done| done.status() == WcStatus::RETRY_EXC_ERR);
     if spent && !t.begin.simulated {
-        // ACKs that were lost let the retries run out by right.
+        // Lost ACKs rightly exhaust the retries.
         let words = ("all with IBV_WC_SUCCESS", rc::completions_in_words(&done));
         f.prove(TIMEOUT, &rc::evidence(&done), about, words, Passed::Inconclusive);
     } else {

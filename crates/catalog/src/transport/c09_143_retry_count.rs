@@ -1,11 +1,17 @@
-//! `c09-143-retry-count`: a request without an answer is retried retry_cnt times, and then fails.
+//! `c09-143-retry-count`: a requester retries an unanswered request retry_cnt times, and then fails it.
 //!
-//! SENDs that nobody answers, with retry_cnt 0 to 7: 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR, once,
-//! and a queue pair in error that sends nothing more. 7 is seven: only rnr_retry has a value without end. On the last
-//! connection the first SEND is acknowledged after its only retry; the second may then be retried once again.
-//! Where fewer transmissions came than must, it is tried again on new connections.
-//! Reading: nothing is unclear. False alarm: where a retry may have been lost, fewer are INCONCLUSIVE, unless the error
-//! came before so many time-outs could be over, or the only retry is missing on three connections.
+//! The peer leaves SENDs unanswered, with retry_cnt 0 to 7. The DUT sends each 1 + retry_cnt times and completes it
+//! once, with IBV_WC_RETRY_EXC_ERR. The queue pair is then in error and sends nothing more. The value 7 means seven
+//! retries: only rnr_retry has a value for retries without end.
+//!
+//! On another connection the peer acknowledges the first SEND after its only retry; the DUT may then retry the second
+//! once. On the last, the peer sends an RNR NAK after the only retry, which allows no further time-out retry. If too
+//! few transmissions arrive, the test repeats the case on new connections.
+//!
+//! Reading: nothing is unclear.
+//!
+//! False alarm: if a retry may have been lost, too few retries are INCONCLUSIVE. They fail if the error came before the
+//! time-outs could be over, or if the only retry is missing on three connections.
 
 use core::time::Duration;
 
@@ -24,7 +30,7 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK of the first request, again");
 const RNR: Label<Frames> = Label::new("RNR NAK after a retry");
 const AFTER: Label<Wait> = Label::new("after the error completion");
 
-/// retry_cnt of each connection, and whether a first request is acknowledged after its retry.
+/// retry_cnt of each connection, and whether the peer acknowledges a first request after its retry.
 const CASES: [(u8, bool); 9] = [
     (0, false),
     (1, false),
@@ -37,10 +43,9 @@ const CASES: [(u8, bool); 9] = [
     (1, true),
 ];
 
-/// What the RNR NAK asks for: 1.28 ms.
+/// Interval of the RNR NAK: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
 
-/// Retries, counted.
 pub(super) static TEST: Test = Test {
     id: "c09-143-retry-count",
     aliases: &[],
@@ -74,7 +79,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     not_ready(t, t.nearest_timeout(AckTimeout(code)))
 }
 
-/// An RNR NAK in the midst of the retries: it acknowledges nothing, so those that were spent stay spent.
+/// Sends an RNR NAK after a retry. It acknowledges nothing, so consumed retries stay consumed.
 fn not_ready(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
     let options = ChannelOptions {
         timeout,
@@ -92,12 +97,12 @@ fn not_ready(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
     dut.close(t)
 }
 
-/// The ACK timeout of a connection: room for a tester that is slow to acknowledge.
+/// Returns the ACK timeout of a connection. It is doubled if the tester must acknowledge in time.
 fn timeout(code: u8, reloads: bool) -> AckTimeout {
     AckTimeout(code + u8::from(reloads))
 }
 
-/// One connection. Whether as many transmissions of the last request came as must.
+/// Runs one connection. Returns whether the last request was sent more than retry_cnt times.
 fn connection(t: &mut Tester<'_>, (retry_cnt, reloads): (u8, bool), timeout: AckTimeout) -> Step<bool> {
     let options = ChannelOptions {
         timeout,

@@ -1,11 +1,14 @@
-//! `c09-address-vector`: packets carry the hop limit, the traffic class and the flow label that their queue pair was given.
+//! `c09-address-vector`: packets carry the hop limit, traffic class and flow label of their queue pair's address
+//! vector.
 //!
-//! Connections with different address vectors; on each the DUT sends a SEND and a READ, and answers a WRITE and a READ.
-//! Reading: over IPv4 the traffic class is the type of service, and there is no flow label. ECN's two bits are congestion
-//! control's. A flow label of 0 leaves it to the device.
-//! Requests that the device lacks are left out.
-//! On a host the kernel resolves the address and sets the hop limit of its route, so that is judged on the virtual rig alone.
-//! False alarm: a switch that rewrites DSCP: on a real path another one is INCONCLUSIVE.
+//! Each connection has a different address vector. On each the DUT sends a SEND and a READ, and answers a WRITE and a
+//! READ.
+//!
+//! Reading: over IPv4 the traffic class is the type of service, and there is no flow label. Congestion control owns the
+//! two ECN bits. With a flow label of 0 the device chooses. The test leaves out requests that the device lacks. On a
+//! host the kernel resolves the address and sets the hop limit of its route, so only the virtual rig is judged on it.
+//!
+//! False alarm: a switch may rewrite the DSCP, so a different DSCP on a real path is INCONCLUSIVE.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
@@ -21,10 +24,10 @@ const AGAIN: Label<Frames> = Label::new("answer, again");
 const WRITE: Label<Frames> = Label::new("WRITE to the DUT");
 const READ: Label<Frames> = Label::new("READ of the DUT");
 
-/// Hop limit, traffic class, flow label: every bit of the latter two is once 0 and once 1, but for ECN's.
+/// Hop limit, traffic class and flow label. Each bit of the latter two, except ECN, is 0 in one vector and 1 in
+/// another.
 const VECTORS: [(u8, u8, u32); 3] = [(64, 0, 0), (255, 0x54, 0x5_A5A5), (2, 0xA8, 0xA_5A5A)];
 
-/// What the packets of connections with three address vectors carry.
 pub(super) static TEST: Test = Test {
     id: "c09-address-vector",
     aliases: &[],

@@ -1,9 +1,14 @@
-//! `c09-connections`: what comes on one connection is nothing to another one.
+//! `c09-connections`: packets on one connection do not affect another connection.
 //!
-//! Two connections get messages of three packets each, packet by packet in turns: SENDs, WRITEs with Immediate and WRITEs, each
-//! beside one of its own kind and beside one of another. All are delivered, each to its own memory. Then each gets a WRITE behind a gap, and
-//! tells of it. Of two others one waits for an answer that does not come, or for what an RNR NAK asked for, while the other goes on.
-//! Reading: nothing is unclear. False alarm: none known.
+//! The peer sends messages of three packets on two connections, packet by packet in turns: SENDs, WRITEs and WRITEs
+//! with Immediate, beside a message of the same or of another kind. The DUT must deliver all of them, each to its own
+//! memory. It must also keep apart atomics with the same PSN, and report a PSN gap on each of several connections.
+//! Finally the DUT's request on one connection stays unanswered, or waits after an RNR NAK, while another connection
+//! makes progress.
+//!
+//! Reading: nothing is unclear.
+//!
+//! False alarm: none known.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb::Operation;
@@ -41,12 +46,12 @@ const READY_AGAIN: Label<Frames> = Label::new("ACK of what was put off, again");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of a receive; the n-th lies so often behind the beginning.
+/// Length of a receive in bytes, and distance between receives.
 const SLOT: u32 = 13 * 1024;
 const RECEIVES: u32 = 2;
-/// Where WRITEs go, and how far apart they are.
+/// Offset of the WRITEs, behind the receives.
 const TARGET: u32 = RECEIVES * SLOT;
-/// Bytes beyond two packets.
+/// Bytes of a message beyond two full packets.
 const REST: u32 = 5;
 
 #[derive(Clone, Copy)]
@@ -56,7 +61,7 @@ enum Kind {
     WriteImm,
 }
 
-/// What the two connections get at a time.
+/// Messages that the two connections get at the same time.
 const PAIRS: [[Kind; 2]; 4] = [
     [Kind::Write, Kind::Write],
     [Kind::Send, Kind::Send],
@@ -64,16 +69,16 @@ const PAIRS: [[Kind; 2]; 4] = [
     [Kind::WriteImm, Kind::Write],
 ];
 
-/// Exchanges by which the path is measured, before and after.
+/// Number of exchanges that measure the path, before and after the test.
 const ROUND_TRIPS: u32 = 110;
-/// The ACK timeout of requests that nobody answers: 67.1 ms.
+/// ACK timeout of unanswered requests: 67.1 ms.
 const TIMEOUT: AckTimeout = AckTimeout(14);
-/// Requests of the other connection, a quarter of that apart: in all longer than what waits may take.
+/// Number of requests on the other connection, a quarter of the timeout apart. In all they last longer than the
+/// unanswered request may take.
 const BESIDES: u32 = 160;
-/// What the RNR NAK asks for: 163.84 ms.
+/// Interval of the RNR NAK: 163.84 ms.
 const TIMER: RnrTimer = RnrTimer(28);
 
-/// Connections beside each other.
 pub(super) static TEST: Test = Test {
     id: "c09-connections",
     aliases: &[],
@@ -134,7 +139,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             t.send_frame(TURNS, other)?;
         }
         t.pause(ask::soon(t))?;
-        // Some of it may have been lost; what was not is a duplicate then.
+        // Some packets may have been lost; the others are duplicates now.
         for (channel, message) in &both {
             ask::ask(t, channel, AGAIN, message)?;
         }
@@ -151,7 +156,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     put_off(t)
 }
 
-/// A gap on each of two connections at a time: each is told of.
+/// Sends a WRITE behind a PSN gap on each of four connections. The DUT must report each gap.
 fn gaps(t: &mut Tester<'_>) -> Step {
     let channels = [
         t.open_channel(&ChannelOptions::default())?,
@@ -159,12 +164,12 @@ fn gaps(t: &mut Tester<'_>) -> Step {
         t.open_channel(&ChannelOptions::default())?,
         t.open_channel(&ChannelOptions::default())?,
     ];
-    // Of two packets each, so that an ACK of a first packet is none of the message.
+    // Each message has two packets, so that an ACK of the first packet does not acknowledge the message.
     let write = |channel: &Channel, ahead: u32| {
         let payload = vec![0x5A; ask::mtu(channel) as usize + 8];
         Message::write(channel, channel.own_psn.plus(ahead), TARGET, &payload)
     };
-    // Three times: on a link that loses packets one may be lost.
+    // Three rounds, because a link may lose a packet.
     for round in 0..verbatim_record::TRIES {
         let from = round * 4;
         for channel in &channels {
@@ -183,7 +188,7 @@ fn gaps(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// An atomic on each of two connections whose PSNs are the same, and both again.
+/// Sends an atomic with the same PSN on each of two connections, and repeats both.
 fn atomics(t: &mut Tester<'_>) -> Step {
     let one = t.open_channel(&ChannelOptions::default())?;
     let options = ChannelOptions {
@@ -205,11 +210,11 @@ fn atomics(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// A SEND that nobody answers, while another connection goes on: its time is up all the same.
+/// Leaves a SEND unanswered while another connection makes progress. Its timeout must expire nevertheless.
 fn unanswered(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMEOUT,
-        // Not 7, which some take for retries without end.
+        // Not 7, which some devices take for retries without end.
         retry_cnt: 6,
         ..ChannelOptions::default()
     };
@@ -231,7 +236,7 @@ fn unanswered(t: &mut Tester<'_>) -> Step {
     goes_on.close(t)
 }
 
-/// A SEND that waits after an RNR NAK, while another connection goes on.
+/// Sends an RNR NAK for a SEND while another connection makes progress.
 fn put_off(t: &mut Tester<'_>) -> Step {
     let mut waits = Requester::open(t, &ChannelOptions::default())?;
     t.measure_path(ROUND_TRIPS)?;
@@ -239,7 +244,7 @@ fn put_off(t: &mut Tester<'_>) -> Step {
     let sent = waits.post(t, Ask::send(64))?;
     if waits.see_all(t, &sent)? {
         t.send_frame(RNR, &waits.rnr_nak(sent.first, TIMER, 0))?;
-        // It has arrived by then; the interval lasts.
+        // By then the NAK has arrived, and the interval is not over.
         t.pause(TIMER.duration() / 8)?;
         let other = goes_on.post(t, Ask::send(64))?;
         if goes_on.see_all(t, &other)? {

@@ -1,11 +1,14 @@
-//! `c09-credits`: what an ACK tells of credits holds nothing back for ever, and nothing at all but what takes a receive.
+//! `c09-credits`: the credits in an ACK delay only requests that consume a receive, and none of them forever.
 //!
-//! The peer answers the DUT's requests, and its ACKs and responses tell of credits by each of the 32 codes. With each code a SEND of
-//! two packets is posted, then behind code 0 every operation alone, and three at a time. The next packet of a message that does not come
-//! by itself is asked for by an ACK of those before it.
-//! Reading: a requester need not count credits. One that does sends a single packet of a message for which it knows no receive, and
-//! the others when that was acknowledged; READs, atomics and WRITEs without immediate data take no receive, and do not wait.
-//! False alarm: a packet that was lost comes again after a time-out, which is on here; what never came was lost by nobody.
+//! The peer's ACKs and responses carry each of the 32 credit codes. With each code the DUT posts a SEND of two packets.
+//! Then, with code 0, it posts every operation alone, and three at a time. If the next packet of a message does not
+//! arrive, the peer acknowledges the packets before it.
+//!
+//! Reading: a requester need not count credits. If it counts them and knows no receive for a message, it sends one
+//! packet, and the others after the ACK of that packet. READs, atomics and WRITEs without immediate data consume no
+//! receive, so they do not wait.
+//!
+//! False alarm: the ACK timeout is on, so the DUT retransmits a lost packet. A packet that never arrives was not lost.
 
 use core::time::Duration;
 
@@ -26,11 +29,11 @@ const PART: Label<Frames> = Label::new("ACK with credits of a part of a message"
 const PART_AGAIN: Label<Frames> = Label::new("ACK with credits of a part of a message, again");
 const MISSING: Label<Wait> = Label::new("for a packet that did not come");
 
-/// Long enough that a busy tester answers before it, short enough that all retries fit into a few seconds.
+/// Long enough for a busy tester to respond in time, short enough for all retries to take only a few seconds.
 const TIMEOUT: AckTimeout = AckTimeout(16);
 const RETRY_CNT: u8 = 3;
 
-/// What is posted alone, and what at a time, behind an ACK without credits.
+/// Operations posted behind an ACK without credits: first alone, then three at a time.
 const POSTED: [&[Operation]; 9] = [
     &[Operation::Send],
     &[Operation::Write],
@@ -43,7 +46,6 @@ const POSTED: [&[Operation]; 9] = [
     &[Operation::Read, Operation::Send, Operation::CompareSwap],
 ];
 
-/// Credits.
 pub(super) static TEST: Test = Test {
     id: "c09-credits",
     aliases: &[],
@@ -71,7 +73,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// All of them; those behind one that came to nothing are left out. Whether all were answered.
+/// Runs all exchanges, and stops at the first that fails. Returns whether all succeeded.
 fn sequence(t: &mut Tester<'_>, dut: &mut Requester) -> Step<bool> {
     for code in 0..32 {
         dut.syndrome = Syndrome::ack(CreditCode(code));
@@ -88,7 +90,9 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester) -> Step<bool> {
     Ok(true)
 }
 
-/// Has the DUT post these, each of two packets where it can, and answers each packet when it was seen. Whether all came.
+/// Has the DUT post these operations, and answers each one when its packets arrived. Returns whether all completed.
+///
+/// Each message has two packets, except atomics.
 fn exchange(t: &mut Tester<'_>, dut: &mut Requester, operations: &[Operation]) -> Step<bool> {
     let mut posted = Vec::new();
     for operation in operations.iter().copied() {
@@ -112,7 +116,7 @@ fn exchange(t: &mut Tester<'_>, dut: &mut Requester, operations: &[Operation]) -
     Ok(true)
 }
 
-/// Waits for all packets of a request.
+/// Waits for all packets of a request. Returns whether they arrived.
 fn comes(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     let is_one = sent.ask.operation == Operation::Read;
     let packets = if is_one {

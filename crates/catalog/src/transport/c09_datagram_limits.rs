@@ -1,10 +1,15 @@
-//! `c09-datagram-limits`: what a datagram queue pair cannot send is not sent, and each receive of it ends once.
+//! `c09-datagram-limits`: a datagram queue pair sends no message that it does not support, and ends each receive once.
 //!
-//! The DUT posts a datagram as long as the MTU, one of a byte more, and an RDMA WRITE, on a datagram queue pair: the first is taken; of the others its host refuses them, or no
-//! packet comes. Then three receives are posted: one that is too short for the datagram that comes, one where the device may not
-//! write, one that nothing comes for. The queue pair goes to ERR: each of the three has completed once then, none with success.
-//! Reading: whether a datagram that is too long is refused, fails, or is told as if it had been sent, is left open; that it is not sent is
-//! not. Whether a receive that could not be filled fails at once, or stays and is flushed, is left open.
+//! The DUT posts three requests on a datagram queue pair: a datagram as long as the MTU, a datagram one byte longer,
+//! and an RDMA WRITE. It sends the first. The host refuses the others, or no packet of them comes.
+//!
+//! Then the DUT posts three receives: one that is too short for its datagram, one in memory that the device may not
+//! write, and one that gets no datagram. The queue pair moves to ERR. By then each receive has completed once, none
+//! with success.
+//!
+//! Reading: a host may refuse a datagram that is too long, fail it, or complete it as if it had been sent. The DUT must
+//! not send it. A receive that cannot be filled may fail at once, or stay and be flushed.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -36,18 +41,17 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const Q_KEY: QKey = QKey(0x2468_ACE0);
 const FIRST: Psn = Psn(0x12_3456);
-/// Bytes of the DUT's memory: more than any MTU.
+/// Length of the DUT's memory in bytes: more than any MTU.
 const MEMORY: u32 = 64 * 1024;
-/// Bytes of the largest MTU: what is filled before.
+/// Largest MTU in bytes; this part of the memory is filled.
 const MOST: u32 = 4096;
-/// Bytes of a datagram.
+/// Length of a datagram in bytes.
 const LENGTH: u32 = 64;
-/// Numbers of the receives: too short, where the device may not write, and one for which nothing comes.
+/// wr_ids of the receives: too short, in memory that the device may not write, and without a datagram.
 const SHORT: u64 = 100;
 const NOWHERE: u64 = 101;
 const UNUSED: u64 = 102;
 
-/// Limits of datagrams.
 pub(super) static TEST: Test = Test {
     id: "c09-datagram-limits",
     aliases: &[],
@@ -98,7 +102,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.verbs(FULL, Side::Dut, post(4, pb::Operation::Send, mtu))?;
         t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
-    // One that is lost would look like one that is not sent.
+    // Three times: a lost packet would look like a packet that was not sent.
     for _ in 0..TRIES {
         if let Some(mtu) = mtu {
             t.verbs(LONG, Side::Dut, post(1, pb::Operation::Send, mtu + 1))?;
@@ -106,7 +110,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.verbs(WRITE, Side::Dut, post(2, pb::Operation::Write, LENGTH))?;
     }
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
-    // The queue pair may be in error after what it took.
+    // The requests before may have moved the queue pair to error.
     t.verbs(LAST, Side::Dut, post(3, pb::Operation::Send, LENGTH))?;
     t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     ask::post_receive(t, &ud, RECEIVE, SHORT, (1024, HEADER + LENGTH - 1))?;
@@ -177,7 +181,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The one as long as the MTU is sent as it was posted.
+/// Proves that the DUT sends the datagram as long as the MTU as posted.
 fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let filled = rc::effect::written(t.command(FILL)?);
     let sent = datagrams::sent_by(t, qpn);
@@ -208,7 +212,7 @@ fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
             );
             (is(is_so), seen)
         }
-        // On a real path it may have been lost.
+        // On a real path the datagram may have been lost.
         None if !t.begin.simulated || !is_taken => return Ok(()),
         None => (rc::alive(t, full.place, true), "none".into()),
     };
@@ -228,10 +232,10 @@ fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What cannot be sent has no packet.
+/// Proves that the DUT sends no packet of requests that a datagram queue pair does not support.
 fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let last = t.command(LAST)?;
-    // One that may be sent came before them.
+    // The datagram as long as the MTU uses the first PSN.
     let full = t.commands(FULL).next();
     let begins = full.map_or(FIRST, |_| FIRST.next());
     let of_qp = |frame: &&FrameSeen| {

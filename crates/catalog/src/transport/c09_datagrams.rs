@@ -1,13 +1,15 @@
-//! `c09-datagrams`: a datagram queue pair sends what was posted, and takes what fits its receives, with its Q_Key.
+//! `c09-datagrams`: a datagram queue pair sends posted datagrams, and accepts datagrams that fit, with its Q_Key.
 //!
-//! The DUT posts datagrams of several sizes, with and without immediate data and solicited event, with its own Q_Key and with
-//! another; each must come as one packet of the next PSN and complete once. Then the peer sends it datagrams of several sizes:
-//! a receive holds the network header in its first 40 bytes and the payload behind it. One that is longer than its receive
-//! does not complete with success.
-//! Reading: a Q_Key whose highest bit is set stands for the queue pair's own. Of the 40 bytes the addresses are compared: over
-//! IPv6 those of that header, over IPv4 those of a header in the last 20. What becomes of a datagram that is too long, beside
-//! that nothing of it is told as received, is left open.
-//! False alarm: a datagram may be lost either way: what did not come on a real path decides nothing.
+//! The DUT posts datagrams of several lengths, with and without immediate data and solicited event, with its own Q_Key
+//! and with another. It must send each as one packet with the next PSN, and complete it once. Then the peer sends
+//! datagrams of several lengths to the DUT. A receive holds the network header in its first 40 bytes, and the payload
+//! behind it. A datagram longer than its receive must not complete with success.
+//!
+//! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. The test compares only the
+//! addresses in the 40 bytes: those of the IPv6 header, or those of an IPv4 header in the last 20 bytes. A datagram
+//! that is too long must not be reported as received; its other effects are left open.
+//!
+//! False alarm: a datagram may be lost in either direction, so a missing one proves nothing on a real path.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -36,12 +38,12 @@ const AFTER: Label<Wait> = Label::new("after all datagrams");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// The queue pair's own Q_Key, and another one.
+/// Q_Key of the DUT's queue pair, and another one.
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const OTHER: QKey = QKey(0x0246_8ACE);
-/// The first PSN: the wrap comes.
+/// First PSN of the DUT: the PSNs wrap.
 const FIRST: Psn = Psn(0xFF_FFFE);
-/// Bytes, immediate data, solicited event, Q_Key of what the DUT sends.
+/// The DUT's datagrams: length in bytes, immediate data, solicited event, Q_Key.
 const POSTS: [(u32, bool, bool, QKey); 5] = [
     (0, false, false, OTHER),
     (1, true, false, OTHER),
@@ -49,24 +51,23 @@ const POSTS: [(u32, bool, bool, QKey); 5] = [
     (256, true, true, QKey(0x8000_0001)),
     (64, false, false, OTHER),
 ];
-/// The traffic class of each; ECN's two bits are congestion control's.
+/// Traffic class of each datagram. Congestion control owns the two ECN bits.
 const CLASSES: [u32; 5] = [0, 0x54, 0xA8, 0, 0x54];
 
-/// Bytes and immediate data of what the peer sends.
+/// The peer's datagrams: length in bytes, immediate data.
 const SENDS: [(u32, bool); 4] = [(0, false), (5, true), (256, false), (64, true)];
-/// Bytes of a receive, and between two.
+/// Length of a receive in bytes, and distance between receives.
 const SLOT: u32 = HEADER + 256;
-/// Where receives lie, behind what is sent.
+/// Offset of the receives, behind the data to send.
 const SLOTS: u32 = 4096;
-/// Bytes of the receive that the last datagram does not fit into.
+/// Length in bytes of the receive that is too short for the last datagram.
 const SHORT: u32 = HEADER + 63;
-/// Number of the first receive.
+/// wr_id of the first receive.
 const RECEIVES: u64 = 100;
 const IMMEDIATE: u32 = 0xC0DE_0001;
-/// Bytes that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 8192;
 
-/// Datagrams.
 pub(super) static TEST: Test = Test {
     id: "c09-datagrams",
     aliases: &[],
@@ -137,7 +138,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// What did not come: on a real path it may have been lost.
+/// Returns the result for a missing datagram. On a real path it may have been lost.
 fn absent(t: &Trace, place: usize) -> Passed {
     if t.begin.simulated {
         rc::alive(t, place, true)
@@ -164,7 +165,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     received(t, f, read, filled, &receives)
 }
 
-/// Each datagram that was posted came as it had to, and completed.
+/// Proves that the DUT sent each posted datagram as posted, and completed it.
 fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Done<'_>]) {
     let frames = datagrams::sent_by(t, qpn);
     datagrams::sound_packets(f, &frames);
@@ -190,7 +191,7 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
         let imm = has_imm.then_some(IMMEDIATE);
         let from = post.local.map_or(0, |local| local.offset) as usize;
         let data = filled.get(from..from + length as usize).unwrap_or_default();
-        // A switch may rewrite it.
+        // A switch may rewrite the traffic class.
         let with_class = |words: String, class: u32| match t.begin.simulated {
             true => format!("{words}, traffic class {class:#04x}"),
             false => words,
@@ -264,7 +265,7 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
     f.prove(DATAGRAMS, &[], "datagrams of the DUT", words, is(!more));
 }
 
-/// Each datagram that fits is in its receive, and the rest of the memory as it was.
+/// Proves that each datagram that fits is in its receive, and that the rest of the memory is unchanged.
 fn received(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -278,7 +279,7 @@ fn received(
         return Err(Gap::Missing(RESULT.name));
     };
     let count = t.frames(SENT).count();
-    // One that was lost leaves its receive to the next.
+    // A lost datagram leaves its receive to the next one.
     let in_time = done.iter().filter(|done| done.event.place < long.place).count();
     if !t.begin.simulated && in_time < count {
         let words = ("all of them", "fewer, which may have been lost");
@@ -326,14 +327,14 @@ fn received(
         );
         let slot = (SLOTS + at as u32 * SLOT) as usize;
         addresses(f, read, &about, (&packet, &found.bytes[slot..]));
-        // The rest of the header is the device's.
+        // The device may fill the rest of the header with any bytes.
         datagrams::put(&mut memory, &found.bytes, slot as u32, packet.payload());
     }
     let told = done.get(SENDS.len());
     let seen = told.map_or("none".into(), rc::Done::in_words);
     let is_so = told.is_none_or(|told| told.status() != WcStatus::SUCCESS);
     f.prove(DATAGRAMS, &[long.into()], LONG.name, ("no success", seen), is(is_so));
-    // What a receive holds that failed is nobody's business.
+    // A failed receive may hold any bytes.
     let last = (SLOTS + SENDS.len() as u32 * SLOT) as usize;
     let short = found.bytes[last..last + SHORT as usize].to_vec();
     rc::effect::put(&mut memory, last as u32, &short);
@@ -342,7 +343,7 @@ fn received(
     Ok(())
 }
 
-/// The network header before a payload has the packet's addresses.
+/// Proves that the network header before a payload has the packet's addresses.
 fn addresses(f: &mut Findings<'_>, read: &VerbsDone, about: &str, (packet, slot): (&Packet<'_>, &[u8])) {
     let ip = |from: usize, bytes: usize| -> Option<IpAddr> {
         let bytes = slot.get(from..from + bytes)?;

@@ -1,12 +1,15 @@
-//! `c09-datagrams-dropped`: a datagram that comes too early, finds no receive, or is none, leaves no trace; one whose receive lies where
-//! the device may not write does not complete with success.
+//! `c09-datagrams-dropped`: a datagram that is early, finds no receive or is invalid is dropped without an effect.
 //!
-//! A datagram queue pair of the DUT with a receive is in INIT when datagrams come, then in RTR when one comes that must fill the
-//! receive. In RTS some come while there is no receive; one that is posted afterwards is filled by the next one. Behind it come
-//! packets of other services, of another partition and with P_Key 0, then one datagram that is sound. The last finds a receive in
-//! memory that the DUT may not write.
-//! Reading: what is dropped takes no receive, completes nothing and is not answered. What becomes of a queue pair whose
-//! receive failed is left open: that is the last step. False alarm: none known; what was lost on a real path decides nothing.
+//! The DUT's datagram queue pair has a receive. In INIT it must drop datagrams; in RTR a datagram must fill the
+//! receive. In RTS it must drop datagrams that find no receive; the next datagram fills the next receive. Then come
+//! packets of other services, of other partitions and with P_Key 0, a wrong Q_Key with immediate data, and a wrong
+//! ICRC. A valid datagram follows. The last datagram finds a receive in memory that the device may not write: the
+//! receive must not complete with success.
+//!
+//! Reading: a dropped datagram consumes no receive, completes nothing, and gets no response. The state of a queue pair
+//! after a failed receive is left open, so this step is the last.
+//!
+//! False alarm: none known. A datagram lost on a real path proves nothing.
 
 use core::time::Duration;
 
@@ -37,12 +40,12 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const LENGTH: u32 = 64;
 const SLOT: u32 = HEADER + LENGTH;
-/// Bytes of a datagram that must be taken: fewer, so that it does not cover what a dropped one wrote.
+/// Length in bytes of a datagram to accept. It is shorter, so that it does not cover the bytes of a dropped one.
 const SOUND: u32 = LENGTH - 16;
-/// Receives in the memory of the connection, and the number of the one that is not.
+/// Number of receives in the connection's memory. The receive in other memory has the next wr_id.
 const RECEIVES: u64 = 3;
 const LOOKED_AT: u32 = 4096;
-/// How long what must not come is waited for.
+/// Wait for a completion that must not come.
 const MOMENT: Duration = Duration::from_millis(100);
 
 pub(super) static TEST: Test = Test {
@@ -61,7 +64,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// A datagram with a payload of its own.
+/// Builds a datagram with its own payload.
 fn one(t: &Tester<'_>, channel: &Channel, of: &datagrams::Datagrams, name: &str) -> Transport {
     datagram(channel, of.qpn, Q_KEY, ask::random_bytes(t, name, LENGTH))
 }
@@ -118,7 +121,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     });
     drop_all(t, &channel, &of, &others)?;
     drop_all(t, &channel, &of, &keys)?;
-    // Another Q_Key opens nothing with immediate data either; and a checksum that is wrong by a bit is wrong.
+    // Immediate data must not bypass the Q_Key, and a single wrong bit makes the ICRC wrong.
     let mut immediate = one(t, &channel, &of, "immediate data with another Q_Key");
     immediate.bth = immediate.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
     immediate.deth = immediate.deth.map(|deth| deth.with_q_key(QKey(Q_KEY.0 ^ 1 << 16)));
@@ -195,7 +198,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .map(|wr_id| words(wr_id, WcStatus::SUCCESS, WcOpcode::RECV.0, HEADER + SOUND, None))
         .collect();
     let seen: Vec<String> = filled.iter().map(|done| seen(done)).collect();
-    // One that was lost leaves its receive to what comes next.
+    // A lost datagram leaves its receive to the next one.
     let sent_later = |place: usize| {
         let sent = t.timeline.frames.iter().filter(|frame| !frame.received);
         sent.map(|frame| frame.place)
@@ -211,7 +214,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ if is_late && !t.begin.simulated => Passed::Inconclusive,
         (true, _) => Passed::Pass,
         (_, true) if t.begin.simulated => rc::alive(t, after.place, true),
-        // One may have been lost; then its receive is the next one's.
+        // A datagram may have been lost; then the next one fills its receive.
         (_, true) => Passed::Inconclusive,
         _ => Passed::Fail,
     };
@@ -229,7 +232,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let Ok(packet) = Packet::parse(Medium::Ethernet, &frame.bytes) else {
             continue;
         };
-        // What the header holds, c09-datagrams looks at.
+        // `c09-datagrams` checks the header.
         datagrams::put(&mut memory, &found.bytes, at * SLOT, packet.payload());
     }
     let words = ("the payloads that were taken, the rest unchanged", memory.as_slice());

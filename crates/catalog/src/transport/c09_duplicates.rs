@@ -1,12 +1,19 @@
-//! `c09-duplicates`: a request that comes again is answered again, and not executed again.
+//! `c09-duplicates`: the DUT answers a duplicate request again, but does not execute it again.
 //!
-//! A SEND comes twice and is delivered once. A WRITE comes again after the host changed its place: the host's bytes stay.
-//! Both are acknowledged with the PSN of the latest request. A READ comes again, whole and from its second packet on, after
-//! the host changed the memory: it is answered with the data of now. A FetchAdd comes again: it is answered with the value
-//! that it found the first time, and the memory stays. Duplicates do not advance the MSN, and are never refused.
-//! Reading: a READ that is repeated in part begins with one of its packets and reaches to its end; other parts are not
-//! tried, since serving and dropping them both conform. The FetchAdd is the latest one, so its result is still kept.
-//! A duplicate with another R_Key may be answered or not, but gets no NAK. A device without READs or atomics goes without these.
+//! The peer sends each request twice:
+//! - A SEND is delivered once.
+//! - The host changes the target of a WRITE before the duplicate comes: the host's bytes stay. The ACKs of SEND and
+//!   WRITE carry the PSN of the latest request.
+//! - The host changes the memory of a READ before the duplicate comes, whole and from its second packet on: the
+//!   responses carry the current data.
+//! - The response to a FetchAdd carries the original value of the first execution, and the memory stays unchanged.
+//!
+//! Duplicates do not advance the MSN, and the DUT never refuses them.
+//!
+//! Reading: a partial duplicate of a READ begins with one of its packets and reaches to its end. The test tries no
+//! other parts: serving and dropping them both conform. The FetchAdd is the latest atomic, so the DUT still stores its
+//! result. The DUT may answer a duplicate with another R_Key or ignore it, but must send no NAK. A device without READs
+//! or atomics is tested without them.
 
 use core::time::Duration;
 
@@ -64,22 +71,21 @@ const RESULT_ATOMIC: Label<Verbs> = Label::new("read the memory after the atomic
 const AFTER: Label<Wait> = Label::new("after all requests");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// A SEND, two WRITEs and the READ: the MSN, which no duplicate moves.
+/// MSN after a SEND, two WRITEs and the READ. Duplicates do not change it.
 const MESSAGES: u32 = 4;
 const LENGTH: u32 = 64;
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 20 * 1024;
-/// Where the receives and the WRITEs lie.
+/// Offsets of the receives and of the WRITEs.
 const RECEIVES: [u32; 2] = [8, 136];
 const WRITES: [u32; 3] = [264, 392, 520];
-/// Where the READ begins.
+/// Offset of the READ.
 const FROM: u32 = 1024;
-/// Where the number lies, what it is, what is added.
+/// Offset, initial value and operand of the FetchAdd.
 const PLACE: u32 = 64;
 const NUMBER: u64 = 0x0123_4567_89AB_CDEF;
 const ADDED: u64 = 0x1111_0000_2222_0001;
 
-/// Duplicates.
 pub(super) static TEST: Test = Test {
     id: "c09-duplicates",
     aliases: &[],
@@ -141,7 +147,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// A READ, whole and in part, before and after the memory changed. The PSN behind it.
+/// Sends a READ, changes the memory, and repeats the READ whole and in part. Returns the PSN after the READ.
 fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
     let mtu = ask::mtu(channel);
     let read = Message::read(channel, first, FROM, 3 * mtu);
@@ -159,12 +165,12 @@ fn reads(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Psn> {
     t.skip_packets();
     ask::insist(t, READ[3], &wrong.frames(channel)[0])?;
     ask::listen(t, channel)?;
-    // It may be answered in several packets, or not at all.
+    // The DUT may answer in several packets, or not at all.
     ask::drain(t)?;
     Ok(read.next())
 }
 
-/// Duplicates of WRITEs that would be refused if they were new.
+/// Sends duplicates of WRITEs that the DUT would refuse if they were new.
 fn would_be_refused(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let register = Command::RegisterMemory(pb::RegisterMemory {
@@ -188,14 +194,14 @@ fn would_be_refused(t: &mut Tester<'_>) -> Step<Channel> {
     let is_done = ask::ask(t, &channel, ELSEWHERE[0], &write)?;
     let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
     t.verbs_must(GONE, Side::Dut, deregister)?;
-    // One that is new would be refused.
+    // If the DUT did not execute the first WRITE, it rightly refuses the second.
     if is_done {
         ask::ask(t, &channel, ELSEWHERE[1], &write)?;
         let long = ask::random_bytes(t, OVERLONG.name, ask::mtu(&channel) + 4);
         let overlong = Message::write(&channel, channel.own_psn, WRITES[0], &payload).changed(|packets| {
             packets[0].payload = long;
         });
-        // Whether it is acknowledged or dropped is the device's choice.
+        // The device may acknowledge or drop it.
         t.skip_packets();
         t.send_frame(OVERLONG, &overlong.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
@@ -206,7 +212,7 @@ fn would_be_refused(t: &mut Tester<'_>) -> Step<Channel> {
     Ok(channel)
 }
 
-/// A FetchAdd, twice, on a connection of its own.
+/// Sends a FetchAdd twice, on its own connection.
 fn atomics(t: &mut Tester<'_>) -> Step<Channel> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let mut bytes = ask::random_bytes(t, "memory", LENGTH * 4);
@@ -247,7 +253,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.waited(AFTER).map(drop)
 }
 
-/// A duplicate that would be refused if it were new is acknowledged, or gets no answer.
+/// Proves that no NAK answers a duplicate that the DUT would refuse if it were new.
 fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     for label in [READ[3], ELSEWHERE[1], OVERLONG] {
@@ -267,8 +273,9 @@ fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// The tail of a READ is a READ of its own: it is answered as one, from First to Last. A rule that sees packets alone cannot tell
-/// it from the rest of the first answer.
+/// Proves that the DUT answers the tail of a READ as a separate READ, from First to Last.
+///
+/// A rule sees only packets, so it cannot distinguish this response from the rest of the first.
 fn tail(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     let dialogue = all.first().ok_or(Gap::Missing(READ[2].name))?;

@@ -1,12 +1,14 @@
-//! `c09-events`: what a queue pair tells its host of itself: that it was spoken to in RTR, once, and what ended it.
+//! `c09-events`: a queue pair reports to its host the first packet in RTR, once, and the error that ended it.
 //!
-//! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, one when it is in RTS, then a READ with an R_Key that
-//! opens nothing, or a WRITE where the device has no READs. On another a WRITE comes in RTS, then a WRITE that the queue pair cannot accept; on a
-//! third the same in RTR, and once more after RESET.
-//! Reading: requests are taken in RTR as in RTS. The first of them in RTR is told of with IBV_EVENT_COMM_EST, none later. What is
-//! refused as a remote access error is told of with IBV_EVENT_QP_ACCESS_ERR, an invalid request with IBV_EVENT_QP_REQ_ERR. That
-//! a host is told nothing is INCONCLUSIVE: no public source says that every adapter raises these events. One that has raised them three times
-//! raises them after RESET, too.
+//! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, and a WRITE when it is in RTS.
+//! A READ with a wrong R_Key follows, or a WRITE if the device has no READs. On another connection a WRITE comes in
+//! RTS, then a WRITE longer than its DMALen. The third connection gets the same in RTR, and once more after RESET.
+//!
+//! Reading: a queue pair accepts requests in RTR as in RTS. The first request in RTR causes IBV_EVENT_COMM_EST, no
+//! later request does. A remote access error causes IBV_EVENT_QP_ACCESS_ERR, an invalid request IBV_EVENT_QP_REQ_ERR. A
+//! missing event is INCONCLUSIVE: no public source says that every adapter raises these events. An adapter that raised
+//! them three times must raise them after RESET, too.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -33,10 +35,9 @@ const INVALID: Label<Frames> = Label::new("WRITE longer than DMALen");
 const STATE: Label<Verbs> = Label::new("state of the queue pair at the end");
 const RESET: Label<Verbs> = Label::new("modify to RESET");
 const TARGET: u32 = 4096;
-/// How late a host may tell of what ended a queue pair, ere it is moved to RESET.
+/// Time that a host may need to report the end of a queue pair, before the queue pair moves to RESET.
 const LATE: Duration = Duration::from_secs(2);
 
-/// Events of queue pairs.
 pub(super) static TEST: Test = Test {
     id: "c09-events",
     aliases: &[],
@@ -94,7 +95,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// The same queue pair, after RESET: what it refuses then is told of as before.
+/// Resets the queue pair and has it refuse a request again. The host must report the new error as before.
 fn refused_again(t: &mut Tester<'_>, channel: &Channel) -> Step {
     let reset = pb::ModifyQp {
         qp: channel.qp,
@@ -114,7 +115,7 @@ fn refused_again(t: &mut Tester<'_>, channel: &Channel) -> Step {
     ask::query(t, &channel, STATE).map(drop)
 }
 
-/// A WRITE of 64 bytes whose DMALen says 63.
+/// Builds a WRITE of 64 bytes whose DMALen is 63.
 fn longer(write: Message) -> Message {
     write.changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)))
 }
@@ -122,7 +123,7 @@ fn longer(write: Message) -> Message {
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     t.not_judged(RESET);
-    // Connections so far whose ends were told of.
+    // Number of reported errors on the connections so far.
     let mut told_of = 0;
     let [in_rtr, in_rts, stays, again] = all.as_slice() else {
         return Err(Gap::Missing(LATER.name));
@@ -152,7 +153,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         }
         let end = turn(ends).ok_or(Gap::Missing(ends.name))?;
         let (after, _) = dialogue.places;
-        // Late, too: until the same queue pair is another connection's.
+        // Late events count too, until another connection uses the same queue pair.
         let again = all.iter().filter(|other| other.handle == dialogue.handle);
         let next = again.map(|other| other.places.0).filter(|place| *place > after).min();
         let before = next.unwrap_or(usize::MAX);
@@ -186,9 +187,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         let result = match (established, ending) {
             (established, 1) if established == wanted && names.len() == wanted + 1 => Passed::Pass,
-            // What was told of on three connections is told of on the fourth, if that was refused, too.
+            // An adapter that reported errors on three connections must report a refusal on the fourth.
             (_, 0) if told_of == 3 && end.answers.iter().any(answer::is_refusal) => Passed::Fail,
-            // What had ended it before RESET may be told of late.
+            // The host may report the error from before RESET late.
             (0..=1, 2) if told_of == 4 && names.len() == established + ending => Passed::Inconclusive,
             (0..=1, 0..=1) if names.len() == established + ending => Passed::Inconclusive,
             _ => Passed::Fail,
@@ -199,7 +200,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Whether it is an event of a queue pair, not of the port or the device.
+/// Returns whether an event belongs to a queue pair, not to the port or the device.
 fn is_of_queue_pair(name: &str) -> bool {
     let of_states = [EventKind::COMM_EST, EventKind::SQ_DRAINED];
     name.starts_with("IBV_EVENT_QP_") || of_states.iter().any(|kind| kind.to_string() == name)

@@ -1,9 +1,13 @@
-//! `c09-flush`: a queue pair that goes to ERR flushes all that is posted, in its order.
+//! `c09-flush`: a queue pair that moves to ERR flushes all posted requests, in order.
 //!
-//! Three receives are posted, the first packet of a SEND fills the first of them in part; two SENDs of the DUT are out, and
-//! nobody answers. All have a wr_id of more than 32 bits. Then the queue pair goes to ERR: all five are flushed, each queue in the order of its posts,
-//! and nothing comes again, though an ACK timeout was running. On another connection a SEND is out when the DUT refuses a WRITE: it is flushed, too.
-//! Reading: the receive that a message has begun to fill is the first of those that are left.
+//! A SEND of the peer consumes a receive; three receives are left. The first packet of another SEND fills the first of
+//! them in part. Two SENDs of the DUT are outstanding and stay unanswered. All requests have a wr_id of more than 32
+//! bits. Then the queue pair moves to ERR. The DUT flushes all five requests, each queue in posting order, and
+//! retransmits nothing, although an ACK timeout was running. On another connection the DUT refuses a WRITE while a SEND
+//! is outstanding: the SEND is flushed, too.
+//!
+//! Reading: the partly filled receive is the first of the remaining receives.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -29,12 +33,11 @@ const AFTER_REFUSAL: Label<Wait> = Label::new("after the refusal");
 const STATE: Label<Verbs> = Label::new("state after the refusal");
 const STOP: Label<Verbs> = Label::new("modify to ERR");
 
-/// Numbers of requests begin there: a host gets back all 64 bits of them.
+/// First wr_id: a host must return all 64 bits.
 const WR_IDS: u64 = 0x8000_0001_0000_0000;
-/// Bytes of a receive.
+/// Length of a receive in bytes.
 const SLOT: u32 = 4096;
 
-/// Flushes.
 pub(super) static TEST: Test = Test {
     id: "c09-flush",
     aliases: &[],
@@ -49,7 +52,7 @@ pub(super) static TEST: Test = Test {
 };
 
 fn procedure(t: &mut Tester<'_>) -> Step {
-    // A timer that runs on in ERR shows.
+    // With an ACK timeout, a timer that still runs in ERR causes retransmissions.
     let options = ChannelOptions {
         timeout: AckTimeout(14),
         ..ChannelOptions::default()
@@ -82,7 +85,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     refuses(t, &options, &bytes[..64])
 }
 
-/// The DUT refuses a request while one of its own is out.
+/// Has the DUT refuse a request while one of its own is outstanding.
 fn refuses(t: &mut Tester<'_>, options: &ChannelOptions, bytes: &[u8]) -> Step {
     let mut dut = Requester::open(t, options)?;
     let channel = dut.channel;
@@ -91,7 +94,7 @@ fn refuses(t: &mut Tester<'_>, options: &ChannelOptions, bytes: &[u8]) -> Step {
     let wrong = Message::write(&channel, channel.own_psn, 0, bytes)
         .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)));
     ask::ask(t, &channel, WRONG, &wrong)?;
-    // A host hears of its adapter's NAK later than the wire, and flushes then.
+    // A host learns of its adapter's NAK later than the peer, and flushes then.
     let flush = Duration::from_secs(1);
     t.wait_for(AFTER_REFUSAL, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0) + flush)?;
     ask::query(t, &channel, STATE)?;

@@ -1,14 +1,16 @@
-//! `c09-header-validation`: packets whose headers are wrong are dropped without a word.
+//! `c09-header-validation`: the DUT drops packets with an invalid header, and sends no response.
 //!
-//! For each case the peer sends a WRITE with one header that is wrong, or several, and the right ICRC, three times since one may be lost,
-//! then a sound WRITE with the same PSN to a place beside it: the DUT says nothing to the wrong ones, acknowledges the sound
-//! one, and memory shows the sound one alone.
-//! Then a SEND whose payload is padded fills a receive without its padding, and a WRITE of a limited member is taken by a
-//! full member.
-//! Reading: P_Keys match when their low 15 bits are equal and not 0 and one side at least is a full member. Whether the DUT
-//! is a full member is read from its own packets; where it is a limited one, the WRITE of a limited member is dropped. The
-//! counter of P_Key violations cannot be asked for through verbs, so it is not judged. The source UDP port is free.
-//! False alarm: a switch or host firewall that drops the spoofed address first hides a fault, never makes one.
+//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each three
+//! times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an address beside them. The
+//! DUT sends no response to the invalid WRITEs and acknowledges the valid one. The memory shows only the valid one.
+//! Afterwards a padded SEND fills a receive without its padding, and a full member accepts the WRITE of a limited
+//! member.
+//!
+//! Reading: P_Keys match if their low 15 bits are equal and not 0, and at least one side is a full member. The DUT's
+//! own packets show whether it is a full member; a limited member drops the WRITE of a limited member. Verbs cannot
+//! read the counter of P_Key violations, so the test does not judge it. A peer may use any source UDP port.
+//!
+//! False alarm: a switch or host firewall may drop the spoofed address first. That hides a fault, but never causes one.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -38,7 +40,7 @@ const AFTER: Label<Wait> = Label::new("after all packets");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// A header that is wrong.
+/// A case of packets with an invalid header.
 struct Case {
     wrong: Label<Frames>,
     sound: Label<Frames>,
@@ -90,19 +92,18 @@ static CASES: &[Case] = cases! {
 };
 
 const LENGTH: u32 = 64;
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 4096;
-/// Bytes of the padded SEND, and where its receive lies.
+/// Length of the padded SEND in bytes, and offset of its receive.
 const ODD: u32 = 5;
 const SLOT: u32 = 3072;
-/// How long an answer to a wrong packet is waited for, so that it is told which one it answers.
+/// Wait for a response to an invalid packet, so that the packet that caused it is known.
 const MOMENT: Duration = Duration::from_millis(20);
 
 const fn place(n: u32) -> u32 {
     n * 128 + 8
 }
 
-/// Packet headers.
 pub(super) static TEST: Test = Test {
     id: "c09-header-validation",
     aliases: &[],
@@ -118,13 +119,13 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The frame of a packet with another BTH.
+/// Builds the frame of a packet with a changed BTH.
 pub(super) fn with_bth(channel: &Channel, mut packet: Transport, change: impl FnOnce(Bth) -> Bth) -> Vec<u8> {
     packet.bth = change(packet.bth);
     channel.frame(&packet)
 }
 
-/// The connection from an address that is not ours.
+/// Returns the connection with a source address that is not the tester's.
 pub(super) fn elsewhere(channel: &Channel) -> Channel {
     let other = |bits: u8| match channel.own.ip {
         IpAddr::V4(ip) => {
@@ -148,7 +149,7 @@ pub(super) fn elsewhere(channel: &Channel) -> Channel {
     }
 }
 
-/// The connection from an address that differs from ours in high bits alone.
+/// Returns the connection with a source address that differs from the tester's only in a high bit.
 fn far(channel: &Channel) -> Channel {
     let ip = match channel.own.ip {
         IpAddr::V4(ip) => {
@@ -167,12 +168,12 @@ fn far(channel: &Channel) -> Channel {
     }
 }
 
-/// A queue pair number that the DUT is not likely to have.
+/// Returns a queue pair number that the DUT probably does not use.
 pub(super) fn no_qp(channel: &Channel) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 0x0055_5000)
 }
 
-/// A queue pair number that differs in a bit; if there is such a queue pair, the packet is none of its connection.
+/// Returns a queue pair number that differs in one bit. If this queue pair exists, it has another connection.
 fn other_qp(channel: &Channel, bit: u32) -> Qpn {
     Qpn(channel.dut_qpn.0 ^ 1 << bit)
 }
@@ -187,7 +188,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         Message::write(&channel, psn, place(n), &ask::random_bytes(t, label.name, LENGTH))
     };
     for (n, case) in (0u32..).zip(CASES) {
-        // Where the sound one goes it would cover what the wrong one left.
+        // The valid WRITE goes elsewhere, so that it does not cover the bytes of an accepted invalid WRITE.
         let bytes = ask::random_bytes(t, case.wrong.name, LENGTH);
         let wrong = Message::write(&channel, psn, place(n) + LENGTH, &bytes);
         t.skip_packets();
@@ -270,7 +271,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             (limited.last_sent(), msn),
         );
         if limited.answers.is_empty() {
-            // Whether it was executed is not known, so neither are the MSN, the PSN and the memory behind it.
+            // The DUT may or may not have executed the WRITE, so the next MSN, PSN and memory contents are unknown.
             let _ = (
                 t.waited(AFTER)?,
                 t.command(RECEIVE)?,
@@ -326,14 +327,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Nothing came back between the wrong packet and the sound one: no RC packet to any queue pair of ours.
+/// Proves that no RC packet came between the invalid packets and the valid one, to any queue pair of the tester.
 fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
     let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
     let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;
     let came = |frame: &&FrameSeen| {
         let between = frame.received && frame.place > first.place && frame.place < sound.places.0;
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
-        // What else the host sends is no answer, nor is an ACK of before that comes a second time.
+        // Other packets of the host are no response, nor is a repeated earlier ACK.
         let is_of_rc = packet.is_ok_and(|packet| packet.opcode().service() == Service::Rc);
         between && is_of_rc && !is_repeated(t, frame)
     };

@@ -1,13 +1,15 @@
-//! `c09-icrc`: a packet with a wrong ICRC is dropped without a word; what the ICRC does not cover may change.
+//! `c09-icrc`: the DUT drops a packet with a wrong ICRC silently; fields that the ICRC does not cover may change.
 //!
-//! The peer sends a WRITE again and again, with one bit flipped, three times each: in every byte that the ICRC covers,
-//! from the IP header to the ICRC itself. The DUT answers none. Then a sound WRITE with the same PSN and other data is acknowledged,
-//! and memory shows it alone. Then bits are flipped that may change on the way (DSCP and ECN, hop limit, flow label; FECN,
-//! BECN and the reserved bits beside them): each such WRITE is acknowledged.
-//! Reading: IPv4's checksum is made right again after each flip, so that the ICRC is what is wrong. The IPv4 and UDP
-//! checksums themselves are masked too, but another layer drops packets where they are wrong: not tried. A hop limit of 0
-//! is not tried. Notifications of congestion are no answers.
-//! False alarm: a switch that drops by DSCP or ECN; the masked bits then stay unacknowledged.
+//! For every byte that the ICRC covers, from the IP header to the ICRC itself, the peer sends a WRITE with one flipped
+//! bit, three times. The DUT sends no response. Then the DUT acknowledges a valid WRITE with the same PSN and other
+//! data, and its memory shows only that WRITE. Then the peer flips bits that may change on the path (DSCP and ECN, hop
+//! limit, flow label; FECN, BECN and the reserved bits beside them). The DUT acknowledges each of these WRITEs.
+//!
+//! Reading: the peer corrects the IPv4 checksum after each flip, so that only the ICRC is wrong. The ICRC does not
+//! cover the IPv4 and UDP checksums either, but another layer drops packets with a wrong checksum: the test does not
+//! flip them. It does not try a hop limit of 0. CNPs are no responses.
+//!
+//! False alarm: a switch may drop packets by DSCP or ECN. Then WRITEs with a flipped uncovered bit stay unacknowledged.
 
 use core::time::Duration;
 
@@ -30,9 +32,9 @@ const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const LENGTH: u32 = 16;
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 4096;
-/// How long an answer is waited for after each flip, so that it is told which one it answers.
+/// Wait for a response after each flip, so that the packet that caused it is known.
 const MOMENT: Duration = Duration::from_millis(1);
 
 const fn place(n: u32) -> u32 {
@@ -47,7 +49,6 @@ const PARAMETERS: &[Parameter] = &[Parameter {
     default: 1,
 }];
 
-/// The ICRC of what arrives.
 pub(super) static TEST: Test = Test {
     id: "c09-icrc",
     aliases: &[],
@@ -62,7 +63,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// A sound frame, and where its parts stand.
+/// Builds a valid frame. Returns it with the offsets of its headers.
 fn sound(channel: &Channel, psn: Psn, n: u32, payload: &[u8]) -> Option<(Vec<u8>, Offsets)> {
     let message = Message::write(channel, psn, place(n), payload);
     let frame = message.frames(channel).pop()?;
@@ -70,7 +71,7 @@ fn sound(channel: &Channel, psn: Psn, n: u32, payload: &[u8]) -> Option<(Vec<u8>
     Some((frame, offsets))
 }
 
-/// The frame with a bit flipped, the IPv4 checksum mended.
+/// Returns the frame with one bit flipped and the IPv4 checksum corrected.
 fn flipped(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> Vec<u8> {
     let mut frame = frame.to_vec();
     frame[byte] ^= 1 << bit;
@@ -78,7 +79,7 @@ fn flipped(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> Vec<u8
     frame
 }
 
-/// Whether the ICRC is another one with this bit flipped.
+/// Returns whether the ICRC covers this bit.
 fn is_covered(frame: &[u8], offsets: &Offsets, at: (usize, u32)) -> bool {
     let Some(icrc) = offsets.icrc else { return false };
     let mut mended = flipped(frame, offsets, at);
@@ -86,15 +87,16 @@ fn is_covered(frame: &[u8], offsets: &Offsets, at: (usize, u32)) -> bool {
     at.0 >= icrc || mended[icrc..icrc + 4] != frame[icrc..icrc + 4]
 }
 
-/// Whether this bit makes a reserved opcode of the RC class: such a packet is dropped for more than its ICRC, and Linux rxe's
-/// kernel panics over it, see `c09-nak-reserved-opcode`. The bit is flipped in a SEND Only instead, of whose opcode no bit
-/// makes one.
+/// Returns whether flipping this bit makes a reserved opcode of the RC class.
+///
+/// The DUT drops a reserved opcode for more than its ICRC, and Linux rxe's kernel panics over it, see
+/// `c09-nak-reserved-opcode`. The peer then flips the bit in a SEND Only, whose opcode stays defined.
 fn gives_reserved_opcode(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> bool {
     let opcode = Opcode(frame[byte] ^ (1 << bit));
     byte == offsets.bth && opcode.service() == Service::Rc && !opcode.is_request() && !opcode.is_response()
 }
 
-/// Bytes that checksums of other layers stand in.
+/// Returns whether a byte belongs to a checksum of another layer.
 fn is_checksum(offsets: &Offsets, byte: usize) -> bool {
     let ip = offsets.ipv4.is_some_and(|at| (at + 10..at + 12).contains(&byte));
     ip || offsets.udp.is_some_and(|at| (at + 6..at + 8).contains(&byte))
@@ -128,7 +130,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             };
             let wrong = flipped(of, &offsets, at);
             if !t.executes_frame(&wrong) {
-                // The bit makes an opcode of what the device lacks.
+                // The bit makes an opcode of an operation that the device lacks.
                 continue;
             }
             ask::insist(t, COVERED, &wrong)?;
@@ -191,7 +193,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut evidence = Vec::new();
     let (seen, result) = match answer {
         Some(answer) => {
-            // An answer comes within a moment, so it answers the last packet before it.
+            // A response comes within a moment, so the last packet before it is the cause.
             let cause = wrong.iter().rev().find(|frame| frame.place < answer.frame.place);
             evidence.extend(cause.map(|frame| Evidence::from(*frame)));
             evidence.push(answer.frame.into());
@@ -223,7 +225,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let psn = turn.last_sent().plus(n);
         let tries: Vec<&rc::Seen<'_>> = masked.iter().filter(|seen| seen.psn() == psn).collect();
         let Some(first) = tries.first() else { continue };
-        // The places of the WRITEs count the bits that were chosen, of which some are not tried.
+        // The offsets of the WRITEs count all chosen bits, including those not tried.
         if let Some(reth) = first.packet.reth() {
             let at = reth.va().0.wrapping_sub(dialogue.memory.0);
             effect::put(

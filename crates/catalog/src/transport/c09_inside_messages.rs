@@ -1,11 +1,14 @@
-//! `c09-inside-messages`: what comes between the packets of a message changes nothing, and each that asks for an ACK gets it.
+//! `c09-inside-messages`: packets in the middle of a message change nothing; each packet that requests an ACK gets it.
 //!
-//! Behind a sound WRITE a WRITE of four packets and a SEND of three are sent, each packet when the one before was answered, for each
-//! asks for an ACK. Behind each packet but the last come duplicates: of the message's packets so far, the first one first, of the
-//! WRITE before it, and of a READ and a FetchAdd before it; and a CNP. Then the memory is read.
-//! Reading: AckReq may stand in any packet of a message, and is answered. A duplicate is answered and changes nothing, whatever
-//! message is being received. Of requests that the device lacks none is sent.
-//! False alarm: a packet that was lost is sent again, three times at most.
+//! After a valid WRITE the peer sends a WRITE of four packets and a SEND of three. Each packet requests an ACK, and the
+//! peer waits for the response. Behind each packet but the last the peer sends duplicates: of the message's packets so
+//! far, and of the WRITE, a READ and a FetchAdd before the message. It also sends a CNP. Then the tester reads the
+//! memory.
+//!
+//! Reading: AckReq may be set in any packet of a message, and requires a response. The DUT answers a duplicate, which
+//! changes nothing, even if another message is incomplete. The peer sends no request that the device lacks.
+//!
+//! False alarm: the peer repeats a lost packet, three times at most.
 
 use core::time::Duration;
 
@@ -33,15 +36,14 @@ const SILENT: Label<Wait> = Label::new("behind a packet that was not answered");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 32 * 1024;
-/// Where the receive lies, and where the WRITEs begin.
+/// Offset of the receive, and offset of the WRITEs.
 const RECEIVES: u32 = 16 * 1024;
 const PLACE: u32 = 1024;
-/// Where the number of the FetchAdd lies.
+/// Offset of the FetchAdd's operand.
 const NUMBER_AT: u32 = 64;
 
-/// Packets with others between them.
 pub(super) static TEST: Test = Test {
     id: "c09-inside-messages",
     aliases: &[],
@@ -95,20 +97,20 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     for message in [&write, &send] {
         are_answered = are_answered && with_others_between(t, &channel, message, &before)?;
     }
-    // Behind one that was not answered nothing is asked: whatever came would speak for it.
+    // After an unanswered packet the peer sends nothing: the next response would acknowledge that packet too.
     if are_answered {
         ask::ask(t, &channel, AFTER, &after)?;
     } else {
         t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     }
-    // A host may tell of a receive after its message was acknowledged.
+    // A host may report a receive after the DUT acknowledged the message.
     t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     ask::read_memory(t, &channel, RESULT, LOOKED_AT)?;
     ask::query(t, &channel, STATE)?;
     Ok(())
 }
 
-/// Sends a message, each packet when the one before was answered, with others between them. Whether all were.
+/// Sends a message packet by packet, and other packets in between. Returns whether the DUT answered all its packets.
 fn with_others_between(t: &mut Tester<'_>, channel: &Channel, message: &Message, before: &[Message]) -> Step<bool> {
     let earlier: Vec<&Transport> = before.iter().flat_map(|message| &message.packets).collect();
     for (at, packet) in message.packets.iter().enumerate() {
@@ -127,7 +129,7 @@ fn with_others_between(t: &mut Tester<'_>, channel: &Channel, message: &Message,
     Ok(true)
 }
 
-/// Sends a packet that asks for an ACK until it is answered, three times at most.
+/// Sends a packet that requests an ACK until the DUT responds, three times at most. Returns whether it responded.
 fn is_answered(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, packet: &Transport) -> Step<bool> {
     let mut packet = packet.clone();
     packet.bth = packet.bth.with_ack_request(true);

@@ -1,8 +1,12 @@
-//! `c09-link-p-key`: a packet is taken whose P_Key matches any entry of the table; QP0 asks for none.
+//! `c09-link-p-key`: a port accepts a packet whose P_Key matches any entry of the table; QP0 needs no P_Key.
 //!
-//! A full and a limited partition are added to the first block of the table; packets of others come with a GRH, too. Then the full one alone, behind an entry that is
-//! invalid; then it takes the place of the default partition. Reading: two limited members do not match, nor
-//! does anything match an entry whose low 15 bits are 0. False alarm: none known.
+//! The test adds a full and a limited partition to the first block of the table. It also sends packets of other
+//! partitions, some with a GRH. Then the full partition alone stands behind an invalid entry. Finally it replaces the
+//! default partition.
+//!
+//! Reading: two limited members do not match. An entry whose low 15 bits are 0 matches nothing.
+//!
+//! False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
@@ -13,11 +17,11 @@ use crate::link::native::{self, Link, Rule};
 const FOUND: Label<PKeyTable> = Label::new("P_Keys as found");
 const SET: Label<PKeyTable> = Label::new("add two partitions");
 const P_KEY: Rule = Rule::new("9.6.1 P_Key");
-/// The default partition, without the bit of membership.
+/// Default partition, without the membership bit.
 const DEFAULT: u16 = 0x7FFF;
-/// Entries of a block.
+/// Number of entries in a block.
 const ENTRIES: usize = 32;
-/// Bit 15: a full member.
+/// Bit 15 of a P_Key: full member.
 const FULL: u16 = 0x8000;
 
 pub(super) static TEST: Test = Test {
@@ -70,7 +74,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     link.probe_each(&P_KEY, [full, foreign | FULL, foreign], |link, p_key| {
         link.global().bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     })?;
-    // An entry behind one that is invalid counts as all others.
+    // An entry behind an invalid one is as valid as any other.
     let table = found
         .quiet()
         .change(|table| table.with_p_key(1, PKey(0)).with_p_key(2, PKey(full | FULL)));
@@ -82,8 +86,9 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     without_default(&mut link, &found, full)
 }
 
-/// The default partition is one as all others: where the table does not have it, nobody is of it. The counters are read when it is
-/// there again, since who asks for them is of that partition.
+/// Replaces the default partition: without its entry, packets of that partition do not match.
+///
+/// The tester restores the entry before it reads the counters, because its requests belong to that partition.
 fn without_default(link: &mut Link<'_, '_>, found: &Guarded<PKeyTable>, full: u16) -> Step {
     let is_default = |key: PKey| key.0 & !FULL == DEFAULT;
     if link.p_keys.iter().skip(ENTRIES).any(|key| is_default(*key)) {
@@ -110,6 +115,6 @@ fn without_default(link: &mut Link<'_, '_>, found: &Guarded<PKeyTable>, full: u1
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.exchange(FOUND)?;
-    t.not_judged(SET); // the table as it was read decides what matches
+    t.not_judged(SET); // The table as read back decides which P_Keys match.
     native::judge(t, f, &[P_KEY], native::NOTHING_SENT)
 }

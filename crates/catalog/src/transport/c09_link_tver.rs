@@ -1,6 +1,8 @@
-//! `c09-link-tver`: a packet with TVer 0 is taken, one with TVer 1 to 15 is not.
+//! `c09-link-tver`: a port accepts a packet with TVer 0, and discards packets with TVer 1 to 15.
 //!
-//! Reading: no counter is laid down. False alarm: none known.
+//! Reading: the architecture defines no counter for them.
+//!
+//! False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 

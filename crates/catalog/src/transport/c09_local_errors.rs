@@ -1,14 +1,20 @@
-//! What a device may not do with its own memory fails there, in order, and is told to nobody as done.
+//! Requests over memory that the device may not use: they fail locally, in order, and never complete with success.
 //!
-//! `c09-local-errors`: a fenced SEND waits for a READ, its memory is deregistered, then the READ is answered: the SEND fails with
-//! IBV_WC_LOC_PROT_ERR and nothing of it is sent, the one behind it is flushed. On another connection a READ would land where the
-//! device may not write, between two SENDs: the first completes, the READ fails likewise; what is posted in the error state after
-//! that, a WRITE with Immediate and a receive, is flushed. `c09-nak-operational`: the peer sends a SEND to a receive in such
-//! memory: one NAK 0x63, its receive gets the error, and the memory stays as it was.
-//! A READ is what holds the SEND back, and what lands in the wrong place: for a device without, a NAK brings the error state, and
-//! what is posted there is all that is left.
-//! Reading: a READ may be sent before its memory is looked at.
-//! False alarm: a NAK may be lost; another connection is asked, three in all.
+//! `c09-local-errors`: a fenced SEND waits for a READ. The host deregisters the SEND's memory, then the peer answers
+//! the READ. The SEND fails with IBV_WC_LOC_PROT_ERR, the DUT sends nothing of it, and the SEND behind it is flushed.
+//! On another connection the DUT posts a READ between two SENDs, and the READ's buffer lies in memory that the device
+//! may not write. The first SEND completes, and the READ fails likewise. Then the DUT posts a WRITE with Immediate and
+//! a receive in the error state; both are flushed.
+//!
+//! `c09-nak-operational`: the peer sends a SEND, and the receive lies in memory that the device may not write. The DUT
+//! sends one NAK 0x63, fails the receive, and leaves the memory unchanged.
+//!
+//! A device without READs cannot run the first part. A NAK moves its queue pair to error, and only the requests posted
+//! there are checked.
+//!
+//! Reading: the DUT may send a READ before it checks the READ's memory.
+//!
+//! False alarm: a NAK may be lost. The test then tries another connection, three in all.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::{Command, Reply, pb};
@@ -34,12 +40,11 @@ const RECEIVE: Label<Verbs> = Label::new("post a receive where the device may no
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const SEND: Label<Frames> = Label::new("SEND to that receive");
 
-/// Bytes of the receive where the device may not write.
+/// Length in bytes of the receive in memory that the device may not write.
 const LENGTH: u32 = 64;
-/// The receive that is posted in the error state.
+/// wr_id of the receive posted in the error state.
 const IN_ERROR: u64 = 300;
 
-/// Errors of the requester's own side.
 pub(super) static TEST: Test = Test {
     id: "c09-local-errors",
     aliases: &[],
@@ -54,7 +59,6 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// An error of the responder's own side.
 pub(super) static RECEIVE_ERROR: Test = Test {
     id: "c09-nak-operational",
     aliases: &[],
@@ -89,7 +93,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// What is posted in the error state; a host may refuse to take it there.
+/// Has the DUT post requests in the error state. Its host may refuse them.
 fn in_error(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     let write = if t.offers(pb::Operation::WriteImm) {
         dut.try_post(t, Ask::new(pb::Operation::WriteImm, 64))?
@@ -106,7 +110,7 @@ fn in_error(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     dut.completions(t, posted).map(drop)
 }
 
-/// A connection whose memory the device may only read.
+/// Returns the options of a connection whose memory the device may not write.
 fn not_writable() -> ChannelOptions {
     ChannelOptions {
         memory_access: pb::Access {
@@ -117,7 +121,9 @@ fn not_writable() -> ChannelOptions {
     }
 }
 
-/// A SEND whose memory goes while it waits for a READ, and one behind it. Whether the device has READs: without, a SEND is refused.
+/// Deregisters the memory of a SEND that waits for a READ; another SEND follows. Returns whether the device has READs.
+///
+/// For a device without READs the peer refuses a SEND instead.
 fn deregistered(t: &mut Tester<'_>) -> Step<bool> {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     if !t.offers(pb::Operation::Read) {
@@ -157,11 +163,11 @@ fn deregistered(t: &mut Tester<'_>) -> Step<bool> {
     dut.post(t, Ask::send(64))?;
     if dut.see_all(t, &read)? {
         let deregister = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
-        // An agent may keep memory that a request still names: then this SEND is sound.
+        // An agent may retain memory that a request still uses; the SEND is then valid.
         t.verbs(GONE, Side::Dut, deregister)?;
         let responses = dut.answers(t, &read);
         dut.answer(t, (ANSWER, AGAIN), &responses, 3)?;
-        // What was sent of it may be on its way.
+        // Packets of the SEND may still be on their way.
         t.pause(ask::RESPONSE_WAIT)?;
     }
     dut.close(t)?;
@@ -182,7 +188,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     rc::came_on_each(t, &[ANSWER])
 }
 
-/// A receive that is posted in the error state is flushed.
+/// Proves that a receive posted in the error state is flushed.
 fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     for post in rc::answer::commands_in(t, dialogue, LATE) {
         let ends = if offers::posts(t, pb::Operation::Read) {
@@ -192,7 +198,7 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
         };
         let failed = |done: &rc::Done<'_>| done.event.place < post.place && done.status() == ends;
         let was_taken = matches!(post.answer, Some((.., Reply::Done(_), _)));
-        // Before that, the queue pair need not be in the error state, and the READ is judged by itself.
+        // Before this completion the queue pair need not be in the error state. A rule judges the READ.
         if !was_taken || !dialogue.completions.iter().any(failed) {
             continue;
         }
@@ -213,7 +219,7 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
 }
 
 fn receive(t: &mut Tester<'_>) -> Step {
-    // The one NAK of a connection may be lost, and in error the device says nothing more there.
+    // The only NAK of a connection may be lost, and in error the device sends no other.
     for _ in 0..TRIES {
         let dut = Requester::open(t, &not_writable())?;
         let post = Command::PostReceive(pb::PostReceive {
@@ -257,7 +263,7 @@ fn judge_receive(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Where the device may not write all is as the host wrote it.
+/// Proves that memory that the device may not write is unchanged.
 fn is_unchanged(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     let fill = rc::answer::commands_in(t, dialogue, FILL);
     let read = rc::answer::commands_in(t, dialogue, RESULT);
@@ -268,7 +274,7 @@ fn is_unchanged(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     rc::effect::memory_is(f, (RESPONDER, "memory of the receive"), read, ("as before", before));
 }
 
-/// Where the first SEND of a connection stands in the record.
+/// Returns the place of the first SEND of a connection.
 fn sent(t: &Trace, dialogue: &rc::Dialogue<'_>) -> Result<usize, Gap> {
     let (after, before) = dialogue.places;
     let mut of_it = t.frames(SEND).filter(|send| send.place > after && send.place < before);

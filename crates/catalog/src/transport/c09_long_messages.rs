@@ -1,8 +1,13 @@
-//! `c09-long-messages`: messages of more than 65,535 bytes are as any others, both roles.
+//! `c09-long-messages`: messages of more than 65,535 bytes work as any others, with the DUT as requester and as
+//! responder.
 //!
-//! The peer sends a SEND, a WRITE with Immediate and a READ of 65,541 bytes; the DUT posts a READ, a WRITE and a SEND of as many.
-//! The path MTU is 256 bytes, so that each takes more than 256 packets. Each completion says how many there were.
-//! Reading: nothing is unclear. False alarm: none known. A device whose memory regions are shorter goes without.
+//! The peer sends a SEND, a WRITE with Immediate and a READ of 65,541 bytes. The DUT posts a READ, a WRITE and a SEND
+//! of the same length. The path MTU is 256 bytes, so each message takes more than 256 packets. Each completion reports
+//! the number of bytes. The test leaves out a device with shorter memory regions.
+//!
+//! Reading: nothing is unclear.
+//!
+//! False alarm: none known.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::Command;
@@ -31,15 +36,14 @@ const ANSWER: [Label<Frames>; 3] = [
 ];
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 
-/// Bytes of a message: more than 16 bits count, and no multiple of a path MTU.
+/// Length of a message in bytes: more than 16 bits hold, and no multiple of a path MTU.
 const LENGTH: u32 = (1 << 16) + 5;
-/// Bytes of the DUT's memory: what is sent, what is read, and what is received lie apart.
+/// Length of the DUT's memory in bytes, and offsets of the data. Sent, read and received data do not overlap.
 const MEMORY: u32 = 5 << 16;
 const READ: u32 = 68 * 1024;
 const RECEIVED: u32 = 136 * 1024;
 const WRITTEN: u32 = 204 * 1024 + 1;
 
-/// Long messages.
 pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
@@ -69,7 +73,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     };
     let mut dut = Requester::open(t, &options)?;
     let channel = dut.channel;
-    // No part of it is like another.
+    // Random data: no part equals another.
     let bytes = ask::random_bytes(t, "what is sent", LENGTH);
     ask::fill(t, &channel, FILL, 0, bytes)?;
     ask::fill(t, &channel, FILL, READ, vec![0; LENGTH as usize])?;
@@ -85,7 +89,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         let read = Message::read(&channel, write.next(), 0, LENGTH);
         ask::ask(t, &channel, SENT, &read)?;
     }
-    // Those of the receives, so that what comes next is of what is posted.
+    // Take the completions of the receives first: later completions belong to posted requests.
     for _ in 0..2 {
         t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
@@ -96,7 +100,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         }
         let place = if operation == Operation::Read { READ } else { 0 };
         let sent = dut.post(t, Ask::new(operation, LENGTH).at(place))?;
-        // Few devices send so much before they hear of some of it.
+        // Few devices send this much without an ACK.
         dut.serve(t, PART, &sent)?;
         let answers = dut.answers(t, &sent);
         if !dut.answer(t, (answer, ANSWER_AGAIN), &answers, 1)? {

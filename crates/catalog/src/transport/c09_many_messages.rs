@@ -1,8 +1,11 @@
 //! `c09-many-messages`: the MSN counts messages beyond 16 bits.
 //!
-//! The peer sends empty WRITEs, 64 at a time, of which the last asks for an acknowledgement, until there were as many as the
-//! parameter says. The MSN of each acknowledgement is judged by the oracle, as in every test.
-//! Reading: an empty WRITE is a message, and counts. It needs no receive and touches no memory, so that many are soon sent.
+//! The peer sends empty WRITEs, 64 at a time, up to the number in the parameter. The last of each 64 requests an
+//! acknowledgement. A rule judges the MSN of each acknowledgement, as in every test.
+//!
+//! Reading: an empty WRITE is a message and counts. It needs no receive and touches no memory, so the peer can send
+//! many quickly.
+//!
 //! False alarm: none known.
 
 use verbatim_oracle::Rule;
@@ -17,10 +20,9 @@ use crate::transport::rc::ask::{self, Message};
 const SENT: Label<Frames> = Label::new("empty WRITEs");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Messages that are sent before their acknowledgement is waited for.
+/// Number of messages that the peer sends before it waits for their acknowledgement.
 const AT_ONCE: u32 = 64;
 
-/// Many messages.
 pub(super) static TEST: Test = Test {
     id: "c09-many-messages",
     aliases: &[],

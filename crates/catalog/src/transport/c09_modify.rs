@@ -1,17 +1,19 @@
-//! `c09-modify-steps`: a queue pair takes the steps that there are, and refuses all others.
+//! `c09-modify-steps`: a queue pair makes the transitions that the architecture allows, and refuses all others.
 //!
-//! Queue pairs of both services, which nobody talks to, go from RESET to RTS, SQD, ERR and RESET. Before each step
-//! others are tried: to states that it does not lead to, without one of the attributes that it needs, with one that it
-//! does not take. What is refused leaves the queue pair where it was. It goes to RTS with each of what a step may have,
-//! alone and together, with the least and with the most. What is posted in ERR is flushed. A datagram queue pair whose
-//! send queue has failed goes back to RTS alone. Work is refused before RTS and taken then, as much as the queue was
-//! made for.
-//! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host its kernel and
-//! its driver refuse before the device hears of it: a step that is taken there and should not be is INCONCLUSIVE, one
-//! that is refused and should not be is NOT_APPLICABLE, and work that is posted too early is not judged; with `--set
-//! own_verbs=1` all of it is. Services, states and values that the device lacks are left out. A host without SQD is
-//! spared it, and Linux rxe, without `--set soft_roce=1`, a max_dest_rd_atomic that grows: its kernel then writes where
-//! it may not.
+//! Queue pairs of both services, without a peer, go from RESET to RTS, SQD, ERR and RESET. Before each transition the
+//! test tries others: to states that cannot follow, without a required attribute, with an attribute that the transition
+//! does not take. A refused transition leaves the queue pair's state unchanged. The queue pair goes to RTS with each
+//! optional attribute, alone and together, with the least and with the greatest values. Requests posted in ERR are
+//! flushed. A datagram queue pair whose send queue failed goes back to RTS, and to no other of the tried states. The
+//! host refuses SENDs before RTS. In RTS it accepts as many as the queue was created for.
+//!
+//! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host the kernel and
+//! the driver may refuse before the device sees the command. There a wrongly accepted transition is INCONCLUSIVE, a
+//! wrongly refused one is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` all of it
+//! is judged. The test leaves out services, states and values that the device lacks, and SQD on a host without it.
+//! Without `--set soft_roce=1` it also spares Linux rxe a growing max_dest_rd_atomic: that kernel then writes out of
+//! bounds.
+//!
 //! False alarm: none known.
 
 mod attributes;
@@ -48,13 +50,13 @@ const DESTROY: Label<Verbs> = Label::new("destroy the other queue pair");
 const OTHER: Label<Verbs> = Label::new("register memory that will be gone");
 const GONE: Label<Verbs> = Label::new("deregister it under a datagram");
 
-/// As long as a completion may take that nothing holds back.
+/// Longest wait for a completion that nothing delays.
 const LATER: Duration = Duration::from_secs(2);
 
-/// What its queue pairs hold.
+/// Number of requests that each queue of a queue pair holds.
 const DEPTH: u32 = 16;
 
-/// Who refuses.
+/// Whether the DUT implements verbs itself, so that no driver or agent refuses a command.
 const OWN_VERBS: Parameter = Parameter {
     name: oracle::OWN_VERBS,
     about: "1: the DUT's verbs are its own, not a driver's nor an agent's: a wrong refusal is a fault",
@@ -63,7 +65,6 @@ const OWN_VERBS: Parameter = Parameter {
     default: 0,
 };
 
-/// Steps.
 pub(super) static TEST: Test = Test {
     id: "c09-modify-steps",
     aliases: &[],
@@ -80,7 +81,7 @@ pub(super) static TEST: Test = Test {
     judge: judge_steps,
 };
 
-/// A queue pair whose steps are tried.
+/// A queue pair whose transitions are tried.
 struct Tried {
     qp: u32,
     channel: Channel,
@@ -115,7 +116,7 @@ impl Tried {
         })
     }
 
-    /// Ends the procedure where the device lacks what its queue pairs are given on their way.
+    /// Ends the procedure if the device lacks a value that its queue pairs need on their way to RTS.
     fn must_go(&self, t: &Tester<'_>, given: &Given) -> Step {
         use pb::QpState::{Init, Rtr, Rts};
         let rts = later(given, &given.rts);
@@ -124,8 +125,9 @@ impl Tried {
             .try_for_each(|(state, attributes)| t.must_be_offered(Side::Dut, &self.modify(state, attributes)))
     }
 
-    /// Takes a step, or tries to, and asks where the queue pair is then. Whether it was taken; one to what the device lacks is
-    /// not tried.
+    /// Tries a transition, and queries the state afterwards. Returns whether the host accepted the transition.
+    ///
+    /// A transition that the device lacks is not tried.
     fn to(&self, t: &mut Tester<'_>, state: pb::QpState, attributes: &pb::QpAttributes) -> Step<bool> {
         let modify = self.modify(state, attributes);
         if t.must_be_offered(Side::Dut, &modify).is_err() {
@@ -136,7 +138,7 @@ impl Tried {
         Ok(!matches!(reply, Reply::Refused(_)))
     }
 
-    /// The same to states that it cannot go to.
+    /// Tries transitions to states that cannot follow.
     fn not_to(&self, t: &mut Tester<'_>, states: &[(pb::QpState, &pb::QpAttributes)]) -> Step {
         for (state, attributes) in states {
             self.to(t, *state, attributes)?;
@@ -156,7 +158,7 @@ impl Tried {
         t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
     }
 
-    /// A datagram to nobody: where it is sent all the same, nobody hears it.
+    /// Posts a datagram to a queue pair that does not exist.
     fn send_to(&self, t: &mut Tester<'_>, wr_id: u64, given: &Given, local: pb::Slice) -> Step {
         let post = pb::PostSend {
             qp: self.qp,
@@ -172,7 +174,7 @@ impl Tried {
         t.verbs(SEND, Side::Dut, Command::PostSend(post)).map(drop)
     }
 
-    /// Takes all steps to RTS, from RESET.
+    /// Makes all transitions from RESET to RTS.
     fn to_rts(&self, t: &mut Tester<'_>, given: &Given) -> Step {
         use pb::QpState::{Init, Reset, Rtr, Rts};
         self.to(t, Reset, &pb::QpAttributes::default())?;
@@ -214,7 +216,7 @@ fn steps(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// RESET to RTS, each step with all that it refuses before it.
+/// Makes the transitions from RESET to RTS, and tries invalid ones before each.
 fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
@@ -259,7 +261,7 @@ fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
                 max_dest_rd_atomic: Some(most + 1),
                 ..given.rtr.clone()
             },
-            // Codes that name no MTU.
+            // These codes name no MTU.
             pb::QpAttributes {
                 path_mtu: Some(0),
                 ..given.rtr.clone()
@@ -310,7 +312,7 @@ fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// A step to RTS with what it may have beside.
+/// Returns the attributes of a transition to RTS, with the optional ones.
 fn later(given: &Given, with: &pb::QpAttributes) -> pb::QpAttributes {
     let is_rc = given.init.access.is_some();
     pb::QpAttributes {
@@ -321,7 +323,7 @@ fn later(given: &Given, with: &pb::QpAttributes) -> pb::QpAttributes {
     }
 }
 
-/// A step without each attribute that it needs, and with each that it does not take.
+/// Tries a transition without each required attribute, and with each attribute that it does not take.
 fn refused(t: &mut Tester<'_>, tried: &Tried, given: &Given, (to, needs): (pb::QpState, &pb::QpAttributes)) -> Step {
     let may = match to {
         pb::QpState::Rtr => pb::QpAttributes {
@@ -341,7 +343,7 @@ fn refused(t: &mut Tester<'_>, tried: &Tried, given: &Given, (to, needs): (pb::Q
     Ok(())
 }
 
-/// A step that stays, or goes on, with nothing, with each attribute of some, and with each of the others.
+/// Tries a transition without attributes, and with each attribute of `with` alone.
 fn taken(
     t: &mut Tester<'_>,
     tried: &Tried,
@@ -355,11 +357,11 @@ fn taken(
     Ok(())
 }
 
-/// In RTS and SQD.
+/// Tries transitions in RTS and in SQD.
 fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
-    // No step leads there from RTS or SQD.
+    // No transition leads from RTS or SQD to these states.
     let nowhere = [
         (Init, &given.init),
         (Init, &none),
@@ -367,7 +369,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
         (Rtr, &none),
         (Sqe, &none),
     ];
-    // Those that a step does not take are in all: both ways are tried.
+    // `all` also holds attributes that the transition does not take, so both kinds are tried.
     taken(t, tried, (Rts, &none), &given.all)?;
     tried.not_to(t, &nowhere)?;
     for attributes in with_each(&none, &given.all) {
@@ -383,7 +385,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
             tried.to(t, Sqd, &none)?;
         }
     }
-    // Last, since what is posted may fail, and nobody knows the state then.
+    // Last, because the datagrams may fail, and the state is then unknown.
     let is_of_datagrams = given.init.qkey.is_some();
     if is_of_datagrams {
         for wr_id in [5, 6] {
@@ -397,7 +399,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// To ERR, and to RESET again from there and from all others.
+/// Moves to ERR, then tries ERR and RESET from every state.
 fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
@@ -413,7 +415,7 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
-    // What is posted to one queue is no reason to flush the other.
+    // Posts to one queue after the other: work on one must not be the reason to flush the other.
     tried.send(t, 4)?;
     t.pause(LATER)?;
     tried.receive(t, 4)?;
@@ -435,7 +437,7 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// To RTS with each of what the steps may have, alone and together, and with the least and the most that there is.
+/// Goes to RTS with each optional attribute, alone and together, and with the least and greatest values.
 fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Service) -> Step {
     use pb::QpState::{Init, Reset, Rtr, Rts};
     let none = pb::QpAttributes::default();
@@ -459,8 +461,7 @@ fn each_way(t: &mut Tester<'_>, tried: &Tried, given: &Given, service: pb::Servi
     Ok(())
 }
 
-/// A datagram queue pair whose send queue has failed, since the memory of a datagram was gone when it was to be sent: one step
-/// leads on from there.
+/// Makes the send queue of a datagram queue pair fail, and tries the transitions from SQE. Only RTS may follow.
 fn failed(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
@@ -491,7 +492,7 @@ fn failed(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// Makes the send queue fail, if it can be made to; whether that was shown.
+/// Makes the send queue fail, if possible, with a datagram whose memory is deregistered. Returns whether it failed.
 fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<bool> {
     use pb::QpState::{Rts, Sqd};
     let none = pb::QpAttributes::default();
@@ -502,7 +503,7 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
     let Reply::Memory(other) = t.verbs(OTHER, Side::Dut, register)? else {
         return Ok(false);
     };
-    // Drained, it keeps what is posted until its memory is gone.
+    // In SQD the queue pair keeps the datagram until the memory is deregistered.
     let is_drained = tried.to(t, Sqd, &none)?;
     if is_drained {
         let gone = pb::Slice {
@@ -511,7 +512,7 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
             length: 8,
         };
         tried.send_to(t, wr_id, given, gone)?;
-        // What waits behind it is flushed.
+        // The request behind it is flushed.
         tried.send_to(t, wr_id + 50, given, tried.channel.memory.slice(0, 8))?;
     }
     let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
@@ -525,7 +526,7 @@ fn fails(t: &mut Tester<'_>, tried: &Tried, given: &Given, wr_id: u64) -> Step<b
     Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
 }
 
-/// As many requests as its queues were made for, which nobody answers.
+/// Posts as many requests as the queues hold; the peer does not answer them.
 fn full(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     tried.to_rts(t, given)?;
     for wr_id in 0..u64::from(DEPTH) {

@@ -1,10 +1,17 @@
-//! `c09-modify-attributes`: what a step in RTS or SQD changes holds for the packets that come then.
+//! `c09-modify-attributes`: attributes changed in RTS or SQD apply to the packets that follow.
 //!
-//! A queue pair without any right, and with the shortest RNR interval, gets all rights and a longer one in RTS: requests of the peer
-//! are done, and an RNR NAK asks for the longer one. Another loses its rights in RTS, and refuses a WRITE then. Two get theirs from INIT to INIT, and to RTR. One gets its RNR interval with the step to RTS. Others are drained, and get an ACK timeout and a retry_cnt, another rnr_retry,
-//! another max_rd_atomic and address vector, or an ACK timeout alone in SQD: back in RTS they go by these, and by all that was not named.
-//! Reading: nothing is unclear. Where a host refuses a step that may be refused there, what it would change is left out. A device
-//! without SQD or READs goes without these.
+//! Each case has its own queue pair:
+//! - One without rights and with the shortest RNR interval gets all rights and a longer interval in RTS. The DUT then
+//!   executes the peer's requests, and its RNR NAK carries the longer interval.
+//! - One loses its rights in RTS, and then refuses a WRITE; two more refuse a READ and a FetchAdd.
+//! - Two get their rights from INIT to INIT, and with the transition to RTR.
+//! - One gets its RNR interval with the transition to RTS.
+//! - Others change attributes in SQD: ACK timeout and retry_cnt, rnr_retry, max_rd_atomic and address vector, or the
+//!   ACK timeout alone. Back in RTS they use the new values, and the old values of all other attributes.
+//!
+//! Reading: nothing is unclear. If a host refuses an optional transition, the test leaves out its effect. A device
+//! without SQD or READs is tested without them.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -34,7 +41,6 @@ const TAKEN: Label<Frames> = Label::new("request after the rights were taken");
 const RNR: Label<Frames> = Label::new("RNR NAK");
 const ENDS: Label<Wait> = Label::new("until all retries are over");
 
-/// What steps change.
 pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
@@ -59,14 +65,13 @@ pub(super) static TEST: Test = Test {
     judge: judge_attributes,
 };
 
-/// No rights at all.
 const NONE: pb::Access = pb::Access {
     local_write: false,
     remote_write: false,
     remote_read: false,
     remote_atomic: false,
 };
-/// What is changed in RTS.
+/// RNR interval that a transition sets.
 const LATER_RNR: RnrTimer = RnrTimer(20);
 const TIMEOUT: AckTimeout = AckTimeout(14);
 
@@ -100,7 +105,7 @@ fn step(t: &mut Tester<'_>, channel: &Channel, state: pb::QpState, attributes: p
     Ok(is_there && !matches!(t.verbs(MODIFY, Side::Dut, modify)?, Reply::Refused(_)))
 }
 
-/// Rights and the RNR interval.
+/// Grants all rights and sets a longer RNR interval in RTS.
 fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         qp_access: NONE,
@@ -133,7 +138,7 @@ fn in_rtr_and_rts(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// The RNR interval that the step from RTR to RTS names.
+/// Sets the RNR interval with the transition from RTR to RTS.
 fn with_rts(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         min_rnr_timer: RnrTimer(1),
@@ -164,7 +169,7 @@ fn with_rts(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A right that was given is taken away: what is asked before it is done, and after it refused.
+/// Takes a granted right away: the DUT executes a request before that, and refuses one after that.
 fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     let dut = Requester::open(t, &ChannelOptions::default())?;
     let channel = dut.channel;
@@ -188,7 +193,7 @@ fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     dut.close(t)
 }
 
-/// Rights that come with a later step than the first: a WRITE is done.
+/// Grants rights with a later transition than the first: the DUT executes a WRITE.
 fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
     let options = ChannelOptions {
         rights_by,
@@ -205,11 +210,11 @@ fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
     dut.close(t)
 }
 
-/// What the requester goes by: changed while it is drained.
+/// Changes attributes of the requester in SQD, and provokes their effect.
 fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
     let options = ChannelOptions {
         rnr_retry: 7,
-        // Not 7 where it counts, which some take for retries without end.
+        // Not 7 in the case that counts retries: some devices take 7 for retries without end.
         retry_cnt: if change == 3 { 6 } else { 7 },
         max_rd_atomic: 4,
         ..ChannelOptions::default()
@@ -243,7 +248,7 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
             address: Some(address),
             ..none()
         },
-        // What is not named stays.
+        // Attributes that are not named keep their values.
         pb::QpAttributes {
             timeout: Some(TIMEOUT.0.into()),
             ..none()
@@ -274,7 +279,7 @@ fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
         }
         _ => {
             let mut sent = Vec::new();
-            // What waits for no other still shows the address vector.
+            // Without READs, SENDs still show the address vector.
             let operation = if t.offers(pb::Operation::Read) {
                 pb::Operation::Read
             } else {
@@ -311,7 +316,7 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .first()
         .map(|case| &case.dialogue)
         .ok_or(Gap::Missing(rc::steps::STATE.name))?;
-    // Rights: nothing is refused that was allowed since.
+    // The DUT must refuse no request that the new rights allow.
     if t.frames(ASKED).next().is_some() {
         let naks: Vec<rc::Seen<'_>> = first
             .of_dut()

@@ -1,12 +1,17 @@
-//! `c09-nak-fatal`: a NAK that refuses a request ends it with its status, completes what lies before, flushes the rest.
+//! `c09-nak-fatal`: a NAK that refuses a request fails it, completes earlier requests, and flushes later ones.
 //!
-//! Three connections, one for each of the codes invalid request, remote access error and remote operational error. Four
-//! SENDs are outstanding; the second gets the NAK. The first completes with success, the second with the status of the
-//! code, the others with IBV_WC_WR_FLUSH_ERR, in this order, two receives too; nothing is sent again, and the queue pair is in error: a
-//! WRITE that comes then has no answer. On a fourth
-//! connection none of the four is signalled: those that fail complete all the same, the first does not. On a fifth a READ of three
-//! packets gets its first response, then the NAK in place of the second; a device without READs goes without.
-//! Reading: nothing is unclear. False alarm: none known; the NAK is sent again when no completion comes.
+//! Three connections test one code each: invalid request, remote access error and remote operational error. Four SENDs
+//! are outstanding; the second gets the NAK. The first completes with success, the second with the status of the code,
+//! the others with IBV_WC_WR_FLUSH_ERR, in this order. Two receives are flushed, too. The DUT retransmits nothing. Its
+//! queue pair is in error and does not respond to a WRITE.
+//!
+//! On a fourth connection all four SENDs are unsignaled: the failed ones complete nevertheless, the first does not. On
+//! a fifth connection a READ of three packets gets its first response, then the NAK instead of the second. A device
+//! without READs is tested without it.
+//!
+//! Reading: nothing is unclear.
+//!
+//! False alarm: none known. The peer repeats the NAK if no completion comes.
 
 use core::time::Duration;
 
@@ -29,19 +34,18 @@ const RECEIVE: Label<Verbs> = Label::new("post a receive");
 const BEHIND: Label<Frames> = Label::new("WRITE to the queue pair in error");
 const AFTER: Label<Wait> = Label::new("after the NAK");
 
-/// The codes that refuse for good.
+/// Codes of the NAKs that end a connection.
 const CODES: [NakCode; 3] = [
     NakCode::INVALID_REQUEST,
     NakCode::REMOTE_ACCESS,
     NakCode::REMOTE_OPERATIONAL,
 ];
-/// Numbers of receives that nothing takes, and where they lie.
+/// wr_ids of receives that no message consumes, and their offset.
 const RECEIVES: [u64; 2] = [101, 102];
 const SLOT: u32 = 8 * 1024;
-/// SENDs that are outstanding.
+/// Number of outstanding SENDs.
 const REQUESTS: u32 = 4;
 
-/// NAKs that refuse.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-fatal",
     aliases: &[],
@@ -67,10 +71,10 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Four SENDs, of which the second is refused.
+/// Has the DUT post four SENDs, and refuses the second.
 fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
-    // Nothing takes them: they are flushed with the rest.
+    // No message consumes the receives: they are flushed with the rest.
     for wr_id in RECEIVES {
         ask::post_receive(t, &dut.channel, RECEIVE, wr_id, (SLOT, 64))?;
     }
@@ -88,10 +92,10 @@ fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     }
     if all_seen {
         let nak = dut.nak(sent[1].first, code, 1);
-        // What is not signalled, and did not fail, is not told.
+        // An unsignaled SEND that did not fail is not reported.
         let count = REQUESTS - u32::from(silent) + RECEIVES.len() as u32;
         dut.answer(t, (NAK, NAK_AGAIN), &[nak], count)?;
-        // The queue pair is in error: it hears its peer no longer.
+        // The queue pair is in error and must not respond to its peer.
         let write = Message::write(&dut.channel, dut.channel.own_psn, SLOT, &[0x5A; 8]);
         for _ in 0..TRIES {
             ask::put(t, &dut.channel, BEHIND, &write)?;
@@ -101,7 +105,7 @@ fn refused(t: &mut Tester<'_>, code: NakCode, silent: bool) -> Step {
     dut.close(t)
 }
 
-/// A READ that fails at its second response, and a SEND behind it.
+/// Refuses a READ at its second response; a SEND is posted behind it.
 fn within_read(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let read = dut.post(t, Ask::new(pb::Operation::Read, 3 * dut.mtu))?;

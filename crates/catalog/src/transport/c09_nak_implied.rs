@@ -1,12 +1,15 @@
-//! `c09-nak-implied`: an answer behind an RDMA READ or an atomic that has no response makes that one come again.
+//! `c09-nak-implied`: a response to a later request makes the DUT repeat an earlier READ or atomic without a response.
 //!
-//! A READ, or a FetchAdd, and a request behind it are outstanding, on a connection for each way to answer the second: a SEND is
-//! acknowledged, put off, asked for again or refused for good, a READ and a FetchAdd have their response. The first has none: it was lost. The DUT
-//! completes neither, and asks again. Then the response and the answer come, and both complete in order; unless it was refused, all
-//! of it comes a second time on that connection.
-//! Reading: whether the second completes by its first answer, once the response is there, or wants another, is left open; so is,
-//! of a refusal, when the first comes again: that it does not complete with success, nor with the error of the other, is not.
-//! A DUT that has only one request outstanding conforms, and the rest is INCONCLUSIVE. False alarm: none known.
+//! A READ or a FetchAdd is outstanding, and a second request behind it. Each connection answers the second in another
+//! way: a SEND gets an ACK, an RNR NAK, a sequence NAK or a refusing NAK; a READ or a FetchAdd gets its response. The
+//! response to the first is missing, as if lost. The DUT completes neither, and repeats the first. Then the peer
+//! answers both, and both complete in order. Unless the second was refused, the connection runs all of it twice.
+//!
+//! Reading: when the first is answered, the second may complete by its first response, or need another. After a refusal
+//! the DUT may repeat the first at any time. It must complete the first neither with success nor with the status of the
+//! other. A DUT with only one request outstanding conforms, and the rest is INCONCLUSIVE.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -24,16 +27,16 @@ const BEHIND_AGAIN: Label<Frames> = Label::new("answer behind the missing respon
 const ALL: Label<Frames> = Label::new("response and answer");
 const ALL_AGAIN: Label<Frames> = Label::new("response and answer, again");
 
-/// What comes behind the missing response.
+/// Response to the second request.
 #[derive(Clone, Copy)]
 enum Behind {
-    /// What answers a request of this kind.
+    /// The regular response to a request of this kind.
     Answer(Ask),
-    /// The receive of a SEND is missing.
+    /// An RNR NAK of a SEND.
     Rnr,
-    /// A SEND is asked for again.
+    /// A sequence NAK of a SEND.
     Sequence,
-    /// A SEND is refused for good.
+    /// A NAK that refuses a SEND.
     Refusal,
 }
 
@@ -45,10 +48,9 @@ const EACH: [Behind; 6] = [
     Behind::Sequence,
     Behind::Refusal,
 ];
-/// How often in a row on a connection: what was done about the first says nothing of the next.
+/// Number of rounds on a connection: a correct first round proves nothing about the next.
 const TIMES: usize = 2;
 
-/// Implied NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-implied",
     aliases: &[],
@@ -93,7 +95,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Whether the device has both outstanding at a time: where it has atomics and more than one READ or atomic in flight.
+/// Returns whether the device supports both requests, and may have both outstanding.
 fn can(dut: &Requester, both: &[Ask; 2]) -> bool {
     let of = |is: fn(pb::Operation) -> bool| both.iter().filter(|ask| is(ask.operation)).count();
     let atomics = of(|operation| operation == pb::Operation::FetchAdd);
@@ -101,7 +103,7 @@ fn can(dut: &Requester, both: &[Ask; 2]) -> bool {
     (dut.channel.atomics || atomics == 0) && in_flight <= usize::from(dut.channel.max_rd_atomic)
 }
 
-/// Answers the second request alone, and when the first has come again both. Whether both completed.
+/// Answers only the second request, and then both when the DUT repeated the first. Returns whether both completed.
 fn answer(t: &mut Tester<'_>, dut: &Requester, behind: Behind, (first, second): (&Sent, &Sent)) -> Step<bool> {
     let last = dut.answers(t, second);
     let frame = match behind {

@@ -1,12 +1,13 @@
-//! `c09-nak-invalid-request`: what a queue pair cannot accept is refused as an invalid request, and not done.
+//! `c09-nak-invalid-request`: a queue pair sends NAK 0x61 for a request that it cannot accept, and does not execute it.
 //!
-//! Each case has a connection of its own: a sound SEND is acknowledged, then the case must be answered with one NAK 0x61
-//! whose PSN is that of the packet that is wrong, and whose MSN is still 1. Then the queue pair is in error, takes nothing
-//! more, and its memory is as it was.
-//! Reading: a length above 2^31 lies outside every region too: both codes conform. What arrived before the packet that is
-//! wrong may be in memory.
-//! Reserved opcodes are tried by `c09-nak-reserved-opcode`. `c09-nak-max-dest-rd-atomic`: the same of READs and atomics on a
-//! queue pair that answers none.
+//! Each case has its own connection. The DUT acknowledges a valid SEND, then answers the case with one NAK 0x61. The
+//! NAK has the PSN of the wrong packet, and its MSN is still 1. Then the queue pair is in error, accepts nothing more,
+//! and its memory is unchanged.
+//!
+//! `c09-nak-max-dest-rd-atomic`: the same for READs and atomics on a queue pair that accepts none.
+//!
+//! Reading: a length above 2^31 lies outside every region too, so both codes conform. Data of packets before the wrong
+//! one may be in memory. `c09-nak-reserved-opcode` tries reserved opcodes.
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -24,18 +25,18 @@ pub(super) const INVALID: &str = "9.7.5.2.4 invalid request";
 
 pub(super) const CODE: &[NakCode] = &[NakCode::INVALID_REQUEST];
 const EITHER: &[NakCode] = &[NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS];
-/// The longest message that the architecture allows, and one byte.
+/// One byte more than the longest message that the architecture allows.
 const TOO_LONG: u32 = (1 << 31) + 1;
 
-/// Where the last bytes of the DUT's memory are: fewer than any path MTU.
+/// Offset of the last bytes of the DUT's memory. They are fewer than any path MTU.
 const LAST_BYTES: u32 = ChannelOptions::MEMORY - 64;
 
-/// Where what breaks into a message would write: not where the message does.
+/// Offset of a request that interrupts a message, apart from the message's own data.
 const BEHIND: u32 = TARGET + 16 * 1024;
 const IMMEDIATE: u32 = 0xC0DE_0061;
 
 static CASES: &[Refusal] = &[
-    // Rights of the queue pair.
+    // Access rights of the queue pair.
     Refusal::new("WRITE on a queue pair without that right", CODE, |c, psn| {
         write(c, psn, 64)
     })
@@ -173,7 +174,7 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_ONLY, 65)])
     })
     .with_receive(64),
-    // Adapters that move four bytes at a time have room for them.
+    // An adapter that moves four bytes at a time could store the extra byte.
     Refusal::new("SEND a byte longer than a receive of 61 bytes", CODE, |c, psn| {
         data(c, psn, &[(Opcode::RC_SEND_ONLY, 62)])
     })
@@ -254,7 +255,7 @@ static CASES: &[Refusal] = &[
         packets
     })
     .at_second(),
-    // A length that is a multiple of the path MTU ends with a full packet.
+    // A message whose length is a multiple of the path MTU must end with a full packet.
     Refusal::new("WRITE Last without data where DMALen is reached", CODE, |c, psn| {
         let mut packets = of_length(write(c, psn, mtu(c) + 64), mtu(c));
         packets[1].payload.clear();
@@ -265,7 +266,7 @@ static CASES: &[Refusal] = &[
         data(c, psn, &[(Opcode::RC_SEND_FIRST, mtu(c)), (Opcode::RC_SEND_LAST, 0)])
     })
     .at_second(),
-    // What has no data.
+    // Requests that carry no data.
     Refusal::new("READ request with data", CODE, |c, psn| {
         with_data(Message::read(c, psn, TARGET, 64).packets)
     }),
@@ -316,7 +317,7 @@ static CASES: &[Refusal] = &[
         of_length(write(c, psn, mtu(c) + 64), mtu(c) + 63)
     })
     .at_second(),
-    // From the last bytes of the region, so that not even the first response is within it.
+    // From the last bytes of the region on, so that not even the first response lies within the region.
     Refusal::new("READ of more than 2^31 bytes", EITHER, |c, psn| {
         of_length(Message::read(c, psn, LAST_BYTES, 64).packets, TOO_LONG)
     }),
@@ -325,7 +326,7 @@ static CASES: &[Refusal] = &[
     }),
 ];
 
-/// What a queue pair refuses that answers no READs and atomics.
+/// Requests that a queue pair with max_dest_rd_atomic 0 refuses.
 static RESOURCES: &[Refusal] = &[
     Refusal::new("READ on a queue pair that answers none", CODE, |c, psn| {
         Message::read(c, psn, TARGET, 64).packets
@@ -338,7 +339,6 @@ static RESOURCES: &[Refusal] = &[
     .atomic(),
 ];
 
-/// READs and atomics beyond max_dest_rd_atomic 0.
 pub(super) static NO_RESOURCES: Test = Test {
     id: "c09-nak-max-dest-rd-atomic",
     aliases: &[],
@@ -352,7 +352,6 @@ pub(super) static NO_RESOURCES: Test = Test {
     judge: |t, f| refusal::judge(t, f, INVALID, RESOURCES, has_atomics(t)),
 };
 
-/// Invalid requests.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
@@ -372,19 +371,19 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     refusal::judge(t, f, INVALID, CASES, has_atomics(t))
 }
 
-/// Bytes that are not 0: what was not to be done would show.
+/// Returns bytes without a 0, so that a wrongly executed request shows in memory.
 fn pattern(length: u32) -> Vec<u8> {
     (0..length).map(|at| (at % 251) as u8 + 1).collect()
 }
 
-/// The first packet of a WRITE of three.
+/// Builds the first packet of a WRITE of three packets.
 fn first(channel: &Channel, psn: Psn) -> Vec<Transport> {
     let mut packets = write(channel, psn, 3 * mtu(channel));
     packets.truncate(1);
     packets
 }
 
-/// Packets, and others behind them.
+/// Returns the packets, followed by the others.
 fn behind(mut packets: Vec<Transport>, others: Vec<Transport>) -> Vec<Transport> {
     packets.extend(others);
     packets
@@ -394,19 +393,19 @@ fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {
     Message::write(channel, psn, TARGET, &pattern(length)).packets
 }
 
-/// The same with four bytes behind its headers.
+/// Returns the packets, the first with four bytes of payload.
 fn with_data(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].payload = pattern(4);
     packets
 }
 
-/// The same with another RETH:DMALen.
+/// Returns the packets, the first with another RETH:DMALen.
 fn of_length(mut packets: Vec<Transport>, length: u32) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(length));
     packets
 }
 
-/// Packets of these opcodes and lengths, one after the other; the last one asks for an acknowledgement.
+/// Builds consecutive packets with these opcodes and lengths. The last one requests an acknowledgement.
 pub(super) fn data(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)]) -> Vec<Transport> {
     let last = parts.len() as u32 - 1;
     (0u32..)

@@ -1,12 +1,15 @@
-//! `c09-nak-remote-access`: what a memory region does not allow is refused as a remote access error, and not done.
+//! `c09-nak-remote-access`: a queue pair refuses a request that the memory region does not allow, and does not execute
+//! it.
 //!
-//! Each case has a connection of its own, as in `c09-nak-invalid-request`: a wrong R_Key, a place outside the region, a
-//! right that the region lacks, a region that was deregistered, each with WRITE, READ and FetchAdd, must be answered with one
-//! NAK 0x62.
-//! Reading: the R_Key of a WRITE or READ of no bytes is not looked at, so these are done. Another protection domain cannot
-//! be tried with what the host is asked for.
-//! False alarm: a wrong R_Key that is by chance one of the same protection domain opens other memory; two bits are
-//! changed, so that neighbours in the table of keys are not met.
+//! Each case has its own connection, as in `c09-nak-invalid-request`. The cases are a wrong R_Key, an address outside
+//! the region, a missing right, and a deregistered region, each with WRITE, READ and FetchAdd. The DUT answers each
+//! with one NAK 0x62, a remote access error.
+//!
+//! Reading: the R_Key of a WRITE or READ of no bytes is not checked, so the DUT executes these requests. The commands
+//! of the agent offer no second protection domain, so the test does not try one.
+//!
+//! False alarm: a wrong R_Key may by chance belong to another region of the same protection domain. The test flips two
+//! bits, to avoid neighbours in the table of keys.
 
 use core::time::Duration;
 
@@ -32,19 +35,19 @@ const SILENT: Label<Wait> = Label::new("after the requests of no bytes");
 const STATE: Label<Verbs> = Label::new("state of the queue pair after the requests of no bytes");
 
 const CODE: &[NakCode] = &[NakCode::REMOTE_ACCESS];
-/// Bytes of the region.
+/// Length of the region in bytes.
 const MEMORY: u32 = 64 * 1024;
-/// 64 bytes at this place reach beyond the region.
+/// Offset from which 64 bytes reach beyond the region.
 const BEYOND: u32 = MEMORY - 32;
 const LENGTH: u32 = 64;
-/// What FetchAdd adds.
+/// Operand of FetchAdd.
 const ADDED: u64 = 0x0101_0101_0101_0101;
 
 fn payload() -> Vec<u8> {
     (1..=LENGTH as u8).collect()
 }
 
-/// The same with another R_Key.
+/// Returns the packets with a wrong R_Key.
 fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
     let wrong = |key: RKey| RKey(key.0 ^ 0x0004_0040);
     for packet in &mut packets {
@@ -54,13 +57,13 @@ fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets
 }
 
-/// The same with the longest DMALen that conforms.
+/// Returns the packets, the first with the longest DMALen that conforms.
 fn longest(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(1 << 31));
     packets
 }
 
-/// The same, so many bytes before the beginning of the region.
+/// Returns the packets with an address this many bytes before the region.
 fn before(channel: &Channel, mut packets: Vec<Transport>, bytes: u64) -> Vec<Transport> {
     let va = Hex64(channel.memory.address.wrapping_sub(bytes));
     for packet in &mut packets {
@@ -91,7 +94,7 @@ static CASES: &[Refusal] = &[
         Message::fetch_add(c, psn, MEMORY, ADDED).packets
     })
     .atomic(),
-    // The longest message that there may be is no invalid request.
+    // The longest allowed message is no invalid request.
     Refusal::new("WRITE First of 2^31 bytes, beyond the region", CODE, |c, psn| {
         let mut packets = Message::write(c, psn, BEYOND, &vec![0x5A; 2 * mtu(c) as usize]).packets;
         packets.truncate(1);
@@ -134,7 +137,6 @@ static CASES: &[Refusal] = &[
     .atomic(),
 ];
 
-/// Remote access errors.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-remote-access",
     aliases: &[],

@@ -1,12 +1,17 @@
-//! `c09-nak-reserved-opcode`: a request with a reserved opcode is refused as an invalid request, and not done.
+//! `c09-nak-reserved-opcode`: a queue pair sends NAK 0x61 for a request with a reserved opcode, and does not execute
+//! it.
 //!
-//! As in `c09-nak-invalid-request`: each case has a connection of its own, a sound SEND is acknowledged, then the case must
-//! be answered with one NAK 0x61, and the queue pair is in error. A test of its own, and the last of its chapter: Linux rxe
-//! computes the ICRC over headers of a length that such an opcode does not have, and its kernel panics over that. So rxe is
-//! left alone unless `--set soft_roce=1` says that its host may go down; what runs after it there is skipped.
-//! Reading: a reserved opcode of the RC class is refused; the codes of FLUSH and ATOMIC WRITE are not tried, since a
-//! device may have them.
-//! False alarm: a device that drops reserved opcodes, as some software does, is told so.
+//! Each case has its own connection, as in `c09-nak-invalid-request`. The DUT acknowledges a valid SEND, then answers
+//! the case with one NAK 0x61, and the queue pair is in error.
+//!
+//! The test is separate, and the last of its chapter: Linux rxe computes the ICRC over headers of a length that a
+//! reserved opcode does not have, and its kernel panics. The test spares rxe unless `--set soft_roce=1` says that its
+//! host may go down; a run then skips later tests on this host.
+//!
+//! Reading: a reserved opcode of the RC class must be refused. The test does not try the codes of FLUSH and ATOMIC
+//! WRITE, since a device may support them.
+//!
+//! False alarm: a device that drops reserved opcodes, as some software does, fails this test.
 
 use verbatim_record::verbs::{Command, pb};
 use verbatim_record::{Findings, Gap, Label, Side, Trace, Verbs};
@@ -33,7 +38,6 @@ static CASES: &[Refusal] = &[
     }),
 ];
 
-/// Reserved opcodes.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-reserved-opcode",
     aliases: &[],

@@ -1,11 +1,16 @@
-//! `c09-nak-sequence`: a sequence NAK acknowledges what lies before its PSN and makes the rest come again from there.
+//! `c09-nak-sequence`: a sequence NAK acknowledges the packets before its PSN; the DUT retransmits from that PSN on.
 //!
-//! Three connections. Of three SENDs the second gets the NAK: the first completes, the second and third come again; a NAK of
-//! the first then makes nothing come again. Of a
-//! SEND of four packets the third gets it: the third and fourth come again, from the NAK's PSN. With retry_cnt 2 every
-//! transmission of a SEND gets it: after two retries the request fails with IBV_WC_RETRY_EXC_ERR.
-//! Reading: a sequence NAK spends retry_cnt, as a time-out does. A DUT that goes back further than it was asked to does
-//! no harm: seen, and not judged. False alarm: where a NAK may have been lost, a missing retry is INCONCLUSIVE.
+//! The test uses three connections:
+//! - The second of three SENDs gets the NAK. The first completes, and the DUT retransmits the second and third. A later
+//!   NAK of the first causes no retransmission.
+//! - The third packet of a SEND of four packets gets the NAK. The DUT retransmits the third and fourth packet.
+//! - With retry_cnt 2 every transmission of a SEND gets the NAK. After two retries the request fails with
+//!   IBV_WC_RETRY_EXC_ERR.
+//!
+//! Reading: a sequence NAK consumes a retry of retry_cnt, as a time-out does. A DUT may go back further than the NAK
+//! requests; the test does not judge that.
+//!
+//! False alarm: if a NAK may have been lost, a missing retry is INCONCLUSIVE.
 
 use core::time::Duration;
 
@@ -30,12 +35,11 @@ const LAST: Label<Frames> = Label::new("the last sequence NAK");
 const LAST_AGAIN: Label<Frames> = Label::new("the last sequence NAK, again");
 const AFTER: Label<Wait> = Label::new("after the last sequence NAK");
 
-/// How long what must not come again is waited for.
+/// Wait for a retransmission that must not come.
 const MOMENT: Duration = Duration::from_millis(100);
-/// retry_cnt where the retries are to be spent.
+/// retry_cnt of the connection whose retries are exhausted.
 const RETRY_CNT: u8 = 2;
 
-/// Sequence NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-nak-sequence",
     aliases: &[],
@@ -60,7 +64,7 @@ fn patience(t: &Tester<'_>) -> Duration {
     t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0)
 }
 
-/// A NAK between requests.
+/// Sends the NAK between requests.
 fn several(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let asks = [Ask::send(64), Ask::send(64).at(64), Ask::send(8)];
@@ -71,7 +75,7 @@ fn several(t: &mut Tester<'_>) -> Step {
         dut.provoke(t, (NAK, NAK_AGAIN), &nak, (sent[1].first, wait))?;
         dut.see_all(t, &sent[2])?;
         let came = dut.completions(t, 1)?;
-        // The first is done: whatever is said of it now makes nothing come again.
+        // The first request is done: a NAK of it must cause no retransmission.
         let stale = dut.nak(sent[0].first, NakCode::PSN_SEQUENCE_ERROR, 1);
         t.send_frame(STALE, &stale)?;
         dut.see(t, sent[1].first, MOMENT)?;
@@ -81,7 +85,7 @@ fn several(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A NAK within a message.
+/// Sends the NAK within a message.
 fn within(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let sent = dut.post(t, Ask::send(4 * dut.mtu))?;
@@ -97,7 +101,7 @@ fn within(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// NAKs until the retries are spent.
+/// Sends NAKs until the retries are exhausted.
 fn without_end(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         retry_cnt: RETRY_CNT,

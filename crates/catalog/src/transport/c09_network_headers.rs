@@ -1,11 +1,14 @@
-//! `c09-network-headers`: what may differ between sound packets, or change on their way, decides nothing.
+//! `c09-network-headers`: header fields that may differ between valid packets, or change on the path, have no effect.
 //!
-//! A network marks congestion, counts hops down, gives classes, and spreads flows by their source port; UDP may have its checksum; a reserved bit of the BTH is
-//! ignored by who does not know its meaning. For each of these the peer sends a WRITE that has it, which the DUT executes, and
-//! answers a SEND of the DUT's by an ACK that has it, which completes the SEND.
-//! Reading: none of these fields is among those that validation looks at; the first reserved bits of the BTH the ICRC does not
-//! cover, the others it does. A DUT may send CNPs for what is marked, and these are judged. False alarm: a host's firewall that drops what has few hops
-//! left, or is marked.
+//! A network marks congestion, counts hops down, sets traffic classes, and spreads flows by their source port. UDP may
+//! have a checksum. A receiver ignores reserved bits of the BTH. For each of these fields the peer sends a WRITE that
+//! has it, and the DUT executes the WRITE. The peer also answers a SEND of the DUT with an ACK that has it, and the ACK
+//! completes the SEND.
+//!
+//! Reading: header validation checks none of these fields. The ICRC does not cover the first reserved bits of the BTH;
+//! it covers the others. A DUT may send CNPs for marked packets, and the test judges these.
+//!
+//! False alarm: a host's firewall may drop packets with few hops left, or with a mark.
 
 use core::time::Duration;
 
@@ -29,15 +32,15 @@ const AFTER: Label<Wait> = Label::new("after all of them");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of each WRITE.
+/// Length of each WRITE in bytes.
 const LENGTH: u32 = 64;
-/// Where they begin: behind what the DUT sends.
+/// Offset of the first WRITE, behind the data that the DUT sends.
 const PLACE: u32 = 4096;
 
-/// What differs.
+/// Change of a packet's headers.
 type Differs = fn(Network, Bth) -> (Network, Bth);
 
-/// One field for IPv4 and IPv6.
+/// Changes one field, for IPv4 and for IPv6.
 macro_rules! ip {
     (|$ip:ident, $udp:ident| $four:expr, $six:expr) => {
         |network, bth| {
@@ -65,7 +68,7 @@ macro_rules! ip {
     };
 }
 
-/// What differs, and what is sent so.
+/// A header change, with the labels of the packets that have it.
 struct Case {
     request: Label<Frames>,
     answer: Label<Frames>,
@@ -87,7 +90,7 @@ macro_rules! cases {
     };
 }
 
-/// What a switch may mark comes behind what it may not, so that a CNP without a cause shows.
+/// The first cases have no ECN mark, so that a CNP without a cause shows.
 static CASES: &[Case] = cases! {
     "DSCP 0x2E" ip!(|ip, udp| (ip.with_dscp(0x2E), udp), (ip.with_dscp(0x2E), udp));
     "DSCP 0x11" ip!(|ip, udp| (ip.with_dscp(0x11), udp), (ip.with_dscp(0x11), udp));
@@ -111,7 +114,6 @@ static CASES: &[Case] = cases! {
     "ones in the reserved bits before the PSN" |network, bth| (network, bth.with_reserved_65(Reserved(0x7F)));
 };
 
-/// Network headers.
 pub(super) static TEST: Test = Test {
     id: "c09-network-headers",
     aliases: &[],
@@ -138,7 +140,7 @@ fn frame(channel: &Channel, case: &Case, mut transport: Transport) -> Vec<u8> {
     transport.bth = bth;
     let mut frame = packet(&network, &transport);
     if case.summed {
-        // A packet of ours is one.
+        // The tester's own packet always has a UDP header.
         let _ = mend_udp_checksum(Medium::Ethernet, &mut frame);
     }
     frame
@@ -161,7 +163,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Sends a request until it is answered, three times at most.
+/// Sends a request until the DUT responds, three times at most.
 fn asks(t: &mut Tester<'_>, channel: &Channel, case: &Case, request: Transport) -> Step {
     let frame = frame(channel, case, request);
     for _ in 0..TRIES {
@@ -174,7 +176,7 @@ fn asks(t: &mut Tester<'_>, channel: &Channel, case: &Case, request: Transport) 
     Ok(())
 }
 
-/// A SEND of the DUT's is answered so.
+/// Has the DUT post a SEND, and answers it with a changed ACK.
 fn answers(t: &mut Tester<'_>, dut: &mut Requester, case: &Case) -> Step {
     let sent = dut.post(t, Ask::send(LENGTH))?;
     if dut.see_all(t, &sent)? {
@@ -201,7 +203,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let parsed = of_dut.filter_map(|frame| Some((frame, Packet::parse(Medium::Ethernet, &frame.bytes).ok()?)));
     let notices: Vec<_> = parsed.filter(|(_, packet)| is_notice(packet)).collect();
     let own: Vec<Qpn> = rc::dialogues(t)?.iter().map(|dialogue| dialogue.own_qpn).collect();
-    // One that is for nobody is in no dialogue.
+    // A CNP to an unknown queue pair belongs to no dialogue.
     if let Some((frame, packet)) = notices
         .iter()
         .find(|(_, packet)| !own.contains(&packet.bth().dest_qp()))

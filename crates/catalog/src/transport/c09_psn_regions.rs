@@ -1,14 +1,20 @@
-//! `c09-psn-regions`: half of all PSNs lie before the expected one and are duplicates, the other half are out of sequence; and a
-//! duplicate does nothing, whatever else it says.
+//! `c09-psn-regions`: half of all PSNs are duplicates, the other half are out of sequence; a duplicate has no effect.
 //!
-//! On one connection, behind a sound WRITE: a WRITE with the oldest PSN that is a duplicate is acknowledged and not done, one
-//! with the furthest PSN ahead gets a sequence NAK and is not done, the oldest one again is acknowledged while the gap is open.
-//! Then duplicates of the WRITE that say something else: another address, another length, another R_Key, another place in
-//! their message. On a second connection a FetchAdd comes, then others with its PSN: another number, another address, a
+//! On one connection, behind a valid WRITE:
+//! - A WRITE with the oldest duplicate PSN is acknowledged, but not executed.
+//! - A WRITE with the PSN furthest ahead gets a sequence NAK, and is not executed.
+//! - The oldest duplicate is acknowledged again while the gap is open.
+//! - Duplicates of the WRITE have other contents: another address, length or R_Key, or another position in their
+//!   message.
+//!
+//! On a second connection a FetchAdd comes, then other requests with its PSN: another operand, another address, a
 //! CmpSwap.
-//! Reading: with 2^24 PSNs, those from 2^23 before the expected one to the one before it are duplicates, all others are ahead.
-//! A duplicate that is not what was sent before may be answered as if it were, or not at all; nothing of it is refused, and
-//! nothing is done. What is answered to an atomic is the result that it had. Requests that the device lacks are left out.
+//!
+//! Reading: of 2^24 PSNs, those from 2^23 before the expected PSN up to the one before it are duplicates; all others
+//! are ahead. The DUT may answer a duplicate with other contents like the original, or not at all. It must neither
+//! refuse nor execute it. The response to a duplicate atomic carries the original result. The test leaves out requests
+//! that the device lacks.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -46,13 +52,13 @@ const AFTER: Label<Wait> = Label::new("after all requests");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const LENGTH: u32 = 64;
-/// Bytes that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 16 * 1024;
-/// Where the WRITEs lie that are done.
+/// Offsets of the WRITEs that the DUT executes.
 const PLACES: [u32; 2] = [8, 256];
-/// Where those would that are not.
+/// Offset of the requests that the DUT does not execute.
 const NOWHERE: u32 = 1024;
-/// The number of the atomics, where it lies, and what is added.
+/// Number for the atomics, its offset, and the operand of FetchAdd.
 const NUMBER: u64 = 0xFEDC_BA98_7654_3210;
 const NUMBER_AT: u32 = 64;
 const ADDED: u64 = 0x0101_0202_0303_0404;
@@ -76,7 +82,7 @@ fn write(t: &Tester<'_>, channel: &Channel, psn: Psn, (label, place): (Label<Fra
     Message::write(channel, psn, place, &ask::random_bytes(t, label.name, LENGTH))
 }
 
-/// Requests with a PSN that was executed, none of which is what was.
+/// Builds requests with an executed PSN, each different from the executed request.
 fn others(t: &Tester<'_>, channel: &Channel, psn: Psn) -> Vec<Transport> {
     let mtu = ask::mtu(channel);
     let bytes = |length| ask::random_bytes(t, OTHER.name, length);
@@ -133,7 +139,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let oldest = write(t, &channel, expected.minus(HALF), (OLDEST, NOWHERE));
     ask::ask(t, &channel, OLDEST, &oldest)?;
     let furthest = write(t, &channel, expected.plus(HALF - 1), (FURTHEST, NOWHERE));
-    // An acknowledgement of before may come a second time.
+    // The DUT may repeat an earlier acknowledgement.
     ask::drain(t)?;
     for _ in 0..TRIES {
         ask::put(t, &channel, FURTHEST, &furthest)?;
@@ -214,7 +220,7 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
     let furthest = turn(FURTHEST)?;
     let is_right = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && seen.psn() == psn.next();
     let result = match furthest.answers.as_slice() {
-        // It is said once, and may be lost.
+        // The DUT sends this NAK once, and it may be lost.
         [] => alive(t, furthest.places.0, false),
         all if all.iter().all(is_right) => Passed::Pass,
         _ => Passed::Fail,
@@ -230,7 +236,7 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
         words,
         result,
     );
-    // That of what was furthest ahead may come late.
+    // The NAK of the PSN furthest ahead may arrive late.
     let late = (!t.begin.simulated && furthest.answers.is_empty()).then(|| psn.next());
     not_refused(f, &turn(OTHER)?, OTHER.name, late);
     answer::acknowledged(t, f, (SEQUENCE, LAST.name), (dialogue, &last), (last.last_sent(), 2));
@@ -283,7 +289,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     Ok(())
 }
 
-/// Nothing of what came again is refused. The sequence NAK of a PSN that may come late is none of it.
+/// Proves that the DUT refuses no duplicate. A late sequence NAK of PSN `late` does not count.
 fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str, late: Option<Psn>) {
     let is_late = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && Some(seen.psn()) == late;
     let all = turn

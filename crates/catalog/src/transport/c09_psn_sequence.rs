@@ -1,14 +1,19 @@
-//! `c09-psn-sequence`: requests are executed in the order of their PSNs, and a gap gets one NAK.
+//! `c09-psn-sequence`: the DUT executes requests in the order of their PSNs, and sends one NAK for a gap.
 //!
-//! Behind an acknowledged WRITE two WRITEs come whose predecessor is missing. The DUT answers with one sequence NAK, of the
-//! PSN that is missing and with the MSN of before, and executes neither; a duplicate is acknowledged all the same. When the
-//! missing WRITE comes, and the others come again, all are executed. A second gap gets a NAK of its own. On another
-//! connection a WRITE behind a SEND that got an RNR NAK is passed over in silence, before a receive is posted and after. On a third a READ closes a
-//! gap, and the next one is told of; on a fourth a WRITE with Immediate comes again while a receive is left, which stays; on a fifth a READ
-//! and a FetchAdd are what lies behind a gap.
-//! Reading: after the NAK what is out of sequence is ignored until the missing request comes. What was ignored comes again
-//! with other data, so that memory tells which was executed.
-//! False alarm: none known; a packet that is lost makes the same NAK, but one that is sent again.
+//! Each case has its own connection:
+//! - Behind an acknowledged WRITE two WRITEs come, and the request before them is missing. The DUT sends one sequence
+//!   NAK, with the missing PSN and the previous MSN, and executes neither. It still acknowledges a duplicate. When the
+//!   peer sends the missing WRITE and repeats the others, the DUT executes all. A second gap gets another NAK.
+//! - A message of six packets has two gaps.
+//! - A READ closes a gap, and the DUT reports the next gap.
+//! - A READ and a FetchAdd come behind a gap.
+//! - A WRITE with Immediate is repeated while a receive is left, and the receive stays.
+//! - A WRITE comes behind a SEND that got an RNR NAK. The DUT ignores the WRITE, before a receive is posted and after.
+//!
+//! Reading: after the NAK the DUT ignores requests out of sequence until the missing request comes. The peer repeats an
+//! ignored request with other data, so that the memory shows which one was executed.
+//!
+//! False alarm: none known. A lost packet causes the same NAK, but the peer repeats the packet.
 
 use core::time::Duration;
 
@@ -51,20 +56,19 @@ const SILENT: Label<Wait> = Label::new("after all requests");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const LENGTH: u32 = 64;
-/// Bytes of the memory that are looked at.
+/// Length of the memory that is compared, in bytes.
 const LOOKED_AT: u32 = 4096;
-/// How far the far PSNs are: well within the half that lies ahead.
+/// Distance of the far PSNs: well within the half that lies ahead.
 const DISTANCE: u32 = 1 << 22;
-/// How long an answer may be late.
+/// Time that a late response may need.
 const LATE: Duration = Duration::from_secs(3);
-/// Longer than the interval of the RNR NAK, and than the way.
+/// Longer than the interval of the RNR NAK, and than a round trip.
 const MOMENT: Duration = Duration::from_millis(100);
-/// Where the WRITE that is PSN n of the connection goes.
+/// Returns the offset of the WRITE with the connection's `n`-th PSN.
 const fn place(n: u32) -> u32 {
     n * 128 + 8
 }
 
-/// The PSN sequence.
 pub(super) static TEST: Test = Test {
     id: "c09-psn-sequence",
     aliases: &[],
@@ -111,13 +115,13 @@ fn write(t: &Tester<'_>, channel: &Channel, label: Label<Frames>, n: u32, psn: P
     Message::write(channel, psn, place(n), &payload)
 }
 
-/// The gap. Whether it was answered.
+/// Sends requests behind two gaps, and closes the gaps. Returns whether the DUT responded to both gaps.
 fn gap(t: &mut Tester<'_>) -> Step<bool> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let psn = |n: u32| channel.own_psn.plus(n);
     let first = write(t, &channel, FIRST, 0, psn(0));
     ask::ask(t, &channel, FIRST, &first)?;
-    // An acknowledgement of before may come a second time.
+    // The DUT may repeat an earlier acknowledgement.
     ask::drain(t)?;
     for n in [2, 3] {
         let message = write(t, &channel, GAP, n, psn(n));
@@ -134,7 +138,7 @@ fn gap(t: &mut Tester<'_>) -> Step<bool> {
         let message = write(t, &channel, label, n, psn(n));
         ask::ask(t, &channel, label, &message)?;
     }
-    // An acknowledgement of before may come a second time.
+    // The DUT may repeat an earlier acknowledgement.
     ask::drain(t)?;
     let far = write(t, &channel, SECOND_GAP, 5, psn(4 + DISTANCE));
     ask::put(t, &channel, SECOND_GAP, &far)?;
@@ -146,15 +150,15 @@ fn gap(t: &mut Tester<'_>) -> Step<bool> {
     Ok(answered && again)
 }
 
-/// Two gaps within one message of six packets, one after the other. Whether the second was answered.
+/// Sends a message of six packets with two gaps. Returns whether the DUT responded to the second gap.
 fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let bytes = ask::random_bytes(t, PARTS.name, 6 * ask::mtu(&channel));
     let frames = Message::write(&channel, channel.own_psn, 0, &bytes).frames(&channel);
     let mut answered = false;
-    // The second gap is shown by the Last, so that on hardware one NAK is not taken for the other.
+    // The Last reveals the second gap, so that on hardware the two NAKs are not confused.
     for at in [0, 3, 1, 5] {
-        // An acknowledgement of before may come a second time.
+        // The DUT may repeat an earlier acknowledgement.
         ask::drain(t)?;
         ask::insist(t, PARTS, &frames[at])?;
         answered = ask::listen(t, &channel)?;
@@ -167,7 +171,7 @@ fn gaps_of_one(t: &mut Tester<'_>) -> Step<bool> {
     Ok(answered)
 }
 
-/// A gap that a READ closes, and another right behind it. Whether the second was answered.
+/// Closes a gap with a READ, and sends a SEND behind another gap. Returns whether the DUT responded to the second gap.
 fn gap_of_read(t: &mut Tester<'_>) -> Step<bool> {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let psn = |n: u32| channel.own_psn.plus(n);
@@ -182,7 +186,7 @@ fn gap_of_read(t: &mut Tester<'_>) -> Step<bool> {
         Ok(answered)
     };
     shows(t, &first)?;
-    // A READ may be put off for want of a resource.
+    // The READ may get an RNR NAK, if the DUT lacks a resource.
     let answered = ask::ask(t, &channel, PARTS, &read)?;
     t.pause(LATE)?;
     let answered = answered && shows(t, &second)?;
@@ -190,7 +194,7 @@ fn gap_of_read(t: &mut Tester<'_>) -> Step<bool> {
     Ok(answered)
 }
 
-/// A READ behind a gap, and a FetchAdd: neither is executed before what is missing has come.
+/// Sends a READ and a FetchAdd behind a gap. The DUT executes neither before the missing request comes.
 fn data_behind_gaps(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
     let bytes = ask::random_bytes(t, FILL.name, LOOKED_AT);
@@ -206,7 +210,7 @@ fn data_behind_gaps(t: &mut Tester<'_>) -> Step {
             false => Message::read(&channel, psn.next(), 1024, LENGTH),
         };
         ask::drain(t)?;
-        // Three times: a response that must not come could be lost.
+        // Three times, because a wrong response could be lost.
         ask::insist(t, label, &asked.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
         t.pause(MOMENT)?;
@@ -220,7 +224,7 @@ fn data_behind_gaps(t: &mut Tester<'_>) -> Step {
     ask::query(t, &channel, PARTS_STATE).map(drop)
 }
 
-/// A WRITE with Immediate comes again while a receive is left.
+/// Repeats a WRITE with Immediate while a receive is left.
 fn imm_again(t: &mut Tester<'_>) -> Step {
     let channel = t.open_channel(&ChannelOptions::default())?;
     for wr_id in [1, 2] {
@@ -245,7 +249,7 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
     let behind = write(t, &channel, BEHIND, 1, send.next());
     ask::insist(t, BEHIND, &behind.frames(&channel)[0])?;
     t.pause(MOMENT)?;
-    // Twice: a word that must not come could be lost. Only the first is taken.
+    // Twice, because a wrong response could be lost. The SEND consumes only the first receive.
     for wr_id in [1, 2] {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (place(0), LENGTH))?;
         ask::insist(t, PARTS, &behind.frames(&channel)[0])?;
@@ -259,7 +263,7 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // The rules say what must come of these.
+    // The rules judge these packets.
     t.not_judged(PARTS);
     for label in [PARTS_STATE, PARTS_MEMORY, FILL] {
         t.not_judged(label);
@@ -278,7 +282,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge_behind(t, f, behind.first().ok_or(Gap::Missing(BEHIND.name))?)?;
     for label in DATA {
         for turn in all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label)) {
-            // What is missing was never sent by then: no rule that sees packets alone can be sure of that where some are lost.
+            // The peer had not sent the missing request by then. A rule sees only packets and cannot know that if some
+            // are lost.
             let is_response = |seen: &&Seen<'_>| seen.psn() == turn.last_sent() && answer::nak_in(seen).is_none();
             let responses: Vec<Seen<'_>> = turn.answers.iter().filter(is_response).copied().collect();
             let result = if responses.is_empty() {
@@ -338,7 +343,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     Ok(())
 }
 
-/// One sequence NAK of the missing PSN, and nothing else.
+/// Proves that the DUT sent one sequence NAK of the missing PSN, and no other response.
 fn one_nak(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -362,7 +367,7 @@ fn one_nak(
     passed
 }
 
-/// No answer.
+/// Proves that the DUT sent no response.
 fn nothing(f: &mut Findings<'_>, about: &str, turn: &Turn<'_>) -> bool {
     let result = if turn.answers.is_empty() {
         Passed::Pass
@@ -383,7 +388,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         .ok_or(Gap::Missing(RECEIVE.name))?;
     let read = t.command(RESULT_RNR)?;
     if !unready.answers.iter().any(answer::is_rnr_nak) {
-        // What follows an RNR NAK is part of the statement, and nothing can be said of it.
+        // The statement covers only requests after an RNR NAK, so nothing more is judged.
         let words = ("an RNR NAK", rc::in_words(&unready.answers));
         let result = rc::alive(t, unready.places.0, false);
         f.prove(
@@ -395,7 +400,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         );
         return Ok(());
     }
-    // Once there is a receive, an ACK of what lies before may tell of it.
+    // When a receive is posted, the DUT may report it with an ACK of an earlier PSN.
     let before = unready.last_sent().minus(1);
     let tells_of_it =
         |seen: &Seen<'_>| seen.frame.place > receive.place && answer::is_ack(seen) && seen.psn() == before;

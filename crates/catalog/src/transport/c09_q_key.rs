@@ -1,12 +1,17 @@
-//! `c09-q-key`: a datagram with another Q_Key than its queue pair's is dropped without a word.
+//! `c09-q-key`: a queue pair drops a datagram with a wrong Q_Key, and sends no response.
 //!
-//! The DUT has an unreliable datagram queue pair with receives, whose Q_Key was changed in RTS. Datagrams with wrong Q_Keys come, one to an address that the
-//! port does not have, and one that ends before its immediate data, each three times since one may be lost, then one with the
-//! right Q_Key, whose payload is another and shorter: it alone completes a receive, with its payload behind the 40 bytes of the network
-//! header, and the memory behind that and of the other receives is as it was.
-//! That without immediate data is not sent to Linux rxe, whose kernel panics over it, without `--set soft_roce=1`.
-//! Reading: a dropped datagram takes no receive and completes nothing. What the 40 bytes hold is not judged.
-//! False alarm: none known; the right datagram is sent up to three times, and each may complete a receive.
+//! The DUT has a datagram queue pair with receives. Its Q_Key was changed in RTS. The peer sends datagrams with wrong
+//! Q_Keys, and a datagram to an address that the port does not have. It also sends a datagram that ends before its
+//! immediate data. It sends each three times, because one may be lost. Then it sends a datagram with the correct Q_Key
+//! and another, shorter payload. Only this datagram completes a receive, with its payload behind the 40 bytes of the
+//! network header. All other memory is unchanged.
+//!
+//! The kernel of Linux rxe panics over the datagram without immediate data. The peer sends it there only with
+//! `--set soft_roce=1`.
+//!
+//! Reading: a dropped datagram consumes no receive and completes nothing. The test does not judge the 40 bytes.
+//!
+//! False alarm: none known. The peer sends the correct datagram up to three times, and each may complete a receive.
 
 use core::time::Duration;
 
@@ -36,19 +41,18 @@ const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
 const Q_KEY: QKey = QKey(0x1357_9BDF);
-/// The one that the queue pair has first.
+/// Q_Key of the queue pair before the change.
 const OLD: QKey = QKey(0x2468_ACE0);
-/// None, the Q_Key of QP1, and the one of before; beside them each that differs in one bit.
+/// Wrong Q_Keys: 0, the Q_Key of QP1, and the old one. The test adds each Q_Key that differs in one bit.
 const OTHERS: [QKey; 3] = [QKey(0), QKey::GSI, OLD];
 const LENGTH: u32 = 48;
-/// Bytes of the right one: fewer, so that it does not cover what a wrong one wrote.
+/// Length in bytes of the correct datagram. It is shorter, so that it does not cover the bytes of a wrong one.
 const SOUND: u32 = 32;
-/// Bytes between two receives.
+/// Distance between receives in bytes.
 const SLOT: u32 = 128;
-/// Receives that are posted, as many as the queue holds: those that wrong datagrams would take, and more.
+/// Number of receives, as many as the queue holds: more than enough for wrongly accepted datagrams.
 const RECEIVES: u32 = 16;
 
-/// Q_Keys.
 pub(super) static TEST: Test = Test {
     id: "c09-q-key",
     aliases: &[],
@@ -111,7 +115,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// The connection to an address that the DUT does not have.
+/// Returns the connection with a destination address that the DUT does not have.
 fn to_nobody(channel: &Channel) -> Channel {
     let mirrored = Channel {
         own: channel.dut,

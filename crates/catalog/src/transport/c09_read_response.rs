@@ -1,13 +1,18 @@
-//! `c09-read-response`: a READ whose response is missing is asked for again, one of wrong length fails it.
+//! `c09-read-response`: the DUT repeats a READ with a missing response, and fails a READ with a response of wrong
+//! length.
 //!
-//! On the first connection the Middle of three responses is left out: the READ must not complete, but come again, from its
-//! first PSN or from the missing one with address and length advanced; what is then answered completes it, and the memory
-//! holds the data of the responses and nothing else has changed. On four others a response is 4 bytes too short or too
-//! long: the READ fails with a local length or a bad response error, and the queue pair is in error. On the last ones one of three
-//! full responses has the opcode of another: the READ does not complete with success.
-//! Reading: both statuses conform; where a resumed READ begins is open, as long as nothing is left out. Whether a response with
-//! another opcode ends the READ, or has it come again, is left open.
-//! False alarm: none known; responses are sent again when nothing happens.
+//! On the first connection the peer leaves out the Middle of three responses. The READ must not complete. The DUT
+//! repeats it, from its first PSN, or from the missing PSN with advanced address and length. Further responses complete
+//! it. The memory holds the data of the responses, and nothing else changed.
+//!
+//! On four other connections one response is 4 bytes too short or too long. The READ fails with a local length error or
+//! a bad response error, and the queue pair is in error. On the last connections one full response has a wrong opcode:
+//! the READ must not complete with success.
+//!
+//! Reading: both statuses conform. A repeated READ may resume anywhere, if it leaves nothing out. After a response with
+//! a wrong opcode the DUT may fail the READ or repeat it.
+//!
+//! False alarm: none known. The peer sends the response behind the gap again if nothing happens.
 
 use verbatim_oracle::Rule;
 use verbatim_record::verbs::pb;
@@ -28,9 +33,9 @@ const REST_AGAIN: Label<Frames> = Label::new("responses to the READ that came ag
 const WRONG: Label<Frames> = Label::new("responses, one of wrong length");
 const WRONG_AGAIN: Label<Frames> = Label::new("responses, one of wrong length, again");
 
-/// Bytes of the last response.
+/// Length of the last response in bytes.
 const TAIL: u32 = 100;
-/// Full responses before the last one, which of them all is of wrong length, and by how many bytes.
+/// Number of full responses before the last, index of the response of wrong length, difference in bytes, name.
 const LENGTHS: [(u32, u32, i32, &str); 4] = [
     (1, 0, -4, "a First below the path MTU"),
     (1, 1, -4, "a Last that is too short"),
@@ -45,7 +50,7 @@ const FIRST: Opcode = Opcode::RC_READ_RESPONSE_FIRST;
 const MIDDLE: Opcode = Opcode::RC_READ_RESPONSE_MIDDLE;
 const LAST: Opcode = Opcode::RC_READ_RESPONSE_LAST;
 const ONLY: Opcode = Opcode::RC_READ_RESPONSE_ONLY;
-/// Opcodes of full responses, one of which stands where it may not.
+/// Opcodes of full responses. One opcode of each list is wrong at its position.
 const OPCODES: [&[Opcode]; 9] = [
     &[MIDDLE, MIDDLE, LAST],
     &[ONLY, MIDDLE, LAST],
@@ -58,7 +63,6 @@ const OPCODES: [&[Opcode]; 9] = [
     &[LAST],
 ];
 
-/// Responses that are missing, of wrong length, or with another opcode.
 pub(super) static TEST: Test = Test {
     id: "c09-read-response",
     aliases: &[],
@@ -103,7 +107,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Full responses with these opcodes.
+/// Answers a READ with full responses that have these opcodes.
 fn odd_opcodes(t: &mut Tester<'_>, opcodes: &[Opcode], count: u32) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let sent = dut.post(t, Ask::new(pb::Operation::Read, count * dut.mtu))?;
@@ -118,7 +122,7 @@ fn odd_opcodes(t: &mut Tester<'_>, opcodes: &[Opcode], count: u32) -> Step {
     dut.close(t)
 }
 
-/// The Middle of three responses is left out.
+/// Leaves out the Middle of three responses, and answers the repeated READ.
 fn gap(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let sent = dut.post(t, Ask::new(pb::Operation::Read, 2 * dut.mtu + TAIL))?;
@@ -133,7 +137,7 @@ fn gap(t: &mut Tester<'_>) -> Step {
             }
         }
         if let Some(psn) = again {
-            // Answered as it was asked: from its beginning, or from where it resumed.
+            // The repeated READ begins at its first packet, or at the packet where it resumed.
             let from = psn.since(sent.first).min(2);
             let data = response_data(t, &sent);
             let rest: Vec<Vec<u8>> = (from..3)

@@ -1,10 +1,14 @@
-//! `c09-receives`: what the peer sends fills receives in their order, each says what filled it, and nothing else is touched.
+//! `c09-receives`: the peer's messages fill receives in order, and each completion describes its message.
 //!
-//! On one connection the peer sends messages of no byte, one, one packet and three, with and without immediate data, WRITEs with
-//! Immediate between them and one without, whose receives lie apart from each other in other order than they were posted. Then
-//! SENDs and WRITEs to each place modulo 8, the WRITEs across the end of a page, and a SEND of no bytes for a receive of none. The
-//! rules of receives and memory judge it, as they do in every test; here they decide on hardware, too.
-//! Reading: a receive of a WRITE with Immediate is left as it was. False alarm: none known.
+//! No other memory changes. On one connection the peer sends SENDs of no byte, one byte, one packet and three packets,
+//! with and without immediate data. Between them it sends WRITEs with Immediate, and one WRITE without. The receives
+//! lie in another order than the host posted them. Then the peer sends SENDs and WRITEs to each address modulo 8, the
+//! WRITEs across the end of a page. Last comes an empty SEND for an empty receive. The rules of receives and memory
+//! judge all of it, as in every test; here they decide on hardware, too.
+//!
+//! Reading: a WRITE with Immediate leaves the buffer of its receive unchanged.
+//!
+//! False alarm: none known.
 
 use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Passed, Side, Trace, Verbs};
@@ -24,18 +28,18 @@ const SENT: Label<Frames> = Label::new("message of the peer");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Bytes of a receive, and where they lie, in the order in which they are posted.
+/// Length of a receive in bytes, and the slots of the receives in posting order.
 const SLOT: u32 = 4096;
 const PLACES: [u32; 9] = [3, 1, 6, 0, 5, 2, 7, 4, 8];
-/// Where WRITEs go.
+/// Offset of the WRITEs.
 const TARGET: u32 = 40 * 1024;
-/// How many receives complete.
+/// Number of receives that complete.
 const RECEIVES: usize = PLACES.len() + PLACES_IN_WORD as usize + 1;
-/// How places may lie, of hosts and devices that move eight bytes at a time.
+/// Number of alignments, for hosts and devices that move eight bytes at a time.
 const PLACES_IN_WORD: u32 = 8;
-/// Where the receives lie that begin at each of them, within their slots; behind what came before.
+/// Offset within a slot of the receives at each alignment, behind the earlier receive's data.
 const BEHIND: u32 = 3200;
-/// Bytes of what is sent there.
+/// Length of the messages to these receives, in bytes.
 const LENGTH: u32 = 61;
 
 pub(super) static TEST: Test = Test {
@@ -61,7 +65,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let mtu = ask::mtu(&channel);
     let mut psn = channel.own_psn;
-    // Bytes, whether it is a WRITE, immediate data.
+    // Length in bytes, whether it is a WRITE, immediate data.
     let messages = [
         (64, false, None),
         (0, false, None),
@@ -88,7 +92,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, SENT, &message)?;
         psn = message.next();
     }
-    // From the lowest on, so that none hides where another one begins.
+    // In ascending order, so that no WRITE covers the beginning of an earlier one.
     for place in 0..PLACES_IN_WORD {
         let receive = place * SLOT + BEHIND + place;
         ask::post_receive(
@@ -107,11 +111,11 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, SENT, &write)?;
         psn = write.next();
     }
-    // A receive of no bytes has room for a message of none.
+    // An empty receive holds an empty message.
     ask::post_receive(t, &channel, RECEIVE, RECEIVES as u64, (0, 0))?;
     let empty = Message::send(&channel, psn, &[]).with_imm(0x0000_0100);
     ask::ask(t, &channel, SENT, &empty)?;
-    // A host tells of a completion when it has looked, which may be after the acknowledgement.
+    // A host may report a completion after the DUT acknowledged the message.
     for _ in 0..RECEIVES {
         if t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?
             .is_none()

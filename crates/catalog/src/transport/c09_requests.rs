@@ -1,12 +1,15 @@
-//! `c09-requests`: every operation, at every kind of size, becomes the packets that the architecture says.
+//! `c09-requests`: the DUT sends every operation, at every kind of size, in the packets that the architecture requires.
 //!
-//! One after the other the DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate and
-//! RDMA READ of 0 bytes, 1 byte, around the path MTU and over several packets, and both atomics; each is answered. Opcodes,
-//! PSNs, lengths, padding, headers and payload of every packet are compared, the last packet of a SEND or WRITE asks for
-//! an ACK, and at the end the memory holds what the responses carried. The PSNs run through 2^24, 2^16 and 2^23.
-//! Reading: a packet in the middle of a message may ask for an ACK too, and gets it. SE stands in the last packet of a
-//! solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ, solicited or not. An operation other than SEND, WRITE and READ that the host refuses to
-//! post is left out, and the report says so; so is one that the device lacks.
+//! The DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate, RDMA READ and both
+//! atomics, one after the other. Lengths are 0 bytes, 1 byte, around the path MTU, and several packets. The peer
+//! answers each request. The rules compare opcode, PSN, length, padding, headers and payload of every packet. The last
+//! packet of a SEND or WRITE must request an ACK. At the end the DUT's memory must hold the data of the responses. The
+//! PSNs pass 2^24, 2^16 and 2^23.
+//!
+//! Reading: a packet in the middle of a message may request an ACK too, and gets it. SE is set in the last packet of a
+//! solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ. Except for SEND, WRITE and READ, the
+//! test leaves out an operation that the device lacks or the host refuses; the report says so.
+//!
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
 use verbatim_oracle::Rule;
@@ -26,9 +29,9 @@ const PART: Label<Frames> = Label::new("ACK within a message");
 const ANSWER: Label<Frames> = Label::new("answer");
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 
-/// First PSNs: one connection runs through the end of all, the others through 2^16 and 2^23.
+/// First PSNs: one connection passes the end of the PSN range, the others pass 2^16 and 2^23.
 const PSNS: [Psn; 3] = [Psn(0xFF_FFFA), Psn(0x00_FFFE), Psn(0x7F_FFFE)];
-/// Operations that are tried at all sizes.
+/// Operations tried at all sizes.
 const OPERATIONS: [pb::Operation; 6] = [
     pb::Operation::Send,
     pb::Operation::SendImm,
@@ -37,10 +40,9 @@ const OPERATIONS: [pb::Operation; 6] = [
     pb::Operation::WriteImm,
     pb::Operation::Read,
 ];
-/// Where the results of atomics land, behind those of READs.
+/// Offset of the results of atomics, behind those of READs.
 const ATOMICS: u32 = RESULTS + 15 * 1024;
 
-/// All requests.
 pub(super) static TEST: Test = Test {
     id: "c09-requests",
     aliases: &[],
@@ -55,7 +57,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// What a connection posts, in order.
+/// Returns the requests of a connection, in posting order.
 fn asks(mtu: u32, all: bool) -> Vec<Ask> {
     let long = 3 * mtu + 5;
     if !all {
@@ -71,7 +73,7 @@ fn asks(mtu: u32, all: bool) -> Vec<Ask> {
                 solicited: at % 2 == 1,
                 ..Ask::new(operation, length).at(offset)
             });
-            // The next one begins at any byte, behind the results of this one.
+            // The next buffer begins at any byte, behind this result.
             let is_rdma = matches!(operation, pb::Operation::Write | pb::Operation::Read);
             offset += if is_rdma { length + 1 } else { 7 };
         }
@@ -118,7 +120,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !offers::posts_with_response(t) {
         f.goes_without(&["response-data", DATA], "the device has neither READs nor atomics");
     }
-    // Where no request fails nothing is asked of errors.
+    // No request fails here, so the statement on errors is not exercised.
     f.goes_without.push(ERRORS);
     f.exercises(&[
         Rule::Posted,

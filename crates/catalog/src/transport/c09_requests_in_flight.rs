@@ -1,12 +1,16 @@
-//! `c09-requests-in-flight`: no more READs and atomics in flight than max_rd_atomic, and a fence waits for them.
+//! `c09-requests-in-flight`: at most max_rd_atomic READs and atomics are in flight, and a fenced request waits for
+//! them.
 //!
-//! With max_rd_atomic 2 the DUT posts five READs and atomics, and nobody answers: two at most may be seen. As they are
-//! answered the others come. On another connection a fenced SEND follows a READ: it must not be seen before the READ is
-//! answered, and must come then.
-//! With max_rd_atomic 1 the first of three is asked for again by a time-out, and the second waits all the same.
-//! A device without READs has atomics instead; one with neither has nothing that is limited.
-//! Reading: fewer in flight than allowed conforms. False alarm: none known; what does not come after an answer is
-//! INCONCLUSIVE on hardware, where a packet may be lost.
+//! With max_rd_atomic 2 the DUT posts five READs and atomics, and the peer does not answer: at most two may come. As
+//! the peer answers them, the others come. On another connection a fenced SEND follows a READ. It must not come before
+//! the peer answers the READ, and must come then. With max_rd_atomic 1 the DUT retries the first of three READs after a
+//! time-out, and the second must still wait. A device without READs uses atomics instead. The test does not apply to a
+//! device with neither.
+//!
+//! Reading: fewer requests in flight than allowed conform.
+//!
+//! False alarm: none known. A request that does not come after a response is INCONCLUSIVE on hardware, where packets
+//! may be lost.
 
 use core::time::Duration;
 
@@ -25,9 +29,9 @@ const UNANSWERED: Label<Wait> = Label::new("unanswered");
 const ANSWER: Label<Frames> = Label::new("answer");
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 
-/// READs and atomics that may be in flight.
+/// Number of READs and atomics that may be in flight.
 const LIMIT: usize = 2;
-/// More READs than the limit: a device without atomics is tried too.
+/// More READs than the limit, so that a device without atomics is tested too.
 const OPERATIONS: [pb::Operation; 5] = [
     pb::Operation::Read,
     pb::Operation::Read,
@@ -36,7 +40,6 @@ const OPERATIONS: [pb::Operation; 5] = [
     pb::Operation::CompareSwap,
 ];
 
-/// Limits on what is in flight.
 pub(super) static TEST: Test = Test {
     id: "c09-requests-in-flight",
     aliases: &[],
@@ -78,7 +81,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         unanswered(t, &ChannelOptions::default(), &[Ask::new(atomic, 8), fenced])?;
     }
     again(t)?;
-    // What has no data waits, too.
+    // A fenced request without data waits, too.
     let empty = Ask { length: 0, ..fenced };
     unanswered(
         t,
@@ -87,7 +90,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     )
 }
 
-/// READs of which the first comes again by a time-out: the second waits all the same.
+/// Leaves three READs unanswered until the first is retried after a time-out. The second must still wait.
 fn again(t: &mut Tester<'_>) -> Step {
     let Some(operation) = offered(t, pb::Operation::Read) else {
         return Ok(());
@@ -108,7 +111,7 @@ fn again(t: &mut Tester<'_>) -> Step {
         return dut.close(t);
     };
     if dut.see(t, first, patience)? && dut.see(t, first, patience)? {
-        // What must not come would come by then.
+        // A request that must not come would have come by now.
         t.pause(timeout.duration().unwrap_or_default() / 4)?;
         for sent in &sent {
             let answers = dut.answers(t, sent);
@@ -119,14 +122,14 @@ fn again(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// READs and atomics that the device has: atomics in the place of READs that it has not.
+/// Returns the operation if the device has it, or an atomic instead of a READ that it lacks.
 fn offered(t: &Tester<'_>, operation: pb::Operation) -> Option<pb::Operation> {
     let atomics = [pb::Operation::FetchAdd, pb::Operation::CompareSwap];
     let others = atomics.into_iter().filter(|_| operation == pb::Operation::Read);
     [operation].into_iter().chain(others).find(|one| t.offers(*one))
 }
 
-/// Posts all, waits, then answers one after the other.
+/// Has the DUT post all requests, waits, and then answers one after the other.
 fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Step {
     let mut dut = Requester::open(t, options)?;
     if offered(t, pb::Operation::Read).is_none() {
@@ -153,7 +156,7 @@ fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Ste
     t.wait_for(UNANSWERED, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     let mut came = 0;
     for sent in &sent {
-        // What was seen during the wait is still to be taken.
+        // Packets that came during the wait are still in the queue.
         if !dut.see_all(t, sent)? {
             break;
         }

@@ -1,10 +1,13 @@
-//! `c09-reserved-bits`: the reserved bits of the BTH are 0 in what the DUT sends.
+//! `c09-reserved-bits`: the reserved bits of the BTH are 0 in all packets of the DUT.
 //!
-//! The DUT posts a SEND, a WRITE and a READ, which are answered, and an atomic; a SEND of it is put off first, and comes again. It
-//! answers a WRITE, a READ and a FetchAdd of the peer, a WRITE behind a gap, a SEND without a receive, and last a WRITE with a wrong
-//! R_Key. All packets are looked at: bits 34 to 39 behind FECN and BECN, and bits 65 to 71 behind AckReq. No other test looks at them, so that a
-//! vendor who marks packets there fails once, and everything else still shows. Requests that the device lacks are left out.
-//! Reading: FECN and BECN are not reserved. A packet whose ICRC is wrong was damaged on the way, and does not count.
+//! The DUT posts a SEND, a WRITE, a READ and an atomic, and the peer answers them. The SEND first gets an RNR NAK, and
+//! is retried. The DUT answers a WRITE, a READ and a FetchAdd of the peer. It also answers a WRITE behind a gap, a SEND
+//! without a receive, and last a WRITE with a wrong R_Key. The test checks bits 34 to 39 behind FECN and BECN, and bits
+//! 65 to 71 behind AckReq, in all packets. No other test checks them, so that a device with vendor marks there fails
+//! only this test. The test leaves out requests that the device lacks.
+//!
+//! Reading: FECN and BECN are not reserved. A packet with a wrong ICRC was damaged on the path and does not count.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -29,20 +32,18 @@ const ATOMIC: Label<Frames> = Label::new("FetchAdd of the peer");
 const GAP: Label<Frames> = Label::new("WRITE of the peer behind one that is missing");
 const UNREADY: Label<Frames> = Label::new("SEND of the peer without a receive");
 const REFUSED: Label<Frames> = Label::new("WRITE of the peer with a wrong R_Key");
-/// The interval of the RNR NAK, some 10 us, and how long what comes again is waited for.
+/// Interval of the RNR NAK, about 10 us, and wait for the retry.
 const TIMER: RnrTimer = RnrTimer::SHORTEST;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A reserved field, and where it stands.
+/// Name and value of a reserved field.
 type Field = (&'static str, fn(Bth) -> Reserved);
 
-/// Fields that are reserved.
 const FIELDS: [Field; 2] = [
     ("BTH byte 4", |bth| bth.reserved_34()),
     ("BTH byte 8", |bth| bth.reserved_65()),
 ];
 
-/// Reserved bits.
 pub(super) static TEST: Test = Test {
     id: "c09-reserved-bits",
     aliases: &[],

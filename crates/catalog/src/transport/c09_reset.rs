@@ -1,9 +1,14 @@
-//! `c09-reset`: a queue pair in RESET sends nothing, answers nothing, and tells its host of nothing.
+//! `c09-reset`: a queue pair in RESET sends nothing, answers nothing, and reports nothing to its host.
 //!
-//! A SEND of the DUT is outstanding, with a local ACK timeout, when its queue pair goes to RESET. What was on its way then may
-//! still come; after a round trip it is quiet: the SEND is not sent again, though its timeout passes, a WRITE to the queue pair is
-//! not answered, and neither the SEND nor the receive that was posted completes. Reading: work that RESET takes away is not told
-//! of, while an error would flush it. `c09-destroyed`: the same of a queue pair that was destroyed. False alarm: none known.
+//! A SEND of the DUT is outstanding, with an ACK timeout, when its queue pair moves to RESET. Packets on their way may
+//! still arrive. After a round trip the queue pair is silent: it does not retransmit the SEND after its timeout, does
+//! not answer a WRITE, and completes neither the SEND nor the posted receive.
+//!
+//! `c09-destroyed`: the same for a destroyed queue pair.
+//!
+//! Reading: RESET removes work requests without completions, while an error would flush them.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -30,7 +35,7 @@ const ALIVE: Label<Verbs> = Label::new("is the host still there");
 const SETTLE: Label<Wait> = Label::new("what was on its way");
 const WRITE: Label<Frames> = Label::new("WRITE in RESET");
 const STILL: Label<Wait> = Label::new("in RESET");
-/// Some 67 ms, so that all retries of the SEND would come while it is waited.
+/// About 67 ms, so that all retries of the SEND would come during the wait.
 const TIMEOUT: AckTimeout = AckTimeout(14);
 
 pub(super) static TEST: Test = Test {
@@ -77,7 +82,6 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A queue pair that is no more.
 pub(super) static DESTROYED: Test = Test {
     id: "c09-destroyed",
     aliases: &[],
@@ -91,7 +95,7 @@ pub(super) static DESTROYED: Test = Test {
     judge: judge_destroyed,
 };
 
-/// Work of both kinds, and then none of its queue pair.
+/// Destroys a queue pair with an outstanding SEND and a posted receive.
 fn destroyed(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMEOUT,
@@ -109,7 +113,7 @@ fn destroyed(t: &mut Tester<'_>) -> Step {
     let write = Message::write(&channel, channel.own_psn.next(), 16 * 1024, &[0xA5; 8]);
     ask::ask(t, &channel, LATER, &write)?;
     t.wait_for(STILL, t.rc_silence(Duration::ZERO, TIMEOUT, 7))?;
-    // Another one, by which the host shows itself alive.
+    // A second connection shows that the host is alive.
     let other = t.open_channel(&ChannelOptions::default())?;
     ask::query(t, &other, ALIVE).map(drop)
 }
@@ -157,7 +161,7 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut done = rc::completions_of(t, Side::Dut, (gone.place, still.place));
     done.retain(|done| done.completion.qp == dialogue.handle);
     let words = ("no completion", rc::completions_in_words(&done));
-    // What was on its way may still be told.
+    // The host may report completions that were on their way before the path settled.
     done.retain(|done| done.event.place > settled.place);
     f.prove(
         VALIDATION,
@@ -169,8 +173,10 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What a real path need not have held back until then: an answer to what came later, and more of its own requests than were sent
-/// before.
+/// Returns the late packets that the path cannot have delayed.
+///
+/// These are responses to requests after the destruction, and requests of the DUT if there are more than it may have
+/// sent before.
 fn not_on_the_way<'t>(t: &Trace, late: Vec<&'t FrameSeen>) -> Vec<&'t FrameSeen> {
     let packet = |frame: &'t FrameSeen| Packet::parse(Medium::Ethernet, &frame.bytes).ok();
     let psn = |frame: &FrameSeen| Some(Packet::parse(Medium::Ethernet, &frame.bytes).ok()?.bth().psn());
@@ -182,7 +188,7 @@ fn not_on_the_way<'t>(t: &Trace, late: Vec<&'t FrameSeen>) -> Vec<&'t FrameSeen>
     let answers = answers
         .into_iter()
         .filter(|(_, packet)| asked.contains(&packet.bth().psn()));
-    // One that was sent before, and came twice.
+    // The DUT may have sent its request twice before.
     let requests = if requests.len() > 2 { requests } else { Vec::new() };
     answers.chain(requests).map(|(frame, _)| frame).collect()
 }

@@ -1,11 +1,14 @@
-//! `c09-reset-again`: a queue pair that went to RESET is as new: with another peer it has nothing left of the one before.
+//! `c09-reset-again`: a queue pair that went to RESET is as new: nothing of its previous connection is left.
 //!
-//! The DUT has work of every kind when its queue pair goes to RESET: requests that nobody answers, one of which waits after an RNR
-//! NAK, receives, half a SEND of the peer, a gap behind it. It is taken to RTS again, with another queue pair of the peer, other
-//! PSNs and another path MTU. Messages of more packets than are in flight at a time go through without an ACK timeout, a WRITE of
-//! the peer is counted as the first message, a SEND finds no receive before one is posted.
-//! A device without READs goes without these, one without atomics has a WRITE instead.
-//! Reading: work that RESET takes away is not told of; nothing else is unclear. False alarm: none known.
+//! The DUT has work of every kind when its queue pair moves to RESET: unanswered requests, one of which waits after an
+//! RNR NAK; receives; half a SEND of the peer, and a gap behind it. The queue pair then goes to RTS again, with another
+//! queue pair of the peer, other PSNs and another path MTU. Messages of more packets than may be in flight complete
+//! without an ACK timeout. A WRITE of the peer counts as the first message. A SEND finds no receive before one is
+//! posted. A device without READs is tested without them, a device without atomics with a WRITE instead.
+//!
+//! Reading: RESET removes work requests without completions. Nothing else is unclear.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -45,14 +48,13 @@ const UNREADY: Label<Frames> = Label::new("SEND without a receive");
 const AFTER: Label<Frames> = Label::new("SEND with a receive");
 
 const TIMEOUT: AckTimeout = AckTimeout(14);
-/// What the RNR NAK after RESET asks for: 1.28 ms.
+/// Interval of the RNR NAK after RESET: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
-/// How long an answer may be late.
+/// Time that a late response may need.
 const LATE: Duration = Duration::from_secs(4);
-/// Packets of a long message.
+/// Number of packets of a long message.
 const LONG: u32 = 140;
 
-/// RESET, and on.
 pub(super) static TEST: Test = Test {
     id: "c09-reset-again",
     aliases: &[],
@@ -91,7 +93,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (40 * 1024, 4096))?;
     }
     let mut psn = channel.own_psn;
-    // What was counted before RESET must not be counted after it.
+    // The MSN after RESET must not include messages before it.
     if channel.atomics && t.executes(pb::Operation::FetchAdd) {
         ask::ask(t, &channel, ASKED, &Message::fetch_add(&channel, psn, 48 * 1024, 1))?;
         psn = psn.next();
@@ -104,7 +106,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
         )?;
         psn = psn.next();
     }
-    // Half a message, then a gap.
+    // Send half a message, then a message behind a gap.
     let half = Message::send(&channel, psn, &vec![0x33; ask::mtu(&channel) as usize + 8]);
     t.send_frame(FIRST, &half.frames(&channel)[0])?;
     let beyond = Message::write(&channel, psn.plus(3), 48 * 1024 + 64, &[0x44; 8]);
@@ -114,12 +116,12 @@ fn reset(t: &mut Tester<'_>) -> Step {
         dut.post(t, Ask::new(pb::Operation::Read, 64))?;
     }
     dut.post(t, Ask::send(64))?;
-    // It comes again, so that its only retry is spent.
+    // The DUT retransmits the SEND, which consumes its only retry.
     let patience = t.rc_silence(Duration::ZERO, TIMEOUT, 1);
     if !dut.see_all(t, &send)? || !dut.see(t, send.first, patience)? {
         return dut.close(t);
     }
-    // It waits, when RESET comes: half a second is longer than all that is done until then.
+    // The SEND must still wait when RESET comes: its interval of half a second is longer than all steps until then.
     t.send_frame(RNR, &dut.rnr_nak(send.first, RnrTimer(31), 0))?;
     t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
     to_reset(t, RESET, &channel)?;
@@ -128,7 +130,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
         mtu: Mtu(1),
         retry_cnt: 1,
         rnr_retry: 1,
-        // What came before it would be a duplicate.
+        // With this first PSN the requests of the previous connection look like duplicates.
         own_psn: Some(psn),
         ..ChannelOptions::default()
     };
@@ -138,7 +140,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
     begins(t, &dut.channel, before)?;
     second(t, &mut dut)?;
     let mut dut = third(t, dut, &options)?;
-    // Told of once: three times none is no loss.
+    // The DUT reports a gap once. Three tries, because the NAK may be lost.
     for _ in 0..TRIES {
         let (next, is_told) = told_before(t, dut, &options)?;
         dut = next;
@@ -158,7 +160,7 @@ fn to_reset(t: &mut Tester<'_>, label: Label<Verbs>, channel: &Channel) -> Step 
     t.verbs_must(label, Side::Dut, modify).map(drop)
 }
 
-/// A gap, RESET, and a gap on the connection after that. Whether that one was told of.
+/// Sends a gap, resets, and sends a gap on the next connection. Returns whether the DUT reported the second gap.
 fn told_before(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<(Requester, bool)> {
     let channel = dut.channel;
     let beyond = |channel: &Channel| Message::write(channel, channel.own_psn.plus(1000), 48 * 1024, &[0x99; 8]);
@@ -174,7 +176,7 @@ fn told_before(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> 
     Ok((dut, is_told))
 }
 
-/// Half a WRITE this time, RESET, and a request on the connection after that.
+/// Sends half a WRITE, resets, and sends a request on the next connection.
 fn third(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<Requester> {
     let channel = dut.channel;
     let bytes = vec![0x77; ask::mtu(&channel) as usize + 8];
@@ -189,7 +191,7 @@ fn third(t: &mut Tester<'_>, dut: Requester, options: &ChannelOptions) -> Step<R
     Ok(dut)
 }
 
-/// Retries that were spent before RESET are there again: one after an RNR NAK, one after a sequence NAK.
+/// Sends an RNR NAK and a sequence NAK. The retries consumed before RESET must be available again.
 fn spent(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     let sent = dut.post(t, Ask::send(64))?;
     let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 1);
@@ -200,7 +202,7 @@ fn spent(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
         dut.rnr_nak(sent.first, TIMER, 0),
         dut.nak(sent.first, NakCode::PSN_SEQUENCE_ERROR, 0),
     ];
-    // Once each, as there is one retry of each: where one is lost, what is outstanding is acknowledged all the same.
+    // Each once, because each has one retry. If a NAK is lost, the peer still acknowledges the outstanding request.
     for nak in &naks {
         t.send_frame(NAK, nak)?;
         if !dut.see(t, sent.first, patience)? {
@@ -211,7 +213,7 @@ fn spent(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     dut.answer(t, (ANSWER, AGAIN), &answers, 1).map(drop)
 }
 
-/// What the peer begins with: an atomic that was answered on the connection before, which is none of this one.
+/// Sends an atomic of the previous connection, which does not belong to this connection.
 fn begins(t: &mut Tester<'_>, channel: &Channel, before: Psn) -> Step {
     t.skip_packets();
     if channel.atomics && t.executes(pb::Operation::FetchAdd) {
@@ -222,14 +224,14 @@ fn begins(t: &mut Tester<'_>, channel: &Channel, before: Psn) -> Step {
     Ok(())
 }
 
-/// The connection after RESET: a receive of its own, requests of the peer, requests of the device.
+/// Uses the connection after RESET: requests of the DUT, requests of the peer, and a new receive.
 fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
-    // More packets than most adapters keep in flight: without a timer only ACKs bring the others.
+    // More packets than most adapters keep in flight: without a timer only ACKs make the DUT send the rest.
     let long = LONG * dut.mtu + 8;
     let asks = [
         Ask::send(long),
         Ask::new(pb::Operation::Write, long),
-        // Its results land where those were sent from.
+        // Its result overwrites data of the messages before.
         Ask::new(pb::Operation::Read, 64),
         Ask::send(64),
     ];
@@ -255,7 +257,7 @@ fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
     ask::post_receive(t, &channel, RECEIVE, 200, (40 * 1024, 64))?;
     t.pause(RnrTimer(12).duration())?;
     ask::ask(t, &channel, AFTER, &send)?;
-    // A host may tell of a receive after its message was acknowledged.
+    // A host may report a receive after the DUT acknowledged the message.
     t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     Ok(())
 }

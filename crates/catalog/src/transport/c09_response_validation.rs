@@ -1,8 +1,11 @@
 //! `c09-response-validation`: an acknowledgement that a port must drop completes nothing.
 //!
-//! For each of the ways in which headers make a packet none of the connection's, the DUT posts a SEND; the peer answers with
-//! an ACK that is wrong in that way, three times, and then with the sound one. The SEND completes after that alone.
-//! Reading: P_Keys match with equal low 15 bits and one full member. False alarm: none known.
+//! In each case the DUT posts a SEND. The peer answers three times with an ACK whose headers exclude it from the
+//! connection, and then with a valid ACK. Only the valid ACK completes the SEND.
+//!
+//! Reading: P_Keys match if their low 15 bits are equal and one side is a full member.
+//!
+//! False alarm: none known.
 
 use core::time::Duration;
 
@@ -23,7 +26,7 @@ const ANSWER: Label<Frames> = Label::new("sound ACK");
 const ANSWER_AGAIN: Label<Frames> = Label::new("sound ACK, again");
 const QUIET: Label<Wait> = Label::new("after a wrong ACK");
 
-/// How long a completion is waited for that must not come.
+/// Wait for a completion that must not come.
 const MOMENT: Duration = Duration::from_millis(20);
 
 struct Case {
@@ -68,7 +71,6 @@ static CASES: &[Case] = &[
     },
 ];
 
-/// Headers of responses.
 pub(super) static TEST: Test = Test {
     id: "c09-response-validation",
     aliases: &[],

@@ -1,16 +1,22 @@
-//! `c09-rnr-nak`: a request that needs a receive gets an RNR NAK when none is posted, and is done when it comes again.
-//!
-//! On a queue pair without receives a WRITE is acknowledged; a SEND of one packet, a SEND of three and a WRITE with
-//! Immediate each get an RNR NAK with the PSN of the packet that lacks the receive, the interval of the responder's own
-//! min_rnr_timer, and an MSN that did not advance. Then a receive is posted, the interval is waited for, the request comes again, and is
-//! acknowledged, delivered and in memory. The first SEND comes twice before its receive is there, and gets two RNR NAKs;
-//! between them the WRITE comes again, and is acknowledged again. All of this with three values of min_rnr_timer.
-//! Reading: a SEND takes its receive with its first packet, so the NAK of three packets has the PSN of the first; the
-//! packets behind it are passed over in silence. The payload of a WRITE with Immediate may be in memory before its receive
-//! is posted. min_rnr_timer is the least that an RNR NAK may ask for, as its name in the verbs says; one that asks for
-//! a longer interval conforms, here as in `c09-rnr-nak-codes`, and an observation tells of it. The test does not retry before the interval of min_rnr_timer is over, so nothing is said of early retries. A device that lacks
-//! a resource for a moment may say so with an RNR NAK of a WRITE; one that says it to every try on every connection lacks the
+//! `c09-rnr-nak`: a request that lacks a receive gets an RNR NAK, and is executed when the peer repeats it with a
 //! receive.
+//!
+//! On a queue pair without receives the DUT acknowledges a WRITE. A SEND of one packet, a SEND of three and a WRITE
+//! with Immediate each get an RNR NAK. The NAK has the PSN of the packet that lacks the receive, the interval of the
+//! responder's own min_rnr_timer, and an MSN that did not advance. Then the host posts a receive, and the peer repeats
+//! the request after the interval. The DUT acknowledges it, completes the receive, and the data is in memory. The peer
+//! sends the first SEND twice without a receive, and gets two RNR NAKs. Between them it repeats the WRITE, which the
+//! DUT acknowledges again. The test does all of this with three values of min_rnr_timer.
+//!
+//! Reading:
+//! - A SEND takes its receive with its first packet, so the NAK for three packets has the PSN of the first. The DUT
+//!   ignores the packets behind it.
+//! - The payload of a WRITE with Immediate may be in memory before its receive is posted.
+//! - min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says. A longer interval
+//!   conforms, here as in `c09-rnr-nak-codes`, and an observation reports it.
+//! - The peer does not retry before the interval of min_rnr_timer is over, so the test does not judge early retries.
+//! - A device that lacks a resource for a moment may answer a WRITE with an RNR NAK. If it does so for every try on
+//!   every connection, it wrongly requires a receive.
 
 use verbatim_oracle::Rule;
 use verbatim_record::{Findings, Frames, Gap, Label, Side, Trace, Verbs, Wait};
@@ -47,16 +53,15 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 
 /// Values of min_rnr_timer: 1.28 ms, 491.52 ms, 655.36 ms.
 const TIMERS: [RnrTimer; 3] = [RnrTimer(14), RnrTimer(31), RnrTimer(0)];
-/// Bytes of the memory that are filled before, and looked at after.
+/// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 48 * 1024;
-/// Where request n lies in the DUT's memory; the plain WRITE comes last.
+/// Returns the offset of request `n` in the DUT's memory. The plain WRITE is the last.
 const fn place(n: usize) -> u32 {
     n as u32 * 13 * 1024 + 40
 }
 const SHORT: u32 = 61;
 const IMMEDIATE: u32 = 0x00C0_FFEE;
 
-/// RNR NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak",
     aliases: &[],
@@ -110,7 +115,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             let message = message(&channel, psn, n, &payload);
             ask::ask_unready(t, &channel, REFUSED[n], &message)?;
             if n == 0 {
-                // What was executed is acknowledged again all the same, and what still lacks a receive is refused again.
+                // The DUT acknowledges the executed WRITE again, and refuses the SEND again while it lacks a receive.
                 ask::ask(t, &channel, DUPLICATE, &write)?;
                 t.pause(timer.duration())?;
                 ask::ask_unready(t, &channel, REFUSED_AGAIN, &message)?;
@@ -118,7 +123,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             ask::post_receive(t, &channel, RECEIVE, n as u64 + 1, (place(n), length))?;
             t.pause(timer.duration())?;
             ask::ask(t, &channel, AGAIN[n], &message)?;
-            // A host may tell of a receive after its message was acknowledged: it must not slip into the next case.
+            // A host may report a receive after the DUT acknowledged the message. Take the completion before the next
+            // case.
             t.next_completion(Side::Dut, channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
             ask::query(t, &channel, TAKEN)?;
             psn = message.next();

@@ -1,9 +1,12 @@
-//! `c09-rnr-nak-codes`: an RNR NAK asks for the interval of the queue pair's min_rnr_timer, whichever it is.
+//! `c09-rnr-nak-codes`: an RNR NAK requests the interval of the queue pair's min_rnr_timer, for every code.
 //!
-//! For each of the 32 codes a connection is made whose min_rnr_timer it is. A SEND for which no receive is posted gets an RNR
-//! NAK with its PSN and that code.
-//! Reading: min_rnr_timer is the least that an RNR NAK may ask for, as its name in the verbs says ("minimum RNR NAK timer"). One that asks for a longer interval conforms, and an
-//! observation tells of it. The codes are in no order of size: what is compared are their intervals, code 0 the longest.
+//! For each of the 32 codes the test opens a connection with this min_rnr_timer. A SEND without a posted receive gets
+//! an RNR NAK with its PSN and this code.
+//!
+//! Reading: min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says ("minimum
+//! RNR NAK timer"). A longer interval conforms, and an observation reports it. The order of the codes is not that of
+//! their intervals, so the test compares intervals. Code 0 is the longest.
+//!
 //! False alarm: none known.
 
 use verbatim_oracle::Rule;
@@ -22,11 +25,10 @@ const SEND: Label<Frames> = Label::new("SEND without a receive");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 const DESTROY: Label<Verbs> = Label::new("destroy the queue pair");
 
-/// Bytes of the DUT's memory, which nothing is to reach.
+/// Length of the DUT's memory in bytes. No request may write to it.
 const MEMORY: u32 = 4096;
 const LENGTH: u32 = 61;
 
-/// Every code that the device has, of the responder.
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak-codes",
     aliases: &[],

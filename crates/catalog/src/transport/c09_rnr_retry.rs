@@ -1,13 +1,21 @@
-//! `c09-rnr-retry`: a requester retries after RNR NAKs as often as rnr_retry says, for each request anew.
+//! `c09-rnr-retry`: a requester retries after RNR NAKs rnr_retry times, counted for each request anew.
 //!
-//! The DUT posts SENDs; the peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0 to
-//! 6 there are 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR and a queue pair in error; with 7 the DUT
-//! still retries after 12. A request that is acknowledged loads the counter again. retry_cnt is 0 throughout, so an RNR
-//! NAK that spends it ends the request at once. Every retry is the same packet again. A SEND that is posted while an interval lasts
-//! waits, and does not make the first come sooner. A time-out between two RNR NAKs loads no counter. What came again and is not answered then times out as at first.
-//! Reading: nothing is unclear. The ACK timeout is off, so that nothing else makes the DUT send again.
-//! False alarm: none known; where an RNR NAK or a retry may have been lost, fewer retries are INCONCLUSIVE. An error of spent
-//! retries before a request got 1 + rnr_retry RNR NAKs is none that a lost packet explains.
+//! The DUT posts SENDs. The peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0 to
+//! 6 the DUT sends each request 1 + rnr_retry times, then completes it with IBV_WC_RNR_RETRY_EXC_ERR. The queue pair is
+//! then in error. With 7 the DUT still retries after 12 RNR NAKs. An acknowledged request reloads the counter.
+//! retry_cnt is 0, so that an RNR NAK that wrongly consumes retry_cnt ends the request at once. Every retry is the same
+//! packet.
+//!
+//! Further cases:
+//! - A SEND posted during an interval waits, and does not bring the first retry forward.
+//! - A time-out between two RNR NAKs does not reload the counter.
+//! - An unanswered retry times out like a first transmission.
+//!
+//! Reading: nothing is unclear. Except where a case needs it, the ACK timeout is off, so that nothing else causes a
+//! retry.
+//!
+//! False alarm: none known. If an RNR NAK or a retry may have been lost, too few retries are INCONCLUSIVE. A loss does
+//! not explain exhausted retries before a request got 1 + rnr_retry RNR NAKs.
 
 use core::time::Duration;
 
@@ -36,14 +44,15 @@ const ACK_AGAIN: Label<Frames> = Label::new("ACK, again");
 const SILENCE: Label<Wait> = Label::new("after the retry, unanswered");
 const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 
-/// What the RNR NAKs ask for: 1.28 ms.
+/// Interval of the RNR NAKs: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
 
-/// What one of them asks for, so that something can be posted meanwhile: 163.84 ms.
+/// Longer interval, so that a request can be posted or acknowledged meanwhile: 163.84 ms.
 const LONGER: RnrTimer = RnrTimer(28);
 
-/// rnr_retry, and the retries that each request in turn is made to do; after them it gets an ACK, or, where the last
-/// one is to fail, one RNR NAK more.
+/// rnr_retry, the number of retries of each request, and whether the last request fails.
+///
+/// After its retries a request gets an ACK. The last request, if it fails, gets one RNR NAK more.
 const CASES: &[(u8, &[usize], bool)] = &[
     (0, &[0], true),
     (1, &[1], true),
@@ -55,7 +64,6 @@ const CASES: &[(u8, &[usize], bool)] = &[
     (7, &[12], false),
 ];
 
-/// Retries after RNR NAKs.
 pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
@@ -92,7 +100,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     then_silence(t)
 }
 
-/// A message is acknowledged within the interval that an RNR NAK of its second copy asks for: what follows begins with its beginning.
+/// Acknowledges a message within the interval of an RNR NAK for its second transmission. The next message must then
+/// start at its first packet.
 fn done_meanwhile(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMED,
@@ -104,7 +113,7 @@ fn done_meanwhile(t: &mut Tester<'_>) -> Step {
     let send = dut.post(t, Ask::send(2 * dut.mtu + 8).at(8))?;
     if dut.see(t, write.first, patience)? && dut.see(t, write.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(write.last, LONGER, 0))?;
-        // It has arrived by then; the interval lasts.
+        // By then the NAK has arrived, and the interval is not over.
         t.pause(LONGER.duration() / 8)?;
         let acks = dut.answers(t, &write);
         dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
@@ -116,7 +125,7 @@ fn done_meanwhile(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// An RNR NAK of the second request acknowledges the first, so that one succeeds, though the other one fails.
+/// Sends an RNR NAK of the second request. It acknowledges the first, which succeeds although the second fails.
 fn second_of_two(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         rnr_retry: 0,
@@ -133,7 +142,7 @@ fn second_of_two(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// A time-out between two RNR NAKs loads nothing again.
+/// Lets the DUT time out between two RNR NAKs. The time-out must not reload the counter.
 fn between_timeouts(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMED,
@@ -145,7 +154,7 @@ fn between_timeouts(t: &mut Tester<'_>) -> Step {
     let sent = dut.post(t, Ask::send(64))?;
     if dut.see(t, sent.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(sent.first, TIMER, 0))?;
-        // The retry, and that of the time-out.
+        // The retry after the NAK, and the retry after the time-out.
         if dut.see(t, sent.first, patience)? && dut.see(t, sent.first, patience)? {
             let nak = dut.rnr_nak(sent.first, TIMER, 0);
             dut.answer(t, (LAST, LAST_AGAIN), &[nak], 1)?;
@@ -155,10 +164,10 @@ fn between_timeouts(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Of the connection on which nobody answers any more.
+/// ACK timeout of the connections with time-outs.
 const TIMED: AckTimeout = AckTimeout(14);
 
-/// What came again after an RNR NAK has its ACK timeout, as it had at first.
+/// Leaves the retry after an RNR NAK unanswered. Its ACK timeout must run as for a first transmission.
 fn then_silence(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMED,
@@ -176,7 +185,7 @@ fn then_silence(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// What is posted while the interval lasts waits with the request that was put off.
+/// Has the DUT post a SEND during the interval of an RNR NAK. The SEND must wait with the first request.
 fn posted_meanwhile(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         rnr_retry: 1,
@@ -188,7 +197,7 @@ fn posted_meanwhile(t: &mut Tester<'_>) -> Step {
     let first = dut.post(t, Ask::send(64))?;
     if dut.see(t, first.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(first.first, LONGER, 0))?;
-        // It has arrived by then; the interval lasts.
+        // By then the NAK has arrived, and the interval is not over.
         t.pause(LONGER.duration() / 4)?;
         let second = dut.post(t, Ask::send(64).at(64))?;
         if dut.see(t, second.first, patience)? {

@@ -1,9 +1,11 @@
-//! `c09-rtr`: a queue pair in RTR answers as one in RTS does.
+//! `c09-rtr`: a queue pair in RTR answers requests as in RTS.
 //!
-//! The DUT's queue pair stays in RTR. A WRITE is acknowledged, when it comes again too, a gap behind it is told of, a READ
-//! answered; a SEND without a receive gets an RNR NAK, and is delivered when it comes again behind a receive. A WRITE of two packets
-//! begins. Then the queue pair goes to RTS, where that WRITE ends and another is acknowledged.
-//! Reading: RTR is the state in which a queue pair receives; nothing of the responder waits for RTS.
+//! The DUT's queue pair stays in RTR. It acknowledges a WRITE and its duplicate, reports a gap behind it, and answers a
+//! READ. A SEND without a receive gets an RNR NAK, and is delivered when the peer repeats it with a receive. A WRITE of
+//! two packets begins. Then the queue pair moves to RTS, where this WRITE ends, and another is acknowledged.
+//!
+//! Reading: a queue pair receives in RTR. No function of the responder requires RTS.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -32,13 +34,12 @@ const ENDED: Label<Frames> = Label::new("the same WRITE, in RTS");
 const LAST: Label<Frames> = Label::new("WRITE in RTS");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// How long an answer may be late.
+/// Time that a late response may need.
 const LATE: Duration = Duration::from_secs(4);
 const LENGTH: u32 = 64;
-/// Where WRITEs go, and the READ begins.
+/// Offsets of the WRITEs and of the READ.
 const PLACES: [u32; 4] = [16 * 1024, 20 * 1024, 24 * 1024, 32 * 1024];
 
-/// RTR.
 pub(super) static TEST: Test = Test {
     id: "c09-rtr",
     aliases: &[],
@@ -69,7 +70,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let write = Message::write(&channel, channel.own_psn, PLACES[0], &payload);
     ask::ask(t, &channel, WRITE, &write)?;
     ask::ask(t, &channel, DUPLICATE, &write)?;
-    // So far that nothing else has its PSN.
+    // Far enough ahead that no later request has this PSN.
     let behind = Message::write(&channel, write.next().plus(1000), PLACES[2], &payload);
     ask::put(t, &channel, GAP, &behind)?;
     ask::listen(t, &channel)?;
@@ -81,7 +82,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     let send = Message::send(&channel, next, &payload);
     if !ask::ask_unready(t, &channel, UNREADY, &send)? {
-        // What comes later answers to what is sent later.
+        // A late response must not count for a later request.
         t.pause(LATE)?;
     }
     ask::post_receive(t, &channel, RECEIVE, 1, (0, LENGTH))?;

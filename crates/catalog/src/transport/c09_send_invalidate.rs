@@ -1,12 +1,16 @@
-//! `c09-send-invalidate`: a SEND with Invalidate takes the R_Key away that it names, and is refused where it may not.
+//! `c09-send-invalidate`: a SEND with Invalidate invalidates the R_Key that it names, or the DUT refuses it.
 //!
-//! Each case has a connection of its own, as in `c09-nak-invalid-request`: the R_Key of the connection's own region, then a
-//! WRITE that uses it; R_Keys that differ from it in one bit, in a SEND of one packet and at the end of one of two. On a last
-//! connection the SEND with the region's own R_Key lacks a receive, and comes again when one is posted.
-//! Reading: whether an ordinary region may be taken away from afar is the device's choice. What cannot be taken away may be refused
-//! with a NAK, or be an error of the responder alone, of which the requester hears nothing: so no NAK is claimed, but that the
-//! queue pair is in error, that no receive completes with success where the R_Key is another, and that the WRITE is not done.
-//! False alarm: a key with one bit flipped may be that of another region of the same protection domain.
+//! Each case has its own connection, as in `c09-nak-invalid-request`. Some SENDs name the R_Key of the connection's own
+//! region, and a WRITE or READ with this R_Key follows. Others name an R_Key that differs in one bit, in a SEND of one
+//! packet and at the end of a SEND of two. On the last connection the SEND with the region's own R_Key lacks a receive,
+//! and the peer repeats it when one is posted.
+//!
+//! Reading: the device decides whether a peer may invalidate an ordinary region. It may refuse with a NAK, or only with
+//! an error of the responder that the requester does not see. The test therefore requires no NAK. It requires that the
+//! queue pair is in error, that no receive completes with success for another R_Key, and that the WRITE is not
+//! executed.
+//!
+//! False alarm: an R_Key with one flipped bit may belong to another region of the same protection domain.
 
 use verbatim_record::verbs::{Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Trace, Verbs, WcStatus};
@@ -26,9 +30,9 @@ const RECEIVE: Label<Verbs> = Label::new("post a receive for it");
 const AGAIN: Label<Frames> = Label::new("SEND with Invalidate, again");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// The cases that name the R_Key of the region, in a SEND of one packet and in one of two.
+/// Indices of the cases that name the region's own R_Key.
 const OWN: [usize; 3] = [0, 3, 4];
-/// Of a device that has the operation, and of one that has not.
+/// Codes of a device that has the operation, and of a device that lacks it.
 const CODES: &[NakCode] = &[NakCode::REMOTE_ACCESS, NakCode::INVALID_REQUEST];
 
 static CASES: &[Refusal] = &[
@@ -68,7 +72,6 @@ static CASES: &[Refusal] = &[
     }),
 ];
 
-/// SEND with Invalidate.
 pub(super) static TEST: Test = Test {
     id: "c09-send-invalidate",
     aliases: &[],
@@ -103,7 +106,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// What an RNR NAK put off is executed when it comes again, where the device takes such an R_Key away.
+/// Proves that the DUT executes the SEND when it is repeated after an RNR NAK, if the device invalidates its R_Keys.
 fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: bool) {
     t.not_judged(RECEIVE);
     let _ = t.commands(STATE).count();
@@ -129,7 +132,7 @@ fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: 
     f.prove(ACCESS, &again.evidence(&again.answers), AGAIN.name, words, result);
 }
 
-/// Packets the last of which invalidates the region's R_Key, with these bits flipped.
+/// Builds packets. The last packet invalidates the region's R_Key, with these bits flipped.
 fn invalidates(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)], bits: u32) -> Vec<Transport> {
     let mut packets = data(channel, psn, parts);
     if let Some(last) = packets.last_mut() {
@@ -157,7 +160,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::sound_packets(f, dialogue);
         let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
         if OWN.contains(&at) {
-            // An ACK of the SEND, or a NAK of what lies behind it, which speaks for the SEND, too.
+            // The DUT acknowledged the SEND, or refused the request behind it, which acknowledges the SEND, too.
             let send = turn.last_sent().minus(1);
             let took = turn.answers.iter().any(|seen| {
                 let is_ack = answer::is_ack(seen) && seen.psn() == send;
@@ -178,7 +181,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
         } else {
             let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
-            // Where the SEND was lost, the sound one behind it has its PSN, and takes its receive.
+            // If the SEND was lost, the valid SEND behind it has its PSN and consumes its receive.
             let is_of_it =
                 |done: &&rc::Done<'_>| t.begin.simulated || done.completion.byte_len != refusal::SOUND_LENGTH;
             let is_done = receive
@@ -202,7 +205,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let result = match is_over {
             true => Passed::Pass,
             false if t.begin.simulated => Passed::Fail,
-            // What was to be refused may have been lost.
+            // The request to refuse may have been lost.
             false => Passed::Inconclusive,
         };
         let words = ("ERR", if is_over { "ERR" } else { "another" });

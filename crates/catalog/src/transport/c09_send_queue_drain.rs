@@ -1,11 +1,17 @@
-//! `c09-send-queue-drain`: a send queue that is drained begins nothing new, ends what it has begun, and goes on in RTS.
+//! `c09-send-queue-drain`: in SQD a queue pair starts no new request, finishes its started requests, and resumes in
+//! RTS.
 //!
-//! A SEND of two packets is outstanding when the DUT's queue pair goes to SQD; another is posted then. The responder's side
-//! goes on: a WRITE is acknowledged. The first SEND is acknowledged, and completes; the second is not sent before the queue
-//! pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, when the first is done. On another connection nobody answers the first,
-//! and in SQD it comes again; on a third it gets an RNR NAK there, and comes again; on a fourth a READ is answered late.
-//! Reading: the event is asked for with the step to SQD, which the agent does not do: one that does not come decides nothing on
-//! a real host. Many adapters have no SQD; where the host refuses it the test is NOT_APPLICABLE.
+//! A SEND of two packets is outstanding when the DUT's queue pair moves to SQD. Then the DUT posts another SEND. The
+//! DUT's responder continues to work: it acknowledges a WRITE. The peer acknowledges the first SEND, which completes.
+//! The DUT sends the second SEND only when the queue pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, after the
+//! first SEND completed.
+//!
+//! Three more connections move to SQD with an outstanding request. The peer leaves a SEND unanswered, and the DUT
+//! retransmits it. A SEND gets an RNR NAK, and the DUT retransmits it. The peer answers a READ late.
+//!
+//! Reading: a host requests the event with the transition to SQD, but the agent does not. A missing event therefore
+//! proves nothing on a real host. Many adapters lack SQD: if the host refuses it, the test is NOT_APPLICABLE.
+//!
 //! False alarm: none known.
 
 use core::time::Duration;
@@ -48,10 +54,9 @@ const NAK_AGAIN: Label<Frames> = Label::new("RNR NAK in SQD, again");
 const READY: Label<Frames> = Label::new("ACK of what was put off");
 const READY_AGAIN: Label<Frames> = Label::new("ACK of what was put off, again");
 
-/// What the RNR NAK asks for: 1.28 ms.
+/// Interval of the RNR NAK: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
 
-/// SQD.
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-drain",
     aliases: &[],
@@ -95,14 +100,14 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, WRITE, &write)?;
         let acks = dut.answers(t, &first);
         dut.answer(t, (FIRST, FIRST_AGAIN), &acks, 1)?;
-        // It was told that it is drained by then: that what is posted waits tells nothing new.
+        // The queue is drained by now, so a newly posted request must not cause another event.
         let third = dut.post(t, Ask::send(32).at(64))?;
         t.wait_for(HELD, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
         modify(t, RESUME, channel.qp, pb::QpState::Rts)?;
         let mut left = 2;
         let mut seen = dut.see_all(t, &second)?;
         if seen && !dut.see_all(t, &third)? {
-            // Nothing asks for two messages in flight.
+            // A device need not have two messages outstanding.
             let acks = dut.answers(t, &second);
             dut.answer(t, (SECOND, SECOND_AGAIN), &acks, 1)?;
             left = 1;
@@ -127,7 +132,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// A READ that is answered late holds the queue from being drained.
+/// Answers a READ late; until then the queue is not drained.
 fn read(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let sent = dut.post(t, Ask::new(pb::Operation::Read, dut.mtu + 8))?;
@@ -141,7 +146,7 @@ fn read(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// What an RNR NAK put off comes again in SQD.
+/// Sends an RNR NAK in SQD, so that the DUT retries there.
 fn not_ready(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0);
@@ -157,11 +162,11 @@ fn not_ready(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// The ACK timeout of the connection on which nobody answers, and its retries.
+/// ACK timeout and retry_cnt of the connection with the unanswered request.
 const TIMEOUT: AckTimeout = AckTimeout(14);
 const RETRY_CNT: u8 = 7;
 
-/// A request that comes again in SQD.
+/// Leaves a request unanswered in SQD, so that the DUT retransmits it.
 fn unanswered(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMEOUT,
@@ -218,7 +223,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let expected = (turn.last_sent(), 1);
     answer::acknowledged(t, f, (STATES, WRITE.name), (&case.dialogue, &turn), expected);
     completions(t, f, case);
-    // What was sent before SQD is ended there: by then its ACK had come.
+    // The ACK of the first SEND arrives in SQD, so the SEND must complete there.
     let asked = 1 + t.frames(FIRST_AGAIN).count();
     let told = |done: &rc::Done<'_>| done.completion.wr_id == 1 && done.event.place < resume.place;
     let done: Vec<rc::Done<'_>> = case
@@ -272,7 +277,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let shown: Vec<Evidence<'_>> = drained.iter().map(|told| (*told).into()).collect();
     let words = ("one, when the first request is done", drained.len().to_string());
     f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED", words, result);
-    // A host that tells of it tells each time.
+    // A host that reports this event reports it each time.
     let result = match second.len() {
         1 => Passed::Pass,
         0 if !drained.is_empty() && again < case.end() => rc::alive(t, again, true),
@@ -287,7 +292,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// What nobody answers comes again in SQD.
+/// Proves that the DUT retransmits an unanswered request in SQD.
 fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> Result<(), Gap> {
     t.not_judged(LATE);
     t.not_judged(LATE_AGAIN);
@@ -309,7 +314,7 @@ fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> 
     Ok(())
 }
 
-/// Both requests complete with success, once, in order.
+/// Proves that all three requests complete with success, once and in order.
 fn completions(t: &Trace, f: &mut Findings<'_>, case: &rc::Case<'_>) {
     let done = &case.dialogue.completions;
     let are = |done: &[rc::Done<'_>]| {

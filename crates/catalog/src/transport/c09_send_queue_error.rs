@@ -1,10 +1,12 @@
-//! `c09-send-queue-error`: a datagram queue pair whose send queue has failed still receives.
+//! `c09-send-queue-error`: a datagram queue pair whose send queue failed still receives.
 //!
-//! A datagram is posted in SQD and its memory taken away, so that the send queue fails in RTS (SQE). Where the host shows that, a
-//! receive is posted and a datagram sent to it, three times at most: it lands whole, and its receive completes. Back in RTS the same
-//! holds.
-//! Reading: only the send queue is in error in SQE. Where it cannot be brought there nothing is judged (NOT_APPLICABLE).
-//! False alarm: none known; a datagram may be lost, so that three are sent.
+//! The DUT posts a datagram in SQD, and its memory is deregistered, so that the send queue fails in RTS (SQE). If the
+//! host reports SQE, it posts a receive, and the peer sends a datagram, three times at most. The datagram arrives
+//! whole, and the receive completes. Back in RTS the same holds.
+//!
+//! Reading: in SQE only the send queue is in error. If the send queue does not fail, the test is NOT_APPLICABLE.
+//!
+//! False alarm: none known. A datagram may be lost, so the peer sends up to three.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, WcStatus};
@@ -32,12 +34,11 @@ const MEMORY: [Label<Verbs>; 2] = [Label::new("memory, in SQE"), Label::new("mem
 
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const FIRST: Psn = Psn(0x65_4321);
-/// Bytes of a datagram.
+/// Length of a datagram in bytes.
 const LENGTH: u32 = 48;
-/// Where the receives lie.
+/// Offsets of the receives.
 const PLACES: [u32; 2] = [1024, 2048];
 
-/// Receives in SQE.
 pub(super) static TEST: Test = Test {
     id: "c09-send-queue-error",
     aliases: &[],
@@ -62,7 +63,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     receives(t, &channel, &of_dut, 1)
 }
 
-/// Makes the send queue fail; whether its host shows that.
+/// Makes the send queue fail. Returns whether the host reports that.
 fn fails(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams) -> Step<bool> {
     let none = pb::QpAttributes::default();
     let register = Command::RegisterMemory(pb::RegisterMemory {
@@ -92,13 +93,13 @@ fn fails(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams) -> Step<bool
     let gone = Command::DeregisterMemory(pb::DeregisterMemory { memory: other.memory });
     t.verbs(GONE, Side::Dut, gone)?;
     datagrams::step(t, of_dut, pb::QpState::Rts, none)?;
-    // That of the datagram, so that what comes next is of a receive.
+    // Take the completion of the datagram, so that the next completion belongs to a receive.
     t.next_completion(Side::Dut, of_dut.channel.qp, t.now().after(ask::RESPONSE_WAIT))?;
     let reply = ask::query(t, &of_dut.channel, STATE)?;
     Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
 }
 
-/// A receive, and datagrams until it has completed.
+/// Posts a receive, and sends datagrams until it completes.
 fn receives(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams, at: usize) -> Step {
     let ud = &of_dut.channel;
     ask::post_receive(t, ud, RECEIVE[at], 100 + at as u64, (PLACES[at], HEADER + LENGTH))?;
@@ -142,7 +143,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         done.retain(|done| done.completion.qp == qp.qp && done.completion.wr_id == 100 + at as u64);
         let result = match done.as_slice() {
             [only] if only.status() == WcStatus::SUCCESS => Passed::Pass,
-            // All three were lost, for all that is known.
+            // Three datagrams are unlikely to be lost; fewer may be.
             [] => rc::alive(t, receive.place, sent.len() >= TRIES as usize),
             _ => Passed::Fail,
         };

@@ -1,4 +1,4 @@
-//! A datagram queue pair of the DUT, and datagrams to it.
+//! A datagram queue pair of the DUT, and datagrams that the peer sends to it.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, FrameSeen, Label, Passed, Side, Trace, Verbs};
@@ -10,37 +10,33 @@ use crate::transport::rc;
 
 pub(super) const DATAGRAMS: &str = "9.8.3 datagrams";
 
-/// Bytes before the payload that hold the network header.
+/// Number of bytes before the payload that hold the network header.
 pub(super) const HEADER: u32 = 40;
 
-/// Labels of the steps that make one.
+/// Labels of the commands that open a datagram queue pair.
 pub(super) mod labels {
     use super::{Label, Verbs};
 
-    /// Asks for the port.
     pub(in crate::transport) const OPEN: Label<Verbs> = Label::new("ask for the port");
-    /// Creates the queue pair.
     pub(in crate::transport) const CREATE: Label<Verbs> = Label::new("create a datagram queue pair");
-    /// Takes it to RTS.
     pub(in crate::transport) const MODIFY: Label<Verbs> = Label::new("modify the datagram queue pair");
 }
 
-/// A datagram queue pair.
+/// A datagram queue pair of the DUT.
 pub(super) struct Datagrams {
-    /// Its handle, in a channel that is else that of a connection.
+    /// The channel of a reliable connection, with the handle of this queue pair.
     pub(super) channel: Channel,
-    /// Its number.
     pub(super) qpn: Qpn,
-    /// What the DUT's host said of the port.
+    /// The host's reply to Open, with the facts of the port.
     pub(super) opened: Reply,
-    /// The way to the peer.
+    /// Address vector of the peer.
     pub(super) peer: pb::AddressVector,
 }
 
-/// Makes a datagram queue pair in RTS.
+/// Creates a datagram queue pair and moves it to RTS.
 ///
 /// # Errors
-/// When the DUT's host refuses, and when the run must stop.
+/// Returns an error when the DUT's host refuses, or when the run must stop.
 pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn) -> Step<Datagrams> {
     let of = begin(t, channel, q_key)?;
     let rts = pb::QpAttributes {
@@ -52,10 +48,10 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
     Ok(of)
 }
 
-/// Takes it to a state.
+/// Moves the queue pair to a state.
 ///
 /// # Errors
-/// When the DUT's host refuses, and when the run must stop.
+/// Returns an error when the DUT's host refuses, or when the run must stop.
 pub(super) fn step(t: &mut Tester<'_>, of: &Datagrams, state: pb::QpState, attributes: pb::QpAttributes) -> Step {
     let modify = Command::ModifyQp(pb::ModifyQp {
         qp: of.channel.qp,
@@ -65,10 +61,10 @@ pub(super) fn step(t: &mut Tester<'_>, of: &Datagrams, state: pb::QpState, attri
     t.verbs_must(labels::MODIFY, Side::Dut, modify).map(drop)
 }
 
-/// Makes a datagram queue pair in INIT.
+/// Creates a datagram queue pair and moves it to INIT.
 ///
 /// # Errors
-/// When the DUT's host refuses, and when the run must stop.
+/// Returns an error when the DUT's host refuses, or when the run must stop.
 pub(super) fn begin(t: &mut Tester<'_>, channel: &Channel, q_key: QKey) -> Step<Datagrams> {
     let opened = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))?;
     let Reply::Opened(facts) = &opened else {
@@ -102,7 +98,7 @@ pub(super) fn begin(t: &mut Tester<'_>, channel: &Channel, q_key: QKey) -> Step<
     Ok(of)
 }
 
-/// A device without datagrams is no device that fails at them: a core may have reliable connections alone.
+/// Returns the reason to stop: a device may support only reliable connections, which is no failure.
 fn no_datagrams(refused: &pb::Refused) -> Stop {
     Stop::NotOffered(format!(
         "the host of the DUT's device makes no datagram queue pairs: {}",
@@ -110,7 +106,7 @@ fn no_datagrams(refused: &pb::Refused) -> Stop {
     ))
 }
 
-/// The datagrams that the DUT sent from that queue pair.
+/// Returns the datagrams that the DUT sent from this queue pair.
 pub(super) fn sent_by(t: &Trace, qpn: u32) -> Vec<(&FrameSeen, Packet<'_>)> {
     let is_its = |packet: &Packet<'_>| packet.deth().is_some_and(|deth| deth.src_qp().0 == qpn);
     let received = t.timeline.frames.iter().filter(|frame| frame.received);
@@ -120,7 +116,7 @@ pub(super) fn sent_by(t: &Trace, qpn: u32) -> Vec<(&FrameSeen, Packet<'_>)> {
         .collect()
 }
 
-/// What holds of all datagrams of the DUT, whatever they are sent for.
+/// Checks ICRC, transport version, P_Key and the reserved byte of the DUT's datagrams.
 pub(super) fn sound_packets(f: &mut Findings<'_>, sent: &[(&FrameSeen, Packet<'_>)]) {
     for (frame, packet) in sent {
         let shown = [Evidence::from(*frame)];
@@ -144,7 +140,7 @@ pub(super) fn sound_packets(f: &mut Findings<'_>, sent: &[(&FrameSeen, Packet<'_
     }
 }
 
-/// A datagram to it.
+/// Builds a datagram to the queue pair `qpn`.
 pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8>) -> Transport {
     let mut packet = Transport {
         deth: Some(Deth::default().with_q_key(q_key).with_src_qp(channel.own_qpn)),
@@ -155,8 +151,9 @@ pub(super) fn datagram(channel: &Channel, qpn: Qpn, q_key: QKey, payload: Vec<u8
     packet
 }
 
-/// Puts the payload of a datagram into a picture of the memory, where its receive begins, and in front of it the header that the
-/// device wrote there, of which the caller says nothing.
+/// Copies the payload of a datagram into a memory image, behind the header of its receive.
+///
+/// The header is copied from `found`, the memory as the host read it, so that it is not compared.
 pub(super) fn put(memory: &mut [u8], found: &[u8], at: u32, payload: &[u8]) {
     let header = found.get(at as usize..(at + HEADER) as usize);
     rc::effect::put(memory, at, header.unwrap_or_default());

@@ -1,10 +1,10 @@
 //! Chapter 9, the transport layer: reliable connections and datagrams.
 //!
-//! `rc` is what their judges share.
+//! Module `rc` holds the code that the judges of reliable connections share.
 
 pub(crate) mod rc;
 
-// Completion: what completes a request, in which order, and what does not
+// Completions: the packets that complete a request, and the order of completions
 mod c09_027_responses_in_order;
 mod c09_060_ack_of_read;
 mod c09_060_atomic_responder;
@@ -27,7 +27,7 @@ mod c09_142_timer_restart;
 mod c09_143_retry_count;
 mod c09_rnr_retry;
 
-// Requests and responses: their packets, their PSNs
+// Requests and responses: packets and PSNs
 mod c09_address_vector;
 mod c09_connections;
 mod c09_duplicates;
@@ -41,7 +41,7 @@ mod c09_requests;
 mod c09_requests_in_flight;
 mod c09_reserved_bits;
 
-// Packets that are dropped: CRCs, headers, keys
+// Packets that the receiver must drop: CRCs, headers, keys
 mod c09_header_validation;
 mod c09_icrc;
 mod c09_inside_messages;
@@ -57,7 +57,7 @@ mod c09_datagrams_dropped;
 mod datagrams;
 mod soft_roce;
 
-// Refusals
+// Requests that the responder refuses
 mod c09_nak_fatal;
 mod c09_nak_implied;
 mod c09_nak_invalid_request;
@@ -72,7 +72,7 @@ mod c09_rnr_nak_codes;
 mod c09_rtr;
 mod c09_send_invalidate;
 
-// What a queue pair does of itself: its states, events, errors of its own side
+// Queue pairs: states, events, local errors
 mod c09_events;
 mod c09_flush;
 mod c09_local_errors;
@@ -82,7 +82,7 @@ mod c09_reset_again;
 mod c09_send_queue_drain;
 mod c09_send_queue_error;
 
-// Random walks over all of it
+// Random walks over the whole chapter
 mod walk;
 
 pub(crate) use walk::tell_if_broken;
@@ -173,6 +173,6 @@ pub(crate) const TESTS: &[&Test] = &[
     &walk::REGION_EDGES,
     &walk::TEST,
     &c09_many_messages::TEST,
-    // The last of its chapter: a host may not survive it.
+    // Last in the chapter: the DUT's host may crash.
     &c09_nak_reserved_opcode::TEST,
 ];

@@ -1,6 +1,8 @@
-//! Linux rxe as the DUT: it computes the ICRC over the headers that an opcode should have, and its kernel panics over a packet
-//! that is shorter, or whose opcode has none. No host is taken down unasked: which device and which kernel that is, stands in
-//! `deviations/linux-rxe*.toml`.
+//! Linux rxe as the DUT: some packets crash its kernel.
+//!
+//! It computes the ICRC over the headers that an opcode should have. Its kernel panics over a shorter packet, and over
+//! an opcode without headers. A test crashes no host without permission. The files `deviations/linux-rxe*.toml` name
+//! the device and the kernels.
 
 use verbatim_record::Trace;
 use verbatim_record::verbs::Reply;
@@ -10,7 +12,7 @@ use crate::deviations::{Deviation, Device, endangering};
 
 const NAME: &str = "soft_roce";
 
-/// Says that the host of a Linux rxe may go down.
+/// Parameter that allows a test to crash the host of a Linux rxe.
 pub(super) const PARAMETER: Parameter = Parameter {
     name: NAME,
     about: "1: try it on Linux rxe too, whose kernel panics over it",
@@ -26,18 +28,18 @@ fn danger(test: &str, opened: &Reply) -> Option<&'static Deviation> {
     }
 }
 
-/// Whether what takes its host down is not to be sent to the device that answered Open with this.
+/// Returns whether the test must not send packets that crash the host of this device.
 pub(super) fn is_spared(t: &Tester<'_>, test: &str, opened: &Reply) -> bool {
     t.parameter(NAME) != 1 && danger(test, opened).is_some()
 }
 
-/// Why it was not sent, where it was not. `sent` says whether the record has it.
+/// Returns why the packets were not sent, if the device was spared. `sent` tells whether the record has them.
 pub(super) fn spared(t: &Trace, test: &str, opened: Option<&Reply>, sent: bool) -> Option<String> {
     let Reply::Opened(facts) = opened? else { return None };
     if t.parameter(NAME) == Some(1) || sent {
         return None;
     }
-    // Of old, any host with VendorID 0 was spared, whatever its agent.
+    // Older versions spared any host with VendorID 0, whatever its agent reported.
     let by_number = || endangering(test, &Device::of_host(facts.vendor_id, "")).filter(|_| t.stopped.is_none());
     let danger = danger(test, opened?).or_else(by_number)?;
     let (is, of) = match facts.vendor_id {

@@ -1,5 +1,5 @@
-//! What answers a probe on a native link goes back where the probe came from: each field that says so is altered in a golden
-//! record, and the judge must see it.
+//! The judge checks the addresses of a response on a native link: each altered field of a golden record's responses
+//! fails.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;
@@ -7,7 +7,7 @@ use verbatim_record::{Entry, Outcome, Verdict};
 use verbatim_wire::crc::{VCRC_LENGTH, vcrc};
 use verbatim_wire::{Bth, Deth, Layout, Lid, Lrh, MAD_LENGTH, Mad, QKey, Qpn, edit};
 
-/// Where the BTH of a local packet stands.
+/// The offset of the BTH in a local packet.
 const BTH: usize = Lrh::SIZE;
 const DETH: usize = BTH + Bth::SIZE;
 const MAD: usize = DETH + Deth::SIZE;
@@ -17,7 +17,7 @@ fn is_answer(bytes: &[u8]) -> bool {
     mad.is_some_and(|mad| mad.method().is_response())
 }
 
-/// The verdict on the record, all answers on the link altered.
+/// Returns the verdict on the record with all responses on the link altered.
 fn altered(change: impl Fn(&mut [u8])) -> Verdict {
     let mut entries = golden::entries("c07-link-vl");
     let mut found = 0;
@@ -40,7 +40,7 @@ fn altered(change: impl Fn(&mut [u8])) -> Verdict {
 }
 
 #[test]
-fn an_answer_that_goes_elsewhere_or_comes_from_elsewhere_fails() {
+fn misdirected_response_fails() {
     let sound = altered(|_| ());
     assert_eq!(sound.outcome(), Outcome::Pass, "{}", sound.reason);
     type Change = fn(&mut [u8]);

@@ -1,20 +1,21 @@
-//! Golden records, judged anew: what a catalogue says of an old record may not change unnoticed.
+//! Golden records: the catalogue's verdicts on stored records must not change unnoticed.
 //!
-//! `golden/TEST.tar.zst` holds a test's records: `TEST.rec` is of a sound device and passes, `TEST@DEFECT.rec` is of one
-//! with a defect and does not. The verdicts stand in `golden/verdicts.txt`, in the order of `TESTS`. `cargo xtask golden
-//! TEST` makes a record and its lines. A change that is meant goes into CHANGELOG.md under "Drift", then `cargo xtask
-//! golden` writes the lines anew. A record is replaced only when its test's revision goes up.
+//! `golden/TEST.tar.zst` holds a test's records. `TEST.rec` is of a conforming device and passes; `TEST@DEFECT.rec` is
+//! of a device with a defect and does not pass. `golden/verdicts.txt` holds the verdicts in the order of `TESTS`.
+//! `cargo xtask golden TEST` makes a record and its lines. An intended change needs an entry under "Drift" in
+//! CHANGELOG.md; `cargo xtask golden` then rewrites the lines. A record is replaced only when its test's revision
+//! increases.
 
 use verbatim_archives::golden::{self, test_of};
 use verbatim_catalog::{TESTS, judge};
 use verbatim_record::{Outcome, Verdict};
 
-/// Set: the verdicts are written, not compared.
+/// If this variable is set, the test writes the verdicts instead of comparing them.
 const WRITE: &str = "VERBATIM_WRITE_GOLDEN";
-/// Findings of a verdict that are kept, each with its line; of more, their number.
+/// The most findings of a verdict in verdicts.txt. If there are more, the file holds their number.
 const FINDINGS: usize = 12;
 
-/// The names of the records, in the order of `TESTS`; a test's sound device first.
+/// Returns the names of the records in the order of `TESTS`; a test's conforming device comes first.
 fn names() -> Vec<String> {
     let mut placed: Vec<(usize, String)> = golden::names()
         .into_iter()
@@ -35,7 +36,8 @@ fn verdict(name: &str) -> Verdict {
     verdict
 }
 
-/// The outcome and how many checks passed; then a line for each check that did not, further in where it follows from another.
+/// Formats the outcome with the number of passed checks, then one line per other check. A check that follows from
+/// another is indented.
 fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     let mut lines = vec![format!("{name} {} checks {}", verdict.outcome(), verdict.passed.len())];
     let findings = verdict.findings.iter().take(FINDINGS);
@@ -53,7 +55,7 @@ fn lines(name: &str, verdict: &Verdict) -> Vec<String> {
     lines
 }
 
-/// Where the lines that are kept and those that are seen part, in words; one place for each record.
+/// Describes the first different line of each record between verdicts.txt and the current verdicts.
 fn differences(kept: &str, seen: &[(String, Vec<String>)]) -> Vec<String> {
     let kept: Vec<(usize, &str)> = kept.lines().enumerate().map(|(at, line)| (at + 1, line)).collect();
     let mut blocks: Vec<(&str, &[(usize, &str)])> = kept
@@ -89,7 +91,7 @@ fn differences(kept: &str, seen: &[(String, Vec<String>)]) -> Vec<String> {
 }
 
 #[test]
-fn the_verdict_on_each_golden_record_is_the_one_that_is_kept() {
+fn verdicts_on_golden_records_are_unchanged() {
     let seen: Vec<(String, Vec<String>)> = names()
         .into_iter()
         .map(|name| {
@@ -121,7 +123,7 @@ fn the_verdict_on_each_golden_record_is_the_one_that_is_kept() {
 }
 
 #[test]
-fn each_test_has_a_golden_record_that_passes_and_one_that_does_not() {
+fn each_test_has_a_passing_and_failing_record() {
     let names = names();
     for test in TESTS {
         assert!(
@@ -150,7 +152,7 @@ fn each_test_has_a_golden_record_that_passes_and_one_that_does_not() {
 }
 
 #[test]
-fn on_a_sound_device_a_judge_names_the_statements_of_its_test_alone() {
+fn judges_check_only_declared_statements() {
     let mut strangers = Vec::new();
     for name in names().into_iter().filter(|name| !name.contains('@')) {
         let verdict = verdict(&name);
@@ -165,7 +167,8 @@ fn on_a_sound_device_a_judge_names_the_statements_of_its_test_alone() {
     );
 }
 
-/// Tests whose records of a device with a defect are too large to keep; tests of the same family have them.
+/// Tests whose records of a defective device are too large for the repository; other tests of the family have such
+/// records.
 const TOO_LARGE: [&str; 9] = [
     "c09-060-ack-of-read",
     "c09-142-ack-timeout",
@@ -179,7 +182,7 @@ const TOO_LARGE: [&str; 9] = [
 ];
 
 #[test]
-fn a_difference_names_the_record_and_the_one_line() {
+fn difference_names_record_and_line() {
     let kept = "a PASS checks 1\nb@x FAIL checks 1\n  FAIL C1: expected 1, seen 2\nc PASS checks 4\n";
     let block = |lines: &[&str]| lines.iter().map(ToString::to_string).collect::<Vec<_>>();
     let seen = [

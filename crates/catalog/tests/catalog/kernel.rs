@@ -1,10 +1,10 @@
-//! What a kernel on the way may have made of a record is said in the verdict, and decides nothing.
+//! Observations about a kernel between the tester and the device decide nothing.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;
 use verbatim_record::{Entry, Outcome, Span, StopReason, Stopped, Time, Trace, Verdict};
 
-/// A golden record, as if it were from a rig of that kind.
+/// Returns a golden record with this kind of rig.
 fn entries_on(kind: &str, name: &str) -> Vec<Entry> {
     let mut entries = golden::entries(name);
     let Entry::Begin(begin) = &mut entries[0] else {
@@ -18,7 +18,7 @@ fn on(kind: &str, name: &str) -> Verdict {
     judge(entries_on(kind, name)).unwrap()
 }
 
-/// A record in which the host gave the first silent request up so many nanoseconds after its deadline.
+/// Returns a record in which the host returned the first unanswered request `after_ns` nanoseconds after its deadline.
 fn given_up(after_ns: i64) -> Vec<Entry> {
     let mut entries = entries_on("umad", "c14-016-get-protect-2");
     let silence = entries
@@ -41,7 +41,7 @@ fn given_up(after_ns: i64) -> Vec<Entry> {
 }
 
 #[test]
-fn a_request_that_the_kernel_gave_up_after_our_deadline_was_silent_and_one_before_it_proves_nothing() {
+fn early_return_by_kernel_is_inconclusive() {
     let later = given_up(2_000_000_000);
     let trace = Trace::new(later.clone()).unwrap();
     let silent = trace
@@ -58,7 +58,7 @@ fn a_request_that_the_kernel_gave_up_after_our_deadline_was_silent_and_one_befor
 }
 
 #[test]
-fn what_came_between_makes_a_record_that_would_pass_inconclusive_with_the_reason() {
+fn disturbed_rig_makes_pass_inconclusive() {
     let mut entries = entries_on("umad", "c14-024-node-info");
     let text = "a subnet manager at LID 3 took over".to_string();
     let reason = StopReason::Disturbed;
@@ -75,7 +75,7 @@ fn what_came_between_makes_a_record_that_would_pass_inconclusive_with_the_reason
 }
 
 #[test]
-fn on_a_port_of_this_machine_the_verdict_says_what_a_kernel_may_have_made_and_stays_what_it_is() {
+fn kernel_observations_leave_verdict_unchanged() {
     for (name, words) in [
         ("c14-016-get-protect-2", "the tester's kernel lets be seen"),
         (

@@ -1,20 +1,21 @@
-//! A test that came to something which the device has not, as its host said: what was seen before that is judged all the same.
+//! A test that stopped at a feature which the device lacks: earlier violations still count.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;
 use verbatim_record::{Cause, Entry, Outcome, StopReason, Stopped};
 
-/// Places of a record at which it is cut.
+/// The most places at which a record is cut.
 const CUTS: usize = 60;
 
-/// The golden records of chapter 9: of a sound device, or of one with a defect.
+/// Returns the names of chapter 9's golden records, of a conforming device or of one with a defect.
 fn records(with_defect: bool) -> Vec<String> {
     let mut names = golden::names();
     names.retain(|name| name.starts_with("c09-") && name.contains('@') == with_defect);
     names
 }
 
-/// Whether the procedure acts here: it sends, or asks a host for something. There it may come to what the device has not.
+/// Returns whether the procedure sends or asks a host for something here. At such an entry a missing feature may end
+/// it.
 fn acts(entry: &Entry) -> bool {
     match entry {
         Entry::Frame(frame) => !frame.received,
@@ -23,7 +24,7 @@ fn acts(entry: &Entry) -> bool {
     }
 }
 
-/// What the record comes to when the device lacks what stands at `place`.
+/// Judges the record as if the device lacked the feature needed at `place`.
 fn cut(mut entries: Vec<Entry>, place: usize) -> (Outcome, String) {
     entries.truncate(place);
     entries.push(Entry::Stopped(Stopped {
@@ -35,7 +36,7 @@ fn cut(mut entries: Vec<Entry>, place: usize) -> (Outcome, String) {
 }
 
 #[test]
-fn a_sound_device_is_not_failed_wherever_a_test_comes_to_what_it_lacks() {
+fn missing_feature_never_fails_sound_device() {
     for name in records(false) {
         let entries = golden::entries(&name);
         if judge(entries.clone()).unwrap().outcome() != Outcome::Pass {
@@ -50,7 +51,7 @@ fn a_sound_device_is_not_failed_wherever_a_test_comes_to_what_it_lacks() {
 }
 
 #[test]
-fn what_a_device_broke_before_a_test_came_to_what_it_lacks_is_a_fail() {
+fn violation_before_missing_feature_fails() {
     let mut failed = 0;
     for name in records(true) {
         let entries = golden::entries(&name);
@@ -60,12 +61,12 @@ fn what_a_device_broke_before_a_test_came_to_what_it_lacks_is_a_fail() {
         let last = (0..entries.len()).rev().find(|at| acts(&entries[*at])).unwrap();
         failed += usize::from(cut(entries, last).0 == Outcome::Fail);
     }
-    // Not all: some break a rule only by what they do, or leave undone, at the very end.
+    // Some defects violate a rule only at the end of the record, which is cut off here.
     assert!(failed > 30, "{failed}");
 }
 
 #[test]
-fn a_stall_of_the_tester_is_inconclusive_by_its_own_fault() {
+fn tester_stall_is_inconclusive() {
     let mut entries = golden::entries("c09-long-messages");
     let last = (0..entries.len()).rev().find(|at| acts(&entries[*at])).unwrap();
     entries.truncate(last);

@@ -1,4 +1,4 @@
-//! Judges on kept records: their verdicts, and what an altered, cut or foreign record comes to.
+//! Judges stored records: golden, altered, cut, and of other rigs.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod answers_on_links;

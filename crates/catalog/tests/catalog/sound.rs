@@ -1,4 +1,4 @@
-//! Records of sound devices in real time that were failed once, each for the reason in its name: they pass.
+//! Records of conforming devices in real time that once failed; each file's name is the reason. They must pass.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use verbatim_catalog::judge;
 use verbatim_record::{Outcome, read_file};
 
 #[test]
-fn what_was_blamed_on_a_sound_device_is_blamed_no_more() {
+fn former_false_alarms_pass() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sound");
     let mut judged = 0;
     for file in fs::read_dir(directory).unwrap() {

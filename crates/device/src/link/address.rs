@@ -1,4 +1,4 @@
-//! LRH:DLID: whether the packet is for this port (architecture 4.1.3, 7.10, 7.11).
+//! The DLID check: whether the packet is for this port (architecture 4.1.3, 7.10, 7.11).
 
 use verbatim_wire::Lnh;
 
@@ -6,15 +6,15 @@ use super::checks::Checks;
 use super::defect::LinkDefect;
 use super::profile::PortKind;
 
-/// Nobody's.
+/// LID 0, which addresses no port.
 const RESERVED: u16 = 0;
-/// The first of the multicast groups'.
+/// The first multicast LID.
 const FIRST_MULTICAST: u16 = 0xC000;
-/// The port's at which the packet arrives, for subnet management.
+/// The permissive LID, which addresses the receiving port. Only subnet management packets use it.
 const PERMISSIVE: u16 = 0xFFFF;
 
 impl Checks<'_> {
-    /// The packet is not for this port, or for nobody.
+    /// Returns whether the DLID does not address this port.
     pub(super) fn dlid_fails(&self) -> bool {
         match self.lrh.dlid().0 {
             RESERVED => !self.has(LinkDefect::Dlid0Accepted),
@@ -25,8 +25,9 @@ impl Checks<'_> {
         }
     }
 
-    /// Multicast packets of the architecture's transport carry a GRH; raw ones need none; a switch in transit does not look.
-    /// Subnet management packets are for one port each.
+    /// Returns whether the port discards a packet with a multicast DLID. An IBA packet to a multicast LID needs a GRH;
+    /// a raw packet needs none. A switch in transit does not check the GRH. A subnet management packet must not have a
+    /// multicast DLID.
     fn multicast_fails(&self) -> bool {
         if self.is_management() {
             return !self.has(LinkDefect::MulticastOnVl15Accepted);
@@ -41,8 +42,8 @@ impl Checks<'_> {
         }
     }
 
-    /// A channel adapter, a router, and a switch where the packet ends have a range of LIDs: the low LMC bits are left
-    /// out of the comparison. In transit a switch asks its forwarding table.
+    /// Returns whether a unicast DLID is outside the port's range of LIDs. A switch in transit accepts every unicast
+    /// DLID, because its forwarding table decides. Every other port compares the DLID without its low LMC bits.
     fn unicast_fails(&self, dlid: u16) -> bool {
         if self.profile.kind == PortKind::Switch && !self.profile.is_final() {
             return false;

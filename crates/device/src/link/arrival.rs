@@ -1,34 +1,35 @@
-//! A packet as it arrives, and what becomes of it.
+//! A received packet, and its outcome.
 
 use core::ops::Range;
 
 use verbatim_wire::crc::{VCRC_LENGTH, vcrc};
 use verbatim_wire::{Delimiter, Layout, Lrh};
 
-/// A packet from the wire, good or bad.
+/// A packet from the wire, well-formed or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// All bytes between the start and the end delimiter: from the LRH to the VCRC.
+    /// All bytes between the start and the end delimiter, from the LRH to the VCRC.
     pub bytes: &'a [u8],
     /// The end delimiter.
     pub delimiter: Delimiter,
 }
 
-/// What becomes of a packet.
+/// The outcome of the checks for a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It ends here. The range within its bytes goes up: from behind the LRH to the ICRC, of raw packets to the VCRC.
+    /// The port accepts the packet. The range covers the bytes for the transport layer: from the end of the LRH to the
+    /// start of the ICRC, or to the start of the VCRC of a raw packet.
     Accepted(Range<usize>),
-    /// It is gone.
+    /// The port discards the packet.
     Discarded,
-    /// It passes through, marked as bad: see [`relayed`].
+    /// The switch or router forwards the packet and marks it as bad: see [`relayed`].
     ForwardedCorrupt,
-    /// It passes through.
+    /// The switch or router forwards the packet.
     Forwarded,
 }
 
 impl<'a> Arrival<'a> {
-    /// A packet that ended as a good one.
+    /// Creates an arrival that ends with EGP.
     #[must_use]
     pub fn good(bytes: &'a [u8]) -> Self {
         let delimiter = Delimiter::Egp;
@@ -36,10 +37,11 @@ impl<'a> Arrival<'a> {
     }
 }
 
-/// The bytes and the delimiter with which a packet leaves a switch, on the same VL; `None` when it does not.
+/// Returns the bytes and the delimiter with which a packet leaves a switch on the same VL, or `None` if the packet does
+/// not leave.
 ///
-/// A corrupted one ends in the complement of its right VCRC and in EBP (architecture 7.3), so that the next port counts
-/// no error of its own link.
+/// A corrupted packet ends with the complement of its right VCRC and with EBP (architecture 7.3). The next port then
+/// counts no error of its own link.
 #[must_use]
 pub fn relayed(arrival: &Arrival<'_>, outcome: &Outcome) -> Option<(Vec<u8>, Delimiter)> {
     let mut bytes = arrival.bytes.to_vec();
@@ -55,7 +57,8 @@ pub fn relayed(arrival: &Arrival<'_>, outcome: &Outcome) -> Option<(Vec<u8>, Del
     }
 }
 
-/// What goes up: all but the LRH, `trailer` bytes at the end left out. Empty where bytes are missing.
+/// Returns the range of bytes for the transport layer: without the LRH and without the last `trailer` bytes. The range
+/// is empty if the packet is too short.
 pub(super) fn handed_up(bytes: &[u8], trailer: usize) -> Range<usize> {
     let start = Lrh::SIZE.min(bytes.len());
     start..bytes.len().saturating_sub(trailer).max(start)

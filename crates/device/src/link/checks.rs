@@ -1,4 +1,4 @@
-//! All checks of one packet, and the set of those that fail.
+//! All checks of one packet, and the set of failed checks.
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, vcrc};
 use verbatim_wire::{Bth, Delimiter, Grh, Layout, Lnh, Lrh};
@@ -8,12 +8,12 @@ use super::defect::{LinkDefect, LinkFaults};
 use super::icrc::icrc;
 use super::profile::{LinkChoices, LinkProfile, PortKind};
 
-/// A check, in the order of their ranks.
+/// A check. The variants stand in order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Check {
-    /// Ended by EBP.
+    /// The packet ends with EBP.
     MarkedBad,
-    /// Ended by neither EGP nor EBP.
+    /// The packet ends with neither EGP nor EBP.
     Delimiter,
     Vcrc,
     Icrc,
@@ -25,11 +25,11 @@ pub(super) enum Check {
     State,
     RawFilter,
     Dlid,
-    /// VL15 and the subnet management packets for QP0 go together.
+    /// A packet for QP0 arrives on VL15, and VL15 carries only whole subnet management packets for QP0.
     Management,
     Grh,
     TVer,
-    /// P_Key, where the packet ends.
+    /// P_Key, at the destination.
     PKey,
     /// P_Key, in transit.
     Enforcement,
@@ -56,7 +56,7 @@ impl Check {
         Self::Enforcement,
     ];
 
-    /// Whether a switch may mark a packet with this fault as bad and send it on, and this one does.
+    /// Returns whether a switch or router with these choices may forward a packet that fails this check, marked as bad.
     pub(super) fn lets_forward(self, choices: LinkChoices) -> bool {
         match self {
             Self::Vcrc | Self::Icrc | Self::LVer | Self::PktLen | Self::OverMtu => choices.corrupts_and_forwards,
@@ -66,7 +66,6 @@ impl Check {
     }
 }
 
-/// The checks that a packet fails.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Failed(u32);
 
@@ -83,7 +82,7 @@ impl Failed {
         self.0 & (1 << check as u16) != 0
     }
 
-    /// The one of the first rank: the one that is reported.
+    /// Returns the failed check with the highest precedence, which the port reports.
     pub(super) fn first(self, faults: &LinkFaults) -> Option<Check> {
         let early = [
             (LinkDefect::VlRanksBeforeCrc, Check::Vl),
@@ -99,14 +98,14 @@ impl Failed {
     }
 }
 
-/// A packet at a port. Headers are those that are there, wherever LRH:LNH puts them.
+/// A packet at a port. `grh` and `bth` are `None` if LRH:LNH does not announce the header or the header is truncated.
 pub(super) struct Checks<'a> {
     pub(super) profile: &'a LinkProfile,
     faults: &'a LinkFaults,
     arrival: &'a Arrival<'a>,
-    /// All but the VCRC.
+    /// All bytes but the VCRC.
     pub(super) body: &'a [u8],
-    /// Of zeros where bytes are missing; such a packet is too short.
+    /// All zeros if the packet is too short for an LRH.
     pub(super) lrh: Lrh,
     pub(super) grh: Option<Grh>,
     pub(super) bth: Option<Bth>,
@@ -117,7 +116,7 @@ impl<'a> Checks<'a> {
         let bytes = arrival.bytes;
         let body = &bytes[..bytes.len().saturating_sub(VCRC_LENGTH)];
         let lrh: Lrh = header(body, 0).unwrap_or_default();
-        // The ICRC is no part of a header.
+        // The ICRC is not part of a header.
         let covered = &body[..body.len().saturating_sub(ICRC_LENGTH)];
         let (grh, bth) = match lrh.lnh() {
             Lnh::IBA_LOCAL => (None, header(covered, Lrh::SIZE)),
@@ -143,17 +142,17 @@ impl<'a> Checks<'a> {
         self.lrh.lnh()
     }
 
-    /// Whether it says at all where it wants to go.
+    /// Returns whether the packet contains a whole LRH.
     pub(super) fn has_lrh(&self) -> bool {
         self.body.len() >= Lrh::SIZE
     }
 
-    /// Without transport headers of the architecture, and without an ICRC.
+    /// Returns whether the packet is raw: without IBA transport headers and without an ICRC.
     pub(super) fn is_raw(&self) -> bool {
         matches!(self.lnh(), Lnh::RAW | Lnh::IPV6)
     }
 
-    /// Every check that fails.
+    /// Returns all failed checks.
     pub(super) fn failed(&self) -> Failed {
         let mut failed = Failed::default();
         let checks = [
@@ -242,7 +241,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// The header at `offset`, if it is all there.
+/// Returns the header at `offset`, or `None` if it is truncated.
 fn header<L: Layout>(bytes: &[u8], offset: usize) -> Option<L> {
     bytes.get(offset..offset + L::SIZE).map(L::from_bytes)
 }

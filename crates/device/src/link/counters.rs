@@ -1,4 +1,4 @@
-//! The counters of a port that tell what was wrong with a packet.
+//! The error counters of a port for received packets.
 //!
 //! Source: PortCounters and PortRcvErrorDetails, architecture 16.1; P_KeyViolations, architecture 14.2.5.6.
 
@@ -6,28 +6,30 @@ use super::checks::Check;
 use super::defect::{LinkDefect, LinkFaults};
 use super::profile::{LinkProfile, PortKind};
 
-/// Each stays at its maximum once it is there.
+/// The error counters of a port. Each counter stops at its maximum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// PortRcvErrors: packets with a physical error of this link, or malformed.
+    /// PortRcvErrors: packets with a physical error on this link, and malformed packets.
     pub port_rcv_errors: u16,
-    /// PortRcvRemotePhysicalErrors: packets that another port has marked as bad.
+    /// PortRcvRemotePhysicalErrors: packets that another port marked as bad.
     pub port_rcv_remote_physical_errors: u16,
-    /// PortRcvSwitchRelayErrors: packets that a switch can send nowhere.
+    /// PortRcvSwitchRelayErrors: packets that a switch cannot forward.
     pub port_rcv_switch_relay_errors: u16,
-    /// PortRcvConstraintErrors: raw packets that are filtered, and packets of a foreign partition, at a switch or router.
+    /// PortRcvConstraintErrors: raw packets that a filter stopped, and packets of a foreign partition, at a switch or
+    /// router.
     pub port_rcv_constraint_errors: u8,
-    /// PortInfo:P_KeyViolations: packets of a foreign partition, at their destination.
+    /// PortInfo:P_KeyViolations: packets of a foreign partition at their destination.
     pub p_key_violations: u16,
-    /// PortLocalPhysicalErrors, a part of PortRcvErrors: VCRC, ICRC, a delimiter that is neither EGP nor EBP.
+    /// PortLocalPhysicalErrors, a part of PortRcvErrors: VCRC and ICRC errors, and a delimiter that is neither EGP nor
+    /// EBP.
     pub port_local_physical_errors: u16,
-    /// PortMalformedPktErrors, a part of PortRcvErrors: LVer, length, VL.
+    /// PortMalformedPktErrors, a part of PortRcvErrors: LVer, length and VL errors.
     pub port_malformed_pkt_errors: u16,
-    /// PortDLIDMappingErrors, a part of PortRcvSwitchRelayErrors: no port belongs to the DLID.
+    /// PortDLIDMappingErrors, a part of PortRcvSwitchRelayErrors: packets whose DLID belongs to no port.
     pub port_dlid_mapping_errors: u16,
 }
 
-/// The counter that a failed check belongs to.
+/// The counter that counts a failed check.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tells {
     Remote,
@@ -54,7 +56,7 @@ impl Check {
 }
 
 impl Counters {
-    /// Counts a packet whose failed check of the first rank is this one.
+    /// Counts one failed check of a packet.
     pub(super) fn count(&mut self, check: Check, profile: &LinkProfile, faults: &LinkFaults) {
         let mut tells = check.tells(profile);
         if tells == Tells::Remote && faults.has(LinkDefect::EbpCountedAsOwn) {

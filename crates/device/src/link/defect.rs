@@ -1,9 +1,9 @@
-//! Defects of a link layer: each makes it break one rule, and is switched on by name.
+//! Defects of a link layer. Each defect has a name and makes the link layer break one rule.
 
 use crate::defects::defects;
 
 defects! {
-    /// One way to break one rule.
+    /// A defect: one way to break one rule.
     LinkDefect, LinkFaults;
     "7.2 link states" {
         TakenWhileDown "link-taken-while-down" "Packets come in while the port is down."

@@ -1,4 +1,4 @@
-//! What lies behind the LRH, as far as every port looks at it: GRH, TVer, P_Key (architecture 8.3, 9.6.1, 10.9).
+//! The headers after the LRH that a port checks: GRH, TVer, P_Key (architecture 8.3, 9.6.1, 10.9).
 
 use verbatim_wire::{Grh, Layout, Lnh, Lrh, PKey, Qpn};
 
@@ -6,13 +6,12 @@ use super::checks::Checks;
 use super::defect::LinkDefect;
 use super::profile::PortKind;
 
-/// IPVer of a GRH.
 const GRH_VERSION: u8 = 6;
-/// Set in the P_Key of a full member.
+/// The bit of a P_Key that marks a full member of the partition.
 const FULL_MEMBER: u16 = 0x8000;
 
 impl Checks<'_> {
-    /// LNH promises a GRH and a BTH, and they are not there or the GRH is none.
+    /// Returns whether LNH announces a GRH and a BTH, but they are truncated or the GRH is malformed.
     pub(super) fn grh_fails(&self) -> bool {
         if self.lnh() != Lnh::IBA_GLOBAL || !self.profile.reads_grh() {
             return false;
@@ -34,14 +33,15 @@ impl Checks<'_> {
         self.profile.is_final() && is_other && !self.has(LinkDefect::TVerIgnored)
     }
 
-    /// The packet's P_Key opens no partition of this port, and it ends here. QP0 belongs to none.
+    /// Returns whether this port is the destination and has no matching P_Key. Packets for QP0 have no partition.
     pub(super) fn p_key_fails(&self) -> bool {
         let has_none = self.bth.is_some_and(|bth| bth.dest_qp() == Qpn::SMI);
         let is_exempt = has_none && !self.has(LinkDefect::PKeyCheckedOnQp0);
         self.profile.is_final() && !is_exempt && self.is_foreign() && !self.has(LinkDefect::PKeyIgnored)
     }
 
-    /// The same at a switch or router that it passes through, and that looks. Such a one goes by the lane.
+    /// Returns whether a switch or router in transit enforces partitions and has no matching P_Key. Packets on VL15
+    /// have no partition.
     pub(super) fn partition_is_foreign(&self) -> bool {
         let looks = self.profile.enforces_partitions
             && self.profile.kind != PortKind::ChannelAdapter

@@ -1,16 +1,18 @@
-//! The ICRC as a receiver computes it: bit masks over the headers that are there, then the rest.
+//! The receiver's ICRC, over the masked headers and then over the other bytes.
 //!
-//! Written apart from the one in `verbatim_wire`, which testers seal their packets with. Source: architecture 7.8.1.
+//! This implementation is independent of the ICRC of `verbatim_wire`, which the tests use to build packets. Source:
+//! architecture 7.8.1.
 
 use verbatim_wire::crc::ICRC_LENGTH;
 use verbatim_wire::{Bth, Grh, Layout, Lnh, Lrh};
 
 use super::defect::{LinkDefect, LinkFaults};
 
-/// Bytes of the longest headers that hold a masked field.
+/// Size in bytes of the longest headers with a masked field.
 const LONGEST_HEAD: usize = Lrh::SIZE + Grh::SIZE + Bth::SIZE;
 
-/// The ICRC over `covered`, from the LRH to the last pad byte. Headers that are cut short are masked as far as they go.
+/// Returns the ICRC over `covered`, from the LRH to the last pad byte. In a truncated header only the present bytes are
+/// masked.
 pub(super) fn icrc(lnh: Lnh, covered: &[u8], faults: &LinkFaults) -> [u8; ICRC_LENGTH] {
     let mut ones = [0; LONGEST_HEAD];
     let bth = if lnh == Lnh::IBA_GLOBAL {
@@ -48,15 +50,15 @@ pub(super) fn icrc(lnh: Lnh, covered: &[u8], faults: &LinkFaults) -> [u8; ICRC_L
     (!register).to_le_bytes()
 }
 
-/// One byte more.
+/// Updates the CRC register with one byte.
 fn step(register: u32, byte: u8) -> u32 {
     (register >> 8) ^ REMAINDERS[usize::from(register.to_le_bytes()[0] ^ byte)]
 }
 
-/// The generator 0x04C11DB7 with the bits of each byte in the order of their sending.
+/// The generator 0x04C11DB7, bit-reversed, because the least significant bit of each byte comes first.
 const GENERATOR: u32 = 0x04C1_1DB7_u32.reverse_bits();
 
-/// What each byte leaves when it is divided.
+/// The remainder of each byte value.
 const REMAINDERS: [u32; 256] = {
     let mut remainders = [0; 256];
     let mut byte: u32 = 0;

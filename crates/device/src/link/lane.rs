@@ -1,4 +1,4 @@
-//! Virtual lanes (architecture 7.6), which of them a port listens to in its state (architecture 7.2), and the one of QP0
+//! Virtual lanes (architecture 7.6), the VLs that a port accepts in its state (architecture 7.2), and VL15
 //! (architecture 14.2).
 
 use verbatim_wire::crc::ICRC_LENGTH;
@@ -7,16 +7,16 @@ use verbatim_wire::{Bth, Deth, Grh, Layout, Lnh, Lrh, MAD_LENGTH, Opcode, PortSt
 use super::checks::Checks;
 use super::defect::LinkDefect;
 
-/// The lane of subnet management packets.
+/// The VL of subnet management packets.
 const MANAGEMENT: u8 = 15;
 
 impl Checks<'_> {
-    /// On VL15: a subnet management packet, by its lane.
+    /// Returns whether the packet is on VL15, which makes it a subnet management packet.
     pub(super) fn is_management(&self) -> bool {
         self.lrh.vl() == MANAGEMENT
     }
 
-    /// The lane is not there, or not for this packet.
+    /// Returns whether the VL does not exist or must not carry this packet.
     pub(super) fn vl_fails(&self) -> bool {
         if self.is_management() {
             return match self.lnh() {
@@ -35,8 +35,8 @@ impl Checks<'_> {
         self.lrh.vl() >= lanes && !self.has(LinkDefect::UnconfiguredVlAccepted)
     }
 
-    /// Where a packet ends: one for QP0 comes on VL15, and VL15 carries nothing but whole subnet management packets
-    /// for QP0.
+    /// Returns whether a packet at its destination breaks a rule of VL15. A packet for QP0 must arrive on VL15, and
+    /// VL15 must carry only whole subnet management packets for QP0.
     pub(super) fn management_fails(&self) -> bool {
         let Some(bth) = self.bth.filter(|_| self.profile.is_final()) else {
             return false;
@@ -52,7 +52,8 @@ impl Checks<'_> {
             || (!is_whole && !self.has(LinkDefect::SmpLengthIgnored))
     }
 
-    /// In state Initialize only subnet management packets come in.
+    /// Returns whether the port's state forbids the packet. In state Initialize the port accepts only subnet management
+    /// packets.
     pub(super) fn state_fails(&self) -> bool {
         let has_reserved = self.has_lrh() && self.body[1] & 0x0C != 0;
         if has_reserved && self.has(LinkDefect::LrhReservedDropped) {

@@ -1,21 +1,21 @@
-//! LRH:PktLen against what arrived, and both against what there can be (architecture 7.4, 7.7).
+//! LRH:PktLen, the length of the received packet, and the limits of both (architecture 7.4, 7.7).
 
 use super::checks::Checks;
 use super::defect::LinkDefect;
 
 /// LRH, BTH and ICRC, in units of 4 bytes.
 const SHORTEST_IBA: usize = 6;
-/// LRH, one unit of raw header and two more, in units of 4 bytes.
+/// LRH, one unit of the raw header and two further units, in units of 4 bytes.
 const SHORTEST_RAW: usize = 5;
-/// Room for headers and ICRC beyond the MTU, in bytes.
+/// Maximum length of headers and ICRC beyond the MTU, in bytes.
 const HEADERS: usize = 124;
-/// Every port has this one, in bytes.
+/// The MTU that every port supports, in bytes.
 const SMALLEST_MTU: u32 = 256;
 
 impl Checks<'_> {
-    /// PktLen in bytes: from the LRH to the ICRC.
+    /// Returns the length in PktLen in bytes. PktLen covers the packet from the LRH to the ICRC.
     fn told(&self) -> usize {
-        // Above it are reserved bits.
+        // The bits above PktLen are reserved.
         let reserved = match self.has(LinkDefect::PktLenReservedBits) {
             true => (self.lrh.reserved_32().0 as usize) << 11,
             false => 0,
@@ -23,7 +23,7 @@ impl Checks<'_> {
         4 * (reserved + usize::from(self.lrh.pkt_len()))
     }
 
-    /// PktLen is not the length of what arrived.
+    /// Returns whether PktLen differs from the length of the received packet.
     pub(super) fn pkt_len_fails(&self) -> bool {
         let (told, seen) = (self.told(), self.body.len());
         let low_byte = |length: usize| length / 4 % 256;
@@ -36,7 +36,8 @@ impl Checks<'_> {
         told != seen && !tolerated
     }
 
-    /// Shorter than any packet of its kind, by what it says or by what arrived.
+    /// Returns whether the packet is shorter than the minimum of its kind, IBA or raw, by PktLen or by the received
+    /// bytes.
     pub(super) fn is_too_short(&self) -> bool {
         let mut shortest = if self.is_raw() { SHORTEST_RAW } else { SHORTEST_IBA };
         if self.has(LinkDefect::IbaMinimumOfRaw) {
@@ -53,7 +54,7 @@ impl Checks<'_> {
         !ignored && self.told().min(self.body.len()) < 4 * shortest
     }
 
-    /// Longer than MTUCap lets any packet be, by what it says or by what arrived.
+    /// Returns whether the packet is longer than MTUCap allows, by PktLen or by the received bytes.
     pub(super) fn is_over_mtu(&self) -> bool {
         let mtu = self.profile.mtu_cap.bytes().unwrap_or(SMALLEST_MTU) as usize;
         let mut longest = mtu + HEADERS;

@@ -1,4 +1,4 @@
-//! A port: packets in, outcomes and counters out.
+//! A port, which turns each received packet into an outcome and counts errors.
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH};
 use verbatim_wire::{Lnh, PortState};
@@ -18,7 +18,7 @@ pub struct LinkPort {
 }
 
 impl LinkPort {
-    /// A port with all counters at 0. Without defects it conforms.
+    /// Creates a port with all counters at 0. Without defects the port conforms.
     #[must_use]
     pub fn new(profile: LinkProfile, defects: &[LinkDefect]) -> Self {
         Self {
@@ -28,13 +28,13 @@ impl LinkPort {
         }
     }
 
-    /// What it is.
+    /// Returns the profile of the port.
     #[must_use]
     pub fn profile(&self) -> &LinkProfile {
         &self.profile
     }
 
-    /// What it has counted.
+    /// Returns the counters of the port.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -45,7 +45,7 @@ impl LinkPort {
         self.counters = counters;
     }
 
-    /// A packet arrives. Any bytes are taken; what cannot be read is discarded.
+    /// Receives a packet. Accepts any bytes and discards packets that it cannot parse.
     pub fn receive(&mut self, arrival: &Arrival<'_>) -> Outcome {
         if self.is_down() {
             return Outcome::Discarded;

@@ -1,11 +1,11 @@
-//! What a port is to the packets that reach it, and what the architecture leaves to its implementer.
+//! The properties of a port that determine its handling of packets, and the choices of its implementer.
 
 use verbatim_wire::{Lid, Mtu, PKey, PortState};
 
-/// The kind of node that a port belongs to.
+/// The kind of node of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
-    /// A channel adapter: the destination of every packet that reaches it.
+    /// A channel adapter, which is the destination of every packet that it receives.
     ChannelAdapter,
     /// A switch.
     Switch,
@@ -13,51 +13,53 @@ pub enum PortKind {
     Router,
 }
 
-/// A port as its subnet manager has set it up.
+/// A port as configured by its subnet manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkProfile {
-    /// What it belongs to.
+    /// The kind of node.
     pub kind: PortKind,
-    /// The packets end here, such as MADs for a switch itself; else they pass through. A channel adapter's always end
-    /// here, whatever this says.
+    /// Whether packets end at this port, for example MADs to the switch itself. Otherwise they are in transit. A
+    /// channel adapter is always the destination and ignores this field.
     pub is_destination: bool,
-    /// PortInfo:LID, the base of its range; 0 while none is assigned.
+    /// PortInfo:LID, the base of the port's range; 0 if no LID is assigned.
     pub lid: Lid,
-    /// PortInfo:LMC, 0 to 7; more is taken as 7.
+    /// PortInfo:LMC, 0 to 7; a larger value counts as 7.
     pub lmc: u8,
-    /// PortInfo:MTUCap. A code without a meaning is taken as 256 bytes.
+    /// PortInfo:MTUCap. An undefined code counts as 256 bytes.
     pub mtu_cap: Mtu,
-    /// How many data VLs are operational, from VL0 on: 1 to 15; more is taken as 15. VL15 is always there.
+    /// Number of operational data VLs, 1 to 15, from VL0 on; a larger value counts as 15. VL15 always exists.
     pub data_vls: u8,
-    /// PortInfo:PortState. Any code but Initialize, Armed and Active is taken as Down.
+    /// PortInfo:PortState. Codes other than Initialize, Armed and Active count as Down.
     pub state: PortState,
-    /// The P_Key table. Entries whose low 15 bits are 0 are invalid and match nothing.
+    /// The P_Key table. Entries with 0 in the low 15 bits are invalid and match no packet.
     pub p_keys: Vec<PKey>,
-    /// PortInfo:FilterRawInbound. Means nothing on a channel adapter.
+    /// PortInfo:FilterRawInbound. A channel adapter ignores this field.
     pub filters_raw: bool,
-    /// PortInfo:PartitionEnforcementInbound: packets in transit are held against the P_Key table. Means nothing on a
-    /// channel adapter.
+    /// PortInfo:PartitionEnforcementInbound: the port checks packets in transit against the P_Key table. A channel
+    /// adapter ignores this field.
     pub enforces_partitions: bool,
-    /// What the architecture leaves to the implementer.
+    /// Choices that the architecture leaves to the implementer.
     pub choices: LinkChoices,
 }
 
-/// Choices of an implementer: every combination conforms. All but the last matter for packets in transit only.
+/// Choices of an implementer. Every combination conforms. All choices except `takes_grh_on_vl15` apply only to packets
+/// in transit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkChoices {
-    /// A damaged packet is sent on marked as bad where that is allowed; else it is discarded.
+    /// Whether the port forwards a damaged packet, marked as bad, where the architecture allows this. Otherwise the
+    /// port discards it.
     pub corrupts_and_forwards: bool,
-    /// The ICRC is checked here too; else only its destination does that.
+    /// Whether the port checks the ICRC in transit. Otherwise only the destination checks it.
     pub checks_icrc_in_transit: bool,
-    /// Of the damaged packets, those that are too short are sent on too; else they are discarded.
+    /// Whether the port also forwards damaged packets that are too short. Otherwise the port discards them.
     pub forwards_short_packets: bool,
-    /// A packet with a GRH on VL15 is taken like any other; else it is malformed.
+    /// Whether the port accepts a packet with a GRH on VL15. Otherwise such a packet is malformed.
     pub takes_grh_on_vl15: bool,
 }
 
 impl LinkProfile {
-    /// A port of a channel adapter in state Active: LID `lid`, LMC 0, MTU 4096, VL0 to VL7, the default P_Key, full
-    /// member.
+    /// Returns a port of a channel adapter in state Active: LID `lid`, LMC 0, MTU 4096, VL0 to VL7, full member of the
+    /// default partition.
     #[must_use]
     pub fn channel_adapter(lid: Lid) -> Self {
         Self {
@@ -75,7 +77,7 @@ impl LinkProfile {
         }
     }
 
-    /// The same port on a switch, for packets that pass through.
+    /// Returns the same port on a switch, for packets in transit.
     #[must_use]
     pub fn switch_in_transit(lid: Lid) -> Self {
         Self {
@@ -85,12 +87,12 @@ impl LinkProfile {
         }
     }
 
-    /// Whether packets end here.
+    /// Returns whether packets end at this port.
     pub(super) fn is_final(&self) -> bool {
         self.kind == PortKind::ChannelAdapter || self.is_destination
     }
 
-    /// Whether the GRH is read here: where the packet ends, and in a router.
+    /// Returns whether the port checks the GRH: a destination or a router.
     pub(super) fn reads_grh(&self) -> bool {
         self.is_final() || self.kind == PortKind::Router
     }

@@ -1,4 +1,5 @@
-//! The adapter from outside: frames, verbs and time in; frames, completions and the next wake-up out.
+//! The interface of the adapter. Inputs: frames, verbs and the time. Outputs: frames, completions, asynchronous events
+//! and the time of the next event.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ use super::qp::{Context, Qp, Told};
 use super::validate;
 use super::verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
-/// A RoCEv2 adapter of one port: reliable connections and unreliable datagrams, its memory, ARP and neighbour discovery.
+/// A RoCEv2 adapter of one port: reliable connections, unreliable datagrams, memory, ARP and neighbour discovery.
 #[derive(Clone, Debug)]
 pub struct Adapter {
     profile: AdapterProfile,
@@ -35,7 +36,7 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// An adapter with these defects; with none it conforms.
+    /// Creates an adapter with the given defects. Without defects the adapter conforms.
     #[must_use]
     pub fn new(profile: AdapterProfile, defects: &[RcDefect]) -> Self {
         let faults = RcFaults::new(defects);
@@ -53,14 +54,14 @@ impl Adapter {
         }
     }
 
-    /// What the adapter is.
+    /// Returns the profile of the adapter.
     #[must_use]
     pub fn profile(&self) -> &AdapterProfile {
         &self.profile
     }
 
-    /// An Ethernet frame arrives, without its check sequence. What is not for this adapter, or is no ARP, neighbour
-    /// discovery or RoCEv2, is ignored.
+    /// Receives an Ethernet frame without its frame check sequence. Ignores frames for other destinations, and frames
+    /// other than ARP, neighbour discovery and RoCEv2.
     pub fn handle(&mut self, now: Duration, frame: &[u8]) {
         self.tick(now);
         let now = self.now;
@@ -87,13 +88,13 @@ impl Adapter {
         self.port.tick(now);
     }
 
-    /// Whether a wrong ICRC goes for a right one.
+    /// Returns whether the adapter has a defect by which it accepts this packet with a wrong ICRC.
     fn takes_damaged(&self, packet: &Packet<'_>) -> bool {
         let is_datagram = packet.opcode().service() == verbatim_wire::Service::Ud;
         self.faults.has(RcDefect::BadIcrcAccepted) || is_datagram && self.faults.has(RcDefect::DatagramIcrcIgnored)
     }
 
-    /// A RoCEv2 packet arrives: the checks that need no queue pair.
+    /// Receives a RoCEv2 packet. Performs the checks that need no queue pair and passes the packet to its queue pair.
     fn receive(&mut self, packet: &Packet<'_>) {
         let Some((source, own)) = validate::addresses(packet) else {
             return;
@@ -134,7 +135,7 @@ impl Adapter {
         }
     }
 
-    /// What a defective adapter says to who asks for a queue pair that does not exist.
+    /// Sends the NAK of a defective adapter for a request to a queue pair that does not exist.
     fn refuse_unknown(&mut self, packet: &Packet<'_>) {
         let Some((to, from)) = validate::addresses(packet) else {
             return;
@@ -156,12 +157,12 @@ impl Adapter {
         self.port.send(self.now + self.profile.latency, path, transport);
     }
 
-    /// The next Ethernet frame that leaves, if one is ready.
+    /// Returns the next Ethernet frame to send, if one is ready.
     pub fn poll_transmit(&mut self) -> Option<Vec<u8>> {
         self.port.poll_transmit()
     }
 
-    /// When [`tick`](Self::tick) has something to do next; `None` when only a frame or a verb can change anything.
+    /// Returns the time of the next event for [`tick`](Self::tick), or `None` if only a frame or a verb can cause one.
     #[must_use]
     pub fn poll_at(&self) -> Option<Duration> {
         let qps = self.qps.values().filter_map(Qp::poll_at);
@@ -171,8 +172,9 @@ impl Adapter {
         qps.chain(self.port.poll_at()).chain(told).min()
     }
 
-    /// Time has come to `now`; a time before the latest one known is taken as that one. What was due is done in the
-    /// order in which it was, but now: who calls at [`poll_at`](Self::poll_at) makes timers exact.
+    /// Advances the time to `now`. Performs the elapsed events in the order of their times, but all of them at `now`.
+    /// The time never goes back: an earlier `now` counts as the latest known time. To make timers exact, call this
+    /// function at the time of [`poll_at`](Self::poll_at).
     pub fn tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
         let now = self.now;
@@ -188,9 +190,9 @@ impl Adapter {
         self.port.tick(now);
     }
 
-    /// The next completion that the host has not fetched yet.
+    /// Returns the next completion for the host.
     pub fn poll_completion(&mut self) -> Option<Completion> {
-        // In order: what is behind one that is late is late, too.
+        // Completions stay in order: a delayed completion also delays the completions after it.
         let at = self.told_at(self.told.completions.front()?);
         if at > self.now {
             return None;
@@ -202,7 +204,7 @@ impl Adapter {
         })
     }
 
-    /// When the host is told of it.
+    /// Returns the time at which the host can fetch a completion.
     fn told_at(&self, one: &Completion) -> Duration {
         let is_receive = matches!(one.opcode, WcOpcode::RECV | WcOpcode::RECV_RDMA_WITH_IMM);
         let choices = &self.profile.choices;
@@ -214,7 +216,7 @@ impl Adapter {
         one.at + delay
     }
 
-    /// The next asynchronous event that the host has not fetched yet.
+    /// Returns the next asynchronous event for the host.
     pub fn poll_async(&mut self) -> Option<AsyncEvent> {
         let at = self.reported_at(self.told.events.front()?);
         if at > self.now {
@@ -224,32 +226,32 @@ impl Adapter {
         Some(AsyncEvent { at, ..one })
     }
 
-    /// When the host is told of an event.
+    /// Returns the time at which the host can fetch an event.
     fn reported_at(&self, one: &AsyncEvent) -> Duration {
         one.at + self.profile.choices.event_delay
     }
 
-    /// Packets dropped for their P_Key; the count stops at 65,535.
+    /// Returns the number of packets dropped for their P_Key. The counter stops at 65,535.
     #[must_use]
     pub fn pkey_violations(&self) -> u16 {
         self.p_key_violations
     }
 
-    /// Allocates memory, all zeros, and registers it.
+    /// Allocates memory of zeros and registers it.
     ///
     /// # Errors
-    /// The length is 0 or beyond the profile's limit, the access has remote writing without local writing, or too much
-    /// was registered.
+    /// If the length is 0 or beyond the profile's limit, if the access rights include remote write or remote atomic
+    /// without local write, or if too much memory is registered.
     pub fn register(&mut self, length: u32, access: Access) -> Result<Memory, Refusal> {
         let longest = self.profile.max_memory.min(memory::LONGEST);
         self.memory
             .register(length, access, (longest, self.profile.first_address))
     }
 
-    /// Deregisters memory; what queue pairs want to do with it from then on fails.
+    /// Deregisters memory. Later operations on this memory fail.
     ///
     /// # Errors
-    /// There is no such memory.
+    /// If the memory does not exist.
     pub fn deregister(&mut self, memory: MemoryHandle) -> Result<(), Refusal> {
         if self.faults.has(RcDefect::DeregisteredOpen) {
             return self.memory.deregister_here(memory);
@@ -260,16 +262,16 @@ impl Adapter {
     /// Reads registered memory as the host sees it.
     ///
     /// # Errors
-    /// There is no such memory, or the slice leaves it.
+    /// If the memory does not exist, or if the slice exceeds it.
     pub fn read_memory(&self, from: Slice) -> Result<Vec<u8>, Refusal> {
         self.memory.check(from)?;
         Ok(self.memory.seen(from, self.now))
     }
 
-    /// Writes registered memory as the host does.
+    /// Writes registered memory on behalf of the host.
     ///
     /// # Errors
-    /// There is no such memory, or the bytes would leave it.
+    /// If the memory does not exist, or if the bytes exceed it.
     pub fn write_memory(&mut self, memory: MemoryHandle, offset: u32, bytes: &[u8]) -> Result<(), Refusal> {
         let Ok(length) = u32::try_from(bytes.len()) else {
             return Err(Refusal::invalid("expected fewer than 2^32 bytes to write"));
@@ -281,10 +283,10 @@ impl Adapter {
         Ok(())
     }
 
-    /// Creates a queue pair in RESET. Only signalled requests complete with success.
+    /// Creates a queue pair in RESET. A successful send request completes only if it is signaled.
     ///
     /// # Errors
-    /// A depth is 0 or beyond the profile's limit, or there are as many queue pairs as the adapter has.
+    /// If a depth is 0 or beyond the profile's limit, or if the adapter has its maximum number of queue pairs.
     pub fn create_qp(
         &mut self,
         service: Service,
@@ -314,7 +316,8 @@ impl Adapter {
         Ok((handle, qpn))
     }
 
-    /// A number that no queue pair has, never one of the management queue pairs' or the multicast one.
+    /// Returns a free queue pair number: not 0 or 1, which are the management queue pairs, and not the multicast
+    /// number.
     fn free_number(&self) -> Qpn {
         let made = if self.profile.choices.reuses_numbers {
             1
@@ -328,21 +331,21 @@ impl Adapter {
         Qpn(number)
     }
 
-    /// Modifies a queue pair: every attribute named, none added.
+    /// Modifies a queue pair with exactly the given attributes.
     ///
-    /// What follows from it happens at the time of the last [`tick`](Self::tick) or [`handle`](Self::handle).
+    /// The modification takes effect at the time of the last [`tick`](Self::tick) or [`handle`](Self::handle).
     ///
     /// # Errors
-    /// There is no such queue pair, no such step, an attribute is missing, not wanted or out of range. Nothing has
-    /// changed then.
+    /// If the queue pair or the state transition does not exist, or if an attribute is missing, not allowed or out of
+    /// range. The queue pair then stays unchanged.
     pub fn modify(&mut self, qp: QpHandle, state: QpState, attributes: &QpAttributes) -> Result<(), Refusal> {
         self.with(qp, |qp, cx| qp.modify(cx, state, attributes))
     }
 
-    /// State and PSNs of a queue pair.
+    /// Returns the state and PSNs of a queue pair.
     ///
     /// # Errors
-    /// There is no such queue pair.
+    /// If the queue pair does not exist.
     pub fn query(&self, qp: QpHandle) -> Result<QpStatus, Refusal> {
         let found = self.qps.get(&qp).map(Qp::status);
         let shown = found.ok_or_else(|| Refusal::unknown("queue pair", qp.0))?;
@@ -356,28 +359,29 @@ impl Adapter {
         })
     }
 
-    /// Posts a send request at a time.
+    /// Posts a send request at the time `now`.
     ///
     /// # Errors
-    /// There is no such queue pair, it is in a state without sending, its queue is full, or the request cannot be.
+    /// If the queue pair does not exist, cannot send in its state or has a full send queue, or if the request is
+    /// invalid.
     pub fn post_send(&mut self, now: Duration, qp: QpHandle, request: &SendRequest) -> Result<(), Refusal> {
         self.tick(now);
         self.with(qp, |qp, cx| qp.post_send(cx, request))
     }
 
-    /// Posts a receive request at a time.
+    /// Posts a receive request at the time `now`.
     ///
     /// # Errors
-    /// There is no such queue pair, it is in RESET, its queue is full, or the slice leaves its memory.
+    /// If the queue pair does not exist, is in RESET or has a full receive queue, or if the slice exceeds its memory.
     pub fn post_receive(&mut self, now: Duration, qp: QpHandle, request: &ReceiveRequest) -> Result<(), Refusal> {
         self.tick(now);
         self.with(qp, |qp, cx| qp.post_receive(cx, request))
     }
 
-    /// Destroys a queue pair. What waits in it gets no completion.
+    /// Destroys a queue pair. Its pending requests get no completion.
     ///
     /// # Errors
-    /// There is no such queue pair.
+    /// If the queue pair does not exist.
     pub fn destroy(&mut self, qp: QpHandle) -> Result<(), Refusal> {
         if self.faults.has(RcDefect::DestroyedQpAnswers) && self.qps.contains_key(&qp) {
             return Ok(());
@@ -395,18 +399,19 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys all queue pairs, deregisters all memory, and forgets completions and events that were not fetched.
+    /// Destroys all queue pairs, deregisters all memory, and discards the completions and events that the host did not
+    /// fetch.
     pub fn destroy_all(&mut self) {
         let handles: Vec<_> = self.qps.keys().copied().collect();
         for handle in handles {
-            // It exists, so there is nothing to refuse.
+            // The handle exists, so `destroy` succeeds.
             let _ = self.destroy(handle);
         }
         self.memory.clear();
         self.told = Told::default();
     }
 
-    /// The Ethernet address.
+    /// Returns the Ethernet address.
     #[must_use]
     pub fn mac(&self) -> MacAddress {
         self.profile.mac
@@ -422,7 +427,7 @@ impl Adapter {
         done.unwrap_or_else(|| Err(Refusal::unknown("queue pair", handle.0)))
     }
 
-    /// Does something with a queue pair, if it exists.
+    /// Calls `act` with a queue pair and its context, or returns `None` if the queue pair does not exist.
     fn on<R>(&mut self, handle: QpHandle, act: impl FnOnce(&mut Qp, &mut Context<'_>) -> R) -> Option<R> {
         let qp = self.qps.get_mut(&handle)?;
         let mut cx = Context {

@@ -1,5 +1,5 @@
-//! CmpSwap and FetchAdd on the responder's memory (architecture 9.4.5). Memory holds native numbers, and native is
-//! little-endian here; on the wire numbers are big-endian.
+//! CmpSwap and FetchAdd on the responder's memory (architecture 9.4.5). Memory holds native numbers, which are
+//! little-endian here. Numbers on the wire are big-endian.
 
 use verbatim_wire::{AtomicEth, Opcode};
 
@@ -7,7 +7,7 @@ use super::defect::RcDefect;
 use super::memory::Place;
 use super::qp::Context;
 
-/// Does the operation; the value before it.
+/// Executes the operation. Returns the original value.
 pub(crate) fn perform(cx: &mut Context<'_>, place: Place, opcode: Opcode, atomic: &AtomicEth) -> u64 {
     let original = load(cx, place);
     let (swap_add, compare) = (atomic.swap_add().0, atomic.compare().0);
@@ -37,7 +37,7 @@ pub(crate) fn perform(cx: &mut Context<'_>, place: Place, opcode: Opcode, atomic
     }
 }
 
-/// The number at a place.
+/// Loads the number at a place.
 pub(crate) fn load(cx: &Context<'_>, place: Place) -> u64 {
     let mut bytes = [0; 8];
     let there = cx.memory.get(place, 8);

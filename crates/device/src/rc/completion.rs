@@ -1,4 +1,4 @@
-//! What an adapter tells its host without being asked: completions and asynchronous events.
+//! Completions and asynchronous events.
 
 use core::time::Duration;
 
@@ -6,7 +6,7 @@ use verbatim_wire::verbs::{EventKind, Operation, WcOpcode, WcStatus};
 
 use super::verbs::QpHandle;
 
-/// What a request of this kind completes as.
+/// Returns the completion opcode of an operation.
 pub(crate) fn opcode(of: Operation) -> WcOpcode {
     match of {
         Operation::Send | Operation::SendImm | Operation::SendInvalidate => WcOpcode::SEND,
@@ -17,32 +17,33 @@ pub(crate) fn opcode(of: Operation) -> WcOpcode {
     }
 }
 
-/// A request completed.
+/// A completion of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Completion {
     /// The queue pair.
     pub qp: QpHandle,
-    /// As posted.
+    /// The wr_id of the request.
     pub wr_id: u64,
-    /// What it came to.
+    /// Status of the request.
     pub status: WcStatus,
-    /// What completed; says nothing after an error.
+    /// Operation of the request; undefined after an error.
     pub opcode: WcOpcode,
-    /// Bytes that arrived: of a receive, a READ or an atomic. UD: with the 40 bytes of the network header.
+    /// Number of received bytes of a receive, READ or atomic; 0 for other requests. UD: the number includes the 40
+    /// bytes of the network header.
     pub byte_len: u32,
-    /// Immediate data that arrived.
+    /// Received immediate data.
     pub imm: Option<u32>,
-    /// When.
+    /// Time of the completion.
     pub at: Duration,
 }
 
-/// A queue pair reports.
+/// An asynchronous event of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsyncEvent {
-    /// What.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// Which.
+    /// The queue pair.
     pub qp: QpHandle,
-    /// When.
+    /// Time of the event.
     pub at: Duration,
 }

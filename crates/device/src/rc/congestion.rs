@@ -1,15 +1,16 @@
-//! Notices of congestion: who receives a packet that the network marked may tell its sender (annex A17.9).
+//! Congestion notification: an adapter that receives a packet marked by the network sends a CNP to the sender of the
+//! packet (annex A17.9).
 
 use verbatim_wire::{Bth, Network, Opcode, PKey, Packet, Transport};
 
 use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 
-/// ECN: congestion was met on the way.
+/// ECN code: the packet passed a congestion point.
 const MARKED: u8 = 3;
-/// The class of notices that have one of their own.
+/// DSCP of CNPs if the profile gives CNPs a DSCP of their own.
 const OWN_DSCP: u8 = 48;
-/// Bytes of a notice behind its BTH, all 0.
+/// Reserved bytes after the BTH of a CNP, all 0.
 const RESERVED: usize = 16;
 
 fn is_marked(packet: &Packet<'_>) -> bool {
@@ -21,7 +22,7 @@ fn is_marked(packet: &Packet<'_>) -> bool {
 }
 
 impl Qp {
-    /// A packet came in that is this queue pair's: its sender is told where the network marked it.
+    /// Sends a CNP to the peer if the network marked the received packet and the profile enables CNPs.
     pub(crate) fn notify(&self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let is_defective = [
             RcDefect::CnpWithoutBecn,

@@ -1,4 +1,5 @@
-//! Datagrams leave and arrive (architecture 9.8.3): what is sent is done, what does not fit is lost.
+//! Unreliable datagrams (architecture 9.8.3). A datagram completes on transmission. The receiver drops a datagram that
+//! finds no posted receive.
 
 use verbatim_wire::verbs::{Operation, QpState, WcOpcode, WcStatus};
 use verbatim_wire::{Deth, Layout, Opcode, Packet, Transport};
@@ -7,7 +8,7 @@ use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::transmit::immediate;
 
-/// Bytes before the payload that hold the network header.
+/// Size of the area before the payload for the network header, in bytes.
 const NETWORK_HEADER: u32 = 40;
 
 impl Qp {
@@ -35,7 +36,7 @@ impl Qp {
             }
             return;
         }
-        // Without a receive the datagram is lost.
+        // Without a posted receive the datagram is lost.
         let Some(receive) = self.receive.posted.pop_front() else {
             return;
         };
@@ -55,7 +56,7 @@ impl Qp {
         if let Some(ip) = packet.ipv6() {
             header.copy_from_slice(ip.bytes());
         } else if let Some(ip) = packet.ipv4() {
-            // An IPv4 header stands in the second half.
+            // An IPv4 header goes into the second half of the area.
             header[20..].copy_from_slice(ip.bytes());
         }
         if cx.has(RcDefect::DatagramWithoutHeader) {
@@ -68,7 +69,7 @@ impl Qp {
         self.deliver(cx, &receive, WcOpcode::RECV, length, imm);
     }
 
-    /// Sends a datagram, which is done with that; whether there was one to send.
+    /// Sends and completes a datagram. Returns whether there was a request.
     pub(crate) fn send_datagram(&mut self, cx: &mut Context<'_>) -> bool {
         if self.state == QpState::Sqd {
             return false;
@@ -91,7 +92,7 @@ impl Qp {
         } else {
             Opcode::UD_SEND_ONLY
         };
-        // A Q_Key with the high bit set stands for the queue pair's own.
+        // If the high bit of the request's Q_Key is set, the packet carries the queue pair's Q_Key.
         let q_key = if request.remote_qkey.0 >> 31 == 1 {
             self.attributes.qkey
         } else {

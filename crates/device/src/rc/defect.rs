@@ -1,12 +1,12 @@
-//! Defects of an adapter: each makes it break one statement, and is switched on by name.
+//! Defects of an adapter. Each defect has a name and makes the adapter break one statement.
 //!
-//! Statements are named by their number (`C9-130`) where that is publicly known, else by the section that holds the
-//! rule and a few words.
+//! A statement is named by its number (`C9-130`) if the number is publicly known. Otherwise its name is the section of
+//! the rule and a few words.
 
 use crate::defects::defects;
 
 defects! {
-    /// One way to break one statement.
+    /// A defect: one way to break one statement.
     RcDefect, RcFaults;
     // The requester and RNR NAKs.
     "C9-130" {
@@ -45,7 +45,7 @@ defects! {
         RnrErrorWithoutCompletion "rnr-error-without-completion" "When the RNR retries are spent, the request gets no completion."
         RnrErrorKeepsQpUp "rnr-error-keeps-qp-up" "When the RNR retries are spent, the queue pair stays ready to send."
     }
-    // The requester and completions.
+    // The requester and its completions.
     "C9-60" {
         CoalescedAckTellsAll "coalesced-ack-tells-all" "An ACK of several requests tells of those that are not signalled, too."
         SendCompletesOnTransmit "send-completes-on-transmit" "A SEND completes when it was sent."
@@ -134,7 +134,7 @@ defects! {
         FlushedWrIdLow32Bits "flushed-wr-id-low-32-bits" "What is flushed is told with the low 32 bits of its wr_id."
         FlushInReverse "flush-in-reverse" "Requests behind a failed one are flushed in reverse order."
     }
-    // The requester and what it sends.
+    // The packets of the requester.
     "9.7.3 request generation" {
         MigrationLostOnRetry "migration-lost-on-retry" "What comes again has MigReq 0."
         RetryLiftsMaxRdAtomic "retry-lifts-max-rd-atomic" "After a retry one READ or atomic more than max_rd_atomic is in flight."
@@ -197,7 +197,7 @@ defects! {
         DatagramReceiveVanishes "datagram-receive-vanishes" "A receive that is too short for a datagram never completes."
         DatagramStoredAnyway "datagram-stored-anyway" "A datagram is stored where the device may not write."
     }
-    // Queue pairs and their hosts.
+    // States and work requests of queue pairs, and asynchronous events.
     "10.3.1 ERR" {
         LateReceiveKept "late-receive-kept" "A receive that is posted in the error state is not flushed."
     }
@@ -228,7 +228,7 @@ defects! {
         CommEstAlways "comm-est-always" "Every packet in RTR is told of as the first one."
         AccessErrorAsRequestError "access-error-as-request-error" "A remote access error is told of as an invalid request."
     }
-    // Validation of what arrives.
+    // Validation of received packets.
     "9.6.1 header validation" {
         OldQKeyOpens "old-q-key-opens" "After a step that names another Q_Key the old one still opens."
         SourceLow16Bits "source-low-16-bits" "Of the source address of a packet the low 16 bits alone are compared."

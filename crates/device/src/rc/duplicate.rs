@@ -1,5 +1,6 @@
-//! The responder meets a request again (architecture 9.7.4.1.1, 9.7.5.1.4): SENDs and WRITEs are acknowledged and not
-//! done again, READs are read anew, atomics answered from what was kept. No error in a duplicate is told.
+//! The responder's handling of duplicate requests (architecture 9.7.4.1.1, 9.7.5.1.4). The responder acknowledges a
+//! SEND or WRITE without executing it again. It reads memory again for a READ, and repeats the stored result of an
+//! atomic. It reports no error in a duplicate.
 
 use verbatim_wire::verbs::WcOpcode;
 use verbatim_wire::{NakCode, Opcode, Psn, Syndrome};
@@ -80,14 +81,14 @@ impl Qp {
         let psn = if cx.has(RcDefect::DuplicateAckOldPsn) {
             request.bth.psn()
         } else {
-            // One ACK speaks for everything that was received.
+            // One ACK acknowledges all received requests.
             self.receive.expected.minus(1)
         };
         let is_at_wrap = self.receive.expected == Psn(0) && cx.has(RcDefect::DuplicateAckAtWrap);
         self.send_ack(cx, if is_at_wrap { Psn(0) } else { psn });
     }
 
-    /// What a defective adapter does with a duplicate: everything once more, but for the PSN.
+    /// Executes a duplicate again as a defective adapter does, and restores the expected PSN and the MSN.
     fn execute_again(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let (expected, msn) = (self.receive.expected, self.receive.msn);
         self.receive.expected = request.bth.psn();
@@ -101,7 +102,7 @@ impl Qp {
         kept.find(|kept| psn.since(kept.first) < kept.psns)
     }
 
-    /// A READ again: all of it, or a tail that begins with one of its responses.
+    /// Handles a duplicate READ for all data, or for a tail that begins at the boundary of a response.
     fn duplicate_read(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let psn = request.bth.psn();
         let (Some(reth), Some(kept)) = (request.packet.reth(), self.kept(psn)) else {

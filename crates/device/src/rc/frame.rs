@@ -1,4 +1,4 @@
-//! Packets of the adapter as RoCEv2 frames.
+//! Conversion of the adapter's packets to RoCEv2 frames.
 
 use core::net::IpAddr;
 
@@ -12,11 +12,11 @@ use verbatim_wire::{
 
 use super::defect::{RcDefect, RcFaults};
 
-/// Hops that a packet may take when its address vector says nothing.
+/// Hop limit of packets with hop limit 0 in the address vector.
 const HOPS: u8 = 64;
 const ICRC_LENGTH: usize = 4;
 
-/// Where a packet goes, above Ethernet.
+/// The path of a packet: its fields of the IP and UDP headers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Path {
     pub(crate) from: IpAddr,
@@ -27,7 +27,7 @@ pub(crate) struct Path {
     pub(crate) udp_port: u16,
 }
 
-/// The packet as a frame, sound but for the defects.
+/// Builds the frame of a packet, with the errors of the adapter's defects.
 pub(crate) fn build(
     from: MacAddress,
     to: MacAddress,
@@ -70,7 +70,7 @@ pub(crate) fn build(
     frame
 }
 
-/// Another address of the same subnet.
+/// Returns another address of the same subnet.
 fn beside(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(ip) => IpAddr::from((u32::from(ip) ^ 0x80).to_be_bytes()),
@@ -89,7 +89,7 @@ fn hops(path: &Path) -> u8 {
     if path.hop_limit == 0 { HOPS } else { path.hop_limit }
 }
 
-/// What defects of sending make of a sound frame; a sound adapter leaves it as it is.
+/// Puts the errors of the adapter's defects into a frame.
 fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     let Ok(parsed) = Packet::parse(Medium::Ethernet, frame) else {
         return;
@@ -154,7 +154,8 @@ fn spoil(frame: &mut Vec<u8>, faults: &RcFaults) {
     }
 }
 
-/// The ICRC with the type of service, or the traffic class, as it stands instead of as ones.
+/// Returns a wrong ICRC that covers the transmitted type of service (IPv4) or traffic class (IPv6). In the right ICRC
+/// this field counts as ones.
 fn icrc_over_traffic_class(frame: &[u8], bth: usize) -> [u8; ICRC_LENGTH] {
     let mut covered = vec![0xFF; 8];
     covered.extend(&frame[14..]);
@@ -183,7 +184,6 @@ fn icrc_over_traffic_class(frame: &[u8], bth: usize) -> [u8; ICRC_LENGTH] {
     (!crc).to_le_bytes()
 }
 
-/// Bytes of a value as they stand in an atomic's headers.
 pub(crate) fn hex64(value: u64) -> Hex64 {
     Hex64(value)
 }

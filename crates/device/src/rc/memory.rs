@@ -8,16 +8,16 @@ use verbatim_wire::verbs::Access;
 
 use super::verbs::{Memory, MemoryHandle, Refusal, Slice};
 
-/// Addresses between the beginnings of two regions: no region reaches the next one.
+/// Distance between the first addresses of two regions. No region reaches the next one.
 const STRIDE: u64 = 1 << 32;
-/// Regions that an adapter makes in its life.
+/// Maximum number of regions in the lifetime of an adapter.
 const MAX_REGIONS: u32 = 1 << 16;
 
-/// Bytes of the longest region, and of all together.
+/// Maximum size of one region, and of all regions together, in bytes.
 pub(crate) const LONGEST: u32 = 64 << 20;
 const TOTAL: u64 = 256 << 20;
 
-/// What the other side wants to do with memory.
+/// The access that a remote operation needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Right {
     Write,
@@ -25,18 +25,18 @@ pub(crate) enum Right {
     Atomic,
 }
 
-/// Why the other side may not.
+/// The reason why a remote operation is denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Denied {
-    /// No region has that key.
+    /// No region has the key.
     Key,
-    /// Part of it lies outside the region.
+    /// The range exceeds the region.
     Bounds,
-    /// The region lacks the right.
+    /// The region does not grant the right.
     Right,
 }
 
-/// A region and a place in it.
+/// A location in a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) memory: MemoryHandle,
@@ -47,17 +47,17 @@ pub(crate) struct Place {
 struct Region {
     address: u64,
     access: Access,
-    /// A SEND with Invalidate takes it away.
+    /// `None` after a SEND with Invalidate.
     r_key: Option<RKey>,
     bytes: Vec<u8>,
 }
 
-/// What the other side wrote and the host does not see yet.
+/// Remote data that the host does not see yet.
 #[derive(Clone, Debug)]
 struct Late {
     until: Duration,
     place: Place,
-    /// What is seen there until then.
+    /// The bytes that the host sees until then.
     before: Vec<u8>,
 }
 
@@ -65,15 +65,15 @@ struct Late {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Regions {
     regions: BTreeMap<MemoryHandle, Region>,
-    /// What a defective adapter leaves to others when its own side has deregistered it.
+    /// Regions that a defective adapter still opens to the peer after deregistration.
     left: BTreeMap<MemoryHandle, Region>,
-    /// Writes on their way to the host, in order.
+    /// Remote writes that the host does not see yet, in order.
     late: VecDeque<Late>,
     made: u32,
 }
 
 impl Regions {
-    /// Registers memory of at most so many bytes; the first region begins at that address.
+    /// Registers memory of at most `longest` bytes. The first region begins at the address `first`.
     pub(crate) fn register(
         &mut self,
         length: u32,
@@ -127,7 +127,7 @@ impl Regions {
         }
     }
 
-    /// Deregisters for the own side alone; for defective adapters.
+    /// Deregisters memory for the host, but not for the peer: the defect `DeregisteredOpen`.
     pub(crate) fn deregister_here(&mut self, handle: MemoryHandle) -> Result<(), Refusal> {
         let region = self.regions.remove(&handle);
         let region = region.ok_or_else(|| Refusal::unknown("memory", handle.0))?;
@@ -141,7 +141,7 @@ impl Regions {
         self.late.clear();
     }
 
-    /// Whether the slice lies in memory that exists; one of no bytes always does.
+    /// Checks that the slice lies within existing memory. A slice of length 0 always passes.
     pub(crate) fn check(&self, slice: Slice) -> Result<(), Refusal> {
         if slice.length == 0 {
             return Ok(());
@@ -160,7 +160,7 @@ impl Regions {
         Ok(())
     }
 
-    /// The bytes of a slice that was checked; `None` when the memory is gone since.
+    /// Returns the bytes of a checked slice, or `None` if the memory was deregistered since.
     pub(crate) fn bytes(&self, slice: Slice) -> Option<&[u8]> {
         if slice.length == 0 {
             return Some(&[]);
@@ -172,7 +172,7 @@ impl Regions {
             .get(start..start + slice.length as usize)
     }
 
-    /// Whether the adapter may write the slice for its own side.
+    /// Returns whether the slice exists and grants local write.
     pub(crate) fn is_writable(&self, slice: Slice) -> bool {
         slice.length == 0
             || self.check(slice).is_ok()
@@ -182,7 +182,7 @@ impl Regions {
                     .is_some_and(|region| region.access.local_write)
     }
 
-    /// Writes into a slice from `at` on; what would lie beyond its end is left out.
+    /// Writes into a slice from `at` on. Ignores bytes beyond the end of the slice.
     pub(crate) fn write(&mut self, slice: Slice, at: u32, bytes: &[u8]) {
         let room = slice.length.saturating_sub(at) as usize;
         let bytes = &bytes[..bytes.len().min(room)];
@@ -195,7 +195,7 @@ impl Regions {
         );
     }
 
-    /// Writes at a place; what would lie beyond the region is left out.
+    /// Writes at a place. Ignores bytes beyond the end of the region.
     pub(crate) fn put(&mut self, place: Place, bytes: &[u8]) {
         let (regions, left) = (&mut self.regions, &mut self.left);
         let region = regions.get_mut(&place.memory);
@@ -208,7 +208,7 @@ impl Regions {
         region.bytes[start..stop].copy_from_slice(&bytes[..stop - start]);
     }
 
-    /// The same, and the host sees it after some time only.
+    /// Writes at a place. The host sees the bytes only after `delay`.
     pub(crate) fn put_late(&mut self, place: Place, bytes: &[u8], now: Duration, delay: Duration) {
         self.late.retain(|late| late.until > now);
         if !delay.is_zero() {
@@ -219,12 +219,12 @@ impl Regions {
         self.put(place, bytes);
     }
 
-    /// The host is told of what came, or writes itself: it sees all.
+    /// Makes all remote writes visible to the host. Called when a receive completes, and before the host writes.
     pub(crate) fn settle(&mut self) {
         self.late.clear();
     }
 
-    /// The bytes of a slice that was checked, as the host sees them.
+    /// Returns the bytes of a checked slice as the host sees them.
     pub(crate) fn seen(&self, slice: Slice, now: Duration) -> Vec<u8> {
         let mut seen = self.bytes(slice).unwrap_or_default().to_vec();
         let from = slice.offset as usize;
@@ -241,7 +241,7 @@ impl Regions {
         seen
     }
 
-    /// The bytes at a place: as many as there are, at most `length`.
+    /// Returns at most `length` bytes at a place; fewer if the region ends before.
     pub(crate) fn get(&self, place: Place, length: usize) -> &[u8] {
         let Some(region) = self.region(place.memory) else {
             return &[];
@@ -251,7 +251,7 @@ impl Regions {
         &region.bytes[start..start.saturating_add(length).min(end)]
     }
 
-    /// Where `length` bytes at an address of the other side's request lie, if it may use them so.
+    /// Returns the place of a remote range of `length` bytes, or the reason why the access is denied.
     pub(crate) fn remote(&self, r_key: RKey, address: u64, length: u64, right: Right) -> Result<Place, Denied> {
         let (handle, region) = self.keyed(r_key).ok_or(Denied::Key)?;
         let allowed = match right {
@@ -271,7 +271,7 @@ impl Regions {
         Ok(Place { memory: handle, offset })
     }
 
-    /// The same, by the low 32 bits of the address alone; for a defective adapter.
+    /// Returns the place by the low 32 bits of the address only. Only a defective adapter calls this function.
     pub(crate) fn by_low_address(&self, r_key: RKey, address: u64, length: u64, right: Right) -> Option<Place> {
         const LOW: u64 = 0xFFFF_FFFF;
         let (_, region) = self.keyed(r_key)?;
@@ -279,7 +279,8 @@ impl Regions {
             .ok()
     }
 
-    /// Where an address lies in a region that has it, whatever its key and rights; for defective adapters.
+    /// Returns the place of an address in any region, without a check of key and rights. Only defects use this
+    /// function.
     pub(crate) fn by_address(&self, address: u64) -> Option<Place> {
         self.regions.iter().find_map(|(&memory, region)| {
             let offset = usize::try_from(address.checked_sub(region.address)?).ok()?;
@@ -287,13 +288,13 @@ impl Regions {
         })
     }
 
-    /// The same of a region whose key was taken away.
+    /// Returns the place of an address in a region whose key was invalidated: the defect `InvalidateSparesReads`.
     pub(crate) fn without_key(&self, address: u64) -> Option<Place> {
         let place = self.by_address(address)?;
         self.regions[&place.memory].r_key.is_none().then_some(place)
     }
 
-    /// Takes a remote key away; whether there was one.
+    /// Invalidates a remote key. Returns whether the key existed.
     pub(crate) fn invalidate(&mut self, r_key: RKey) -> bool {
         let region = self.regions.values_mut().find(|region| region.r_key == Some(r_key));
         region.map(|region| region.r_key = None).is_some()
@@ -304,7 +305,7 @@ impl Regions {
     }
 
     fn keyed(&self, r_key: RKey) -> Option<(MemoryHandle, &Region)> {
-        // The key says which region, so that looking it up does not depend on how many there are.
+        // The key contains the handle, so the time of the lookup does not depend on the number of regions.
         let handle = MemoryHandle(r_key.0 >> 8);
         let region = self.region(handle)?;
         (region.r_key == Some(r_key)).then_some((handle, region))

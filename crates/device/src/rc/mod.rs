@@ -1,9 +1,9 @@
-//! A RoCEv2 adapter's reliable connections, both sides of them, as the architecture describes them.
+//! The reliable connections of a RoCEv2 adapter, as requester and responder, written from the architecture.
 //!
-//! Like the rest of the reference device it follows the specification, not any test. It performs no I/O and reads no
-//! clock: the caller hands it Ethernet frames ([`Adapter::handle`]), verbs ([`Adapter::post_send`], ...) and the time,
-//! asks when it wants to be woken ([`Adapter::poll_at`], [`Adapter::tick`]), and takes the frames that it sends
-//! ([`Adapter::poll_transmit`]), completions and events.
+//! The model implements the specification independently of the tests. The model performs no I/O and reads no clock. The
+//! caller passes Ethernet frames ([`Adapter::handle`]), verbs ([`Adapter::post_send`], ...) and the time
+//! ([`Adapter::tick`]), and queries the time of the next event ([`Adapter::poll_at`]). The caller takes the frames that
+//! the adapter sends ([`Adapter::poll_transmit`]), completions and events.
 //!
 //! ```text
 //!   frames -> adapter -> port (ARP, neighbour discovery)         verbs -> adapter -> memory
@@ -16,21 +16,21 @@
 //!               +---> response -> completions,  retry: timer, RNR, counters ------+
 //! ```
 //!
-//! | module | what | architecture |
+//! | module | contents | architecture |
 //! |---|---|---|
-//! | `validate` | which packets reach a queue pair | 9.6.1 |
-//! | `request`, `rdma`, `duplicate`, `atomic` | the responder takes requests | 9.4, 9.7.4 |
-//! | `respond` | the responder answers | 9.7.5 |
-//! | `send_queue`, `transmit` | the requester sends | 9.7.3 |
-//! | `response` | the requester hears | 9.7.6 |
-//! | `retry` | time-outs, RNR NAKs, counters | 9.7.5.2.8, 9.7.6.1.3 |
-//! | `timer` | retry timers of adapters as sold | |
-//! | `modify`, `qp`, `verbs` | states, attributes, requests | 10.3, 11.2 |
+//! | `validate` | selection of the packets that reach a queue pair | 9.6.1 |
+//! | `request`, `rdma`, `duplicate`, `atomic` | the responder executes requests | 9.4, 9.7.4 |
+//! | `respond` | the responder sends responses | 9.7.5 |
+//! | `send_queue`, `transmit` | the requester sends requests | 9.7.3 |
+//! | `response` | the requester handles responses | 9.7.6 |
+//! | `retry` | timeouts, RNR NAKs, retry counters | 9.7.5.2.8, 9.7.6.1.3 |
+//! | `timer` | retry timers of real adapters | |
+//! | `modify`, `qp`, `verbs` | states, attributes, work requests | 10.3, 11.2 |
 //! | `datagram` | unreliable datagrams | 9.8.3 |
-//! | `congestion` | notices of congestion | A17.9 |
+//! | `congestion` | congestion notification | A17.9 |
 //!
-//! An [`AdapterProfile`] says what the adapter can do and what its implementer chose; an [`RcDefect`] makes it break one
-//! statement.
+//! An [`AdapterProfile`] holds the capabilities of the adapter and the choices of its implementer. An [`RcDefect`]
+//! makes the adapter break one statement.
 
 mod adapter;
 mod atomic;

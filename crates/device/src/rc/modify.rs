@@ -1,5 +1,5 @@
-//! Which state a queue pair can go to from which, and the attributes that each step needs and takes
-//! (architecture 10.3.1 and 11.2.5.2).
+//! State transitions of a queue pair, with the required and optional attributes of each transition (architecture 10.3.1
+//! and 11.2.5.2).
 
 use verbatim_wire::verbs::{QpAttributes, QpState, Service};
 
@@ -8,7 +8,7 @@ use super::qp::{Context, Qp};
 use super::receive_queue::Message;
 use super::verbs::Refusal;
 
-/// One attribute, as a bit.
+/// A bit for each attribute.
 mod bit {
     pub(super) const PKEY_INDEX: u16 = 1;
     pub(super) const PORT: u16 = 1 << 1;
@@ -26,7 +26,7 @@ mod bit {
     pub(super) const QKEY: u16 = 1 << 13;
     pub(super) const ADDRESS: u16 = 1 << 14;
 
-    /// Their names, in the order of the bits.
+    /// Names of the attributes in the order of their bits.
     pub(super) const NAMES: [&str; 15] = [
         "pkey_index",
         "port",
@@ -46,7 +46,7 @@ mod bit {
     ];
 }
 
-/// Attributes that a step needs, and those that it takes beside them; `None` when there is no such step.
+/// Returns the required and the optional attributes of a state transition, or `None` if the transition does not exist.
 fn step(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
     use bit::{
@@ -87,7 +87,7 @@ fn step(service: Service, from: QpState, to: QpState) -> Option<(u16, u16)> {
     })
 }
 
-/// Which attributes are given.
+/// Returns the bits of the given attributes.
 fn bits_of(named: &QpAttributes) -> u16 {
     [
         named.pkey_index.is_some(),
@@ -112,7 +112,7 @@ fn bits_of(named: &QpAttributes) -> u16 {
 }
 
 impl Qp {
-    /// Goes to a state with these attributes, or changes nothing.
+    /// Changes the state and applies the attributes, or changes nothing and returns an error.
     pub(crate) fn modify(&mut self, cx: &mut Context<'_>, to: QpState, named: &QpAttributes) -> Result<(), Refusal> {
         if to == QpState::Sqd && !cx.profile.sqd {
             return Err(Refusal::absent("expected another state: this adapter has no SQD"));

@@ -1,4 +1,4 @@
-//! The Ethernet port: what leaves and when, and who has which address (RFC 826, RFC 4861).
+//! The Ethernet port: transmission of frames, and address resolution (RFC 826, RFC 4861).
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -11,43 +11,43 @@ use super::defect::RcFaults;
 use super::frame::{self, Path};
 use super::profile::AdapterProfile;
 
-/// Bytes of the shortest frame of Ethernet, without its check sequence (IEEE 802.3, 3.2.8).
+/// Minimum length of an Ethernet frame in bytes, without its frame check sequence (IEEE 802.3, 3.2.8).
 const LEAST_FRAME: usize = 60;
-/// How long it waits for an answer before it asks again who has an address.
+/// Time from an unanswered address request to the next one.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// Questions about an address that no packet waits for.
+/// Maximum number of address requests if no packet waits for the address.
 const IDLE_QUESTIONS: u32 = 3;
-/// Packets that wait for an address, and addresses that are kept.
+/// Maximum numbers of waiting packets per address, and of cached addresses.
 const MAX_WAITING: usize = 4096;
 const MAX_NEIGHBOURS: usize = 1024;
-/// Frames that are on their way out; what comes beyond is dropped, as a link may.
+/// Maximum number of pending frames. The port drops further frames, as a link may.
 const MAX_DUE: usize = 1 << 18;
-/// Who sends neighbour discovery messages on the link sets this, so that none comes from elsewhere.
+/// Hop limit of neighbour discovery messages, which proves that the message comes from the same link.
 const ON_LINK: u8 = 255;
 
-/// Packets to an address that nobody has told yet.
+/// Packets to an unresolved address.
 #[derive(Clone, Debug)]
 struct Waiting {
     from: IpAddr,
     ask_at: Duration,
-    /// Questions asked so far.
+    /// Number of address requests sent.
     asked: u32,
     packets: Vec<(Duration, Path, Transport)>,
 }
 
-/// A port's ways out.
+/// The Ethernet port with its address cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Port {
     mac: MacAddress,
     ips: Vec<IpAddr>,
     faults: RcFaults,
     pads_frames: bool,
-    /// Frames that are not due yet, by time and order.
+    /// Frames to send later, by time and serial number.
     due: BTreeMap<(Duration, u64), Vec<u8>>,
     ready: VecDeque<Vec<u8>>,
     serial: u64,
     gap: Duration,
-    /// Before then no other frame leaves.
+    /// The earliest time of the next frame.
     busy_until: Duration,
     neighbours: BTreeMap<IpAddr, MacAddress>,
     waiting: BTreeMap<IpAddr, Waiting>,
@@ -74,7 +74,7 @@ impl Port {
         self.ips.contains(&ip)
     }
 
-    /// Sends a packet at a time, or as soon after as the address is known.
+    /// Sends a packet at the time `at`, or later when its address is resolved.
     pub(crate) fn send(&mut self, at: Duration, path: Path, transport: Transport) {
         let Some(&mac) = self.neighbours.get(&path.to) else {
             let waiting = self.wait_for(at, &path);
@@ -87,7 +87,7 @@ impl Port {
         self.queue(at, frame);
     }
 
-    /// Packets wait for those before them; what finds addresses does not.
+    /// Queues a frame after earlier frames, at least `gap` apart. Frames of address resolution bypass this order.
     fn queue(&mut self, at: Duration, frame: Vec<u8>) {
         let at = if self.gap.is_zero() {
             at
@@ -98,7 +98,7 @@ impl Port {
         self.send_frame(at, frame);
     }
 
-    /// Asks who has the address of a connection before anything is sent to it.
+    /// Resolves the address of a connection before its first packet.
     pub(crate) fn resolve(&mut self, now: Duration, path: &Path) {
         if !self.neighbours.contains_key(&path.to) {
             self.wait_for(now, path);
@@ -114,7 +114,7 @@ impl Port {
         })
     }
 
-    /// When what was handed over has left.
+    /// Returns the time at which all queued frames have left.
     pub(crate) fn busy_until(&self) -> Duration {
         self.busy_until
     }
@@ -135,9 +135,9 @@ impl Port {
         [asks, due].into_iter().flatten().min()
     }
 
-    /// Makes ready what is due, and asks again for addresses.
+    /// Moves the frames whose time to send has come to the ready queue, and repeats address requests.
     pub(crate) fn tick(&mut self, now: Duration) {
-        // Nobody answers and nothing waits for it: it is asked for again when something does.
+        // Gives up an address that no packet waits for. The next packet to it starts a new resolution.
         self.waiting
             .retain(|_, waiting| !waiting.packets.is_empty() || waiting.asked < IDLE_QUESTIONS || waiting.ask_at > now);
         let mut asked = Vec::new();
@@ -163,12 +163,12 @@ impl Port {
         self.ready.pop_front()
     }
 
-    /// Drops what waits for an address that is no longer needed.
+    /// Drops the packets that wait for an address.
     pub(crate) fn forget(&mut self, to: IpAddr) {
         self.waiting.remove(&to);
     }
 
-    /// An ARP message arrives.
+    /// Handles an ARP message.
     pub(crate) fn receive_arp(&mut self, now: Duration, bytes: &[u8]) {
         if bytes.len() < Arp::SIZE {
             return;
@@ -187,7 +187,7 @@ impl Port {
         }
     }
 
-    /// An IPv6 packet that is no UDP arrives: a neighbour may ask or answer.
+    /// Handles an IPv6 packet with ICMPv6: a neighbour solicitation or advertisement.
     pub(crate) fn receive_icmp(&mut self, now: Duration, bytes: &[u8]) {
         let Some(message) = bytes.get(Ipv6::SIZE..) else {
             return;
@@ -226,7 +226,7 @@ impl Port {
         if let Some(mac) = asker.filter(|_| !anonymous) {
             self.learn(now, ip.src().into(), mac);
         }
-        // Who asks without an address of its own hears the answer as one of all nodes.
+        // A solicitation without a source address gets its advertisement on the all-nodes address.
         let all_nodes = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 0, 0, 1);
         let (dst, mac) = match (anonymous, asker) {
             (false, Some(mac)) => (ip.src(), mac),
@@ -245,7 +245,7 @@ impl Port {
         self.send_frame(now, frame);
     }
 
-    /// Somebody has an address: what waited for it goes.
+    /// Stores the Ethernet address of an IP address, and sends the packets that waited for it.
     fn learn(&mut self, now: Duration, ip: IpAddr, mac: MacAddress) {
         if mac.is_multicast() || (self.neighbours.len() >= MAX_NEIGHBOURS && !self.neighbours.contains_key(&ip)) {
             return;
@@ -301,7 +301,7 @@ impl Port {
     }
 }
 
-/// The Ethernet address in the options of a neighbour discovery message.
+/// Returns the Ethernet address in the options of a neighbour discovery message.
 fn link_layer_address(message: &[u8], kind: u8) -> Option<MacAddress> {
     let mut options = &message[NeighbourSolicitation::SIZE..];
     while let [found, length, ..] = options {
@@ -317,7 +317,7 @@ fn link_layer_address(message: &[u8], kind: u8) -> Option<MacAddress> {
     None
 }
 
-/// The Ethernet group of an IPv6 group.
+/// Returns the Ethernet group address of an IPv6 group.
 fn multicast_mac(group: Ipv6Addr) -> MacAddress {
     let [.., a, b, c, d] = group.octets();
     MacAddress([0x33, 0x33, a, b, c, d])

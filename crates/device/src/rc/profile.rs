@@ -1,4 +1,4 @@
-//! What an adapter is, and what the architecture leaves to its implementer.
+//! The properties of an adapter, and the choices that the architecture leaves to its implementer.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -16,123 +16,139 @@ use crate::profile::below;
 pub struct AdapterProfile {
     /// Ethernet address.
     pub mac: MacAddress,
-    /// IP addresses. Each is an entry of the GID table, in this order.
+    /// IP addresses. Each address is an entry of the GID table, in this order.
     pub ips: Vec<IpAddr>,
-    /// Active MTU: the largest path MTU that a queue pair can have.
+    /// Active MTU, which is the largest path MTU of a queue pair.
     pub mtu: Mtu,
     /// The P_Key table.
     pub p_keys: Vec<PKey>,
-    /// READs and atomics that a queue pair can have in flight at a time.
+    /// Maximum number of READs and atomics that a queue pair has outstanding as requester.
     pub max_rd_atomic: u8,
-    /// READs and atomics that a queue pair can answer at a time.
+    /// Maximum number of READs and atomics that a queue pair accepts at a time as responder.
     pub max_dest_rd_atomic: u8,
-    /// Whether it has atomics.
+    /// Whether the adapter supports atomics.
     pub atomics: bool,
-    /// Whether it has SEND with Invalidate.
+    /// Whether the adapter supports SEND with Invalidate.
     pub invalidate: bool,
-    /// Queue pairs that it has at a time.
+    /// Maximum number of queue pairs at a time.
     pub max_qps: u32,
-    /// Requests that a queue holds.
+    /// Maximum number of requests in a queue.
     pub max_depth: u32,
-    /// Whether a queue pair can be taken to SQD.
+    /// Whether the adapter supports the state SQD.
     pub sqd: bool,
-    /// The codes of the local ACK timeout that can be set; empty: all.
+    /// Supported codes of the local ACK timeout; empty: all.
     pub timeouts: Vec<u8>,
-    /// The codes of the interval of RNR NAKs that can be set; empty: all.
+    /// Supported codes of min_rnr_timer; empty: all.
     pub min_rnr_timers: Vec<u8>,
     /// Address of the first memory region.
     pub first_address: u64,
-    /// Bytes of the longest memory region; more than 64 MiB is taken as that.
+    /// Maximum length of a memory region in bytes; a value above 64 MiB counts as 64 MiB.
     pub max_memory: u32,
-    /// Number of the first queue pair; the others follow.
+    /// Number of the first queue pair. Further queue pairs get the following numbers.
     pub first_qpn: Qpn,
-    /// From a packet's arrival, or a request's posting, to what is sent for it.
+    /// Time from the arrival of a packet, or the posting of a request, to the packets that the adapter sends in
+    /// consequence.
     pub latency: Duration,
-    /// How its retry timer runs, which no architecture leaves open: that of silicon as sold.
+    /// Behaviour of the retry timer. The values other than `Plain` model real adapters, which need not conform.
     pub timer: RetryTimer,
-    /// What the architecture leaves to the implementer.
+    /// Choices that the architecture leaves to the implementer.
     pub choices: AdapterChoices,
 }
 
-/// Choices of an implementer: every combination conforms. The default is what a plain adapter does.
+/// Choices of an implementer. Every combination without `places_ahead` conforms. The default describes a plain adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdapterChoices {
-    /// How long an ACK waits for others that it can speak for; zero: every request that asks for an ACK gets its own.
+    /// Time for which an ACK waits, so that one ACK can acknowledge several requests. Zero: each request with the
+    /// AckReq bit gets an ACK of its own.
     pub ack_delay: Duration,
-    /// ACKs tell how many receives are posted; else they set no limit.
+    /// Whether ACKs report the number of posted receives as credits. Otherwise they set no limit.
     pub advertises_credits: bool,
-    /// Its own SENDs go one packet at a time while the other side's ACKs tell of no receive; else credits are ignored.
+    /// Whether the requester sends a message that takes a receive one packet at a time while the peer's ACKs report no
+    /// credit for the message. Otherwise the requester ignores credits.
     pub obeys_credits: bool,
-    /// A READ counts in the MSN as soon as it is accepted; else with its last response.
+    /// Whether a READ advances the MSN on acceptance. Otherwise it advances the MSN with its last response.
     pub read_counts_on_acceptance: bool,
-    /// The payload of a WRITE with Immediate lands even when the packet gets an RNR NAK.
+    /// Whether the responder stores the payload of a WRITE with Immediate packet even if the packet gets an RNR NAK.
     pub writes_before_rnr_nak: bool,
-    /// The retry timer fires after this many quarters of the local ACK timeout: 4 to 16.
+    /// Time until the retry timer fires, in quarters of the local ACK timeout: 4 to 16.
     pub timeout_quarters: u8,
-    /// How much longer than asked for it waits after an RNR NAK, in percent.
+    /// Time by which the wait after an RNR NAK exceeds the interval of the NAK, in percent.
     pub rnr_extra_percent: u8,
-    /// A retried READ asks only for what is missing; else for everything again.
+    /// Whether a retried READ requests only the missing data. Otherwise it requests all data.
     pub read_retry_resumes: bool,
-    /// A READ response of wrong length is a bad response; else a local length error.
+    /// Whether a READ response of wrong length fails with a bad response error. Otherwise it fails with a local length
+    /// error.
     pub wrong_length_is_bad_response: bool,
-    /// A reserved syndrome fails the request with a bad response; else it is ignored.
+    /// Whether a response with a reserved syndrome fails the request with a bad response error. Otherwise the requester
+    /// ignores the response.
     pub reserved_syndrome_fails: bool,
-    /// SEND and WRITE packets in flight at a time, at least 1.
+    /// Maximum number of outstanding SEND and WRITE packets, at least 1.
     pub window: u16,
-    /// Every packet with this number in its message asks for an ACK, beside the last; 0: only the last.
+    /// Interval in packets of the AckReq bit within a message, in addition to the last packet. 0: only the last packet
+    /// has the AckReq bit.
     pub ack_request_every: u16,
-    /// READ requests and atomics ask for an ACK too, which says nothing.
+    /// Whether READ requests and atomics carry the AckReq bit too, which has no effect on them.
     pub ack_request_on_reads: bool,
-    /// Each queue pair sends from a UDP port of its own; else all from one.
+    /// Whether each queue pair sends from a UDP port of its own. Otherwise all queue pairs use the same port.
     pub udp_port_by_qp: bool,
-    /// A READ that comes again is answered whatever R_Key it has now; else only with the one that it had.
+    /// Whether the responder repeats a READ for a duplicate with any R_Key. Otherwise the duplicate needs the original
+    /// R_Key.
     pub repeats_read_without_r_key: bool,
-    /// A SEND with Invalidate takes a registered region's R_Key away; else it is refused.
+    /// Whether a SEND with Invalidate invalidates the R_Key of a registered region. Otherwise the responder refuses it.
     pub invalidates_regions: bool,
-    /// After a sequence NAK or an RNR NAK it sends from the message's first packet on; else from the one that the NAK names.
+    /// Whether the requester resends from the first packet of the message after a sequence NAK or an RNR NAK. Otherwise
+    /// it resends from the packet with the PSN of the NAK.
     pub goes_back_to_message: bool,
-    /// A READ or atomic that comes while max_dest_rd_atomic others have no response yet is refused as an invalid request; else it
-    /// is answered all the same.
+    /// Whether the responder refuses a READ or atomic as an invalid request while max_dest_rd_atomic earlier READs and
+    /// atomics wait for their responses. Otherwise the responder executes the request.
     pub refuses_beyond_resources: bool,
-    /// An RNR NAK asks for the next longer interval than min_rnr_timer, which is the least; else for that one.
+    /// Whether an RNR NAK carries the next longer interval after min_rnr_timer, which is the minimum. Otherwise the NAK
+    /// carries min_rnr_timer.
     pub rnr_nak_asks_longer: bool,
-    /// Whoever sent a packet that the network marked gets a notice of congestion for it; else nobody hears of it.
+    /// Whether the adapter sends a CNP to the sender of a packet that the network marked. Otherwise it sends none.
     pub notifies_congestion: bool,
-    /// Each ACK leaves twice; else once.
+    /// Whether each ACK leaves twice. Otherwise it leaves once.
     pub acknowledges_twice: bool,
-    /// A request that asks for no ACK gets one all the same; else none.
+    /// Whether the responder sends an ACK for a request without the AckReq bit. Otherwise it sends none.
     pub acknowledges_unasked: bool,
-    /// What is shorter than Ethernet's shortest frame is filled up; else the link does that, and nobody sees it.
+    /// Whether the adapter pads frames to Ethernet's minimum length. Otherwise the link pads them, unseen by the
+    /// caller.
     pub pads_frames: bool,
-    /// A queue pair gets the lowest number that is free, be it that of the one before; else the next one.
+    /// Whether a new queue pair gets the lowest free number, possibly that of a destroyed queue pair. Otherwise it gets
+    /// the next number.
     pub reuses_numbers: bool,
-    /// After a sequence NAK it sends one packet, and the rest when that was acknowledged; else as many as its window has.
+    /// Whether the requester sends one packet after a sequence NAK, and waits for its ACK before the rest. Otherwise it
+    /// fills its window.
     pub one_packet_after_nak: bool,
-    /// A host is told of a receive so long after its message was acknowledged.
+    /// Time from the acknowledgement of a message to the receive's completion at the host.
     pub receive_delay: Duration,
-    /// A host is told of an asynchronous event so long after it happened.
+    /// Time from an asynchronous event to its report to the host.
     pub event_delay: Duration,
-    /// A NAK within a READ of which responses are missing makes the READ come again; else it is the NAK of the READ.
+    /// Whether a NAK within a READ with missing responses makes the requester repeat the READ. Otherwise the NAK fails
+    /// the READ.
     pub retries_read_below_nak: bool,
-    /// Notices of congestion have a DSCP of their own, 48; else that of the queue pair.
+    /// Whether CNPs have a DSCP of their own, 48. Otherwise they have the DSCP of the queue pair.
     pub notices_apart: bool,
-    /// A host is told so long after its SEND, WRITE, READ or atomic was done.
+    /// Time from the end of a SEND, WRITE, READ or atomic to its completion at the host.
     pub send_delay: Duration,
-    /// What a WRITE brought is in memory so long after it was acknowledged, as far as the host sees, unless a receive tells of it.
+    /// Time from the acknowledgement of a WRITE until the host sees its data in memory. The completion of a later
+    /// receive makes the data visible earlier.
     pub write_delay: Duration,
-    /// A request is begun when the one before it is done; else as many as its window has.
+    /// Whether the requester begins a request only after the preceding one is done. Otherwise it fills its window.
     pub one_message_at_a_time: bool,
-    /// A queue pair in ERR shows PSNs of 0; else those that it had.
+    /// Whether a query of a queue pair in ERR returns PSNs of 0. Otherwise the query returns the last PSNs.
     pub psns_gone_in_err: bool,
-    /// A READ or atomic gets an RNR NAK when it comes first, and for a moment after that, for want of a resource; else none does.
+    /// Whether the responder answers a READ or atomic with RNR NAKs for a moment after the first arrival, as if a
+    /// resource were missing. Otherwise the responder executes the request at once.
     pub puts_reads_off: bool,
-    /// A receive, READ or atomic that fails leaves anything in its memory; else what had come.
+    /// Whether a failed receive, READ or atomic leaves arbitrary bytes in its memory. Otherwise the memory holds the
+    /// received data.
     pub spoils_failed: bool,
-    /// Time from one frame that leaves to the next, at least: what was handed to the port before a request failed
-    /// leaves all the same.
+    /// Minimum time from one frame to the next. Frames that reached the port before a request failed still leave.
     pub port_gap: Duration,
-    /// The payload of a WRITE packet behind a gap lands at once, and again in its turn. No architecture permits that;
-    /// an adaptively routed network asks for it. It is not drawn.
+    /// Whether the responder stores the payload of a WRITE packet after a PSN gap at once, and again when the packet
+    /// arrives in sequence. The architecture does not permit this behaviour, but adaptively routed networks need it.
+    /// [`AdapterProfile::vary`] never draws this choice.
     pub places_ahead: bool,
 }
 
@@ -181,7 +197,7 @@ impl Default for AdapterChoices {
 }
 
 impl AdapterChoices {
-    /// All drawn.
+    /// Draws most choices from `rng`.
     fn drawn(rng: &mut ChaCha8Rng) -> Self {
         let mut draw = |bound: u64| below(rng, bound);
         Self {
@@ -209,7 +225,7 @@ impl AdapterChoices {
 }
 
 impl AdapterProfile {
-    /// An adapter with all operations, MTU 4096 and the default P_Key, full member.
+    /// Creates an adapter with all operations and MTU 4096, full member of the default partition.
     #[must_use]
     pub fn new(mac: MacAddress, ips: &[IpAddr]) -> Self {
         Self {
@@ -235,7 +251,8 @@ impl AdapterProfile {
         }
     }
 
-    /// ConnectX-6 as sold, or with the floor of its ACK timeout and its adaptive retransmission switched off.
+    /// Returns the adapter with the retry timer of a ConnectX-6. If `conforming`, the timer has no minimum ACK timeout
+    /// and no adaptive retransmission.
     #[must_use]
     pub fn connectx_6(self, conforming: bool) -> Self {
         let timer = if conforming {
@@ -246,8 +263,9 @@ impl AdapterProfile {
         Self { timer, ..self }
     }
 
-    /// A small core in an FPGA, as those of LiteEth, SLAC's surf and ETH's HLS stack are: one queue pair, fixed timers,
-    /// memory from address 0 on, one packet of one message outstanding, neither atomics nor SQD.
+    /// Returns the adapter as a small core in an FPGA, such as LiteEth, SLAC's surf and ETH's HLS stack. It has one
+    /// queue pair, fixed timers, memory from address 0 on, and one outstanding packet. It supports neither atomics nor
+    /// SQD.
     #[must_use]
     pub fn small_fpga_core(self) -> Self {
         Self {
@@ -270,8 +288,8 @@ impl AdapterProfile {
         }
     }
 
-    /// The same adapter as another one of its kind may be: latency, queue pair numbers, every choice and whether it is a full
-    /// member of its partition are drawn from the seed; addresses and what it can do stay.
+    /// Returns another adapter of the same kind. The seed determines latency, queue pair numbers, choices and the
+    /// membership in the partition. Addresses and capabilities stay.
     #[must_use]
     pub fn vary(mut self, seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -279,10 +297,10 @@ impl AdapterProfile {
         self.first_qpn = Qpn(2 + below(rng, 0x00FF_0000) as u32);
         self.choices = AdapterChoices::drawn(rng);
         if below(rng, 3) == 0 {
-            // A limited member talks with full ones.
+            // A limited member communicates only with full members.
             self.p_keys = vec![PKey(0x7FFF)];
         }
-        // Drawn after the older ones, so that a seed stands for what it stood for.
+        // Draws new properties after the older ones, so that the older properties of a seed stay the same.
         self.choices.refuses_beyond_resources = below(rng, 2) == 1;
         self.choices.notifies_congestion = below(rng, 2) == 1;
         self.choices.acknowledges_twice = below(rng, 4) == 0;
@@ -296,7 +314,7 @@ impl AdapterProfile {
         self.choices.retries_read_below_nak = below(rng, 2) == 1;
         self.choices.send_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
         self.choices.write_delay = [Duration::ZERO, Duration::from_micros(200)][usize::from(below(rng, 4) == 0)];
-        // One message at a time is not drawn: half of what is asked of a requester needs two that are outstanding.
+        // Does not draw `one_message_at_a_time`, because half of the requester's rules need two outstanding requests.
         self.choices.psns_gone_in_err = below(rng, 4) == 0;
         self.choices.puts_reads_off = below(rng, 8) == 0;
         if !self.choices.write_delay.is_zero() {
@@ -317,7 +335,8 @@ impl AdapterProfile {
         self
     }
 
-    /// An adapter of any kind: what it can do is drawn from the seed too, and then [`AdapterProfile::vary`] has its say.
+    /// Returns an adapter of any kind. The seed determines the capabilities too; [`AdapterProfile::vary`] draws the
+    /// rest.
     #[must_use]
     pub fn any(mut self, seed: u64) -> Self {
         let rng = &mut ChaCha8Rng::seed_from_u64(!seed);
@@ -330,12 +349,13 @@ impl AdapterProfile {
         self.max_depth = [64, 255, 4096][below(rng, 3) as usize];
         self.max_memory = [1 << 20, 4 << 20, 16 << 20][below(rng, 3) as usize];
         self = self.vary(seed).with_latency_of(rng);
-        // Drawn after the older ones, so that a seed stands for what it stood for.
+        // Draws new properties after the older ones, so that the older properties of a seed stay the same.
         if below(rng, 3) == 0 { self.small(rng) } else { self }
     }
 
-    /// A small device: one queue pair, one ACK timeout or none, one RNR timer, memory from address 0 on, no SQD; each
-    /// of them or not. A timeout that cannot be off is not drawn: what nobody answers fails, and leaves much open.
+    /// Draws each property of a small device separately: one queue pair, one ACK timeout or none, one RNR timer, memory
+    /// from address 0 on, no SQD. The ACK timeout can still be off, because many tests need requests that stay
+    /// outstanding without a response.
     fn small(mut self, rng: &mut ChaCha8Rng) -> Self {
         let mut is = || below(rng, 2) == 0;
         if is() {
@@ -354,15 +374,15 @@ impl AdapterProfile {
         self
     }
 
-    /// The same in silicon, or in software.
+    /// Adds no latency, like hardware, or a random latency of up to 400 us, like software.
     fn with_latency_of(mut self, rng: &mut ChaCha8Rng) -> Self {
         let at_most = [Duration::ZERO, Duration::from_micros(400)][below(rng, 2) as usize];
         self.latency += Duration::from_nanos(below(rng, at_most.as_nanos() as u64 + 1));
         self
     }
 
-    /// Local CA ACK Delay: the code of 4.096 us * 2^code within which it answers; as most adapters it tells 15 at
-    /// least.
+    /// Returns Local CA ACK Delay: the code of the time 4.096 us * 2^code within which the adapter responds. The code
+    /// is at least 15, as in most adapters.
     #[must_use]
     pub fn local_ca_ack_delay(&self) -> u8 {
         const LEAST: u8 = 15;
@@ -371,7 +391,7 @@ impl AdapterProfile {
         (LEAST..=31).find(is_enough).unwrap_or(31)
     }
 
-    /// The GID table: one RoCEv2 entry for each address.
+    /// Returns the GID table: one RoCEv2 entry for each address.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.ips.iter().map(|&ip| Gid::from(ip)).collect()

@@ -1,4 +1,4 @@
-//! A queue pair: its state, its two queues, and the way to the other side.
+//! A queue pair: its state, its two queues, and the path to the peer.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -18,10 +18,10 @@ use super::receive_queue::ReceiveQueue;
 use super::send_queue::SendQueue;
 use super::verbs::{QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
-/// Longest message: 2^31 bytes (architecture 9.2).
+/// Maximum length of a message: 2^31 bytes (architecture 9.2).
 pub(crate) const MAX_MESSAGE: u32 = 1 << 31;
 
-/// What a queue pair works with: all of the adapter but the queue pairs.
+/// The parts of the adapter that a queue pair uses.
 pub(crate) struct Context<'a> {
     pub(crate) now: Duration,
     pub(crate) profile: &'a AdapterProfile,
@@ -42,16 +42,16 @@ impl Context<'_> {
     }
 }
 
-/// What the host has not fetched yet.
+/// Completions and events that the host has not fetched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) events: VecDeque<AsyncEvent>,
-    /// Of a defective adapter: where the next WRITE packet goes, of whatever queue pair.
+    /// The location of the next WRITE packet of any queue pair. Only a defective adapter uses it.
     pub(crate) next_write: Option<super::memory::Place>,
-    /// Of a defective adapter: the results of atomics of all queue pairs, by their PSNs.
+    /// The PSNs and results of the atomics of all queue pairs. Only a defective adapter uses them.
     pub(crate) originals: Vec<(Psn, u64)>,
-    /// Of a defective adapter: an ACK came, on whatever queue pair.
+    /// Whether an ACK arrived on any queue pair. Only a defective adapter uses this field.
     pub(crate) acknowledged: bool,
 }
 
@@ -91,7 +91,6 @@ impl Default for Attributes {
     }
 }
 
-/// A queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Qp {
     pub(crate) handle: QpHandle,
@@ -101,7 +100,8 @@ pub(crate) struct Qp {
     pub(crate) attributes: Attributes,
     pub(crate) send: SendQueue,
     pub(crate) receive: ReceiveQueue,
-    /// Of defective adapters: it has refused a request in its life, and the Q_Key that it had before the one it has.
+    /// Whether the queue pair has refused a request, and the Q_Key before the current one. Only defective adapters use
+    /// these two fields.
     pub(crate) refused: bool,
     pub(crate) old_qkey: Option<QKey>,
     send_depth: usize,
@@ -133,13 +133,13 @@ impl Qp {
         }
     }
 
-    /// Payload of a full packet.
+    /// Returns the path MTU in bytes, the payload of a full packet.
     pub(crate) fn pmtu(&self) -> u32 {
-        // The code was checked when it was set.
+        // `modify` has checked the code.
         self.attributes.path_mtu.bytes().unwrap_or(256)
     }
 
-    /// The way that an address vector names.
+    /// Returns the path of an address vector.
     pub(crate) fn path(&self, address: &AddressVector, profile: &AdapterProfile) -> Result<Path, Refusal> {
         let Some(dgid) = address.dgid else {
             return Err(Refusal::invalid(
@@ -176,7 +176,7 @@ impl Qp {
         })
     }
 
-    /// The BTH of a packet to the other side, without opcode and PSN.
+    /// Returns the BTH of a packet to the peer, without opcode and PSN.
     pub(crate) fn bth(&self) -> Bth {
         Bth::default()
             .with_migrated(true)
@@ -184,7 +184,7 @@ impl Qp {
             .with_dest_qp(self.attributes.dest_qpn)
     }
 
-    /// When something is to be done without a packet.
+    /// Returns the time of the next timer event.
     pub(crate) fn poll_at(&self) -> Option<Duration> {
         [self.send.timer, self.send.rnr_until, self.receive.ack_due]
             .into_iter()
@@ -192,7 +192,7 @@ impl Qp {
             .min()
     }
 
-    /// Does what is due.
+    /// Performs the timer events whose time has come.
     pub(crate) fn tick(&mut self, cx: &mut Context<'_>) {
         if self.receive.ack_due.is_some_and(|at| at <= cx.now) {
             self.send_pending_ack(cx);
@@ -208,7 +208,7 @@ impl Qp {
         }
     }
 
-    /// Takes a send request.
+    /// Posts a send request.
     pub(crate) fn post_send(&mut self, cx: &mut Context<'_>, request: &SendRequest) -> Result<(), Refusal> {
         self.check_send(cx, request)?;
         self.send.post(*request);
@@ -274,7 +274,7 @@ impl Qp {
         cx.memory.check(request.local)
     }
 
-    /// Takes a receive request.
+    /// Posts a receive request.
     pub(crate) fn post_receive(&mut self, cx: &mut Context<'_>, request: &ReceiveRequest) -> Result<(), Refusal> {
         if self.state == QpState::Reset {
             return Err(Refusal::invalid(
@@ -298,7 +298,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Goes into the error state: everything that waits is flushed, the send queue first, each in order.
+    /// Enters the error state: flushes all requests, the send queue first, each queue in order.
     pub(crate) fn enter_error(&mut self, cx: &mut Context<'_>) {
         self.state = QpState::Err;
         self.flush(cx);
@@ -340,7 +340,7 @@ impl Qp {
         }
     }
 
-    /// A send request is done: tells it, if it was to be told.
+    /// Completes a send request. Reports the completion if the request is signaled or has failed.
     pub(crate) fn complete(&mut self, cx: &mut Context<'_>, request: &SendRequest, status: WcStatus, byte_len: u32) {
         if request.operation.is_read_or_atomic() {
             spoil(cx, request.local, status);
@@ -359,7 +359,7 @@ impl Qp {
         }
     }
 
-    /// A receive request ends without data.
+    /// Completes a receive request that failed or was flushed.
     pub(crate) fn complete_receive(&self, cx: &mut Context<'_>, request: &ReceiveRequest, status: WcStatus) {
         spoil(cx, request.local, status);
         let wr_id = told_wr_id(cx, request.wr_id, status);
@@ -374,7 +374,7 @@ impl Qp {
         });
     }
 
-    /// Back to how it was created; nothing that waited is told.
+    /// Restores the state after creation. Discards pending requests without a completion.
     pub(crate) fn reset(&mut self) {
         self.state = QpState::Reset;
         self.attributes = Attributes::default();
@@ -388,7 +388,7 @@ impl Qp {
     }
 }
 
-/// The wr_id that a host is told.
+/// Returns the wr_id for the completion.
 fn told_wr_id(cx: &Context<'_>, wr_id: u64, status: WcStatus) -> u64 {
     if status == WcStatus::WR_FLUSH_ERR && cx.has(RcDefect::FlushedWrIdLow32Bits) {
         wr_id & 0xFFFF_FFFF
@@ -397,7 +397,7 @@ fn told_wr_id(cx: &Context<'_>, wr_id: u64, status: WcStatus) -> u64 {
     }
 }
 
-/// What is left in the memory of a request that failed, by choice; one that was flushed was not begun.
+/// Overwrites the memory of a failed request, if the profile chooses this. A flushed request keeps its memory.
 fn spoil(cx: &mut Context<'_>, local: Slice, status: WcStatus) {
     let has_failed = !matches!(status, WcStatus::SUCCESS | WcStatus::WR_FLUSH_ERR);
     if has_failed && cx.profile.choices.spoils_failed && cx.memory.is_writable(local) {

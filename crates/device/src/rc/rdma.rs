@@ -1,4 +1,4 @@
-//! The responder does RDMA: WRITE, READ and the atomics, and what they may touch (architecture 9.4.3 to 9.4.5,
+//! The responder's execution of WRITE, READ and atomics, with their access checks (architecture 9.4.3 to 9.4.5,
 //! 9.7.4.1.5, 9.7.4.1.6).
 
 use core::time::Duration;
@@ -13,11 +13,12 @@ use super::qp::{Context, MAX_MESSAGE, Qp};
 use super::receive_queue::{Kept, KeptRequest, Message};
 use super::request::{ACCESS, INVALID, OPERATIONAL, Refused, Request};
 
-/// How long a READ that is put off lacks a resource: less than the shortest interval of an RNR NAK.
+/// Time from the first arrival of a READ or atomic during which the responder lacks a resource. This time is shorter
+/// than the shortest RNR interval.
 const PUT_OFF: Duration = Duration::from_micros(5);
 
 impl Qp {
-    /// Memory that a request names, if queue pair and region allow it.
+    /// Returns the place of a remote range, if the region grants the access.
     fn remote(&self, cx: &Context<'_>, r_key: RKey, va: u64, length: u32, right: Right) -> Result<Place, Refused> {
         let denied = match cx.memory.remote(r_key, va, length.into(), right) {
             Ok(place) => return Ok(place),
@@ -58,7 +59,7 @@ impl Qp {
         Err(if cx.has(wrong_nak) { INVALID } else { ACCESS })
     }
 
-    /// Whether the queue pair lets the other side do this.
+    /// Checks that the queue pair grants a right to the peer.
     fn check_right(&self, cx: &Context<'_>, right: Right) -> Result<(), Refused> {
         let access = self.attributes.access;
         let allowed = match right {
@@ -75,7 +76,8 @@ impl Qp {
         }
     }
 
-    /// Puts the payload of a WRITE packet behind a gap where it will go in its turn, if that is known and allowed.
+    /// Stores the payload of a WRITE packet after a gap at its final place, if the place is known and the access
+    /// granted.
     pub(crate) fn place_ahead(&self, cx: &mut Context<'_>, request: &Request<'_>) {
         let ahead = request.bth.psn().since(self.receive.expected);
         let place = match (request.packet.reth(), self.receive.message) {
@@ -220,7 +222,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Whether a READ or atomic more can be answered: those whose responses have left count no more.
+    /// Reserves a resource for a READ or atomic. Resources of responses that have left are free again.
     fn take_resource(&mut self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let psn = request.bth.psn();
         let since = match self.receive.put_off {
@@ -240,12 +242,12 @@ impl Qp {
         Ok(())
     }
 
-    /// Whether the queue pair has resources to answer READs and atomics.
+    /// Returns whether the queue pair accepts READs and atomics.
     fn answers_reads(&self) -> bool {
         self.attributes.max_dest_rd_atomic > 0
     }
 
-    /// Keeps a READ or atomic for duplicates, at the cost of the oldest one.
+    /// Stores a READ or atomic for its duplicates. Discards the oldest ones if there is no space.
     fn keep(&mut self, cx: &Context<'_>, kept: Kept) {
         let mut room = self.attributes.max_dest_rd_atomic as usize;
         if cx.has(RcDefect::KeptByMaxRdAtomic) {
@@ -308,7 +310,7 @@ impl Qp {
     }
 }
 
-/// A place so many bytes behind another one.
+/// Returns the place `bytes` bytes after another place.
 fn behind(place: Place, bytes: u32) -> Place {
     Place {
         offset: place.offset + bytes as usize,

@@ -1,4 +1,4 @@
-//! The receive queue: what was posted, which message is arriving, and what is kept for duplicates.
+//! The receive queue: posted receives, the message in progress, and the requests stored for duplicates.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -8,18 +8,18 @@ use verbatim_wire::{Opcode, Psn, RKey};
 use super::memory::Place;
 use super::verbs::ReceiveRequest;
 
-/// The message that is arriving, between its first and its last packet.
+/// The message in progress, between its first and its last packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Message {
     #[default]
     None,
-    /// A SEND: the receive that it fills, and how far.
+    /// A SEND, with its receive and the number of bytes received.
     Send { request: ReceiveRequest, at: u32 },
-    /// A WRITE: where the rest goes (`None` when it has no bytes at all), and how much that is.
+    /// A WRITE, with its place (`None` for a WRITE of length 0), and the numbers of bytes received and missing.
     Write { place: Option<Place>, at: u32, left: u32 },
 }
 
-/// What is kept of a READ or atomic, so that a duplicate can be answered.
+/// A READ or atomic, stored to respond to its duplicates.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
     pub(crate) first: Psn,
@@ -27,7 +27,7 @@ pub(crate) struct Kept {
     pub(crate) what: KeptRequest,
 }
 
-/// The request itself.
+/// The stored request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum KeptRequest {
     Read {
@@ -43,40 +43,42 @@ pub(crate) enum KeptRequest {
     },
 }
 
-/// A receive queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReceiveQueue {
     pub(crate) posted: VecDeque<ReceiveRequest>,
     /// PSN of the next new request.
     pub(crate) expected: Psn,
-    /// First PSN of the message that arrived last.
+    /// First PSN of the most recent message.
     pub(crate) first: Psn,
-    /// Messages completed, modulo 2^24.
+    /// Number of messages completed, modulo 2^24.
     pub(crate) msn: u32,
     pub(crate) message: Message,
-    /// A sequence NAK or RNR NAK was sent: nothing more is said of what is out of sequence until `expected` comes.
+    /// Whether a sequence NAK or RNR NAK was sent. The responder sends no further sequence NAK until `expected`
+    /// arrives.
     pub(crate) nak_sent: bool,
-    /// READs and atomics for duplicates, the latest last.
+    /// READs and atomics stored for duplicates, the latest last.
     pub(crate) kept: VecDeque<Kept>,
-    /// When the READs and atomics that are being answered have left.
+    /// Times at which the responses to accepted READs and atomics have left.
     pub(crate) answering: VecDeque<Duration>,
-    /// The READ or atomic that came last, and when it came first: an RNR NAK may put it off then.
+    /// The PSN of the latest READ or atomic, and the time of its first arrival. The responder may send RNR NAKs for a
+    /// moment after this time.
     pub(crate) put_off: Option<(Psn, Duration)>,
-    /// An ACK is due then, for everything before `expected`.
+    /// Time of the delayed ACK for all requests before `expected`.
     pub(crate) ack_due: Option<Duration>,
-    /// Of defective adapters: the PSN that got the latest RNR NAK, and whether it is still awaited.
+    /// The PSN of the latest RNR NAK, and whether the request with this PSN is still missing. Only defective adapters
+    /// use these two fields.
     pub(crate) rnr_psn: Option<Psn>,
     pub(crate) rnr_open: bool,
-    /// The other side was heard.
+    /// Whether the peer has sent a request.
     pub(crate) heard: bool,
-    /// Responses before this time would overtake one that is on its way.
+    /// The earliest time of the next response, so that responses stay in order.
     pub(crate) busy_until: Duration,
-    /// A WRITE that a defective adapter keeps back.
+    /// A WRITE packet that a defective adapter stores later.
     pub(crate) held_write: Option<(Place, Vec<u8>)>,
 }
 
 impl ReceiveQueue {
-    /// The next receive: of the message that is arriving, or posted.
+    /// Removes the next receive: of the message in progress, or the first posted one.
     pub(crate) fn take(&mut self) -> Option<ReceiveRequest> {
         if let Message::Send { request, .. } = core::mem::take(&mut self.message) {
             return Some(request);
@@ -84,7 +86,7 @@ impl ReceiveQueue {
         self.posted.pop_front()
     }
 
-    /// Nothing more is answered.
+    /// Cancels the delayed ACK and a WRITE in progress.
     pub(crate) fn stop(&mut self) {
         self.ack_due = None;
         if matches!(self.message, Message::Write { .. }) {

@@ -1,5 +1,5 @@
-//! The responder takes requests: where a PSN lies, whether a request is formed as it should be, and what a SEND does
-//! (architecture 9.7.4.1, 9.4.1).
+//! The responder's handling of requests: classification by PSN, format checks, and execution of SENDs (architecture
+//! 9.7.4.1, 9.4.1).
 
 use verbatim_wire::verbs::{EventKind, QpState, WcOpcode, WcStatus};
 use verbatim_wire::{Bth, NakCode, Opcode, Packet, Psn, RKey};
@@ -10,14 +10,14 @@ use super::qp::{Context, Qp};
 use super::receive_queue::Message;
 use super::verbs::ReceiveRequest;
 
-/// Why a request at the expected PSN is not done.
+/// The reason why the responder does not execute a request at the expected PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// A receive is wanted, and none is posted.
+    /// No receive is posted, or another resource is missing.
     NotReady,
-    /// It is wrong: the NAK.
+    /// The request is invalid and gets this NAK.
     Nak(NakCode),
-    /// Nothing is said; only a defective adapter does so.
+    /// A defective adapter drops the request silently.
     Silently,
 }
 
@@ -25,10 +25,10 @@ pub(crate) const INVALID: Refused = Refused::Nak(NakCode::INVALID_REQUEST);
 pub(crate) const ACCESS: Refused = Refused::Nak(NakCode::REMOTE_ACCESS);
 pub(crate) const OPERATIONAL: Refused = Refused::Nak(NakCode::REMOTE_OPERATIONAL);
 
-/// Distance below which a PSN lies ahead of another one.
+/// Half of the PSN space. A PSN less than this distance after the expected PSN shows a gap; others are duplicates.
 const HALF: u32 = Psn::COUNT / 2;
 
-/// A request packet, taken apart.
+/// A parsed request packet.
 pub(crate) struct Request<'a> {
     pub(crate) packet: &'a Packet<'a>,
     pub(crate) bth: Bth,
@@ -71,7 +71,7 @@ impl Request<'_> {
 }
 
 impl Qp {
-    /// A request arrives.
+    /// Handles a request.
     pub(crate) fn handle_request(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let is_up = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe);
         if !is_up && !self.hears_in_err(cx) {
@@ -152,7 +152,7 @@ impl Qp {
                 }
             }
             Err(Refused::Nak(code)) => {
-                // The receive that was being filled tells what became of it; the others are flushed.
+                // The receive in progress completes with an error. `refuse` flushes the others.
                 if let Message::Send { request: receive, .. } = self.receive.message
                     && !cx.has(RcDefect::ResponderStaysUp)
                 {
@@ -185,7 +185,7 @@ impl Qp {
         }
     }
 
-    /// First, Middle and Last come in this order, and nothing between them.
+    /// Checks that First, Middle and Last arrive in this order, without another message in between.
     fn check_order(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let fits = match self.receive.message {
             Message::None => request.begins() || !(request.is_send() || request.is_write()),
@@ -203,7 +203,8 @@ impl Qp {
         }
     }
 
-    /// First and Middle are full, Last is not empty, none is longer than the path MTU, requests without data have none.
+    /// Checks the payload length: First and Middle are full, Last is not empty, no packet exceeds the path MTU, and
+    /// READ requests and atomics have no payload.
     fn check_payload(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let (length, pmtu) = (request.payload.len(), self.pmtu() as usize);
         let carries = request.is_send() || request.is_write();
@@ -307,7 +308,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes an R_Key away.
+    /// Invalidates an R_Key, or returns the reason for a NAK.
     fn invalidate(cx: &mut Context<'_>, r_key: RKey) -> Result<(), Refused> {
         if !cx.profile.invalidate {
             return Err(INVALID);
@@ -321,12 +322,12 @@ impl Qp {
         Ok(())
     }
 
-    /// Takes the receive of the message that is arriving, or the next one, out of the queue.
+    /// Removes the receive in progress, or the next one, from the queue.
     fn take_receive(&mut self) {
         let _ = self.receive.take();
     }
 
-    /// A receive is filled.
+    /// Completes a receive with success.
     pub(crate) fn deliver(
         &self,
         cx: &mut Context<'_>,
@@ -356,7 +357,8 @@ impl Qp {
         });
     }
 
-    /// A SEND or WRITE packet is done: the expected PSN advances, with the last one the MSN; an ACK if it is asked for.
+    /// Advances the expected PSN after a SEND or WRITE packet, and the MSN after the last packet. Acknowledges the
+    /// packet if requested.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>, request: &Request<'_>) {
         let psn = request.bth.psn();
         if request.begins() {
@@ -370,7 +372,7 @@ impl Qp {
         }
     }
 
-    /// Counts a message that ended, or its packets when the adapter is defective.
+    /// Adds a finished message to the MSN. Some defects add another number.
     pub(crate) fn count(&mut self, cx: &Context<'_>, ended: bool, packets: u32) {
         let by = if cx.has(RcDefect::MsnNotAdvanced) {
             0

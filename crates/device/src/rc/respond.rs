@@ -1,4 +1,4 @@
-//! The responder answers: acknowledgements, NAKs, responses with data (architecture 9.7.5).
+//! The responder's responses: acknowledgements, NAKs, and responses with data (architecture 9.7.5).
 
 use core::time::Duration;
 
@@ -9,13 +9,13 @@ use super::defect::RcDefect;
 use super::frame::hex64;
 use super::qp::{Context, Qp};
 
-/// How long a defective adapter keeps responses back that others overtake.
+/// Delay of some responses of a defective adapter, so that other responses overtake them.
 const OVERTAKEN: Duration = Duration::from_micros(500);
 
-/// From here on the highest bit of a PSN is set.
+/// The first PSN with its highest bit set.
 const HALF: u32 = Psn::COUNT / 2;
 
-/// Kinds of responses, as far as their order matters.
+/// The kind of a response, for the order of responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Ack,
@@ -24,7 +24,7 @@ pub(crate) enum Answer {
 }
 
 impl Qp {
-    /// The syndrome of an ACK.
+    /// Returns the syndrome of an ACK.
     fn ack_syndrome(&self, cx: &Context<'_>) -> Syndrome {
         if !cx.profile.choices.advertises_credits {
             return Syndrome::ACK;
@@ -34,7 +34,8 @@ impl Qp {
             let credits = CreditCode(*code).credits();
             credits.is_some_and(|credits| credits as usize <= posted)
         };
-        // Codes grow with their credits; the last that promises no more than there is.
+        // A higher code means more credits. The ACK carries the highest code with at most as many credits as there are
+        // posted receives.
         Syndrome::ack(CreditCode((0..31).rev().find(fits).unwrap_or(0)))
     }
 
@@ -51,7 +52,7 @@ impl Qp {
             .with_msn(self.receive.msn & shown)
     }
 
-    /// Acknowledges a SEND or WRITE at once or soon; `first` is the first PSN of its message.
+    /// Acknowledges a SEND or WRITE, at once or after `ack_delay`. `first` is the first PSN of the message.
     pub(crate) fn acknowledge(&mut self, cx: &mut Context<'_>, psn: Psn, first: Psn) {
         if cx.has(RcDefect::AckMissing) {
             return;
@@ -72,14 +73,14 @@ impl Qp {
         self.send_ack(cx, psn);
     }
 
-    /// An ACK that waited for others.
+    /// Sends a delayed ACK.
     pub(crate) fn send_pending_ack(&mut self, cx: &mut Context<'_>) {
         if self.receive.ack_due.take().is_some() {
             self.send_ack(cx, self.receive.expected.minus(1));
         }
     }
 
-    /// An ACK for everything up to `psn`.
+    /// Sends an ACK for all requests up to `psn`.
     pub(crate) fn send_ack(&mut self, cx: &mut Context<'_>, psn: Psn) {
         self.receive.ack_due = None;
         let syndrome = self.ack_syndrome(cx);
@@ -97,7 +98,7 @@ impl Qp {
         self.answer(cx, Answer::Ack, transport);
     }
 
-    /// A NAK; it speaks for everything before `psn`, so no ACK waits any longer.
+    /// Sends a NAK. A NAK acknowledges all requests before `psn`, so the delayed ACK is cancelled.
     pub(crate) fn send_nak(&mut self, cx: &mut Context<'_>, psn: Psn, syndrome: Syndrome) {
         self.receive.ack_due = None;
         if cx.has(RcDefect::MsnAdvancedByNak) {
@@ -106,7 +107,7 @@ impl Qp {
         self.send_acknowledge(cx, psn, syndrome);
     }
 
-    /// A request at the expected PSN cannot be done yet.
+    /// Sends an RNR NAK for the request at the expected PSN.
     pub(crate) fn send_rnr_nak(&mut self, cx: &mut Context<'_>, psn: Psn) {
         self.receive.nak_sent = true;
         self.receive.rnr_open = true;
@@ -119,7 +120,7 @@ impl Qp {
             return;
         }
         if cx.has(RcDefect::RnrNakWithWrongCode) {
-            // Code 0 is the longest, and behind 31; there is none shorter than the shortest.
+            // Takes the next shorter interval. Code 0 is the longest interval, and code 31 is the next shorter one.
             if timer != RnrTimer::SHORTEST {
                 timer.0 = (timer.0 + 31) % 32;
             }
@@ -137,7 +138,7 @@ impl Qp {
         self.send_nak(cx, psn, Syndrome::rnr_nak(timer));
     }
 
-    /// A request at the expected PSN is refused: the NAK, the event, the error state.
+    /// Refuses the request at the expected PSN: sends the NAK, reports the event and enters the error state.
     pub(crate) fn refuse(&mut self, cx: &mut Context<'_>, psn: Psn, code: NakCode) {
         if !cx.has(RcDefect::FatalNakMissing) {
             let psn = if cx.has(RcDefect::FatalNakWithWrongPsn) {
@@ -170,15 +171,15 @@ impl Qp {
         self.enter_error(cx);
     }
 
-    /// Responses with so many PSNs acknowledge what came before them, unless they answer a duplicate: what came later still waits for its
-    /// ACK then.
+    /// Cancels the delayed ACK for a response of `count` PSNs, because a response acknowledges all earlier requests. A
+    /// response to a duplicate leaves the ACK pending, because later requests still need the ACK.
     fn speaks_for(&mut self, psn: Psn, count: u32) {
         if [psn, psn.plus(count)].contains(&self.receive.expected) {
             self.receive.ack_due = None;
         }
     }
 
-    /// The responses to a READ: `psn` is that of the first.
+    /// Sends the responses to a READ. `psn` is the PSN of the first response.
     pub(crate) fn send_read_responses(&mut self, cx: &mut Context<'_>, psn: Psn, data: &[u8], msn_at_end: u32) {
         let mut size = self.pmtu() as usize;
         if cx.has(RcDefect::ReadResponseShort) {
@@ -254,7 +255,7 @@ impl Qp {
         self.answer(cx, Answer::Atomic, transport);
     }
 
-    /// Sends a response, behind all that were sent before it.
+    /// Sends a response after all earlier responses.
     fn answer(&mut self, cx: &mut Context<'_>, kind: Answer, mut transport: Transport) {
         let (opcode, psn) = (transport.bth.opcode(), transport.bth.psn());
         transport.bth = self.bth().with_opcode(opcode).with_psn(psn);
@@ -280,7 +281,8 @@ impl Qp {
         cx.port.send(at, path, transport);
     }
 
-    /// Whether a READ's response leaves before those of a READ that came before; for a defective adapter.
+    /// Returns whether a READ response leaves before the responses to an earlier READ. Only a defective adapter uses
+    /// this function.
     fn is_overtaking(&mut self, soon: Duration, psn: Psn) -> bool {
         let later = self
             .receive

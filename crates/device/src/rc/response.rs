@@ -1,4 +1,4 @@
-//! The requester hears: what an acknowledgement or a response completes (architecture 9.7.6).
+//! The requester's handling of responses (architecture 9.7.6).
 
 use verbatim_wire::values::Hex64;
 use verbatim_wire::verbs::{Operation, QpState, WcStatus};
@@ -9,17 +9,17 @@ use super::qp::{Context, Qp};
 
 use super::verbs::SendRequest;
 
-/// How far an acknowledgement reached.
+/// The result of acknowledging requests up to a PSN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Settled {
-    /// Everything up to where it speaks for.
+    /// All requests before the PSN are acknowledged.
     All,
-    /// A READ or atomic without its answer is in the way.
+    /// A READ or atomic without its response precedes the PSN.
     Blocked,
 }
 
 impl Qp {
-    /// A response arrives.
+    /// Handles a response.
     pub(crate) fn handle_response(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, opcode: Opcode) {
         if !matches!(self.state, QpState::Rts | QpState::Sqd) {
             return;
@@ -51,7 +51,8 @@ impl Qp {
         }
     }
 
-    /// A response to what was never sent, or is finished: it says nothing.
+    /// Handles a response to a PSN that was never sent or is already acknowledged. A conforming requester ignores the
+    /// response.
     fn handle_ghost(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, opcode: Opcode) {
         let is_ack = opcode == Opcode::RC_ACKNOWLEDGE
             && packet
@@ -80,7 +81,7 @@ impl Qp {
         }
     }
 
-    /// What only a defective adapter makes of a response to what is done.
+    /// Handles a response to an acknowledged PSN as a defective adapter does.
     fn handle_stale(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>) {
         let is_read_response =
             (Opcode::RC_READ_RESPONSE_FIRST..=Opcode::RC_READ_RESPONSE_ONLY).contains(&packet.opcode());
@@ -148,7 +149,7 @@ impl Qp {
             NakCode::INVALID_REQUEST => WcStatus::REM_INV_REQ_ERR,
             NakCode::REMOTE_ACCESS => WcStatus::REM_ACCESS_ERR,
             NakCode::REMOTE_OPERATIONAL => WcStatus::REM_OP_ERR,
-            // INVALID_RD_REQUEST has no meaning on a connection, nor have the others.
+            // INVALID_RD_REQUEST and the other codes are not defined for a reliable connection.
             _ => return self.handle_reserved(cx, psn),
         };
         let settled = self.settle(cx, psn);
@@ -173,11 +174,12 @@ impl Qp {
         }
     }
 
-    /// A NAK or response at `psn` speaks for all before it; whether the oldest request is now the one at `psn`.
+    /// Acknowledges all requests before `psn`. Returns whether the oldest request is now the one at `psn`.
     fn reaches(&mut self, cx: &mut Context<'_>, psn: Psn) -> bool {
         match self.settle(cx, psn) {
             Settled::All => true,
-            // Within a READ a NAK speaks for the responses that are still to come, so it is at the front all the same.
+            // A NAK within a READ may refer to a response that is still missing, so the READ counts as the request at
+            // `psn`.
             Settled::Blocked if self.front_has(psn) => true,
             Settled::Blocked => {
                 self.on_sequence_error(cx, psn, true);
@@ -201,7 +203,7 @@ impl Qp {
         })
     }
 
-    /// Everything before `end` is acknowledged.
+    /// Handles an acknowledgement of all PSNs before `end`.
     fn acknowledged(&mut self, cx: &mut Context<'_>, end: Psn) {
         let end = if cx.has(RcDefect::AckCompletesAll) {
             self.send.sent_until
@@ -275,7 +277,7 @@ impl Qp {
         settled
     }
 
-    /// Tells that a request is done.
+    /// Completes a request with success.
     fn succeed(&mut self, cx: &mut Context<'_>, request: SendRequest, byte_len: u32) {
         let request = if cx.has(RcDefect::AckCompletesLate) && !request.operation.is_read_or_atomic() {
             let Some(earlier) = self.send.held.replace(request) else {
@@ -291,7 +293,7 @@ impl Qp {
         }
     }
 
-    /// The oldest request got its last response.
+    /// Completes the oldest request after its last response.
     fn finish(&mut self, cx: &mut Context<'_>, and_next: bool) {
         if let Some(wqe) = self.send.pop() {
             if !wqe.told {
@@ -338,7 +340,7 @@ impl Qp {
         self.finish(cx, and_next);
     }
 
-    /// The original value becomes a native number in local memory; native is little-endian here.
+    /// Stores the original value of an atomic in local memory as a native number, little-endian here.
     fn store_original(&self, cx: &mut Context<'_>, request: &SendRequest, original: Hex64) {
         let mut local = request.local;
         let mut bytes = original.0.to_le_bytes().to_vec();
@@ -388,7 +390,7 @@ impl Qp {
         let (request, at) = (front.request, front.acked);
         let is_last = at + 1 >= front.psns;
         let begins = front.starts.contains(&at);
-        // After a resumed retry a response may be one to the first request or to the second.
+        // After a resumed retry, a response may belong to the first READ request or to the resumed one.
         let continues = front.starts.iter().any(|&start| start < at);
         let in_order = match opcode {
             Opcode::RC_READ_RESPONSE_FIRST => begins && !is_last,

@@ -1,4 +1,4 @@
-//! The requester tries again: the retry timer, RNR NAKs, and the two counters (architecture 9.7.5.2.8, 9.7.6.1.3).
+//! The requester's retries: the retry timer, RNR NAKs, and the two retry counters (architecture 9.7.5.2.8, 9.7.6.1.3).
 
 use core::time::Duration;
 
@@ -11,10 +11,10 @@ use super::qp::{Context, Qp};
 use super::send_queue::Retry;
 use super::timer::Fires;
 
-/// rnr_retry that has no end.
+/// Value of rnr_retry for retries without limit.
 const ENDLESS: u32 = 7;
 
-/// How a queue pair fails; a sound one tells it once and goes into the error state.
+/// The manner in which a request fails. A conforming queue pair completes the request once and enters the error state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     tellings: u32,
@@ -29,7 +29,8 @@ impl Manner {
 }
 
 impl Qp {
-    /// Starts the retry timer if it does not run and an answer is awaited; stops it when none is.
+    /// Starts the retry timer if a response is expected and the timer is stopped. Stops the timer if no response is
+    /// expected.
     pub(crate) fn arm(&mut self, cx: &Context<'_>) {
         let waits_for_rnr = self.send.rnr_until.is_some() && !cx.has(RcDefect::RnrIntervalYieldsToTimeout);
         let wanted = self.state != QpState::Err
@@ -44,7 +45,7 @@ impl Qp {
         if !wanted {
             self.send.timer = None;
         } else if self.send.timer.is_none() {
-            // It runs from when the packet leaves.
+            // The timer starts when the packet leaves the port.
             let from = match cx.profile.choices.port_gap.is_zero() {
                 true => cx.now,
                 false => cx.now.max(cx.port.busy_until()),
@@ -53,14 +54,14 @@ impl Qp {
         }
     }
 
-    /// What another queue pair's ACK does to a timer that all share, or an old one to that of a defective adapter.
+    /// Restarts a running timer, as a defective adapter does after an ACK of another queue pair or an old ACK.
     pub(crate) fn start_timer_anew(&mut self, cx: &mut Context<'_>) {
         if self.send.timer.take().is_some() {
             self.arm(cx);
         }
     }
 
-    /// How long the retry timer runs; `None` when it is off.
+    /// Returns the duration of the retry timer, or `None` if it is off.
     fn timeout(&self, cx: &Context<'_>) -> Option<Duration> {
         let mut code = self.attributes.timeout;
         if code.0 > 19 && cx.has(RcDefect::TimeoutCodesEndAt19) {
@@ -81,16 +82,16 @@ impl Qp {
         } else if let Some(runs) = cx.profile.timer.runs(code, self.send.fired, self.qpn.0) {
             Some(runs)
         } else {
-            // Between once and four times is conforming.
+            // The architecture allows one to four times the ACK timeout.
             Some(timeout * u32::from(cx.profile.choices.timeout_quarters.clamp(4, 16)) / 4)
         }
     }
 
-    /// Something was acknowledged: counters are loaded again, the timer begins anew.
+    /// Handles progress: resets the retry counters and restarts the timer.
     pub(crate) fn progress(&mut self, cx: &Context<'_>) {
         let (retries, rnr_retries) = (self.send.retries, self.send.rnr_retries);
         self.send.reload();
-        // What was not ready is done, so nothing has to wait for it.
+        // The request that got the RNR NAK is acknowledged, so the wait ends.
         self.send.rnr_until = None;
         if cx.has(RcDefect::RetryCntNotReloaded) {
             self.send.retries = retries;
@@ -104,7 +105,7 @@ impl Qp {
         self.arm(cx);
     }
 
-    /// The retry timer fires.
+    /// Handles an expiry of the retry timer.
     pub(crate) fn on_timeout(&mut self, cx: &mut Context<'_>) {
         self.send.timer = None;
         self.send.rnr_until = None;
@@ -133,8 +134,8 @@ impl Qp {
         self.pump(cx);
     }
 
-    /// Spends one of the retries of time-outs and sequence errors; whether there was one. If not, the oldest request
-    /// has failed.
+    /// Consumes a retry for a timeout or sequence error. Returns whether a retry was left. If none was left, fails the
+    /// oldest request.
     pub(crate) fn spend_retry(&mut self, cx: &mut Context<'_>) -> bool {
         let count = u32::from(self.attributes.retry_cnt);
         let allowed = if cx.has(RcDefect::RetryOneTooMany) {
@@ -167,7 +168,7 @@ impl Qp {
         false
     }
 
-    /// An RNR NAK for the oldest request: waits, or gives up.
+    /// Handles an RNR NAK for the oldest request: waits, or fails the request.
     pub(crate) fn on_rnr_nak(&mut self, cx: &mut Context<'_>, timer: RnrTimer) {
         if cx.has(RcDefect::RnrSpendsRetryCnt) {
             if !self.spend_retry(cx) {
@@ -207,7 +208,7 @@ impl Qp {
         } else if cx.has(RcDefect::RnrIntervalHalved) {
             timer.duration() / 2
         } else {
-            // What is asked for is the least.
+            // The interval of the NAK is the minimum.
             let extra = u32::from(cx.profile.choices.rnr_extra_percent);
             timer.duration() + timer.duration() * extra / 100
         }
@@ -244,7 +245,7 @@ impl Qp {
         false
     }
 
-    /// Sets the cursor back to what was not acknowledged.
+    /// Sets the cursor back to the oldest unacknowledged PSN.
     pub(crate) fn go_back(&mut self, cx: &Context<'_>, why: Retry) {
         self.send.rewind(cx.profile.choices.read_retry_resumes);
         if why == Retry::Rnr {
@@ -253,14 +254,15 @@ impl Qp {
         self.send.retry = Some(why);
     }
 
-    /// A NAK says from where on at the latest: from the beginning of the message will do.
+    /// Moves the cursor back to the first packet of the message, if the profile chooses this. A requester may restart
+    /// before the PSN of the NAK.
     fn go_further_back(&mut self, cx: &Context<'_>) {
         if cx.profile.choices.goes_back_to_message {
             self.send.packet = 0;
         }
     }
 
-    /// A sequence NAK, or an answer that skips one which is missing: again from the oldest PSN.
+    /// Handles a sequence NAK, or a response that skips another: resends from the oldest unacknowledged PSN.
     pub(crate) fn on_sequence_error(&mut self, cx: &mut Context<'_>, missing: Psn, implied: bool) {
         if implied {
             if self.send.implied_nak {
@@ -286,11 +288,11 @@ impl Qp {
             self.skip_one(missing);
         }
         self.send.timer = None;
-        // An interval that an RNR NAK asked for is waited for all the same.
+        // If an RNR interval is running, `pump` still waits for its end.
         self.pump(cx);
     }
 
-    /// A defective adapter leaves the oldest packet out.
+    /// Moves the cursor past the oldest packet, for defects in the handling of sequence NAKs.
     fn skip_one(&mut self, missing: Psn) {
         let Some(front) = self.send.queue.front() else { return };
         if self.send.packet + 1 < front.packets() {
@@ -301,12 +303,12 @@ impl Qp {
         }
     }
 
-    /// The oldest request fails, and with it the queue pair.
+    /// Fails the oldest request, and with it the queue pair.
     pub(crate) fn fail(&mut self, cx: &mut Context<'_>, status: WcStatus) {
         self.fail_so(cx, status, Manner::SOUND);
     }
 
-    /// The oldest request was refused for good.
+    /// Fails the oldest request after a fatal NAK.
     pub(crate) fn fail_by_nak(&mut self, cx: &mut Context<'_>, status: WcStatus) {
         let manner = Manner {
             tellings: 1,

@@ -1,11 +1,11 @@
-//! The send queue: which requests wait, which packets of them were sent, and what of them was acknowledged.
+//! The send queue: the pending requests, and how many of their packets are sent and acknowledged.
 //!
 //! ```text
 //!   queue:   [ request 0 ][ request 1 ][ request 2 ][ request 3 ] ...
 //!              ^ oldest unacknowledged PSN    ^ cursor: the next packet to send
 //! ```
 //!
-//! A retry sets the cursor back to the oldest unacknowledged PSN. What is acknowledged leaves at the front.
+//! A retry sets the cursor back to the oldest unacknowledged PSN. Acknowledged requests leave the queue at the front.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -14,26 +14,27 @@ use verbatim_wire::Psn;
 
 use super::verbs::SendRequest;
 
-/// A send request and how far it is.
+/// A send request and its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Wqe {
     pub(crate) request: SendRequest,
-    /// Its first PSN, once it was begun.
+    /// First PSN of the request; `None` before the requester begins the request.
     pub(crate) first: Option<Psn>,
-    /// PSNs that it takes: packets of a SEND or WRITE, responses to a READ, 1 of an atomic.
+    /// Number of PSNs: packets of a SEND or WRITE, responses to a READ, 1 for an atomic.
     pub(crate) psns: u32,
-    /// PSNs acknowledged, from the first on; for a READ, responses received.
+    /// Number of PSNs acknowledged, from the first on. For a READ, number of responses received.
     pub(crate) acked: u32,
-    /// The responses at which a READ request began, so that a First or Only may come there.
+    /// Indexes of the responses at which the READ request and its retries begin. A First or Only response may have one
+    /// of these indexes.
     pub(crate) starts: Vec<u32>,
-    /// Its number among all messages, from 1 on, modulo 2^24, once it was begun.
+    /// Message number from 1 on, modulo 2^24, assigned when the requester begins the request.
     pub(crate) ssn: u32,
-    /// It was told that it is done; only a defective adapter does so before it leaves the queue.
+    /// Whether the completion was reported. Only a defective adapter reports it before the request leaves the queue.
     pub(crate) told: bool,
 }
 
 impl Wqe {
-    /// Packets that it is sent as.
+    /// Returns the number of packets of the request.
     pub(crate) fn packets(&self) -> u32 {
         if self.request.operation.is_read_or_atomic() {
             1
@@ -42,7 +43,7 @@ impl Wqe {
         }
     }
 
-    /// The first packet that is not acknowledged.
+    /// Returns the index of the first unacknowledged packet.
     pub(crate) fn first_packet(&self) -> u32 {
         if self.request.operation.is_read_or_atomic() {
             0
@@ -52,47 +53,47 @@ impl Wqe {
     }
 }
 
-/// What a retry is for; only a defective adapter sends other packets then.
+/// The cause of a retry. Only in a defective adapter do the packets depend on the cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retry {
     Rnr,
     Timeout,
 }
 
-/// A send queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendQueue {
     pub(crate) queue: VecDeque<Wqe>,
-    /// PSN of the next request that is begun.
+    /// PSN of the next request to begin.
     pub(crate) next_psn: Psn,
     /// The first PSN that was never sent.
     pub(crate) sent_until: Psn,
-    /// Messages that were begun, modulo 2^24.
+    /// Number of messages begun, modulo 2^24.
     pub(crate) messages: u32,
-    /// The last message that the responder has receives for, as its ACKs tell; `None` when they set no limit.
+    /// Number of the last message for which the responder's ACKs report a credit; `None` if the ACKs set no limit.
     pub(crate) credit_limit: Option<u32>,
-    /// The message at the cursor was begun beyond that limit: one packet at a time.
+    /// Whether the message at the cursor began beyond `credit_limit`. The requester then sends one packet at a time.
     pub(crate) limited: bool,
-    /// The cursor: a request and a packet of it.
+    /// The cursor: index of a request, and of a packet in it.
     pub(crate) at: usize,
     pub(crate) packet: u32,
-    /// When the retry timer fires.
+    /// Time at which the retry timer fires.
     pub(crate) timer: Option<Duration>,
-    /// Nothing is sent before, for an RNR NAK said so.
+    /// Time until which the requester sends nothing after an RNR NAK.
     pub(crate) rnr_until: Option<Duration>,
-    /// How often the retry timer has fired since the last progress.
+    /// Number of expiries of the retry timer since the last progress.
     pub(crate) fired: u32,
-    /// Retries since the last progress.
+    /// Numbers of retries since the last progress.
     pub(crate) retries: u32,
     pub(crate) rnr_retries: u32,
-    /// An implied NAK was acted on since the last progress; more of them say nothing new.
+    /// Whether the requester acted on an implied NAK since the last progress. The requester ignores further implied
+    /// NAKs.
     pub(crate) implied_nak: bool,
     pub(crate) retry: Option<Retry>,
-    /// A completion that a defective adapter keeps back.
+    /// A completion that a defective adapter delays.
     pub(crate) held: Option<SendRequest>,
-    /// The drained state was reported.
+    /// Whether the drained event was reported.
     pub(crate) drained: bool,
-    /// One packet at a time, until there is progress.
+    /// Whether the requester sends one packet at a time until the next progress.
     pub(crate) slow: bool,
 }
 
@@ -120,7 +121,7 @@ impl SendQueue {
         });
     }
 
-    /// The oldest PSN that is not acknowledged; the next one to be used when nothing is.
+    /// Returns the oldest unacknowledged PSN, or the next PSN to use if all are acknowledged.
     pub(crate) fn oldest(&self) -> Psn {
         match self.queue.front() {
             Some(&Wqe {
@@ -132,14 +133,14 @@ impl SendQueue {
         }
     }
 
-    /// PSNs that were sent and not acknowledged.
+    /// Returns the number of PSNs sent and not acknowledged.
     pub(crate) fn outstanding(&self) -> u32 {
         let count = self.sent_until.since(self.oldest());
-        // A defective adapter can lose count; a sound one never has half of all PSNs in flight.
+        // A defective adapter can lose count. A conforming one never has half of all PSNs outstanding.
         if count < Psn::COUNT / 2 { count } else { 0 }
     }
 
-    /// Whether an answer is awaited: something was sent and not taken back by a retry.
+    /// Returns whether a response is expected: a packet was sent, and no retry has moved the cursor back since.
     pub(crate) fn awaits_answer(&self) -> bool {
         self.at > 0
             || self
@@ -148,12 +149,12 @@ impl SendQueue {
                 .is_some_and(|front| self.packet > front.first_packet())
     }
 
-    /// Whether anything was begun and is not finished.
+    /// Returns whether a request is begun and not finished.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.front().is_some_and(|front| front.first.is_some())
     }
 
-    /// Sets the cursor back to the oldest PSN that is not acknowledged.
+    /// Sets the cursor back to the oldest unacknowledged PSN.
     pub(crate) fn rewind(&mut self, read_resumes: bool) {
         self.at = 0;
         self.packet = 0;
@@ -167,7 +168,7 @@ impl SendQueue {
         }
     }
 
-    /// Takes the oldest request out.
+    /// Removes the oldest request.
     pub(crate) fn pop(&mut self) -> Option<Wqe> {
         let front = self.queue.pop_front()?;
         if self.at == 0 {
@@ -178,7 +179,7 @@ impl SendQueue {
         Some(front)
     }
 
-    /// Progress: both counters are loaded again.
+    /// Resets the retry counters after progress.
     pub(crate) fn reload(&mut self) {
         self.fired = 0;
         self.retries = 0;
@@ -188,7 +189,7 @@ impl SendQueue {
         self.retry = None;
     }
 
-    /// Stops everything; the requests that had no completion yet, in order.
+    /// Stops all transmission. Returns the requests without a completion, in order.
     pub(crate) fn stop(&mut self) -> Vec<SendRequest> {
         self.timer = None;
         self.rnr_until = None;

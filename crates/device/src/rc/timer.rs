@@ -1,9 +1,9 @@
-//! Retry timers of adapters as sold, by their published figures.
+//! Retry timers of real adapters, from published measurements.
 //!
 //! ConnectX-6: unionxic/rdma-fault-characterization, harness/ack_timeout, results of 2026-09-25 (firmware 20.43.4100,
-//! 152 trials). By default a schedule of early retransmissions comes first and spends one retry, however long it is;
-//! then the timer runs twice the nominal timeout, of code 16 at least. With ROCE_ACCL `min_ack_timeout_limit_disabled`
-//! it runs the nominal timeout, after a first one without any retransmission.
+//! 152 trials). By default, the adapter first retransmits on an early schedule, which consumes one retry in total. Then
+//! the timer runs twice the nominal timeout, with a minimum code of 16. With ROCE_ACCL `min_ack_timeout_limit_disabled`
+//! the timer runs the nominal timeout, after a first period without a retransmission.
 
 use core::time::Duration;
 
@@ -11,37 +11,40 @@ use verbatim_wire::AckTimeout;
 
 use super::qp::{Context, Qp};
 
-/// How the retry timer of an adapter runs.
+/// The behaviour of an adapter's retry timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RetryTimer {
-    /// As `timeout_quarters` says.
+    /// The timer runs as `timeout_quarters` specifies.
     #[default]
     Plain,
-    /// ConnectX-6 at its defaults.
+    /// ConnectX-6 with default settings.
     ConnectX6,
     /// ConnectX-6 with `min_ack_timeout_limit_disabled`.
     ConnectX6Conforming,
 }
 
-/// The shortest timeout that a ConnectX-6 uses.
+/// Minimum code of the ACK timeout of a ConnectX-6.
 const FLOOR: u8 = 16;
-/// When early retransmissions leave, in microseconds after the request. The first is one of the first four.
+/// Times of the early retransmissions, in microseconds after the request. The first retransmission is at one of the
+/// first four times.
 const EARLY: [u64; 11] = [
     12_500, 20_900, 37_600, 71_400, 138_400, 239_000, 440_400, 977_300, 1_782_500, 3_930_300, 8_225_100,
 ];
-/// How much longer than the nominal timeout a step of the early phase may be.
+/// Maximum excess of the time between two early retransmissions over the nominal timeout.
 const SLACK: Duration = Duration::from_micros(500);
-/// Retransmissions with retry_cnt 0.
+/// Number of retransmissions with retry_cnt 0.
 const WITHOUT_RETRIES: u32 = 7;
-/// The time before the first timeout that makes a ConnectX-6 retransmit with the floor off, in percent of the timeout.
+/// Extra time of the first timeout of a ConnectX-6 without the minimum code, in percent of the timeout. The index is
+/// the queue pair number modulo 4.
 const SILENT_PERCENT: [u32; 4] = [51, 75, 96, 116];
 
-/// The fate of a request when its timer fires.
+/// The effect on a request when its timer fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fires {
-    /// It is sent again, and spends no retry.
+    /// The requester resends the request without consuming a retry.
     Free,
-    /// It is sent again, or fails when this was the last retry.
+    /// The requester consumes a retry and resends the request. With `fails_with_last`, consuming the last retry fails
+    /// the request.
     Spends { fails_with_last: bool },
 }
 
@@ -49,14 +52,14 @@ fn at(index: usize) -> Duration {
     Duration::from_micros(EARLY[index])
 }
 
-/// Index of the last early retransmission.
+/// Returns the index of the last early retransmission.
 fn last_early(first: usize, nominal: Duration) -> usize {
     let goes_on = |index: &usize| at(*index) - at(index - 1) <= nominal + SLACK;
     first + (first + 1..EARLY.len()).take_while(goes_on).count()
 }
 
 impl RetryTimer {
-    /// How long the timer runs that has fired so often since the last progress; `None`: as a plain one.
+    /// Returns the duration of the timer after `fired` expiries since the last progress, or `None` for the plain timer.
     pub(crate) fn runs(self, code: AckTimeout, fired: u32, qpn: u32) -> Option<Duration> {
         let first = qpn as usize % 4;
         match self {
@@ -84,7 +87,7 @@ impl RetryTimer {
         }
     }
 
-    /// The effect of the timer's next expiry, after so many before it.
+    /// Returns the effect of the next expiry after `fired` expiries since the last progress.
     pub(crate) fn fires(self, code: AckTimeout, (fired, retry_cnt): (u32, u8), qpn: u32) -> Fires {
         let plain = Fires::Spends { fails_with_last: false };
         let Some(nominal) = AckTimeout(code.0.max(FLOOR))
@@ -105,7 +108,7 @@ impl RetryTimer {
 }
 
 impl Qp {
-    /// The effect when its retry timer fires.
+    /// Returns the effect of the next expiry of the queue pair's retry timer.
     pub(crate) fn timer_fires(&self, cx: &Context<'_>) -> Fires {
         let given = (self.send.fired, self.attributes.retry_cnt);
         cx.profile.timer.fires(self.attributes.timeout, given, self.qpn.0)

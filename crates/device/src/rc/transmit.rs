@@ -1,5 +1,5 @@
-//! The requester sends: requests become packets, in order, as far as window, fences and limits allow
-//! (architecture 9.7.3, 9.7.7, 10.8.3.3).
+//! The requester's transmission: it divides requests into packets and sends them in order, within the window, fences
+//! and limits (architecture 9.7.3, 9.7.7, 10.8.3.3).
 
 use verbatim_wire::values::Hex32;
 use verbatim_wire::verbs::{EventKind, Operation, QpState, Service, WcStatus};
@@ -11,11 +11,11 @@ use super::qp::{Context, Qp};
 use super::send_queue::{Retry, Wqe};
 use super::verbs::SendRequest;
 
-/// PSNs in flight at a time: far fewer than half of them all, so that old and new stay apart.
+/// Maximum number of outstanding PSNs: far fewer than half of all PSNs, so that old and new PSNs stay distinct.
 const MOST_PSNS: u32 = Psn::COUNT / 4;
 
 impl Qp {
-    /// Sends what may be sent now.
+    /// Sends all packets that may leave now.
     pub(crate) fn pump(&mut self, cx: &mut Context<'_>) {
         while matches!(self.state, QpState::Rts | QpState::Sqd) && self.send.rnr_until.is_none() {
             let sent = match self.service {
@@ -30,7 +30,7 @@ impl Qp {
         self.report_if_drained(cx);
     }
 
-    /// Tells once that a queue which is to be drained has nothing in flight.
+    /// Reports once that the send queue has drained, if the state is SQD and no request is outstanding.
     pub(crate) fn report_if_drained(&mut self, cx: &mut Context<'_>) {
         let mut begun = self.send.queue.iter().take_while(|wqe| wqe.first.is_some());
         let is_drained =
@@ -43,7 +43,7 @@ impl Qp {
         }
     }
 
-    /// Sends one packet; whether there was one to send.
+    /// Sends the next packet, or fails the next request. Returns whether either was possible.
     pub(crate) fn send_next(&mut self, cx: &mut Context<'_>) -> bool {
         let index = self.send.at;
         let Some(wqe) = self.send.queue.get(index) else {
@@ -56,7 +56,7 @@ impl Qp {
         }
         let request = wqe.request;
         if let Some(status) = self.local_fault(cx, &request) {
-            // What was sent before it is answered first, so that completions stay in order.
+            // Fails the request only after the responses to earlier requests, so that completions stay in order.
             if (index > 0 || self.send.awaits_answer()) && !cx.has(RcDefect::LocalFaultAtOnce) {
                 return false;
             }
@@ -111,7 +111,7 @@ impl Qp {
         true
     }
 
-    /// Moves the cursor behind the packet that was sent.
+    /// Moves the cursor past the packet that was sent.
     fn after_sending(&mut self, cx: &mut Context<'_>, index: usize, packet: u32) {
         let wqe = &mut self.send.queue[index];
         let first = wqe.first.unwrap_or_default();
@@ -132,7 +132,7 @@ impl Qp {
         }
     }
 
-    /// A defective adapter tells a request done when it was sent.
+    /// Completes a request right after its transmission, for the defects that do not wait for the response.
     fn tell_early(&mut self, cx: &mut Context<'_>, index: usize) {
         let wqe = &mut self.send.queue[index];
         let early = match wqe.request.operation {
@@ -148,7 +148,7 @@ impl Qp {
         }
     }
 
-    /// SEND and WRITE packets in flight before the cursor.
+    /// Returns the number of outstanding SEND and WRITE packets before the cursor.
     fn in_flight(&self) -> u32 {
         let before = self.send.queue.iter().take(self.send.at);
         let whole: u32 = before
@@ -162,7 +162,8 @@ impl Qp {
         whole + begun
     }
 
-    /// Whether a request that was not begun has to wait for READs and atomics before it.
+    /// Returns whether a request that is not begun must wait: for a fence, for max_rd_atomic or for the maximum number
+    /// of PSNs.
     fn must_wait(&self, cx: &Context<'_>, index: usize) -> bool {
         if self.send.next_psn.since(self.send.oldest()) > MOST_PSNS {
             return true;
@@ -190,14 +191,14 @@ impl Qp {
         request.operation.is_read_or_atomic() && limit > 0 && pending >= limit && !cx.has(RcDefect::MaxRdAtomicIgnored)
     }
 
-    /// Whether the responder has told that it has no receive for a message. Its packets then go one at a time, each
-    /// asking for an ACK, which tells when there is one.
+    /// Returns whether the responder has reported no credit for a message. The requester then sends one packet at a
+    /// time, each with the AckReq bit, so that an ACK can report new credits.
     fn lacks_credit(&self, cx: &Context<'_>, index: usize) -> bool {
         let takes_receive = self.send.queue[index].request.operation.takes_receive();
         takes_receive && cx.profile.choices.obeys_credits && self.is_beyond_credits(index)
     }
 
-    /// Whether a defective adapter waits for a credit that does not come.
+    /// Returns whether a defective adapter waits for a credit that never arrives.
     fn is_stuck(&self, cx: &Context<'_>, index: usize) -> bool {
         let takes_receive = self.send.queue[index].request.operation.takes_receive();
         let is_begun = self.send.packet > 0;
@@ -210,7 +211,7 @@ impl Qp {
         holds && self.is_beyond_credits(index)
     }
 
-    /// Whether the other side's last ACK told of no receive for a message.
+    /// Returns whether a message is beyond the credits in the last ACK.
     fn is_beyond_credits(&self, index: usize) -> bool {
         let wqe = &self.send.queue[index];
         let ssn = if wqe.first.is_some() {
@@ -222,7 +223,7 @@ impl Qp {
         self.send.credit_limit.is_some_and(beyond)
     }
 
-    /// Why a request cannot be sent from here.
+    /// Returns the local error that prevents the transmission of a request.
     fn local_fault(&self, cx: &Context<'_>, request: &SendRequest) -> Option<WcStatus> {
         if request.operation.is_read_or_atomic() {
             if self.attributes.max_rd_atomic == 0 {
@@ -236,7 +237,7 @@ impl Qp {
             .then_some(WcStatus::LOC_PROT_ERR)
     }
 
-    /// Payload of a full request packet.
+    /// Returns the payload of a full request packet in bytes.
     fn segment(&self, cx: &Context<'_>) -> u32 {
         if cx.has(RcDefect::MiddleBelowPmtu) {
             self.pmtu() - 4
@@ -245,7 +246,7 @@ impl Qp {
         }
     }
 
-    /// Gives a request its PSNs.
+    /// Begins a request: assigns its PSNs and its message number.
     fn begin(&mut self, cx: &Context<'_>, index: usize) {
         let (segment, pmtu) = (self.segment(cx), self.pmtu());
         let first = self.send.next_psn;
@@ -270,7 +271,7 @@ impl Qp {
         self.send.packet = 0;
     }
 
-    /// Packet number `packet` of a request.
+    /// Creates packet number `packet` of a request.
     fn request_packet(&self, cx: &Context<'_>, index: usize, packet: u32, stops_here: bool) -> Transport {
         let wqe = &self.send.queue[index];
         let request = &wqe.request;
@@ -295,7 +296,7 @@ impl Qp {
         let solicited = request.solicited && last && !cx.has(RcDefect::SolicitedEventIgnored);
         let is_rnr_retry = self.send.retry == Some(Retry::Rnr);
         let solicited = solicited && !(is_rnr_retry && cx.has(RcDefect::SolicitedLostInRnrRetry));
-        // What completes no receive raises no event (9.2.3).
+        // Only a packet that completes a receive raises a solicited event (architecture 9.2.3).
         let raises_event = !request.operation.is_read_or_atomic() && request.operation != Operation::Write;
         let opcode = transport.bth.opcode();
         transport.bth = self
@@ -308,7 +309,7 @@ impl Qp {
         transport
     }
 
-    /// A SEND or WRITE packet.
+    /// Creates a SEND or WRITE packet.
     fn data_packet(&self, cx: &Context<'_>, request: &SendRequest, packet: u32, packets: u32) -> Transport {
         let segment = self.segment(cx);
         let resumes = cx.has(RcDefect::ResumesAsFirst)
@@ -326,7 +327,7 @@ impl Qp {
         };
         let payload = match bytes.get(begin as usize..(begin + length) as usize) {
             Some(payload) => payload.to_vec(),
-            // Memory that is gone; only a defect sends it.
+            // The memory is deregistered; only a defective adapter sends the packet.
             None => vec![0; length as usize],
         };
         let is_write = matches!(request.operation, Operation::Write | Operation::WriteImm);
@@ -375,7 +376,7 @@ impl Qp {
         transport
     }
 
-    /// A READ request: of everything, or of what is missing.
+    /// Creates a READ request for all data, or for the missing data.
     fn read_packet(&self, cx: &Context<'_>, wqe: &Wqe) -> Transport {
         let request = &wqe.request;
         let had = wqe.acked * self.pmtu();
@@ -400,7 +401,7 @@ impl Qp {
         transport
     }
 
-    /// The PSN as a packet carries it.
+    /// Returns the PSN for the packet: `psn`, or the wrong PSN of a defect.
     fn wire_psn(&self, cx: &Context<'_>, psn: Psn, first: Psn) -> Psn {
         let odd_retry = match self.send.retry {
             Some(Retry::Rnr) => cx.has(RcDefect::RnrRetryWrongPsn),
@@ -418,7 +419,7 @@ impl Qp {
         }
     }
 
-    /// What a defective adapter changes in a request that comes again.
+    /// Changes a retried request as a defective adapter does.
     fn spoil_retry(&self, cx: &Context<'_>, transport: &mut Transport) {
         if self.send.retry == Some(Retry::Timeout)
             && cx.has(RcDefect::TimeoutRetryWithoutCompare)
@@ -444,7 +445,7 @@ impl Qp {
     }
 }
 
-/// Immediate data of a request.
+/// Returns the immediate data of a request.
 pub(crate) fn immediate(cx: &Context<'_>, imm: u32) -> ImmDt {
     let imm = if cx.has(RcDefect::ImmediateSwapped) {
         imm.swap_bytes()

@@ -1,4 +1,4 @@
-//! Which packets reach a queue pair at all (architecture 9.6.1): all others are dropped without a word.
+//! Selection of the packets that reach a queue pair (architecture 9.6.1). The adapter silently drops all other packets.
 
 use core::net::IpAddr;
 
@@ -9,17 +9,17 @@ use super::defect::RcDefect;
 use super::qp::{Context, Qp};
 use super::request::Request;
 
-/// Full members have this bit of their P_Key set.
+/// The bit of a P_Key that marks a full member of the partition.
 const FULL_MEMBER: u16 = 0x8000;
 
-/// Whether two P_Keys open a partition to each other.
+/// Returns whether two P_Keys match: same partition, and at least one full member.
 pub(crate) fn p_keys_match(ours: PKey, theirs: PKey) -> bool {
     let same = ours.0 & !FULL_MEMBER == theirs.0 & !FULL_MEMBER && ours.0 & !FULL_MEMBER != 0;
     let limited_pair = (ours.0 | theirs.0) & FULL_MEMBER == 0;
     same && !limited_pair
 }
 
-/// Source and destination address of a RoCEv2 packet.
+/// Returns the source and destination address of a RoCEv2 packet.
 pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
     match packet.network() {
         Network::RoceV2Ipv4 { ip, .. } => Some((ip.src().into(), ip.dst().into())),
@@ -28,7 +28,7 @@ pub(crate) fn addresses(packet: &Packet<'_>) -> Option<(IpAddr, IpAddr)> {
     }
 }
 
-/// Whether a defective adapter drops a packet for what decides nothing.
+/// Returns whether a defective adapter drops a packet for a field that must not matter.
 fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
     let (ecn, hops, port) = match packet.network() {
         Network::RoceV2Ipv4 { ip, udp, .. } => (ip.ecn(), ip.ttl(), udp.src_port()),
@@ -45,7 +45,7 @@ fn is_dropped_wrongly(cx: &Context<'_>, packet: &Packet<'_>) -> bool {
         || reserved != (0, 0) && cx.has(RcDefect::ReservedBitsChecked)
 }
 
-/// The low 16 bits of an address.
+/// Returns the low 16 bits of an address.
 fn low_16(address: IpAddr) -> [u8; 2] {
     match address {
         IpAddr::V4(address) => [address.octets()[2], address.octets()[3]],
@@ -54,12 +54,12 @@ fn low_16(address: IpAddr) -> [u8; 2] {
 }
 
 impl Qp {
-    /// Whether it takes what comes in ERR.
+    /// Returns whether the queue pair is in ERR and has the defect of accepting packets there.
     pub(crate) fn hears_in_err(&self, cx: &Context<'_>) -> bool {
         cx.has(RcDefect::HearsInErr) && self.state == QpState::Err
     }
 
-    /// A packet for this queue pair arrives. Whether its P_Key was wrong.
+    /// Handles a packet for this queue pair. Returns whether its P_Key is wrong.
     pub(crate) fn handle(&mut self, cx: &mut Context<'_>, packet: &Packet<'_>, source: IpAddr, own: IpAddr) -> bool {
         let is_early = self.state == QpState::Init && self.service == Service::Ud && cx.has(RcDefect::DatagramInInit);
         if matches!(self.state, QpState::Reset | QpState::Init | QpState::Err) && !is_early && !self.hears_in_err(cx) {

@@ -1,75 +1,75 @@
-//! What a host may ask of its adapter, in the words of the verbs (architecture chapters 10 and 11).
+//! The verbs interface of an adapter (architecture chapters 10 and 11).
 
 use verbatim_wire::verbs::{AddressVector, Operation};
 use verbatim_wire::{QKey, Qpn, RKey};
 
-/// Handle of registered memory, unique for the life of the adapter.
+/// Handle of registered memory, unique for the lifetime of the adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MemoryHandle(pub u32);
 
-/// Handle of a queue pair, unique for the life of the adapter. Not its number.
+/// Handle of a queue pair, unique for the lifetime of the adapter. The handle is not the queue pair number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct QpHandle(pub u32);
 
-/// Registered memory: all zeros at first.
+/// Registered memory, initially all zeros.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Its handle.
+    /// The handle.
     pub handle: MemoryHandle,
-    /// Its first address.
+    /// Address of the first byte.
     pub address: u64,
-    /// Its local key.
+    /// The local key.
     pub l_key: u32,
-    /// Its remote key.
+    /// The remote key.
     pub r_key: RKey,
 }
 
-/// Part of registered memory.
+/// A range of registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Slice {
-    /// The memory; of no meaning when `length` is 0.
+    /// The memory; ignored if `length` is 0.
     pub memory: MemoryHandle,
-    /// Bytes from its beginning.
+    /// Offset in bytes from the beginning of the memory.
     pub offset: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
 /// A send request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRequest {
-    /// Comes back in the completion.
+    /// Identifier that the completion returns.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// The local memory.
     pub local: Slice,
-    /// Whether success makes a completion.
+    /// Whether the request reports a completion on success.
     pub signaled: bool,
-    /// Whether the other side's completion raises an event.
+    /// Whether the completion at the peer raises a solicited event.
     pub solicited: bool,
-    /// Whether it waits for READs and atomics before it.
+    /// Whether the request waits for earlier READs and atomics.
     pub fence: bool,
-    /// Address in the other side's memory.
+    /// Address in the peer's memory.
     pub remote_address: u64,
-    /// Key of the other side's memory, or the key to invalidate.
+    /// Key of the peer's memory region, or the key to invalidate.
     pub r_key: RKey,
-    /// CmpSwap: what the memory must hold.
+    /// Value that CmpSwap compares with the memory.
     pub compare: u64,
-    /// CmpSwap: what it then holds. FetchAdd: what is added.
+    /// Value that CmpSwap stores or FetchAdd adds.
     pub swap_add: u64,
     /// Immediate data.
     pub imm: u32,
-    /// UD: the way to the other side.
+    /// UD: the path to the peer.
     pub address: AddressVector,
-    /// UD: the other side's queue pair.
+    /// UD: the queue pair number of the peer.
     pub remote_qpn: Qpn,
-    /// UD: the other side's Q_Key.
+    /// UD: the Q_Key of the peer.
     pub remote_qkey: QKey,
 }
 
 impl SendRequest {
-    /// A signalled request of this kind, without remote memory.
+    /// Creates a signaled request without remote memory.
     #[must_use]
     pub fn new(wr_id: u64, operation: Operation, local: Slice) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl SendRequest {
         }
     }
 
-    /// The same, about that memory of the other side.
+    /// Returns this request with the given remote memory.
     #[must_use]
     pub fn at(self, remote_address: u64, r_key: RKey) -> Self {
         Self {
@@ -104,24 +104,24 @@ impl SendRequest {
 /// A receive request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiveRequest {
-    /// Comes back in the completion.
+    /// Identifier that the completion returns.
     pub wr_id: u64,
-    /// Where to put what arrives. UD: the first 40 bytes are for the network header.
+    /// Memory for the received data. UD: the first 40 bytes receive the network header.
     pub local: Slice,
 }
 
-/// Why a call was refused. Nothing was changed.
+/// The error of a refused call, which changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text} (errno {errno})")]
 pub struct Refusal {
-    /// The error number of Linux that verbs give for it.
+    /// Linux error number (errno) of the verb.
     pub errno: i32,
-    /// What was expected, what was seen, what to do.
+    /// The expected value, the given value and the remedy.
     pub text: String,
 }
 
 impl Refusal {
-    /// A handle that names nothing: `ENOENT`.
+    /// Refuses a handle that does not exist: `ENOENT`.
     pub(crate) fn unknown(what: &str, handle: u32) -> Self {
         Self {
             errno: 2,
@@ -129,12 +129,12 @@ impl Refusal {
         }
     }
 
-    /// A limit of the adapter or of a queue: `ENOMEM`.
+    /// Refuses a call beyond a limit of the adapter or a queue: `ENOMEM`.
     pub(crate) fn full(text: String) -> Self {
         Self { errno: 12, text }
     }
 
-    /// Something that the adapter has not: `EOPNOTSUPP`.
+    /// Refuses an unsupported feature: `EOPNOTSUPP`.
     pub(crate) fn absent(text: impl Into<String>) -> Self {
         Self {
             errno: 95,
@@ -142,7 +142,7 @@ impl Refusal {
         }
     }
 
-    /// An argument that cannot be: `EINVAL`.
+    /// Refuses an invalid argument: `EINVAL`.
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
         Self {
             errno: 22,

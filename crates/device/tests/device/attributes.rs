@@ -1,4 +1,4 @@
-//! The attributes of the sound device: what they show, keep, refuse.
+//! Tests of the conforming device's attributes: reported, stored and refused values.
 
 use crate::bench::{Bench, KEY, NONE, quiet, seconds};
 use verbatim_device::{Choices, CounterWrite, Profile, Unassigned};
@@ -12,7 +12,7 @@ fn status(bench: &mut Bench, attribute: AttributeId, modifier: u32) -> Status {
     bench.get(attribute, modifier, NONE).expect("answered").status()
 }
 
-/// A table part whose entries are all different.
+/// Returns a part of VLArbitrationTable whose first `count` entries are distinct.
 fn part(count: usize) -> VlArbitrationTable {
     (0..count).fold(VlArbitrationTable::default(), |table, entry| {
         table
@@ -22,7 +22,7 @@ fn part(count: usize) -> VlArbitrationTable {
 }
 
 #[test]
-fn node_info_is_the_same_at_all_ports_but_for_port_guid_and_number() {
+fn node_info_differs_only_in_port_fields() {
     let mut bench = Bench::sound();
     let info = |bench: &mut Bench| -> NodeInfo {
         let answer = bench.get(AttributeId::NODE_INFO, 0, NONE);
@@ -39,7 +39,7 @@ fn node_info_is_the_same_at_all_ports_but_for_port_guid_and_number() {
 }
 
 #[test]
-fn node_info_cannot_be_set_and_the_description_only_where_the_port_says_so() {
+fn description_set_needs_capability() {
     let refused = Some(Status::METHOD_ATTRIBUTE_UNSUPPORTED);
     let text = NodeDescription::of("mine");
     for (profile, allowed) in [(Profile::minimal(), false), (Profile::full(), true)] {
@@ -54,7 +54,7 @@ fn node_info_cannot_be_set_and_the_description_only_where_the_port_says_so() {
 }
 
 #[test]
-fn guid_0_is_the_ports_own_and_read_only_and_the_others_are_kept() {
+fn only_guid_0_is_read_only() {
     let mut bench = Bench::sound();
     let block = (0..8).fold(GuidInfo::default(), |b, i| b.with_guid(i, Guid(i as u64 + 1)));
     let own = bench.get(AttributeId::GUID_INFO, 0, NONE).unwrap();
@@ -70,7 +70,7 @@ fn guid_0_is_the_ports_own_and_read_only_and_the_others_are_kept() {
 }
 
 #[test]
-fn p_keys_and_the_vl_mapping_are_kept() {
+fn p_keys_and_vl_mapping_are_stored() {
     let mut bench = Bench::sound();
     let keys = (0..32).fold(PKeyTable::default(), |t, i| t.with_p_key(i, PKey(0x8000 | i as u16)));
     bench.set(1, NONE, &keys).unwrap();
@@ -85,7 +85,7 @@ fn p_keys_and_the_vl_mapping_are_kept() {
 }
 
 #[test]
-fn the_four_parts_of_vl_arbitration_are_kept_apart() {
+fn arbitration_parts_are_independent() {
     let mut bench = Bench::sound();
     for number in 1..=4u32 {
         let table = part(32).with_weight(0, number as u8);
@@ -101,7 +101,7 @@ fn the_four_parts_of_vl_arbitration_are_kept_apart() {
 }
 
 #[test]
-fn every_other_part_is_refused_and_stores_nothing() {
+fn rejects_other_arbitration_parts() {
     let mut bench = Bench::sound();
     let legal = |bench: &mut Bench| -> Vec<_> {
         (1..=4)
@@ -126,7 +126,7 @@ fn every_other_part_is_refused_and_stores_nothing() {
 }
 
 #[test]
-fn entries_beyond_the_capacity_follow_the_choice_and_leave_the_others_alone() {
+fn entries_beyond_capacity_follow_choice() {
     for kept in [false, true] {
         for refused in [false, true] {
             let mut profile = Profile::full();
@@ -148,7 +148,7 @@ fn entries_beyond_the_capacity_follow_the_choice_and_leave_the_others_alone() {
 }
 
 #[test]
-fn foreign_vls_are_stored_or_refused_by_choice() {
+fn foreign_vls_follow_choice() {
     for refused in [false, true] {
         let mut profile = Profile::minimal();
         profile.choices.foreign_vls_refused = refused;
@@ -161,7 +161,7 @@ fn foreign_vls_are_stored_or_refused_by_choice() {
 }
 
 #[test]
-fn with_one_data_vl_the_optional_tables_are_unsupported() {
+fn one_data_vl_lacks_optional_tables() {
     for combination in [false, true] {
         let mut profile = Profile::one_data_vl();
         profile.choices.absent_attribute_as_combination = combination;
@@ -174,7 +174,7 @@ fn with_one_data_vl_the_optional_tables_are_unsupported() {
 }
 
 #[test]
-fn port_info_keeps_read_write_fields_and_nothing_else() {
+fn set_changes_only_read_write_fields() {
     let mut bench = Bench::sound();
     let before = bench.port_info(NONE);
     let wanted = quiet(&before)
@@ -218,7 +218,7 @@ fn port_info_keeps_read_write_fields_and_nothing_else() {
 }
 
 #[test]
-fn illegal_values_are_refused_and_the_legal_ones_applied_or_not_by_choice() {
+fn rejects_illegal_port_info_values() {
     for nothing in [false, true] {
         let mut profile = Profile::full();
         profile.choices.illegal_set_applies_nothing = nothing;
@@ -251,7 +251,7 @@ fn illegal_values_are_refused_and_the_legal_ones_applied_or_not_by_choice() {
 }
 
 #[test]
-fn without_an_assigned_lid_a_set_is_obeyed_or_refused_in_part_or_refused_by_choice() {
+fn set_without_lid_follows_choice() {
     for (choice, status, applied) in [
         (Unassigned::Obeyed, Status::OK, 2),
         (Unassigned::RefusedInPart, Status::INVALID_FIELD, 2),
@@ -265,7 +265,7 @@ fn without_an_assigned_lid_a_set_is_obeyed_or_refused_in_part_or_refused_by_choi
         let answer = bench.set(0, NONE, &wanted).unwrap();
         assert_eq!(answer.status(), status);
         assert_eq!(bench.port_info(NONE).overrun_errors(), applied);
-        // With both addresses in it the Set says what it must.
+        // With both addresses assigned, the Set is legal.
         let assigned = wanted.with_lid(Lid(5)).with_master_sm_lid(Lid(1));
         assert_eq!(bench.set(0, NONE, &assigned).unwrap().status(), Status::OK);
         assert_eq!(bench.port_info(NONE).overrun_errors(), 2);
@@ -273,7 +273,7 @@ fn without_an_assigned_lid_a_set_is_obeyed_or_refused_in_part_or_refused_by_choi
 }
 
 #[test]
-fn a_busy_device_says_so_to_some_and_does_what_was_asked_or_not_by_choice() {
+fn busy_requests_follow_choice() {
     for done in [false, true] {
         let mut profile = Profile::full();
         (profile.choices.busy, profile.choices.busy_and_done) = (4, done);
@@ -301,7 +301,7 @@ fn a_busy_device_says_so_to_some_and_does_what_was_asked_or_not_by_choice() {
 }
 
 #[test]
-fn another_ports_port_info_is_read_only_and_beyond_the_last_there_is_none() {
+fn other_ports_port_info_is_read_only() {
     let mut bench = Bench::sound();
     let own = bench.port_info(NONE);
     let by_number = bench.get(AttributeId::PORT_INFO, 1, NONE).unwrap();
@@ -318,7 +318,7 @@ fn another_ports_port_info_is_read_only_and_beyond_the_last_there_is_none() {
 }
 
 #[test]
-fn a_port_goes_down_and_comes_up_and_a_disabled_one_is_deaf() {
+fn disabled_port_sends_no_response() {
     let mut bench = Bench::sound();
     let go = |bench: &mut Bench, state| {
         let wanted = quiet(&bench.port_info(NONE)).with_port_state(state);
@@ -338,7 +338,7 @@ fn a_port_goes_down_and_comes_up_and_a_disabled_one_is_deaf() {
 }
 
 #[test]
-fn whatever_varies_the_keys_and_the_tables_hold() {
+fn varied_devices_enforce_keys_and_tables() {
     for seed in 0..300 {
         for profile in [Profile::minimal(), Profile::full(), Profile::one_data_vl()] {
             let mut profile = profile.vary(seed);
@@ -381,7 +381,7 @@ fn whatever_varies_the_keys_and_the_tables_hold() {
 }
 
 #[test]
-fn traffic_is_counted_or_not_by_choice() {
+fn traffic_counters_follow_choice() {
     for counts_traffic in [true, false] {
         let mut profile = Profile::full();
         profile.tables_seed = 7;
@@ -412,7 +412,7 @@ fn traffic_is_counted_or_not_by_choice() {
 }
 
 #[test]
-fn a_set_changes_init_type_reply_and_the_latency_is_measured_by_choice() {
+fn init_type_and_latency_follow_choice() {
     for chosen in [false, true] {
         let mut profile = Profile::full();
         profile.choices = Choices {
@@ -434,7 +434,7 @@ fn a_set_changes_init_type_reply_and_the_latency_is_measured_by_choice() {
 }
 
 #[test]
-fn diag_code_moves_by_itself_by_choice() {
+fn diag_code_follows_choice() {
     for chosen in [false, true] {
         let mut profile = Profile::full();
         profile.choices = Choices {

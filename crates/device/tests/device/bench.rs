@@ -1,4 +1,4 @@
-//! A bench: one device, one port of a tester, and the time that both know.
+//! A test bench: a device, the number of the port that receives the MADs, and the time.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub const KEY: MKey = MKey(0x1122_3344_5566_7788);
 pub const OTHER: MKey = MKey(0x1122_3344_0000_0001);
 pub const NONE: MKey = MKey(0);
 
-/// How long the bench waits for an answer.
+/// Time for which the bench waits for a response.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 #[derive(Debug)]
@@ -36,17 +36,17 @@ impl Bench {
         }
     }
 
-    /// A sound device of the full profile.
+    /// Creates a conforming device of the full profile.
     pub fn sound() -> Self {
         Self::new(Profile::full(), &[])
     }
 
-    /// The full profile with one defect.
+    /// Creates a device of the full profile with one defect.
     pub fn with(defect: Defect) -> Self {
         Self::new(Profile::full(), &[defect])
     }
 
-    /// Sends a MAD as it is; the answer, if one comes within the bench's patience.
+    /// Sends a MAD unchanged. Returns the response, if one arrives within `PATIENCE`.
     pub fn send(&mut self, mad: &Mad) -> Option<Mad> {
         self.send_for(mad, PATIENCE)
     }
@@ -75,7 +75,7 @@ impl Bench {
         }
     }
 
-    /// A directed-route request as the neighbour's interface sends it.
+    /// Creates a directed-route request as the neighbour's interface sends it.
     pub fn request(&mut self, method: Method, attribute: AttributeId, modifier: u32) -> Mad {
         self.transaction += 1;
         let mut mad = Mad::directed(method, attribute, modifier, &[1]);
@@ -93,7 +93,7 @@ impl Bench {
         self.send(&request.with_m_key(key).with_data(value.bytes()))
     }
 
-    /// PortInfo of the receiving port.
+    /// Returns PortInfo of the receiving port.
     pub fn port_info(&mut self, key: MKey) -> PortInfo {
         loop {
             let answer = self.get(AttributeId::PORT_INFO, 0, key).expect("PortInfo is answered");
@@ -103,7 +103,7 @@ impl Bench {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the time, and collects traps.
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(at) = self.device.poll_at().filter(|&at| at <= until) {
@@ -117,7 +117,7 @@ impl Bench {
         self.device.tick(self.now);
     }
 
-    /// Sets key, level and lease on a device without a key.
+    /// Sets key, level and lease period (in seconds) on a device without a key.
     pub fn lock(&mut self, key: MKey, level: u8, lease: u16) {
         let info = quiet(&self.port_info(NONE))
             .with_m_key(key)
@@ -127,7 +127,7 @@ impl Bench {
     }
 }
 
-/// The PortInfo that changes nothing when it is set.
+/// Returns a PortInfo whose Set changes nothing.
 pub fn quiet(info: &PortInfo) -> PortInfo {
     info.with_port_state(PortState::NO_CHANGE)
         .with_port_physical_state(PhysState::NO_CHANGE)

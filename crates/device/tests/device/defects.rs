@@ -1,11 +1,11 @@
-//! The names of defects find them, and defects of refusals show as described. That a test catches each, qualification asks.
+//! Tests of the defects' names, and of defects in refusals. The qualification tests whether each defect is detected.
 
 use crate::bench::{Bench, NONE};
 use verbatim_device::Defect::{self, *};
 use verbatim_wire::{AttributeId, Status};
 
 #[test]
-fn names_are_kebab_case_and_find_their_defect() {
+fn defect_names_are_unique_kebab_case() {
     let mut names: Vec<_> = Defect::ALL.iter().map(|defect| defect.name()).collect();
     for &defect in Defect::ALL {
         assert_eq!(defect.to_string().parse(), Ok(defect));
@@ -28,7 +28,7 @@ fn names_are_kebab_case_and_find_their_defect() {
 }
 
 #[test]
-fn defects_of_refusals_show() {
+fn refusal_defects_are_visible() {
     let get = |defect, attribute, modifier| {
         let answer = Bench::with(defect).get(AttributeId(attribute), modifier, NONE);
         answer.map(|mad| mad.status())

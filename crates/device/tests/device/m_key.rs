@@ -1,4 +1,4 @@
-//! The M_Key check of the sound device, and that each defect of it shows as described.
+//! Tests of the conforming device's M_Key check, and of the defects of that check.
 
 use crate::bench::{Bench, KEY, NONE, OTHER, quiet, seconds};
 use verbatim_device::Defect::{self, *};
@@ -16,7 +16,8 @@ fn wrong_get(bench: &mut Bench) -> Option<PortInfo> {
     bench.get(AttributeId::PORT_INFO, 0, OTHER).map(|mad| mad.attribute())
 }
 
-/// Sends a wrong-key Set of LocalPhyErrors; whether it was answered, and whether it was obeyed.
+/// Sends a wrong-key Set of LocalPhyErrors. Returns the status of the response, if any, and whether the device applied
+/// the Set.
 fn wrong_set(bench: &mut Bench) -> (Option<Status>, bool) {
     let before = bench.port_info(KEY);
     let other = (before.local_phy_errors() + 1) & 15;
@@ -30,7 +31,7 @@ fn violations(bench: &mut Bench) -> u16 {
 }
 
 #[test]
-fn without_a_key_nothing_is_checked_whatever_the_level() {
+fn zero_key_disables_check() {
     for level in 0..4 {
         let mut bench = Bench::sound();
         bench.lock(NONE, level, 1);
@@ -49,14 +50,14 @@ fn without_a_key_nothing_is_checked_whatever_the_level() {
 }
 
 #[test]
-fn a_get_with_another_key_is_answered_in_full_at_level_0() {
+fn level_0_shows_key_to_wrong_key_get() {
     let mut bench = locked(0, 0, &[]);
     assert_eq!(wrong_get(&mut bench).expect("answered").m_key(), KEY);
     assert_eq!(violations(&mut bench), 0);
 }
 
 #[test]
-fn a_get_with_another_key_is_shown_all_but_the_key_at_level_1() {
+fn level_1_hides_key_from_wrong_key_get() {
     let mut bench = locked(1, 0, &[]);
     let right = bench.port_info(KEY);
     let wrong = wrong_get(&mut bench).expect("answered");
@@ -66,7 +67,7 @@ fn a_get_with_another_key_is_shown_all_but_the_key_at_level_1() {
 }
 
 #[test]
-fn a_get_with_another_key_is_a_violation_at_levels_2_and_3() {
+fn levels_2_and_3_drop_wrong_key_get() {
     for level in [2, 3] {
         let mut bench = locked(level, 0, &[]);
         assert!(wrong_get(&mut bench).is_none());
@@ -76,7 +77,7 @@ fn a_get_with_another_key_is_a_violation_at_levels_2_and_3() {
 }
 
 #[test]
-fn a_set_with_another_key_is_a_violation_at_every_level() {
+fn wrong_key_set_is_a_violation() {
     for level in 0..4 {
         let mut bench = locked(level, 0, &[]);
         assert_eq!(wrong_set(&mut bench), (None, false));
@@ -87,7 +88,7 @@ fn a_set_with_another_key_is_a_violation_at_every_level() {
 }
 
 #[test]
-fn the_counter_stops_at_65535_and_what_becomes_of_other_values_than_0_is_a_choice() {
+fn counter_stops_at_65535() {
     for (choice, written) in [
         (CounterWrite::Ignored, 0xFFFF),
         (CounterWrite::Stored, 7),
@@ -115,7 +116,7 @@ fn the_counter_stops(choice: CounterWrite, written: u16) {
 }
 
 #[test]
-fn an_expired_lease_zeroes_the_protect_bits_and_keeps_the_key() {
+fn lease_expiry_clears_protect_bits() {
     let mut bench = locked(2, 15, &[]);
     wrong_get(&mut bench);
     bench.wait(seconds(14));
@@ -127,7 +128,7 @@ fn an_expired_lease_zeroes_the_protect_bits_and_keeps_the_key() {
 }
 
 #[test]
-fn a_right_key_smp_stops_the_lease_and_the_next_violation_starts_it_anew() {
+fn right_key_stops_lease() {
     let mut bench = locked(3, 10, &[]);
     wrong_get(&mut bench);
     bench.wait(seconds(6));
@@ -149,7 +150,7 @@ fn lease_period_0_never_expires() {
 }
 
 #[test]
-fn each_port_has_a_key_of_its_own() {
+fn each_port_has_its_own_key() {
     let mut bench = locked(2, 0, &[]);
     bench.port = 2;
     assert!(wrong_get(&mut bench).is_some());
@@ -159,7 +160,7 @@ fn each_port_has_a_key_of_its_own() {
 }
 
 #[test]
-fn defects_of_a_get_with_another_key_show() {
+fn wrong_key_get_defects_are_visible() {
     let get = |defect, level| wrong_get(&mut locked(level, 0, &[defect]));
     let key = |defect, level| get(defect, level).map(|info| info.m_key());
     assert_eq!(key(GetDroppedAtLevel0, 0), None);
@@ -183,7 +184,7 @@ fn defects_of_a_get_with_another_key_show() {
 }
 
 #[test]
-fn defects_of_the_comparison_show() {
+fn comparison_defects_are_visible() {
     let passes = |defect, key: u64| {
         let mut bench = locked(2, 0, &[defect]);
         bench.get(AttributeId::NODE_INFO, 0, MKey(key)).is_some()
@@ -196,7 +197,7 @@ fn defects_of_the_comparison_show() {
 }
 
 #[test]
-fn defects_of_the_right_key_show() {
+fn right_key_defects_are_visible() {
     let get = |defect, level| locked(level, 0, &[defect]).get(AttributeId::PORT_INFO, 0, KEY);
     assert!(get(RightKeyGetDroppedAtLevel2, 2).is_none());
     assert!(get(RightKeyGetDroppedAtLevel3, 3).is_none());
@@ -220,7 +221,7 @@ fn defects_of_the_right_key_show() {
 }
 
 #[test]
-fn defects_of_a_set_with_another_key_show() {
+fn wrong_key_set_defects_are_visible() {
     let obeyed = [
         WrongKeySetObeyedAtLevel0,
         WrongKeySetObeyedAtLevel1,
@@ -229,7 +230,7 @@ fn defects_of_a_set_with_another_key_show() {
     ];
     for level in 0..4u8 {
         for (at, &defect) in obeyed.iter().enumerate() {
-            // The Set writes the key that it was given back, so the right key stays right.
+            // The Set writes back the M_Key that PortInfo reported, so the right key stays the same.
             let (status, done) = wrong_set(&mut locked(level, 0, &[defect]));
             assert_eq!(status.is_some() && done, usize::from(level) == at);
         }
@@ -241,7 +242,7 @@ fn defects_of_a_set_with_another_key_show() {
 }
 
 #[test]
-fn defects_of_a_device_without_a_key_show() {
+fn zero_key_defects_are_visible() {
     let bench = |defect| {
         let mut bench = Bench::with(defect);
         bench.lock(NONE, 2, 2);
@@ -265,7 +266,7 @@ fn defects_of_a_device_without_a_key_show() {
 }
 
 #[test]
-fn defects_of_the_counter_show() {
+fn counter_defects_are_visible() {
     let count = |defect, level, what: &dyn Fn(&mut Bench)| {
         let mut bench = locked(level, 0, &[defect]);
         what(&mut bench);
@@ -310,7 +311,7 @@ fn defects_of_the_counter_show() {
     }
 }
 
-/// Whether the protection holds `wait` seconds after a violation; probed without the key.
+/// Causes a violation and waits `wait` seconds. Returns whether the device then drops a wrong-key Get.
 fn holds(defect: Defect, lease: u16, wait: u64) -> bool {
     let mut bench = locked(2, lease, &[defect]);
     wrong_get(&mut bench);
@@ -319,7 +320,7 @@ fn holds(defect: Defect, lease: u16, wait: u64) -> bool {
 }
 
 #[test]
-fn defects_of_the_lease_show() {
+fn lease_defects_are_visible() {
     for defect in [LeaseNotStarted, LeaseNeverExpires, LeaseStartedOnlyBySets] {
         assert!(holds(defect, 10, 11));
     }
@@ -349,7 +350,7 @@ fn defects_of_the_lease_show() {
 }
 
 #[test]
-fn defects_of_stopping_the_lease_show() {
+fn lease_stop_defects_are_visible() {
     let holds_after_right_get = |defect, again: bool| {
         let mut bench = locked(2, 10, &[defect]);
         wrong_get(&mut bench);

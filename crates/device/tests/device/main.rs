@@ -1,6 +1,6 @@
-//! The device model as tests see it: its management, its link layer, and its adapter's reliable connections.
+//! Tests of the device model: its management agents, its link layer, and its adapter's reliable connections.
 
-// Tests know the sizes of their numbers, and share what they have among their modules.
+// Test code casts known numbers, and its modules share helpers.
 #![allow(clippy::cast_possible_truncation, clippy::unwrap_used, unreachable_pub)]
 
 mod attributes;

@@ -1,4 +1,4 @@
-//! Routes, versions, methods, traps, performance, and bytes that are nothing.
+//! Tests of routes, versions, methods, traps, performance counters, and arbitrary bytes.
 
 use crate::bench::{Bench, KEY, NONE, OTHER, seconds};
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use verbatim_wire::values::{Hex16, Hex32};
 use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, Mad, Method, MgmtClass, Notice, PortCounters, Status};
 
 #[test]
-fn the_answer_carries_the_route_back() {
+fn response_carries_return_route() {
     let mut bench = Bench::sound();
     bench.port = 2;
     let request = bench.request(Method::GET, AttributeId::PORT_INFO, 0);
@@ -22,7 +22,7 @@ fn the_answer_carries_the_route_back() {
 }
 
 #[test]
-fn what_an_adapter_cannot_forward_is_discarded() {
+fn discards_smps_to_forward() {
     let mut bench = Bench::sound();
     let request = bench.request(Method::GET, AttributeId::NODE_INFO, 0);
     let smp = DrSmp::from_bytes(request.bytes());
@@ -40,7 +40,7 @@ fn what_an_adapter_cannot_forward_is_discarded() {
 }
 
 #[test]
-fn a_lid_routed_request_is_answered_to_its_sender() {
+fn lid_routed_response_goes_to_sender() {
     let mut device = Device::new(Profile::full(), &[]);
     let request = Mad::lid_routed(Method::GET, AttributeId::NODE_INFO, 0);
     device.handle_from(seconds(0), 1, Lid(17), request.bytes());
@@ -52,7 +52,7 @@ fn a_lid_routed_request_is_answered_to_its_sender() {
 }
 
 #[test]
-fn versions_methods_and_attributes_are_refused_with_their_status() {
+fn refusals_carry_right_status() {
     let mut bench = Bench::sound();
     let status = |bench: &mut Bench, mad: &Mad| bench.send(mad).map(|answer| answer.status());
     let get = bench.request(Method::GET, AttributeId::NODE_INFO, 0);
@@ -77,7 +77,7 @@ fn versions_methods_and_attributes_are_refused_with_their_status() {
 }
 
 #[test]
-fn a_violation_raises_trap_256_and_a_right_key_repress_ends_it() {
+fn trap_256_repeats_until_repressed() {
     let mut bench = Bench::sound();
     bench.lock(KEY, 2, 0);
     bench.get(AttributeId::NODE_INFO, 0x0102, OTHER);
@@ -103,7 +103,7 @@ fn a_violation_raises_trap_256_and_a_right_key_repress_ends_it() {
 }
 
 #[test]
-fn a_trap_that_nobody_represses_is_repeated_a_few_times() {
+fn unrepressed_trap_repeats_3_times() {
     let mut bench = Bench::sound();
     bench.lock(KEY, 2, 0);
     bench.get(AttributeId::NODE_INFO, 0, OTHER);
@@ -113,7 +113,7 @@ fn a_trap_that_nobody_represses_is_repeated_a_few_times() {
 }
 
 #[test]
-fn without_a_subnet_manager_or_the_capability_no_trap_is_sent() {
+fn no_trap_without_sm_or_capability() {
     let mut no_sm = Profile::full();
     no_sm.sm_lid = Lid(0);
     for profile in [no_sm, Profile::minimal()] {
@@ -126,7 +126,7 @@ fn without_a_subnet_manager_or_the_capability_no_trap_is_sent() {
 }
 
 #[test]
-fn port_counters_are_read_and_written_by_selection() {
+fn set_writes_only_selected_counters() {
     let mut bench = Bench::sound();
     let ask = |bench: &mut Bench, method, counters: PortCounters| {
         let mad = Mad::performance(method, AttributeId::PORT_COUNTERS, 0);
@@ -149,7 +149,7 @@ fn port_counters_are_read_and_written_by_selection() {
 }
 
 #[test]
-fn late_answers_come_after_all_that_is_allowed() {
+fn late_response_exceeds_allowed_time() {
     let profile = Profile::full();
     let allowed = profile.resp_time_value.duration() + 2 * profile.subnet_timeout.duration();
     let mut bench = Bench::with(Defect::AnswersLate);
@@ -160,7 +160,7 @@ fn late_answers_come_after_all_that_is_allowed() {
 }
 
 #[test]
-fn two_devices_of_one_seed_are_the_same_and_of_two_seeds_are_not() {
+fn seed_determines_device() {
     let vary = |seed| Profile::full().vary(seed);
     assert_eq!(vary(7), vary(7));
     assert_ne!(vary(7), vary(8));
@@ -183,7 +183,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
     })
 }
 
-/// A MAD that gets far: right versions and route, some method and attribute, any data.
+/// Generates a MAD with right versions and route, a common method and attribute, and any data.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {
     let method = prop::sample::select(vec![1u8, 2, 2, 2, 7, 5, 0x81, 0x12]);
     let attribute = prop::sample::select(vec![
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn no_bytes_make_it_panic_and_every_answer_answers_something(
+    fn any_bytes_get_matching_responses(
         profile in any_profile(),
         mut defects in prop::collection::vec(prop::sample::select(Defect::ALL), 0..3),
         packets in prop::collection::vec(
@@ -220,7 +220,7 @@ proptest! {
             1..40,
         ),
     ) {
-        // This one is an answer to something else, by its name.
+        // This defect changes the AttributeModifier, so its responses match no request.
         defects.retain(|defect| *defect != Defect::ResponseModifierOfGuidInfoLost);
         let mut device = Device::new(profile, &defects);
         let mut now = seconds(0);

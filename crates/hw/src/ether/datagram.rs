@@ -1,4 +1,4 @@
-//! Raw frames to and from a machine that QEMU emulates: two unix datagram sockets, one frame a datagram.
+//! Raw frames to and from a machine that QEMU emulates, over two unix datagram sockets with one frame per datagram.
 
 use std::{
     fmt, io,
@@ -27,38 +27,39 @@ use super::{
     stamp::{Stamp, now},
 };
 
-/// How long a send waits for room in the other socket.
+/// Default limit of the time that a send waits for space in the other socket.
 const SEND_BOUND: Duration = Duration::from_millis(100);
-/// The longest frame that QEMU takes from such a socket and gives to it.
+/// The longest frame that QEMU sends and receives over this kind of socket, in bytes.
 const LONGEST: usize = 4096 + 65536;
 
-/// Raw Ethernet frames over two unix datagram sockets, as QEMU's `-netdev dgram` has them with
-/// `local.type=unix,remote.type=unix`: what is `local` there is `remote` here.
+/// Raw Ethernet frames over two unix datagram sockets, for QEMU's `-netdev dgram` with
+/// `local.type=unix,remote.type=unix`. QEMU's `local` socket is `remote` here.
 ///
-/// Nothing is lost on the way: a full socket makes its sender wait. There is no kernel stamp either, so a received
-/// frame came after the socket was last seen empty, and no more is known.
+/// The sockets lose nothing: a full socket makes its sender wait. The kernel does not stamp these frames. The only
+/// lower bound of a frame's arrival is therefore the last time when the socket was seen empty.
 ///
+/// One thread can send while another receives.
 /// One thread can send while another receives.
 #[derive(Debug)]
 pub struct DatagramPair {
     socket: Bound<UnixDatagram>,
     remote: PathBuf,
-    /// How long a send waits for room.
+    /// Limit of the time that a send waits for space.
     send_bound: Duration,
     receiver: Mutex<Receiver>,
 }
 
 struct Receiver {
     buffer: Vec<u8>,
-    /// When the socket was last seen empty.
+    /// Time when the socket was last seen empty.
     empty: Duration,
-    /// Datagrams that were no frame: too long.
+    /// Number of datagrams that were too long for a frame.
     dropped: u64,
 }
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the whole buffer.
+        // Leaves out the buffer.
         f.debug_struct("Receiver")
             .field("empty", &self.empty)
             .finish_non_exhaustive()
@@ -66,9 +67,9 @@ impl fmt::Debug for Receiver {
 }
 
 impl DatagramPair {
-    /// Binds `local`, from which the other side's frames are received; ours go to `remote`, which need not exist yet.
+    /// Binds `local`, which receives the other side's frames. Sent frames go to `remote`, which need not exist yet.
     ///
-    /// A socket that a dead process left behind at `local` is replaced. The file is removed at the end.
+    /// If a dead process left a socket at `local`, it is replaced. The file is removed when this is dropped.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl DatagramPair {
             // To the system, an empty path means any free name.
             return Err(path(empty, io::ErrorKind::InvalidInput.into()));
         }
-        // The same check that sending makes, at a moment when the operator can still see it.
+        // The same check as in a send, at a time when the operator can still see the error.
         std::os::unix::net::SocketAddr::from_pathname(remote).map_err(|seen| path(remote, seen))?;
         let empty = now();
         let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
@@ -105,11 +106,11 @@ impl DatagramPair {
         Ok(pair)
     }
 
-    /// The same, which waits that long for room in the other socket: a machine under emulation may be slow.
+    /// Sets how long a send waits for space in the other socket. An emulated machine may be slow.
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the system refuses the time.
+    /// [`EtherError`]: the system refuses the duration.
     pub fn with_send_bound(mut self, bound: Duration) -> Result<DatagramPair, EtherError> {
         self.send_bound = bound;
         let set = self.socket.set_write_timeout(Some(bound));
@@ -117,19 +118,20 @@ impl DatagramPair {
         Ok(self)
     }
 
-    /// Longest frame that can be sent, with its Ethernet header. What the machine's own interface takes may be less.
+    /// Returns the longest frame that can be sent, in bytes with its Ethernet header. The machine's own interface may
+    /// take less.
     #[must_use]
     pub fn longest(&self) -> usize {
         LONGEST
     }
 
-    /// Sends one frame. Waits for room in the other socket, at most 100 ms or what
-    /// [`DatagramPair::with_send_bound`] said.
+    /// Sends one frame. Waits for space in the other socket for at most 100 ms, or for the time set by
+    /// [`DatagramPair::with_send_bound`].
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the frame is too long or too short, the other socket is full, or nobody has bound it. Nothing
-    /// was sent then.
+    /// [`EtherError`]: the frame is too long or too short, the other socket is full, or no process has bound it. The
+    /// frame was not sent then.
     pub fn send(&self, frame: &[u8]) -> Result<Stamp, EtherError> {
         let length = frame.len();
         if length < HEADER {
@@ -164,8 +166,8 @@ impl DatagramPair {
         }
     }
 
-    /// The next frame; `None` when none came within `timeout`. The other side's death cannot be seen here: the next
-    /// send tells.
+    /// Returns the next frame, or `None` if none comes within `timeout`. A receive does not notice the death of the
+    /// other side; the next send does.
     ///
     /// # Errors
     ///
@@ -173,7 +175,7 @@ impl DatagramPair {
     pub fn receive(&self, timeout: Duration) -> Result<Option<Frame>, EtherError> {
         let start = Instant::now();
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
-        // The flag makes the result the length of the datagram, whole or not.
+        // With the flag, the result is the length of the whole datagram, even if the buffer is too short.
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         loop {
             let began = now();
@@ -202,7 +204,7 @@ impl DatagramPair {
         }
     }
 
-    /// Datagrams that were lost: only such as are longer than any frame.
+    /// Returns the number of datagrams that were discarded because they were longer than any frame.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.receiver.lock().unwrap_or_else(PoisonError::into_inner).dropped

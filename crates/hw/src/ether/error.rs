@@ -1,20 +1,20 @@
-//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+//! Errors. Each message gives the expected value, the seen value, the place, and what to do next.
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// A frame, or the way to it, failed.
+/// A failure of a frame or of its transport.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtherError {
-    /// Raw frames need a right that this process lacks.
+    /// Raw frames need a capability that this process lacks.
     #[error(
         "raw frames on interface {interface} need CAP_NET_RAW, which this process lacks ({seen}): run it as root, or \
          give it the right with `setcap cap_net_raw+ep PROGRAM` (AmbientCapabilities=CAP_NET_RAW in a unit)"
     )]
     NotPermitted {
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
     /// There is no such interface.
@@ -24,9 +24,9 @@ pub enum EtherError {
         .existing.join(", ")
     )]
     NoInterface {
-        /// The interface asked for.
+        /// The requested interface.
         interface: String,
-        /// Those that exist.
+        /// The interfaces that exist.
         existing: Vec<String>,
     },
     /// The interface is not Ethernet.
@@ -55,39 +55,39 @@ pub enum EtherError {
         /// The interface.
         interface: String,
     },
-    /// The frame is longer than what the way takes; it was not sent.
+    /// The frame is longer than the interface or socket takes; it was not sent.
     #[error(
         "a frame of {length} bytes is too long for {place}, which takes {most} with the Ethernet header: send a \
          shorter one, or raise the MTU on both sides"
     )]
     TooLong {
-        /// Length of the frame.
+        /// Length of the frame in bytes.
         length: usize,
-        /// The largest length.
+        /// The largest length in bytes.
         most: usize,
         /// The interface or socket.
         place: String,
     },
-    /// The frame has no whole Ethernet header; it was not sent.
+    /// The frame is shorter than an Ethernet header; it was not sent.
     #[error("a frame of {length} bytes is shorter than an Ethernet header, which has 14")]
     TooShort {
-        /// Length of the frame.
+        /// Length of the frame in bytes.
         length: usize,
     },
-    /// The way stayed full; the frame was not sent.
+    /// The interface or socket stayed full; the frame was not sent.
     #[error("{place} took no frame for {waited:?}: the other side does not read, or the link is stopped or saturated")]
     Full {
         /// The interface or socket.
         place: String,
-        /// How long we waited.
+        /// How long the send waited.
         waited: Duration,
     },
-    /// Nobody has bound the other socket.
+    /// No process has bound the other socket.
     #[error("nothing listens at {} ({seen}): the machine is not running, or was started with another socket", remote.display())]
     PeerAbsent {
-        /// The socket sent to.
+        /// The destination socket.
         remote: PathBuf,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
     /// Another process has bound our socket.
@@ -96,22 +96,22 @@ pub enum EtherError {
         /// The path.
         path: PathBuf,
     },
-    /// A socket path that cannot be.
+    /// A socket path that cannot be used.
     #[error("the socket path {} cannot be used ({seen}): expected at most 107 bytes in a directory that exists and may be written", path.display())]
     Path {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
-    /// The system refused for a reason that is none of the above.
+    /// Any other error of the system.
     #[error("{call} on {place} failed ({seen})")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         call: &'static str,
         /// The interface or socket.
         place: String,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
 }

@@ -3,8 +3,8 @@
 //! Sources: `linux/ethtool.h` (`struct ethtool_ts_info`), `linux/net_tstamp.h` (`struct hwtstamp_config`), and the
 //! kernel's convention that an open `/dev/ptpN` is a clock id.
 //!
-//! Most interfaces have no such clock, and some share theirs with a time daemon. So each step that fails leaves the
-//! software stamps, without an error; what was changed is put back at the end.
+//! Most interfaces have no clock of their own, and some share theirs with a time daemon. So a failed step is no error:
+//! the software stamps remain. The drop of the clock restores changed settings.
 
 use std::{
     ffi::c_int,
@@ -21,22 +21,23 @@ use super::{
     sys::{Ask, HWTSTAMP_FILTER_ALL, HWTSTAMP_TX_ON, TimestampInfo, ask, hwtstamp_config},
 };
 
-/// Stamping of all frames that are sent, and of all that are received.
+/// Stamps all sent and all received frames.
 const ALL: (c_int, c_int) = (HWTSTAMP_TX_ON as c_int, HWTSTAMP_FILTER_ALL as c_int);
-/// How many parts per million a free-running adapter clock may differ from ours: what crystals have, twice.
+/// Largest difference, in parts per million, between the rates of a free-running adapter clock and of ours: twice the
+/// tolerance of a crystal.
 pub(super) const DRIFT: u32 = 200;
 
 /// An adapter's clock, with stamping switched on.
 #[derive(Debug)]
 pub(super) struct HardwareClock {
     device: File,
-    /// A socket for ioctls, and what stamping was set to before, if we changed it.
+    /// A socket for ioctls, and the stamping before, if it was changed.
     before: Option<(OwnedFd, hwtstamp_config)>,
     interface: String,
 }
 
 impl HardwareClock {
-    /// Switches stamping on, if the adapter can stamp all frames both ways and its clock can be read.
+    /// Switches stamping on, if the adapter can stamp all sent and received frames and its clock can be read.
     pub(super) fn start(interface: &Interface) -> Option<HardwareClock> {
         let socket = packet_socket().ok()?;
         let index = capable(&socket, &interface.name)?;
@@ -53,15 +54,15 @@ impl HardwareClock {
             found.flags = 0;
             clock.before = Some((socket, found));
             if (set.tx_type, set.rx_filter) != ALL {
-                return None; // Dropping the clock puts the old setting back.
+                return None; // Dropping the clock restores the old setting.
             }
         }
         Some(clock)
     }
 
-    /// Reads it between two reads of the monotonic clock.
+    /// Reads the clock between two reads of the monotonic clock.
     pub(super) fn read(&self) -> Option<Reading> {
-        // How the kernel makes a clock id of a descriptor.
+        // The kernel's encoding of a descriptor as a clock id.
         Reading::take(ClockId::from_raw((!self.device.as_raw_fd() << 3) | 3))
     }
 }
@@ -75,7 +76,7 @@ impl Drop for HardwareClock {
     }
 }
 
-/// Number of the adapter's clock, if the adapter stamps all that we need.
+/// Returns the number of the adapter's clock, if the adapter supports all needed stamps.
 fn capable(socket: &OwnedFd, name: &str) -> Option<u32> {
     let mut info = TimestampInfo::default();
     ask(socket, name, Ask::TimestampInfo(&mut info)).ok()?;
@@ -88,7 +89,7 @@ fn capable(socket: &OwnedFd, name: &str) -> Option<u32> {
     u32::try_from(info.phc_index).ok().filter(|_| can)
 }
 
-/// Reads stamping, or sets it; returns what is set then.
+/// Reads the stamping, or sets it to `set`. Returns the stamping that is then in effect.
 fn stamping(socket: &OwnedFd, name: &str, set: Option<(c_int, c_int)>) -> Option<hwtstamp_config> {
     let (tx_type, rx_filter) = set.unwrap_or_default();
     let mut config = hwtstamp_config {

@@ -1,4 +1,4 @@
-//! A network interface by its name: what it is, and whether it is still there.
+//! A network interface: looking it up by name, and checking that it still exists.
 
 use std::{ffi::c_int, io, os::fd::OwnedFd};
 
@@ -14,7 +14,7 @@ pub(super) const HEADER: usize = 14;
 /// Length of a VLAN tag.
 pub(super) const TAG: usize = 4;
 
-/// An interface, as it was when opened.
+/// An interface, with its properties when it was opened.
 #[derive(Clone, Debug)]
 pub(super) struct Interface {
     pub(super) name: String,
@@ -24,7 +24,7 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    /// Looks the interface up, through any socket of its network namespace. It must be Ethernet, and up.
+    /// Looks up an interface through any socket of its network namespace. The interface must be Ethernet, and up.
     pub(super) fn find(fd: &OwnedFd, name: &str) -> Result<Interface, EtherError> {
         let asked = |what| {
             ask(fd, name, what).map_err(|errno| match errno {
@@ -40,7 +40,7 @@ impl Interface {
         let [kind_0, kind_1, mac @ ..] = asked(Ask::Address)?;
         let kind = u16::from_ne_bytes([kind_0, kind_1]);
         let mtu = number(asked(Ask::Mtu)?);
-        // The loopback interface has Ethernet headers too.
+        // The loopback interface has Ethernet headers, too.
         if ![ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&kind) {
             return Err(EtherError::NotEthernet {
                 interface: name.to_owned(),
@@ -59,15 +59,15 @@ impl Interface {
         }
     }
 
-    /// Whether it is up. One that cannot be asked is not.
+    /// Whether the interface is up; false if it cannot be queried.
     pub(super) fn is_up(&self, fd: &OwnedFd) -> bool {
         let up = |[a, b, ..]: [u8; 8]| i32::from(i16::from_ne_bytes([a, b])) & IFF_UP != 0;
         ask(fd, &self.name, Ask::Flags).is_ok_and(up)
     }
 
-    /// What became of an interface that the kernel calls down or unknown.
+    /// Returns the error for an interface that the kernel calls down or unknown: down, or removed.
     pub(super) fn lost(&self) -> EtherError {
-        // Not if_indextoname, which nix 0.31.3 takes for found when it is not.
+        // Does not use if_indextoname: nix 0.31.3 reports success when there is no such interface.
         let index = self.index.cast_unsigned();
         if if_nameindex().iter().flatten().any(|there| there.index() == index) {
             return self.down();
@@ -96,7 +96,7 @@ fn system(call: &'static str, name: &str, seen: io::Error) -> EtherError {
     }
 }
 
-/// Names of the interfaces of this network namespace.
+/// Returns the names of the interfaces in this network namespace.
 fn existing() -> Vec<String> {
     let interfaces = if_nameindex();
     let names = interfaces.iter().flatten();

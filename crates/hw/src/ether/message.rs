@@ -1,4 +1,4 @@
-//! What comes out of a packet socket: a frame or, from its error queue, the stamp of one that was sent.
+//! Messages of a packet socket: a received frame or, from the error queue, the stamp of a sent frame.
 
 use std::{
     io::IoSliceMut,
@@ -16,24 +16,24 @@ use super::sys::{
     TP_STATUS_VLAN_VALID,
 };
 
-/// What came with a message besides its bytes.
+/// Metadata of a message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Message {
-    /// Length on the wire, which may be more than what fitted.
+    /// Length on the wire, which may exceed the buffer.
     pub(super) length: usize,
-    /// `PACKET_*` type of the sender's address; 0 where it has none.
+    /// `PACKET_*` type of the sender's address; 0 without an address.
     pub(super) kind: u8,
     /// The kernel's stamp, on CLOCK_REALTIME.
     pub(super) software: Option<Duration>,
     /// The adapter's stamp, on its own clock.
     pub(super) hardware: Option<Duration>,
-    /// Tag protocol and control word that the kernel took out of the frame.
+    /// Protocol and control word of the VLAN tag that the kernel removed from the frame.
     pub(super) vlan: Option<(u16, u16)>,
-    /// From the error queue: which sent frame the stamp belongs to.
+    /// From the error queue: key of the sent frame that the stamp belongs to.
     pub(super) key: Option<u32>,
 }
 
-/// The next frame, without waiting.
+/// Returns the next frame, without waiting.
 pub(super) fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> nix::Result<Message> {
     let mut control = control_buffer();
     let mut parts = [IoSliceMut::new(buffer)];
@@ -43,7 +43,7 @@ pub(super) fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> nix::Result<Message> {
     Ok(Message { kind, ..message(&seen) })
 }
 
-/// The next message of the error queue, without waiting.
+/// Returns the next message of the error queue, without waiting.
 pub(super) fn receive_error(fd: &OwnedFd) -> nix::Result<Message> {
     let mut control = control_buffer();
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC | MsgFlags::MSG_ERRQUEUE;
@@ -51,7 +51,7 @@ pub(super) fn receive_error(fd: &OwnedFd) -> nix::Result<Message> {
     Ok(message(&seen))
 }
 
-/// Room for all that the kernel puts beside a message.
+/// Returns a buffer for all control messages that the kernel adds to a message.
 fn control_buffer() -> [u8; 512] {
     [0; 512]
 }
@@ -61,7 +61,7 @@ fn message<S: SockaddrLike>(seen: &RecvMsg<'_, '_, S>) -> Message {
         length: seen.bytes,
         ..Message::default()
     };
-    // An error says that not all of them fitted, which 512 bytes rule out.
+    // An error would mean that the buffer was too short, which 512 bytes rule out.
     for entry in seen.cmsgs().into_iter().flatten() {
         match entry {
             ControlMessageOwned::ScmTimestampsns(Timestamps { system, hw_raw, .. }) => {
@@ -82,12 +82,12 @@ fn message<S: SockaddrLike>(seen: &RecvMsg<'_, '_, S>) -> Message {
     message
 }
 
-/// A time since zero; zero says that there is none.
+/// Converts a stamp; a time of zero means that there is none.
 fn stamp(time: TimeSpec) -> Option<Duration> {
     duration(time).filter(|time| !time.is_zero())
 }
 
-/// A time since zero, if it is one.
+/// Converts a time since zero; `None` if it is negative or malformed.
 pub(super) fn duration(time: TimeSpec) -> Option<Duration> {
     let nanoseconds = u32::try_from(time.tv_nsec())
         .ok()
@@ -95,7 +95,7 @@ pub(super) fn duration(time: TimeSpec) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec()).ok()?, nanoseconds))
 }
 
-/// Tag protocol and control word of a `struct tpacket_auxdata`, if it has them.
+/// Returns tag protocol and control word of a `struct tpacket_auxdata`, if it has a VLAN tag.
 fn vlan(data: &[u8]) -> Option<(u16, u16)> {
     let status = number(data, 0)?;
     let word = |at| data.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));
@@ -105,7 +105,7 @@ fn vlan(data: &[u8]) -> Option<(u16, u16)> {
     (status & TP_STATUS_VLAN_VALID != 0).then_some((protocol, control))
 }
 
-/// Number of the sent frame in a `struct sock_extended_err` about its stamp.
+/// Returns the key of the sent frame from a `struct sock_extended_err` about its stamp.
 fn key(data: &[u8]) -> Option<u32> {
     let origin = *data.get(4)?;
     number(data, 12).filter(|_| origin == SO_EE_ORIGIN_TIMESTAMPING)
@@ -119,7 +119,7 @@ fn number(data: &[u8], at: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// As the kernel lays it out: status, lengths, places, control word, tag protocol.
+    /// Builds the kernel's layout: status, lengths, offsets, control word, tag protocol.
     fn auxdata(status: u32) -> Vec<u8> {
         let mut data = vec![0; 16];
         data[..4].copy_from_slice(&status.to_ne_bytes());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_read_where_the_kernel_says_that_there_is_one() {
+    fn vlan_tag_needs_the_valid_flag() {
         assert_eq!(vlan(&auxdata(0)), None);
         assert_eq!(vlan(&auxdata(TP_STATUS_VLAN_VALID)), Some((0x8100, 0x2005)));
         let both = TP_STATUS_VLAN_VALID | TP_STATUS_VLAN_TPID_VALID;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_sent_frame_is_read_from_errors_about_stamps_alone() {
+    fn key_is_read_from_stamp_errors_only() {
         let mut error = [0; 16];
         error[12..].copy_from_slice(&7_u32.to_ne_bytes());
         assert_eq!(key(&error), None);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn control_messages_that_are_cut_short_say_nothing() {
+    fn truncated_control_messages_are_ignored() {
         for length in 0..20 {
             assert_eq!(vlan(&auxdata(u32::MAX)[..length]), None);
         }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_before_zero_or_without_sense_is_none() {
+    fn malformed_time_is_none() {
         assert_eq!(duration(TimeSpec::new(-1, 0)), None);
         assert_eq!(duration(TimeSpec::new(1, 1_000_000_000)), None);
         assert_eq!(duration(TimeSpec::new(1, 2)), Some(Duration::new(1, 2)));

@@ -3,12 +3,12 @@
 //! Sources: `packet(7)`, `unix(7)`, the kernel's `Documentation/networking/timestamping.rst`, and QEMU's manual of
 //! `-netdev dgram`.
 //!
-//! - [`PacketSocket`]: an AF_PACKET socket on one interface. It sees every frame that comes in, whatever its
-//!   destination, and none that goes out.
-//! - [`DatagramPair`]: two unix datagram sockets, one frame a datagram. No rights are needed.
+//! - [`PacketSocket`]: an AF_PACKET socket on one interface. It receives every incoming frame, for any destination, and
+//!   no outgoing frame.
+//! - [`DatagramPair`]: two unix datagram sockets, one frame per datagram. It needs no privileges.
 //!
-//! Both send and receive whole frames, from the destination address to the end of the payload, without the FCS.
-//! Nothing is parsed, padded or answered.
+//! Both send and receive whole frames, from the destination address to the end of the payload, without the FCS. They do
+//! not parse, pad or answer frames.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -25,17 +25,18 @@
 //!
 //! # Time
 //!
-//! Every frame comes with a [`Stamp`]: two bounds between which it was on the wire, on CLOCK_MONOTONIC, which is what
-//! `std::time::Instant` counts on Linux ([`now`] reads the same clock as a plain duration). Bounds, and not one time
-//! with a guess of its error: a judge that wants "not before" takes the one, "not later" the other.
+//! Every frame has a [`Stamp`]: two bounds between which it was on the wire, on CLOCK_MONOTONIC. `std::time::Instant`
+//! uses this clock on Linux, and [`now`] reads it as a plain duration. A judge uses the lower bound for "not before"
+//! and the upper bound for "not later"; one time with an estimated error would not allow that.
 //!
-//! The kernel stamps on CLOCK_REALTIME, a network adapter on a clock of its own. Either is carried over by reading it
-//! between two reads of the monotonic clock, and the width of that bracket goes into the bounds. What we know without
-//! any stamp limits the bounds further, and stands alone where there is no stamp or a clock was set meanwhile: a frame
-//! was received after its socket was last seen empty and before it was read; it was sent after the call began.
+//! The kernel stamps on CLOCK_REALTIME, a network adapter on its own clock. Both are converted by a read of that clock
+//! between two reads of the monotonic clock; the width of this bracket widens the bounds. Facts known without a stamp
+//! limit the bounds further. A frame was received after its socket was last seen empty and before it was read. A frame
+//! was sent after the call began. These facts alone give the bounds if there is no stamp or if a clock was set
+//! meanwhile.
 //!
-//! The kernel's software stamp is taken where the driver hands the frame over (receiving) or takes it (sending): close
-//! to the wire, not on it.
+//! The kernel takes the software stamp when the driver delivers a received frame or accepts a frame to send. That is
+//! close to the time on the wire, but not equal.
 
 mod datagram;
 mod error;
@@ -53,11 +54,12 @@ pub use error::EtherError;
 pub use packet::PacketSocket;
 pub use stamp::{Stamp, StampSource, now};
 
-/// A frame that came in.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// From the destination address to the end of the payload; without the FCS, with the VLAN tag if it had one.
+    /// Bytes from the destination address to the end of the payload, without the FCS, with the VLAN tag if there was
+    /// one.
     pub bytes: Vec<u8>,
-    /// When.
+    /// When the frame was on the wire.
     pub stamp: Stamp,
 }

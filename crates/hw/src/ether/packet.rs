@@ -28,24 +28,24 @@ use super::{
     sys,
 };
 
-/// How long a send waits for its stamp.
+/// Longest wait of a send for its stamp.
 const STAMP_BOUND: Duration = Duration::from_millis(2);
-/// After so many sends without a stamp, sends wait for none, until one comes by itself.
+/// After this many sends without a stamp, sends no longer wait for stamps, until one arrives by itself.
 const MISSES: u32 = 3;
-/// How long a send waits for room.
+/// Longest wait of a send for space in the queue.
 const SEND_BOUND: Duration = Duration::from_millis(100);
-/// Between two tries when the interface's queue is full, which nothing announces.
+/// Pause between two tries while the interface's queue is full. The kernel does not announce free space there.
 const PAUSE: Duration = Duration::from_micros(100);
-/// Receive buffer asked of the kernel, in bytes.
+/// Receive buffer requested from the kernel, in bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// The longest frame that is received whole: four times what a merged receive has.
+/// The longest frame that is received whole: four times the size of a merged receive.
 const LONGEST: usize = 256 << 10;
 
 /// Raw Ethernet frames through one interface.
 ///
-/// Receives every frame that arrives there, of all protocols and for all destinations (the interface is promiscuous
-/// while this lives), and none that this machine sends, but for one that [`PacketSocket::listen`] opens. The kernel
-/// goes on handling the same frames itself: an address that the tester plays must not be configured on this machine.
+/// It receives every frame that arrives there, of all protocols and for all destinations: the interface is promiscuous
+/// until this is dropped. It receives no frames that this machine sends, unless [`PacketSocket::listen`] opened it. The
+/// kernel also handles the same frames, so an address of the tester must not be configured on this machine.
 ///
 /// One thread can send while another receives.
 #[derive(Debug)]
@@ -56,11 +56,11 @@ pub struct PacketSocket {
     hardware: Option<HardwareClock>,
 }
 
-/// Its own socket, which receives nothing: stamps of sent frames arrive as errors, and would wake the receiver.
+/// The sending socket. It receives nothing: stamps of sent frames arrive as errors and would wake the receiver.
 #[derive(Debug)]
 struct Sender {
     fd: OwnedFd,
-    /// Number that the kernel gives to the stamp of the next frame.
+    /// Key that the kernel will give to the stamp of the next frame.
     key: u32,
     misses: u32,
 }
@@ -68,18 +68,18 @@ struct Sender {
 struct Receiver {
     fd: OwnedFd,
     buffer: Vec<u8>,
-    /// When the socket was last seen empty.
+    /// Time when the socket was last seen empty.
     empty: Duration,
     dropped: u64,
-    /// Frames that this machine sends are received, too.
+    /// Whether frames that this machine sends are received, too.
     sees_sent: bool,
-    /// The kernel said that the interface went down, which it says once.
+    /// Whether the kernel reported that the interface went down, which it reports only once.
     down: bool,
 }
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not a quarter of a megabyte of buffer.
+        // Leaves out the buffer of a quarter of a megabyte.
         f.debug_struct("Receiver")
             .field("fd", &self.fd)
             .field("empty", &self.empty)
@@ -90,17 +90,17 @@ impl fmt::Debug for Receiver {
 impl PacketSocket {
     /// Opens `interface`, which must exist in this network namespace, be Ethernet, and be up.
     ///
-    /// If the adapter has a clock and can stamp every frame, its stamping is switched on, and put back at the end.
+    /// If the adapter has a clock and can stamp every frame, its stamping is switched on, and restored at the end.
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the right CAP_NET_RAW is missing, or the interface is absent, down, or not Ethernet.
+    /// [`EtherError`]: CAP_NET_RAW is missing, or the interface is absent, down, or not Ethernet.
     pub fn open(interface: &str) -> Result<PacketSocket, EtherError> {
         Self::open_for(interface, false)
     }
 
-    /// The same for a capture: it receives the frames that this machine sends, too, and leaves the adapter's stamping
-    /// as it is.
+    /// Opens `interface` for a capture. The socket also receives the frames that this machine sends, and leaves the
+    /// adapter's stamping unchanged.
     ///
     /// # Errors
     ///
@@ -151,25 +151,25 @@ impl PacketSocket {
         })
     }
 
-    /// Name of the interface.
+    /// Returns the name of the interface.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface.name
     }
 
-    /// Ethernet address of the interface, when it was opened.
+    /// Returns the Ethernet address that the interface had when it was opened.
     #[must_use]
     pub fn mac(&self) -> [u8; 6] {
         self.interface.mac
     }
 
-    /// Largest payload behind the Ethernet header, when it was opened.
+    /// Returns the largest payload behind the Ethernet header, in bytes, when the interface was opened.
     #[must_use]
     pub fn mtu(&self) -> usize {
         self.interface.mtu
     }
 
-    /// The best stamps that can be expected. A single frame may come with less.
+    /// Returns the best source of stamps that is available. A single frame may have a worse stamp.
     #[must_use]
     pub fn stamps(&self) -> StampSource {
         match self.hardware {
@@ -178,17 +178,18 @@ impl PacketSocket {
         }
     }
 
-    /// Sends one frame, and waits for its stamp, at most 2 ms. Where stamps do not come, it soon stops waiting.
+    /// Sends one frame and waits for its stamp, at most 2 ms. If stamps keep missing, later sends no longer wait.
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the frame is too long or too short, the interface is full, down or gone. Nothing was sent then.
+    /// [`EtherError`]: the frame is too long or too short, or the interface is full, down or removed. The frame was not
+    /// sent then.
     pub fn send(&self, frame: &[u8]) -> Result<Stamp, EtherError> {
         let length = frame.len();
         if length < HEADER {
             return Err(EtherError::TooShort { length });
         }
-        // The kernel adds room for this tag alone, not for that of provider bridges.
+        // The kernel allows extra length for this tag only, and none for the tag of provider bridges.
         let tagged = frame[12..HEADER] == [0x81, 0x00];
         let most = self.interface.mtu + HEADER + if tagged { TAG } else { 0 };
         let too_long = || EtherError::TooLong {
@@ -216,7 +217,7 @@ impl PacketSocket {
                 Errno::EAGAIN => wait(fd, PollFlags::POLLOUT, SEND_BOUND),
                 Errno::ENOBUFS => wait(fd, PollFlags::empty(), PAUSE),
                 Errno::EINTR => continue,
-                // The MTU was lowered since the open.
+                // The MTU was lowered after the open.
                 Errno::EMSGSIZE => return Err(too_long()),
                 Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV => return Err(self.interface.lost()),
                 _ => return Err(self.interface.system("sending", errno.into())),
@@ -225,7 +226,7 @@ impl PacketSocket {
         }
     }
 
-    /// The stamp of the frame whose send began at `before`.
+    /// Returns the stamp of the frame whose send began at `before`.
     fn sent(&self, sender: &mut Sender, before: Duration) -> Stamp {
         let bound = if sender.misses < MISSES {
             STAMP_BOUND
@@ -243,9 +244,9 @@ impl PacketSocket {
                 }) => {
                     sender.misses = 0;
                     if is_before(key, sender.key) {
-                        continue; // A late one, of an earlier frame.
+                        continue; // A late stamp of an earlier frame.
                     }
-                    // The kernel counts frames that it then drops, so its number may be ahead of ours.
+                    // The kernel also counts frames that it then drops, so its key may be ahead of ours.
                     sender.key = key.wrapping_add(1);
                     let known = Stamp::bracket(before, now());
                     return self
@@ -267,11 +268,11 @@ impl PacketSocket {
         Stamp::bracket(before, now())
     }
 
-    /// The next frame; `None` when none came within `timeout`.
+    /// Returns the next frame, or `None` if none comes within `timeout`.
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the interface went down or away.
+    /// [`EtherError`]: the interface went down or was removed.
     pub fn receive(&self, timeout: Duration) -> Result<Option<Frame>, EtherError> {
         let start = Instant::now();
         let mut receiver = lock(&self.receiver);
@@ -305,18 +306,18 @@ impl PacketSocket {
         }
     }
 
-    /// Frames that arrived and were lost because nobody received them in time.
+    /// Returns the number of received frames that were lost because this process did not read them in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let mut receiver = lock(&self.receiver);
-        // The kernel counts since it was asked last.
+        // The kernel counts since the last query.
         if let Ok(more) = getsockopt(&receiver.fd, sys::Statistics) {
             receiver.dropped += u64::from(more.tp_drops);
         }
         receiver.dropped
     }
 
-    /// No frame: is that because the interface is down?
+    /// Returns `None`, or an error if the interface is down.
     fn nothing(&self, receiver: &mut Receiver) -> Result<Option<Frame>, EtherError> {
         if receiver.down && !self.interface.is_up(&receiver.fd) {
             return Err(self.interface.lost());
@@ -325,7 +326,7 @@ impl PacketSocket {
         Ok(None)
     }
 
-    /// The stamp of a frame that was read by a call which began at `began`.
+    /// Returns the stamp of a frame that was read by a call which began at `began`.
     fn received(&self, empty: Duration, began: Duration, message: &Message) -> Stamp {
         let converted = self.convert(message.software, message.hardware);
         let read = now();
@@ -335,7 +336,7 @@ impl PacketSocket {
         }
     }
 
-    /// A stamp on the monotonic clock.
+    /// Converts a stamp to the monotonic clock.
     fn convert(
         &self,
         software: Option<Duration>,
@@ -345,7 +346,7 @@ impl PacketSocket {
         if let Some((stamp, reading)) = adapter {
             return Some((reading.convert(stamp, DRIFT), StampSource::Hardware));
         }
-        // Both clocks are steered alike, so they do not drift apart.
+        // The kernel adjusts the rate of both clocks alike, so they do not drift apart.
         let reading = Reading::take(ClockId::CLOCK_REALTIME)?;
         Some((reading.convert(software?, 0), StampSource::KernelSoftware))
     }
@@ -355,18 +356,18 @@ impl PacketSocket {
     }
 }
 
-/// Whether `key` was given before `other`; keys wrap.
+/// Whether `key` was given before `other`. Keys wrap around.
 pub(super) fn is_before(key: u32, other: u32) -> bool {
     key.wrapping_sub(other).cast_signed() < 0
 }
 
-/// A packet socket that is bound to nothing and receives nothing.
+/// Opens a packet socket that is not bound and receives nothing.
 pub(super) fn packet_socket() -> nix::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     socket(AddressFamily::Packet, SockType::Raw, flags, None)
 }
 
-/// Sets both sockets up; the receiving one begins to receive with the last step.
+/// Sets both sockets up. The last step lets the receiving socket receive.
 fn configure(
     sending: &OwnedFd,
     receiving: &OwnedFd,
@@ -389,10 +390,10 @@ fn configure(
     }
     sys::bind_packet(sending, interface.index, 0).map_err(system("binding"))?;
 
-    // Kernels before 4.20 do not know it; there such frames are told by their kind.
+    // Kernels before 4.20 lack this option. With them, the type of the sender's address identifies sent frames.
     let _ = setsockopt(receiving, sys::IgnoreOutgoing, &!sees_sent);
     setsockopt(receiving, sys::Auxdata, &true).map_err(system("asking for VLAN tags"))?;
-    // Beyond the system's limit with CAP_NET_ADMIN, up to it without.
+    // The first call exceeds the system's limit but needs CAP_NET_ADMIN.
     if setsockopt(receiving, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = setsockopt(receiving, sockopt::RcvBuf, &RECEIVE_BUFFER);
     }
@@ -401,7 +402,7 @@ fn configure(
     sys::bind_packet(receiving, interface.index, sys::ETH_P_ALL as u16).map_err(system("binding"))
 }
 
-/// The frame as it was on the wire: the kernel takes a VLAN tag out and hands it over beside the frame.
+/// Restores the frame as it was on the wire: the kernel removes a VLAN tag and delivers it separately.
 pub(super) fn with_tag(frame: &[u8], vlan: Option<(u16, u16)>) -> Vec<u8> {
     let Some((protocol, control)) = vlan else {
         return frame.to_vec();

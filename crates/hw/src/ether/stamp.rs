@@ -1,4 +1,4 @@
-//! When a frame was on the wire: bounds on one clock, from stamps of another.
+//! Time bounds of a frame on the monotonic clock, from stamps of another clock.
 
 use std::time::Duration;
 
@@ -6,48 +6,48 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::message::duration;
 
-/// How often a pair of clocks is read; the narrowest bracket counts.
+/// Number of readings of a pair of clocks; the narrowest is used.
 const READINGS: usize = 3;
 
-/// When a frame was on the wire, on CLOCK_MONOTONIC: not before `earliest`, not after `latest`.
+/// Time when a frame was on the wire, on CLOCK_MONOTONIC: not before `earliest`, not after `latest`.
 ///
-/// With [`StampSource::Bracket`], a frame that was sent may have left after `latest`, if a queue of the interface held
-/// it back for longer than we waited for its stamp.
+/// With [`StampSource::Bracket`], a sent frame may have left after `latest`, if a queue of the interface delayed it for
+/// longer than the wait for its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The lower bound.
     pub earliest: Duration,
     /// The upper bound.
     pub latest: Duration,
-    /// Who says so.
+    /// Source of the bounds.
     pub source: StampSource,
 }
 
-/// Where the bounds of a [`Stamp`] come from.
+/// Source of the bounds of a [`Stamp`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StampSource {
     /// The kernel's stamp, taken next to the driver.
     KernelSoftware,
     /// The network adapter's stamp.
     Hardware,
-    /// No stamp: our own calls before and after.
+    /// No stamp: the times of our own calls before and after.
     Bracket,
 }
 
-/// CLOCK_MONOTONIC: the clock of every [`Stamp`], and of `std::time::Instant` on Linux.
+/// Returns the present time of CLOCK_MONOTONIC, the clock of every [`Stamp`] and of `std::time::Instant` on Linux.
 #[must_use]
 pub fn now() -> Duration {
-    // Reading this clock cannot fail: it exists on every Linux.
+    // This read cannot fail: every Linux has this clock.
     read_clock(ClockId::CLOCK_MONOTONIC).unwrap_or_default()
 }
 
-/// Reads a clock, as the time since its zero; `None` if it cannot be read.
+/// Reads a clock, as the time since its zero. Returns `None` if it cannot be read.
 fn read_clock(clock: ClockId) -> Option<Duration> {
     duration(clock_gettime(clock).ok()?)
 }
 
 impl Stamp {
-    /// Bounds without a stamp.
+    /// Makes bounds without a stamp.
     pub(super) fn bracket(earliest: Duration, latest: Duration) -> Stamp {
         Stamp {
             earliest,
@@ -56,11 +56,11 @@ impl Stamp {
         }
     }
 
-    /// The stamp of a frame that was received: the socket was last seen empty at `empty`, the call that read the frame
-    /// began at `began` and ended by `read`; the stamp itself says `bounds`.
+    /// Makes the stamp of a received frame. The socket was last seen empty at `empty`. The call that read the frame
+    /// began at `began` and ended by `read`. The converted stamp gave `bounds`.
     ///
-    /// The kernel stamps a frame that it let pass unstamped at the moment when it is read, which is an upper bound and
-    /// no more. (It switches stamping on some time after it was asked to.)
+    /// The kernel may let a frame pass unstamped and stamp it only when it is read. That stamp is only an upper bound.
+    /// (The kernel enables stamping some time after the request.)
     pub(super) fn received(
         (empty, began, read): (Duration, Duration, Duration),
         bounds: (Duration, Duration),
@@ -72,8 +72,8 @@ impl Stamp {
         Stamp::bracket(empty, read).narrowed(bounds, source)
     }
 
-    /// The narrower of what a stamp says and what is known without (`self`). If they contradict each other, a clock
-    /// was set between stamp and conversion: the stamp is dropped.
+    /// Intersects the bounds of a stamp with the bounds known without it (`self`). If they contradict each other, a
+    /// clock was set between stamp and conversion, and the stamp is discarded.
     pub(super) fn narrowed(self, (earliest, latest): (Duration, Duration), source: StampSource) -> Stamp {
         let (earliest, latest) = (earliest.max(self.earliest), latest.min(self.latest));
         if earliest > latest {
@@ -87,7 +87,7 @@ impl Stamp {
     }
 }
 
-/// One reading of another clock, between two of the monotonic one.
+/// A reading of another clock between two readings of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) before: Duration,
@@ -96,7 +96,7 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    /// Reads `clock`; the narrowest of a few readings. `None` if it cannot be read.
+    /// Reads `clock` a few times and returns the narrowest reading. Returns `None` if the clock cannot be read.
     pub(super) fn take(clock: ClockId) -> Option<Reading> {
         let read = || {
             let before = now();
@@ -109,8 +109,8 @@ impl Reading {
             .min_by_key(|reading| reading.after.saturating_sub(reading.before))
     }
 
-    /// Bounds on the monotonic clock of a `stamp` on the other one. `drift` is how many parts per million the two may
-    /// run apart between stamp and reading.
+    /// Converts a `stamp` of the other clock to bounds on the monotonic clock. `drift` is the largest difference of the
+    /// clocks' rates between stamp and reading, in parts per million.
     pub(super) fn convert(&self, stamp: Duration, drift: u32) -> (Duration, Duration) {
         let age = self.other.abs_diff(stamp);
         let slack = age.mul_f64(f64::from(drift) / 1e6);

@@ -1,7 +1,8 @@
-//! What `nix` has no safe call for: the address and the options of a packet socket, and the ioctls of an interface.
+//! Calls for which `nix` has no safe function: the address and options of a packet socket, and the ioctls of an
+//! interface.
 //!
-//! Packet sockets are Linux's own: `nix` reads their addresses and cannot make one, and knows none of their options.
-//! The names from `linux/if_packet.h`, `linux/sockios.h` and `linux/net_tstamp.h` come in here and nowhere else.
+//! Packet sockets are specific to Linux: `nix` reads their addresses but cannot make one, and lacks their options.
+//! Names from `linux/if_packet.h`, `linux/sockios.h` and `linux/net_tstamp.h` are imported only here.
 
 use std::{
     ffi::{c_int, c_ulong},
@@ -28,23 +29,23 @@ pub(super) use nix::libc::{
 };
 
 sockopt_impl!(
-    /// VLAN tags, which the kernel takes out of frames, come beside them.
+    /// Delivers the VLAN tag that the kernel removes from a frame, as a control message.
     Auxdata, SetOnly, SOL_PACKET, PACKET_AUXDATA, bool
 );
 sockopt_impl!(
-    /// Frames that this machine sends are not received.
+    /// Excludes frames that this machine sends.
     IgnoreOutgoing, SetOnly, SOL_PACKET, PACKET_IGNORE_OUTGOING, bool
 );
 sockopt_impl!(
-    /// What the interface receives besides its own.
+    /// Adds frames that the interface receives besides its own.
     AddMembership, SetOnly, SOL_PACKET, PACKET_ADD_MEMBERSHIP, packet_mreq
 );
 sockopt_impl!(
-    /// What was received, and what was lost because the socket was full, since this was asked last.
+    /// Numbers of received frames, and of frames lost because the socket was full, since the last query.
     Statistics, GetOnly, SOL_PACKET, PACKET_STATISTICS, tpacket_stats
 );
 
-/// Every frame on the interface, whatever its destination.
+/// Returns the request for every frame on the interface, for any destination.
 pub(super) fn promiscuous(index: c_int) -> packet_mreq {
     packet_mreq {
         mr_ifindex: index,
@@ -54,7 +55,7 @@ pub(super) fn promiscuous(index: c_int) -> packet_mreq {
     }
 }
 
-/// Binds to an interface. `protocol` is an Ethertype; [`ETH_P_ALL`] receives all, 0 nothing.
+/// Binds a socket to an interface. `protocol` is an Ethertype; [`ETH_P_ALL`] receives all frames, 0 none.
 pub(super) fn bind_packet(fd: &OwnedFd, index: c_int, protocol: u16) -> Result<()> {
     let address = sockaddr_ll {
         sll_family: AF_PACKET as u16,
@@ -66,31 +67,31 @@ pub(super) fn bind_packet(fd: &OwnedFd, index: c_int, protocol: u16) -> Result<(
         sll_addr: [0; 8],
     };
     let length = size_of::<sockaddr_ll>() as socklen_t;
-    // SAFETY: an address of that length, which is copied.
+    // SAFETY: the pointer refers to an address of that length, which is copied.
     let address = unsafe { LinkAddr::from_raw((&raw const address).cast(), Some(length)) };
     bind(fd.as_raw_fd(), &address.ok_or(Errno::EINVAL)?)
 }
 
-/// What to ask an interface for, or to set on it.
+/// A value to read from an interface, or to set on it.
 #[derive(Debug)]
 pub(super) enum Ask<'a> {
-    /// `int`.
+    /// Index, an `int`.
     Index,
-    /// `struct sockaddr` with the hardware type for its family.
+    /// `struct sockaddr`, with the hardware type in place of the family.
     Address,
-    /// `int`.
+    /// MTU, an `int`.
     Mtu,
-    /// `short`.
+    /// Flags, a `short`.
     Flags,
-    /// What its adapter can stamp.
+    /// Stamping that the adapter supports.
     TimestampInfo(&'a mut TimestampInfo),
-    /// What it stamps.
+    /// Stamping that is set.
     Stamping(&'a mut hwtstamp_config),
-    /// The same, set.
+    /// Sets the stamping.
     SetStamping(&'a mut hwtstamp_config),
 }
 
-/// `struct ethtool_ts_info`, with the command that asks for it.
+/// `struct ethtool_ts_info`, with the command that requests it.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct TimestampInfo {
@@ -120,7 +121,7 @@ impl Default for TimestampInfo {
     }
 }
 
-/// `struct ifreq`: an interface's name, and the union of what can be said of it, as bytes.
+/// `struct ifreq`: an interface's name, and the union of its values as bytes.
 #[repr(C, align(8))]
 struct Request {
     name: [u8; 16],
@@ -129,8 +130,8 @@ struct Request {
 
 const _: () = assert!(size_of::<Request>() == size_of::<ifreq>());
 
-/// Asks the interface `name`, through any socket of its network namespace. Gives the union's first bytes; what an
-/// `ask` points to is filled besides.
+/// Sends a request about interface `name`, through any socket of its network namespace. Returns the first bytes of the
+/// union. If `ask` holds a reference, the structure behind it is filled.
 pub(super) fn ask(fd: &OwnedFd, name: &str, ask: Ask<'_>) -> Result<[u8; 8]> {
     fn place<T>(value: &mut T) -> Option<usize> {
         Some(ptr::from_mut(value).expose_provenance())
@@ -148,7 +149,7 @@ pub(super) fn ask(fd: &OwnedFd, name: &str, ask: Ask<'_>) -> Result<[u8; 8]> {
         name: [0; 16],
         value: [0; _],
     };
-    // The last byte stays 0.
+    // The last byte of the name stays 0.
     if name.is_empty() || name.len() >= request.name.len() || name.contains('\0') {
         return Err(Errno::ENODEV);
     }
@@ -156,8 +157,8 @@ pub(super) fn ask(fd: &OwnedFd, name: &str, ask: Ask<'_>) -> Result<[u8; 8]> {
     if let Some(place) = place {
         request.value[..size_of::<usize>()].copy_from_slice(&place.to_ne_bytes());
     }
-    // SAFETY: each of the codes takes an ifreq, whose length this has. Those that follow a pointer in it get the address
-    // of the structure that they fill, which is borrowed from the caller.
+    // SAFETY: each code takes an ifreq, and the request has its length. The codes that follow a pointer in it get the
+    // address of the structure that they fill, which is borrowed from the caller.
     Errno::result(unsafe { libc::ioctl(fd.as_raw_fd(), code as _, &raw mut request) })?;
     Ok(*request.value.first_chunk().unwrap_or(&[0; 8]))
 }

@@ -1,4 +1,4 @@
-//! What a device, a port, a GID table and an event look like to the caller.
+//! Attributes of devices, ports, GID tables and events.
 
 use std::ffi::c_char;
 
@@ -6,10 +6,10 @@ use verbatim_wire::{Lid, Mtu, Qpn, verbs::EventKind, verbs::Gid};
 
 use super::{c, types::GidType};
 
-/// What a device is and how much it takes (`struct ibv_device_attr`; names are those of the header).
+/// Properties and limits of a device (`struct ibv_device_attr`; the names are those of the header).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAttributes {
-    /// Firmware version, as the driver prints it; empty for rxe.
+    /// Firmware version, as the driver reports it; empty for rxe.
     pub fw_ver: String,
     /// Node GUID.
     pub node_guid: u64,
@@ -19,17 +19,17 @@ pub struct DeviceAttributes {
     pub vendor_part_id: u32,
     /// Vendor's hardware revision.
     pub hw_ver: u32,
-    /// Queue pairs.
+    /// Upper limit of queue pairs.
     pub max_qp: i32,
-    /// Reads and atomics that a queue pair serves at a time as responder.
+    /// Upper limit of READs and atomics that a queue pair executes at a time as responder.
     pub max_qp_rd_atom: i32,
-    /// Reads and atomics that a queue pair has on their way at a time as requester.
+    /// Upper limit of READs and atomics that a queue pair has outstanding as requester.
     pub max_qp_init_rd_atom: i32,
-    /// Whether there are atomics.
+    /// Whether the device supports atomics.
     pub atomics: bool,
-    /// How long it may take to answer: a code of 4.096 us * 2^code.
+    /// Local CA ACK Delay: how long a response may take, as a code of 4.096 us * 2^code.
     pub local_ca_ack_delay: u8,
-    /// Ports.
+    /// Number of ports.
     pub phys_port_cnt: u8,
 }
 
@@ -51,14 +51,14 @@ impl From<&c::ibv_device_attr> for DeviceAttributes {
     }
 }
 
-/// State of a port (`struct ibv_port_attr`; names are those of the header).
+/// State of a port (`struct ibv_port_attr`; the names are those of the header).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortAttributes {
     /// `enum ibv_port_state`: 4 is active.
     pub state: u32,
     /// MTU in use.
     pub active_mtu: Mtu,
-    /// Entries of the GID table, empty ones included.
+    /// Entries of the GID table, including empty ones.
     pub gid_tbl_len: i32,
     /// Base LID, 0 on Ethernet.
     pub lid: Lid,
@@ -68,7 +68,7 @@ pub struct PortAttributes {
 
 impl From<&c::ibv_port_attr> for PortAttributes {
     fn from(seen: &c::ibv_port_attr) -> Self {
-        /// `IBV_LINK_LAYER_ETHERNET`, of an enumeration without a name.
+        /// `IBV_LINK_LAYER_ETHERNET`, of an unnamed enumeration.
         const ETHERNET: u8 = 2;
         Self {
             state: seen.state,
@@ -80,14 +80,14 @@ impl From<&c::ibv_port_attr> for PortAttributes {
     }
 }
 
-/// One GID of a port.
+/// A GID of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GidEntry {
-    /// Index into the port's table: what `sgid_index` of an address means.
+    /// Index into the port's table, as in `sgid_index` of an address.
     pub index: u32,
     /// The GID.
     pub gid: Gid,
-    /// What it is a GID of.
+    /// Type of the GID.
     pub kind: GidType,
 }
 
@@ -102,16 +102,16 @@ impl From<&c::ibv_gid_entry> for GidEntry {
     }
 }
 
-/// Something that happened to a device or to one of its objects.
+/// An event of a device or of one of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// To which queue pair, if to one.
+    /// Queue pair of the event, if it concerns one.
     pub qpn: Option<Qpn>,
 }
 
-/// Whether an event is about a queue pair: the table in the manual of `ibv_get_async_event`.
+/// Whether an event concerns a queue pair, by the table in the manual of `ibv_get_async_event`.
 pub(super) fn is_about_a_queue_pair(kind: EventKind) -> bool {
     [
         EventKind::QP_FATAL,
@@ -126,7 +126,7 @@ pub(super) fn is_about_a_queue_pair(kind: EventKind) -> bool {
     .contains(&kind)
 }
 
-/// The text of a fixed C field, up to its NUL or its end.
+/// Returns the text of a fixed C field, up to its NUL or its end.
 fn text(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).trim().to_owned()

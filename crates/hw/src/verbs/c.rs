@@ -1,15 +1,16 @@
-//! The declarations of `infiniband/verbs.h`: our own, which need no header, or with the feature `rdma-sys` those that
-//! this crate makes of the header that is installed. Both have one shape; `bindgen.sh` makes ours so.
+//! The declarations of `infiniband/verbs.h`. By default these are our own, which need no header. With the feature
+//! `rdma-sys` they are those that rdma-sys generates from the installed header. Both have the same shape; `bindgen.sh`
+//! sees to that.
 //!
-//! rdma-sys asks the linker for libibverbs and librdmacm. Nothing refers to their functions, so the linker leaves
-//! both out (`--as-needed`), and the library is opened at run time all the same.
+//! rdma-sys links libibverbs and librdmacm. No code refers to their functions, so the linker drops both
+//! (`--as-needed`), and the library is still opened at run time.
 
 #[cfg(not(feature = "rdma-sys"))]
 pub(super) use super::generated::*;
 #[cfg(feature = "rdma-sys")]
 pub(super) use rdma_sys::*;
 
-// `_ibv_query_gid_ex`, which rdma-sys leaves out for its name. For its type alone: it is never linked with.
+// rdma-sys leaves `_ibv_query_gid_ex` out because of its name. Only its type is used here; it is never linked.
 #[cfg(feature = "rdma-sys")]
 unsafe extern "C" {
     pub(super) fn _ibv_query_gid_ex(
@@ -22,7 +23,7 @@ unsafe extern "C" {
     ) -> std::ffi::c_int;
 }
 
-/// The union without a name in `struct ibv_wc` and `struct ibv_send_wr`: immediate data, or an R_Key to invalidate.
+/// The unnamed union in `struct ibv_wc` and `struct ibv_send_wr`: immediate data, or an R_Key to invalidate.
 #[cfg(not(feature = "rdma-sys"))]
 macro_rules! word {
     ($of:expr) => {

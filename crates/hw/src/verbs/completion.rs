@@ -20,41 +20,41 @@ use super::{
     work::InFlight,
 };
 
-/// Completions taken by one call into the driver.
+/// Completions that one call into the driver may take.
 const BATCH: usize = 8;
 
-/// What [`CompletionQueue::poll`] came to.
+/// The result of [`CompletionQueue::poll`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Polled {
-    /// Completions taken.
+    /// Number of completions taken.
     pub taken: usize,
-    /// When the driver had given the last of them out, on CLOCK_MONOTONIC; `None` when there were none.
+    /// Time when the driver had delivered the last of them, on CLOCK_MONOTONIC; `None` if there were none.
     pub at: Option<Duration>,
 }
 
-/// How one work request ended (`struct ibv_wc`).
+/// The completion of a work request (`struct ibv_wc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// What the poster called it.
+    /// The identifier from the work request.
     pub wr_id: u64,
-    /// How it ended. If not with success, only `wr_id` and `vendor_err` mean anything besides.
+    /// Status. On a failure, only `wr_id` and `vendor_err` are meaningful besides.
     pub status: WcStatus,
-    /// What it was.
+    /// Operation that completed.
     pub opcode: WcOpcode,
-    /// The vendor's own error code.
+    /// The vendor's error code.
     pub vendor_err: u32,
-    /// Bytes moved: receives, reads and atomics. On a UD queue pair with the 40 bytes in front of the payload.
+    /// Bytes moved, for receives, READs and atomics. On a UD queue pair this includes the 40 bytes before the payload.
     pub byte_len: u32,
-    /// Immediate data, if some came (receives).
+    /// Immediate data, if the received message had some.
     pub imm: Option<u32>,
-    /// Our queue pair.
+    /// Number of our queue pair.
     pub(super) qp_num: u32,
 }
 
 impl From<&c::ibv_wc> for Completion {
     fn from(seen: &c::ibv_wc) -> Self {
         let (status, opcode) = (WcStatus(seen.status), WcOpcode(seen.opcode));
-        // On a failure, and on the side that sent, the flags mean nothing.
+        // The flags are meaningless on a failure and for send requests.
         let received = status == WcStatus::SUCCESS && opcode.is_receive();
         let has_imm = received && seen.wc_flags & c::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
         Completion {
@@ -72,7 +72,7 @@ impl From<&c::ibv_wc> for Completion {
 
 /// A completion queue.
 ///
-/// Cheap to clone; destroyed with the last clone and the last queue pair made with it.
+/// Cheap to clone. It is destroyed with the last clone and the last queue pair that uses it.
 #[derive(Clone, Debug)]
 pub struct CompletionQueue {
     inner: Arc<Queue>,
@@ -81,26 +81,26 @@ pub struct CompletionQueue {
 #[derive(Debug)]
 struct Queue {
     pointer: NonNull<c::ibv_cq>,
-    /// Work requests on their way, by queue pair: what a completion releases.
+    /// Outstanding work requests, by queue pair number. A completion releases them.
     queue_pairs: Mutex<HashMap<u32, Arc<InFlight>>>,
     context: Context,
 }
 
-// SAFETY: libibverbs may be called from any thread, several at once, with the same queue; the fields that we read do
-// not change.
+// SAFETY: libibverbs may be called from several threads at once with the same queue; the fields read here do not
+// change.
 unsafe impl Send for Queue {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Queue {}
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: every queue pair made with it holds an Arc of this, so all are gone.
+        // SAFETY: every queue pair that uses the queue holds an Arc of this, so none exists any more.
         unsafe { (self.context.inner.symbols().ibv_destroy_cq)(self.pointer.as_ptr()) };
     }
 }
 
 impl Context {
-    /// Makes a completion queue with room for at least `entries`.
+    /// Creates a completion queue with space for at least `entries`.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl Context {
             return Err(self.inner.argument(CALL, what));
         };
         let (cookie, channel) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the context is open; the queue announces nothing, so it has neither cookie nor channel.
+        // SAFETY: the context is open; the queue sends no notifications, so it has neither cookie nor channel.
         let pointer = unsafe { (self.inner.symbols().ibv_create_cq)(self.pointer(), count, cookie, channel, 0) };
         let inner = Queue {
             pointer: self.inner.object(CALL, pointer)?,
@@ -125,23 +125,23 @@ impl Context {
 }
 
 impl CompletionQueue {
-    /// For how many completions there is room.
+    /// Returns the number of completions that the queue can hold.
     pub(super) fn entries(&self) -> usize {
         // SAFETY: the queue exists.
         usize::try_from(unsafe { self.inner.pointer.as_ref().cqe }).unwrap_or(0)
     }
 
-    /// Appends the completions that are there to `completions`, in their order. It does not wait, and takes no more than
-    /// the queue has room for: call again when exactly that many came.
+    /// Appends the available completions to `completions`, in their order. It does not wait. It takes at most as many
+    /// as the queue can hold: if it took that many, call it again.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Call`], [`VerbsError::NotOffered`]. What was taken before the error is in `completions`.
+    /// [`VerbsError::Call`], [`VerbsError::NotOffered`]. `completions` holds the completions taken before the error.
     pub fn poll(&self, completions: &mut Vec<Completion>) -> Result<Polled, VerbsError> {
         let device = &self.inner.context.inner;
         let most = self.entries().max(1);
         let (mut taken, mut polled_at) = (0, None);
-        // Filled by the driver; zeroed so that a driver which promises more than it wrote cannot show us old memory.
+        // The driver fills the array. It is zeroed so that a driver that reports too many cannot expose old memory.
         let mut room: [c::ibv_wc; BATCH] = std::array::from_fn(|_| c::ibv_wc::zeroed());
         while taken < most {
             let asked = BATCH.min(most - taken);
@@ -168,7 +168,7 @@ impl CompletionQueue {
         Ok(Polled { taken, at: polled_at })
     }
 
-    /// The device that it belongs to.
+    /// Returns the context of the queue.
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
     }

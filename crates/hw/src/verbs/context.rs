@@ -1,4 +1,4 @@
-//! An open device: what it is and has, and what happens to it.
+//! An open device: its properties, its ports and its events.
 
 use std::{
     ffi::c_int,
@@ -24,7 +24,7 @@ use super::{
 
 /// An open device.
 ///
-/// Cheap to clone. The device is closed when the last clone and the last object made from it are gone.
+/// Cheap to clone. The device is closed when the last clone and the last object made from it are dropped.
 #[derive(Clone, Debug)]
 pub struct Context {
     pub(super) inner: Arc<Inner>,
@@ -37,10 +37,10 @@ pub(super) struct Inner {
     library: Arc<Library>,
 }
 
-// SAFETY: libibverbs may be called from any thread, several at once, with the same context; the fields that we read of
-// it do not change while it is open.
+// SAFETY: libibverbs may be called from several threads at once with the same context; the fields read here do not
+// change while it is open.
 unsafe impl Send for Inner {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Inner {}
 
 impl Inner {
@@ -48,13 +48,13 @@ impl Inner {
         &self.library.symbols
     }
 
-    /// A failed call on `what` of this device.
+    /// Makes the error of a failed call on the part `what` of this device.
     pub(super) fn failed(&self, call: &'static str, what: &str, seen: io::Error) -> VerbsError {
         let device = self.describe(what);
         VerbsError::Call { call, device, seen }
     }
 
-    /// `Ok` where a function that returns an error number returned 0. `what` is put into words only where it did not:
+    /// Checks the result of a function that returns an error number. `what` is formatted only on a failure, because
     /// posting goes through here.
     pub(super) fn check(&self, call: &'static str, what: fmt::Arguments<'_>, code: c_int) -> Result<(), VerbsError> {
         if code == 0 {
@@ -63,13 +63,13 @@ impl Inner {
         Err(self.failed(call, &what.to_string(), failure(code)))
     }
 
-    /// The object that a function returned, or its errno where it returned null.
+    /// Returns the object that a function returned, or the error number if it returned null.
     pub(super) fn object<T>(&self, call: &'static str, pointer: *mut T) -> Result<NonNull<T>, VerbsError> {
         let seen = io::Error::last_os_error();
         NonNull::new(pointer).ok_or_else(|| self.failed(call, "", seen))
     }
 
-    /// Arguments that the library must not be called with.
+    /// Makes the error for arguments that the library must not be called with.
     pub(super) fn argument(&self, call: &'static str, what: impl Into<String>) -> VerbsError {
         VerbsError::Argument {
             call,
@@ -93,7 +93,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: the context is open, and every object made from it holds an Arc of this, so all are gone.
+        // SAFETY: the context is open, and every object made from it holds an Arc of this, so none exists any more.
         unsafe { (self.symbols().ibv_close_device)(self.pointer.as_ptr()) };
     }
 }
@@ -107,20 +107,20 @@ impl Context {
         let name = name.to_owned();
         // From here on, an error closes the context.
         let inner = Inner { pointer, name, library };
-        // SAFETY: the context is open, and with it the descriptor of its events.
+        // SAFETY: the context is open, and so is the descriptor of its events.
         let events = unsafe { BorrowedFd::borrow_raw((*pointer.as_ptr()).async_fd) };
         set_nonblocking(events).map_err(|seen| inner.failed("fcntl", "its events", seen))?;
         let inner = Arc::new(inner);
         Ok(Context { inner })
     }
 
-    /// Name of the device.
+    /// Returns the name of the device.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What the device is and how much it takes.
+    /// Queries the properties and limits of the device.
     ///
     /// # Errors
     ///
@@ -133,21 +133,21 @@ impl Context {
         Ok(DeviceAttributes::from(&attributes))
     }
 
-    /// State and limits of one port; ports count from 1.
+    /// Queries the state and limits of a port; ports are numbered from 1.
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`], with EINVAL when there is no such port.
     pub fn query_port(&self, port: u8) -> Result<PortAttributes, VerbsError> {
         let mut attributes = c::ibv_port_attr::zeroed();
-        // The function knows a shorter structure than the header of today: what came after `link_layer` stays 0.
-        // SAFETY: the context is open, the structure ours and longer than what is filled.
+        // The function fills a shorter structure than the header declares: the fields after `link_layer` stay 0.
+        // SAFETY: the context is open; the structure is ours and longer than the filled part.
         let code = unsafe { (self.inner.symbols().ibv_query_port)(self.pointer(), port, (&raw mut attributes).cast()) };
         self.inner.check("ibv_query_port", format_args!("port {port}"), code)?;
         Ok(PortAttributes::from(&attributes))
     }
 
-    /// The GIDs of a port. Empty entries are left out; `index` is that of the port's table.
+    /// Returns the GIDs of a port without the empty entries; `index` is the index in the port's table.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Context {
         let mut table = Vec::new();
         for index in 0..length {
             let mut entry = c::ibv_gid_entry::zeroed();
-            // SAFETY: the context is open, the entry ours and as long as we say.
+            // SAFETY: the context is open; the entry is ours and has the given length.
             let code = unsafe {
                 (self.inner.symbols()._ibv_query_gid_ex)(
                     self.pointer(),
@@ -169,7 +169,7 @@ impl Context {
                 )
             };
             if code == Errno::ENODATA as c_int {
-                continue; // Nothing at this index.
+                continue; // This index is empty.
             }
             let what = format_args!("port {port}, index {index}");
             self.inner.check("ibv_query_gid_ex", what, code)?;
@@ -178,30 +178,30 @@ impl Context {
         Ok(table)
     }
 
-    /// The next thing that happened to the device or to one of its objects, acknowledged; `None` when nothing did. It
-    /// does not wait.
+    /// Returns the next event of the device or of one of its objects and acknowledges it. Returns `None` if there is
+    /// none; it does not wait.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Call`], when the device went away.
+    /// [`VerbsError::Call`], when the device was removed.
     pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
-        // rdma-sys has the kind as a Rust enum, and a newer library's event is no value of it. So the number is read,
-        // as C has it.
+        // rdma-sys declares the kind as a Rust enum, which has no value for an event of a newer library. The code
+        // therefore reads the kind as a number, as C has it.
         let mut event = MaybeUninit::<c::ibv_async_event>::zeroed();
         let event = event.as_mut_ptr();
-        // SAFETY: the context is open, the event ours.
+        // SAFETY: the context is open; the event is ours.
         if unsafe { (self.inner.symbols().ibv_get_async_event)(self.pointer(), event) } != 0 {
             return match Errno::last() {
                 Errno::EAGAIN | Errno::EINTR => Ok(None),
                 errno => Err(self.inner.failed("ibv_get_async_event", "", errno.into())),
             };
         }
-        // SAFETY: the event was filled, or is zero; C's enumeration is a number of 32 bits.
+        // SAFETY: the event was filled, or is zero; the C enumeration is a number of 32 bits.
         let kind = EventKind(unsafe { (&raw const (*event).event_type).cast::<u32>().read() });
-        // SAFETY: the kind tells which member of the union is set; the queue pair exists until the event is
+        // SAFETY: the kind determines the valid member of the union; the queue pair exists until the event is
         // acknowledged.
         let qpn = is_about_a_queue_pair(kind).then(|| Qpn(unsafe { (*(*event).element.qp).qp_num }));
-        // SAFETY: acknowledged once, and not used afterwards.
+        // SAFETY: the event is acknowledged once and not used afterwards.
         unsafe { (self.inner.symbols().ibv_ack_async_event)(event) };
         Ok(Some(AsyncEvent { kind, qpn }))
     }
@@ -210,7 +210,7 @@ impl Context {
         self.inner.pointer.as_ptr()
     }
 
-    /// Whether both are the same opening of the same device.
+    /// Whether both are the same open context.
     pub(super) fn is(&self, other: &Context) -> bool {
         ptr::eq(self.pointer(), other.pointer())
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, each with what was expected, what was seen, where, and what to do next.
+//! Errors. Each message gives the expected value, the seen value, the place, and what to do next.
 
 use std::{ffi::OsStr, io};
 
@@ -15,9 +15,9 @@ pub enum VerbsError {
          libibverbs1 ibverbs-providers` (Debian, Ubuntu) or `dnf install libibverbs`"
     )]
     Library {
-        /// The file that was asked for.
+        /// The requested file.
         library: String,
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         seen: String,
     },
     /// The library was loaded but lacks a function.
@@ -30,7 +30,7 @@ pub enum VerbsError {
         library: String,
         /// The missing function.
         symbol: &'static str,
-        /// What the dynamic loader said.
+        /// The dynamic loader's message.
         seen: String,
     },
     /// The devices of this machine could not be listed.
@@ -39,26 +39,26 @@ pub enum VerbsError {
          process: `modprobe ib_uverbs`, and in a container pass /dev/infiniband and /sys/class/infiniband in"
     )]
     List {
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
     /// There is no such device.
     #[error("no verbs device {device:?} on this machine; {}", no_device(.existing))]
     NoDevice {
-        /// The device asked for.
+        /// The requested device.
         device: String,
         /// The devices that exist.
         existing: Vec<String>,
     },
-    /// The device exists and could not be opened.
+    /// The device exists but could not be opened.
     #[error(
         "verbs device {device:?} could not be opened ({seen}); expected a file /dev/infiniband/uverbs* that this \
          process may read and write, and the device's driver in ibverbs-providers: see `ibv_devinfo -d {device}`"
     )]
     Open {
-        /// The device asked for.
+        /// The requested device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         seen: io::Error,
     },
     /// A call on an open device failed.
@@ -66,12 +66,12 @@ pub enum VerbsError {
     Call {
         /// The function of libibverbs.
         call: &'static str,
-        /// The device, and what of it.
+        /// The device, and the part of it.
         device: String,
         /// The error number.
         seen: io::Error,
     },
-    /// The device's driver has no such function.
+    /// The device's driver lacks this function.
     #[error("{device}: its driver in ibverbs-providers offers no {call}; use another device, or upgrade the package")]
     NotOffered {
         /// The function of libibverbs.
@@ -91,36 +91,36 @@ pub enum VerbsError {
         device: String,
         /// Queue pair number.
         qpn: u32,
-        /// The state that it was in, if that could be read.
+        /// The state before, if it could be read.
         from: Option<QpState>,
-        /// The state that was asked for.
+        /// The requested state.
         to: QpState,
-        /// The attributes that were given.
+        /// The given attributes.
         given: Vec<&'static str>,
         /// The error number.
         seen: io::Error,
     },
-    /// Not inside the memory region; nothing was done.
+    /// The range is not inside the memory region; nothing was done.
     #[error(
         "bytes {offset}..{offset}+{length} are not inside the memory region, which has {size} bytes: correct the \
          offset or the length, or register more"
     )]
     OutOfRegion {
-        /// Offset asked for.
+        /// Requested offset in bytes.
         offset: usize,
-        /// Length asked for.
+        /// Requested length in bytes.
         length: usize,
-        /// Length of the region.
+        /// Length of the region in bytes.
         size: usize,
     },
-    /// Arguments that do not go together; nothing was done.
+    /// The arguments do not fit together; nothing was done.
     #[error("{call} on {device}: {what}")]
     Argument {
         /// The function of libibverbs that was not called.
         call: &'static str,
         /// The device.
         device: String,
-        /// What was expected and what was seen.
+        /// The expected and the seen value.
         what: String,
     },
 }
@@ -141,7 +141,7 @@ impl VerbsError {
         }
     }
 
-    /// The error number, where a call brought one.
+    /// Returns the error number, if a call returned one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -153,7 +153,7 @@ impl VerbsError {
     }
 }
 
-/// The loader's own words: libloading has them one level down.
+/// Returns the loader's own message, which libloading keeps one level down.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().unwrap_or(error).to_string()
 }
@@ -168,7 +168,7 @@ fn no_device(existing: &[String]) -> String {
     }
 }
 
-/// What helps against the usual failures.
+/// Returns the remedy for common failures.
 fn remedy(call: &str, seen: &io::Error) -> &'static str {
     match (call, seen.raw_os_error().map(Errno::from_raw)) {
         ("ibv_reg_mr", Some(Errno::ENOMEM)) => {

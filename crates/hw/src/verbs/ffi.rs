@@ -1,20 +1,20 @@
-//! The C side of libibverbs: the functions we call, and the half of it that `verbs.h` has inline.
+//! The C side of libibverbs: the functions that this crate calls, and those that `verbs.h` defines inline.
 //!
-//! Source: `infiniband/verbs.h`, rdma-core 44 (soname `libibverbs.so.1`). The declarations are in `generated`; what is
-//! written here by hand is compared with them by the compiler.
+//! Source: `infiniband/verbs.h`, rdma-core 44 (soname `libibverbs.so.1`). The declarations are in `generated`; the
+//! compiler compares the handwritten ones here with them.
 //!
 //! # Contract
 //!
 //! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because it owns the
-//!   library handle; every user holds it in an `Arc`.
-//! - libibverbs may be called from several threads at once with the same object, as its manual says; an object is not
-//!   used by anybody any more when it is destroyed. Our handles own their parents, so nothing outlives its parent.
-//! - Names and attributes passed in outlive the call; the library keeps no pointer to them. Memory that is registered
-//!   stays mapped until its deregistration came back.
-//! - An event that was taken (`ibv_get_async_event`) keeps the object that it names alive until it
-//!   is acknowledged: destroying that object waits for the acknowledgement.
-//! - Device drivers ("providers") fill in the table `ibv_context.ops`. The functions of the inline half are called
-//!   through it. Where a provider left one out, that is an error, not a call.
+//!   library handle. Every user holds it in an `Arc`.
+//! - libibverbs may be called from several threads at once with the same object, as its manual says. No thread may use
+//!   an object that is destroyed. Our handles own their parents, so no object outlives its parent.
+//! - Names and attributes passed in outlive the call; the library keeps no pointer to them. Registered memory stays
+//!   mapped until its deregistration has returned.
+//! - An event from `ibv_get_async_event` keeps the object that it names alive until the event is acknowledged:
+//!   destroying that object waits for the acknowledgement.
+//! - Device drivers ("providers") fill in the table `ibv_context.ops`. The inline functions are called through this
+//!   table. If a provider left a function out, that is an error, not a call.
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 
@@ -22,19 +22,20 @@ use super::{c, error::VerbsError};
 
 macro_rules! symbols {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The functions of libibverbs that we call, and the library that holds them.
+        /// The functions of libibverbs that this crate calls, and the library that holds them.
         #[derive(Debug)]
         pub(super) struct Symbols {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
-            /// Keeps the functions mapped; absent for the stand-ins of the unit tests.
+            /// Keeps the functions mapped; `None` for the fake library of the unit tests.
             pub(super) _library: Option<libloading::Library>,
         }
 
         impl Symbols {
-            /// Opens the library file `path` (a file name is searched like any shared library) and resolves all.
+            /// Opens the library file `path` and resolves all functions. A file name is searched like any shared
+            /// library.
             pub(super) fn load(path: &OsStr) -> Result<Symbols, VerbsError> {
-                // SAFETY: loading runs the library's constructors; those of libibverbs touch nothing of ours, and a
-                // path that names another library is for tests alone.
+                // SAFETY: loading runs the library's constructors; those of libibverbs do not touch our data. Only
+                // tests pass a path that names another library.
                 let library = unsafe { libloading::Library::new(path) }
                     .map_err(|source| VerbsError::library(path, &source))?;
                 $(
@@ -51,8 +52,8 @@ macro_rules! symbols {
             }
         }
 
-        /// Compares the types above with those of the generated declarations. Generic, so that it is checked and never
-        /// compiled: nothing may refer to these functions at link time.
+        /// Compares the types above with the generated declarations. It is generic, so that the compiler checks it
+        /// without generating code: these functions must not be referenced at link time.
         #[expect(dead_code, reason = "the compiler's comparison is its use")]
         fn prototypes<T>(_never: T) {
             $(let _: unsafe extern "C" fn($($argument),*) $(-> $result)? = c::$name;)*
@@ -85,14 +86,14 @@ symbols! {
     ibv_destroy_qp: fn(*mut c::ibv_qp) -> c_int;
 }
 
-/// `ibv_poll_cq`: takes up to `room.len()` completions. `None` if the provider cannot.
+/// Takes up to `room.len()` completions by `ibv_poll_cq`. Returns `None` if the provider lacks the function.
 ///
 /// # Safety
 ///
 /// `cq` exists.
 pub(super) unsafe fn poll_cq(cq: *mut c::ibv_cq, room: &mut [c::ibv_wc]) -> Option<c_int> {
     let count = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
-    // SAFETY: the queue and with it its context exist; the array has that many entries.
+    // SAFETY: the queue and its context exist; the array has that many entries.
     unsafe {
         (*(*cq).context)
             .ops
@@ -101,14 +102,14 @@ pub(super) unsafe fn poll_cq(cq: *mut c::ibv_cq, room: &mut [c::ibv_wc]) -> Opti
     }
 }
 
-/// `ibv_post_send` of one work request. `None` if the provider cannot.
+/// Posts one work request by `ibv_post_send`. Returns `None` if the provider lacks the function.
 ///
 /// # Safety
 ///
 /// `qp` exists; the scatter/gather list of `request`, its address handle and its memory exist.
 pub(super) unsafe fn post_send(qp: *mut c::ibv_qp, request: &mut c::ibv_send_wr) -> Option<c_int> {
     let mut refused = std::ptr::null_mut();
-    // SAFETY: the queue pair and with it its context exist; the request is read before the call returns.
+    // SAFETY: the queue pair and its context exist; the request is read before the call returns.
     unsafe {
         (*(*qp).context)
             .ops
@@ -117,7 +118,7 @@ pub(super) unsafe fn post_send(qp: *mut c::ibv_qp, request: &mut c::ibv_send_wr)
     }
 }
 
-/// `ibv_post_recv` of one work request. `None` if the provider cannot.
+/// Posts one work request by `ibv_post_recv`. Returns `None` if the provider lacks the function.
 ///
 /// # Safety
 ///
@@ -133,23 +134,23 @@ pub(super) unsafe fn post_recv(qp: *mut c::ibv_qp, request: &mut c::ibv_recv_wr)
     }
 }
 
-/// C structures of plain numbers, arrays, nullable pointers and unions of these.
+/// C structures of plain numbers, arrays, nullable pointers, and unions of these.
 ///
 /// # Safety
 ///
-/// All-zero bytes are a value of the type.
+/// All-zero bytes must be a valid value of the type.
 pub(super) unsafe trait Zeroed: Sized {
-    /// The value of all-zero bytes, padding included.
+    /// Returns the value of all-zero bytes, including padding.
     fn zeroed() -> Self {
-        // SAFETY: the trait's promise.
+        // SAFETY: the contract of the trait.
         unsafe { std::mem::zeroed() }
     }
 }
 
 macro_rules! zeroed {
     ($($name:ident)*) => {
-        // SAFETY: numbers, arrays, raw pointers, optional function pointers, and pthread objects, which are plain
-        // structures of numbers and pointers too.
+        // SAFETY: these types consist of numbers, arrays, raw pointers, optional function pointers, and pthread
+        // objects, which are plain structures of numbers and pointers.
         $(unsafe impl Zeroed for c::$name {})*
     };
 }
@@ -161,7 +162,7 @@ zeroed! {
 #[cfg(test)]
 zeroed! { ibv_device ibv_context ibv_pd ibv_mr ibv_ah ibv_cq ibv_qp }
 
-/// The error behind the return value of a function that hands back an error number, or -1 with errno.
+/// Returns the error for a result that is an error number, or -1 with errno.
 pub(super) fn failure(code: c_int) -> std::io::Error {
     match code {
         -1 => std::io::Error::last_os_error(),

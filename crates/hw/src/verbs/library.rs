@@ -1,4 +1,4 @@
-//! libibverbs, loaded, and the devices that it sees.
+//! The loaded library libibverbs, and the devices that it lists.
 
 use std::{
     ffi::{CStr, OsStr, c_int},
@@ -12,9 +12,9 @@ use super::{c, context::Context, error::VerbsError, ffi::Symbols};
 /// The file that [`Library::open`] loads.
 const LIBRARY: &str = "libibverbs.so.1";
 
-/// libibverbs, loaded into this process, with every function that we need.
+/// The loaded library libibverbs, with every function that this crate needs.
 ///
-/// It stays loaded as long as one handle made from it lives. It loads the drivers of the devices ("providers") by
+/// It stays loaded as long as any handle made from it lives. It loads the drivers of the devices ("providers") by
 /// itself, from the package `ibverbs-providers`.
 #[derive(Debug)]
 pub struct Library {
@@ -22,11 +22,11 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads `libibverbs.so.1` from where the system keeps shared libraries.
+    /// Loads `libibverbs.so.1` from the system's directories of shared libraries.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Library`] and [`VerbsError::Symbol`], when it is not installed or lacks a function.
+    /// [`VerbsError::Library`] when it is not installed, [`VerbsError::Symbol`] when it lacks a function.
     pub fn open() -> Result<Arc<Library>, VerbsError> {
         Self::load(OsStr::new(LIBRARY))
     }
@@ -36,11 +36,11 @@ impl Library {
         Ok(Arc::new(Library { symbols }))
     }
 
-    /// The names of this machine's devices, in the library's order.
+    /// Returns the names of this machine's devices, in the library's order.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::List`], when the kernel has no RDMA or hides it from this process.
+    /// [`VerbsError::List`], when the kernel lacks RDMA or hides it from this process.
     pub fn devices(&self) -> Result<Vec<String>, VerbsError> {
         let list = DeviceList::get(self)?;
         Ok(list.pointers().map(|device| list.name(device)).collect())
@@ -50,7 +50,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// [`VerbsError::NoDevice`], which names those that exist, [`VerbsError::Open`] and [`VerbsError::List`].
+    /// [`VerbsError::NoDevice`], which names the existing devices, [`VerbsError::Open`] and [`VerbsError::List`].
     pub fn open_device(self: &Arc<Self>, name: &str) -> Result<Context, VerbsError> {
         let list = DeviceList::get(self)?;
         let Some(device) = list.pointers().find(|device| list.name(*device) == name) else {
@@ -59,7 +59,7 @@ impl Library {
                 existing: list.pointers().map(|device| list.name(device)).collect(),
             });
         };
-        // SAFETY: an entry of a list that is not yet freed; an open context holds on to its device beyond that.
+        // SAFETY: the entry belongs to a list that is not yet freed; an open context keeps its device beyond that.
         let context = unsafe { (self.symbols.ibv_open_device)(device) };
         let seen = io::Error::last_os_error();
         let context = NonNull::new(context).ok_or_else(|| VerbsError::Open {
@@ -70,7 +70,7 @@ impl Library {
     }
 }
 
-/// The array that `ibv_get_device_list` hands out.
+/// The array that `ibv_get_device_list` returns.
 struct DeviceList<'a> {
     library: &'a Library,
     entries: NonNull<*mut c::ibv_device>,
@@ -80,7 +80,7 @@ struct DeviceList<'a> {
 impl DeviceList<'_> {
     fn get(library: &Library) -> Result<DeviceList<'_>, VerbsError> {
         let mut count: c_int = 0;
-        // SAFETY: writes the number of entries to `count`.
+        // SAFETY: the call writes the number of entries to `count`.
         let entries = unsafe { (library.symbols.ibv_get_device_list)(&raw mut count) };
         let seen = io::Error::last_os_error();
         Ok(DeviceList {
@@ -96,7 +96,7 @@ impl DeviceList<'_> {
     }
 
     fn name(&self, device: *mut c::ibv_device) -> String {
-        // SAFETY: an entry of the list; the name is inside it, and NUL-terminated.
+        // SAFETY: the entry belongs to the list; the name is inside it and NUL-terminated.
         let name = unsafe { CStr::from_ptr((self.library.symbols.ibv_get_device_name)(device)) };
         name.to_string_lossy().into_owned()
     }

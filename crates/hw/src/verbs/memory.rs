@@ -1,7 +1,7 @@
 //! Protection domains, registered memory and address handles.
 //!
-//! A remote side may write into registered memory at any time, and the device under test is expected to misbehave. So
-//! nobody gets a slice of it: [`MemoryRegion::read`] and [`MemoryRegion::write`] copy.
+//! A remote side may write into registered memory at any time, and the device under test may misbehave. This module
+//! therefore lends no slice of the memory: [`MemoryRegion::read`] and [`MemoryRegion::write`] copy.
 
 use std::{
     io, ptr,
@@ -17,9 +17,9 @@ use super::{
     queue_pair::QueuePair, types::access_flags, work::Segment,
 };
 
-/// A protection domain: memory and queue pairs work together only within one.
+/// A protection domain: memory and queue pairs work together only within one domain.
 ///
-/// Cheap to clone; freed with the last clone and the last object made from it.
+/// Cheap to clone. It is freed with the last clone and the last object made from it.
 #[derive(Clone, Debug)]
 pub struct ProtectionDomain {
     inner: Arc<Domain>,
@@ -31,20 +31,20 @@ struct Domain {
     context: Context,
 }
 
-// SAFETY: libibverbs may be called from any thread with the same protection domain; we read none of its fields.
+// SAFETY: libibverbs may be called from any thread with the same protection domain; no field of it is read here.
 unsafe impl Send for Domain {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Domain {}
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: everything made from it holds an Arc of this, so all is gone; the context is still open.
+        // SAFETY: every object made from it holds an Arc of this, so none exists any more; the context is still open.
         unsafe { (self.context.inner.symbols().ibv_dealloc_pd)(self.pointer.as_ptr()) };
     }
 }
 
 impl Context {
-    /// Makes a protection domain.
+    /// Allocates a protection domain.
     ///
     /// # Errors
     ///
@@ -60,11 +60,11 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Allocates `length` bytes of zeroes from a page boundary on, and registers them.
+    /// Allocates `length` zeroed bytes at a page boundary and registers them.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Argument`] for no bytes at all, [`VerbsError::Call`] where memory is short or may not be locked.
+    /// [`VerbsError::Argument`] for a length of 0, [`VerbsError::Call`] when memory is short or may not be locked.
     pub fn register(&self, length: usize, access: Access) -> Result<MemoryRegion, VerbsError> {
         let device = &self.context().inner;
         if length == 0 {
@@ -72,7 +72,8 @@ impl ProtectionDomain {
         }
         let memory = map(length).map_err(|seen| device.failed("mmap", &format!("{length} bytes"), seen))?;
         let flags = access_flags(access).cast_signed();
-        // SAFETY: the domain exists; the memory is ours and stays mapped until the region is gone, see `Region::drop`.
+        // SAFETY: the domain exists; the memory is ours and stays mapped until the region is dropped, see
+        // `Region::drop`.
         let pointer =
             unsafe { (device.symbols().ibv_reg_mr)(self.pointer(), memory.as_mut_ptr().cast(), length, flags) };
         let seen = io::Error::last_os_error();
@@ -88,11 +89,11 @@ impl ProtectionDomain {
         Ok(MemoryRegion { inner })
     }
 
-    /// Makes an address handle: where datagrams of an unreliable queue pair go, through this port of ours.
+    /// Creates an address handle: the destination of UD datagrams, reached through port `port` of ours.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Call`]; on Ethernet also when the GID is not resolved to a MAC address.
+    /// [`VerbsError::Call`]; on Ethernet also when the GID cannot be resolved to a MAC address.
     pub fn create_address_handle(&self, address: &AddressVector, port: u8) -> Result<AddressHandle, VerbsError> {
         let mut attributes = address_to_c(address, port);
         let device = &self.context().inner;
@@ -104,8 +105,8 @@ impl ProtectionDomain {
         Ok(AddressHandle { inner })
     }
 
-    /// Makes a queue pair, in state RESET, whose completions go into `queue`: for so many requests on their way each
-    /// way, of one segment each. Addresses that it is given are reached through `port`.
+    /// Creates a queue pair in state RESET, whose completions go into `queue`. Its queues hold `send_depth` and
+    /// `receive_depth` requests of one segment each. It reaches addresses through `port`.
     ///
     /// # Errors
     ///
@@ -120,7 +121,7 @@ impl ProtectionDomain {
         QueuePair::new(self, (service, port), queue, (send_depth, receive_depth))
     }
 
-    /// The device that it belongs to.
+    /// Returns the context of the domain.
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -134,10 +135,10 @@ impl ProtectionDomain {
     }
 }
 
-/// Registered memory that it owns, from a page boundary on.
+/// Registered memory, which it owns, at a page boundary.
 ///
-/// Cheap to clone. It is deregistered when the last clone is gone and no work request that was posted with it is still
-/// on its way, as far as completions told (see [`QueuePair`]).
+/// Cheap to clone. It is deregistered when the last clone is dropped and no work request with it is outstanding, as far
+/// as completions show (see [`QueuePair`]).
 #[derive(Clone, Debug)]
 pub struct MemoryRegion {
     inner: Arc<Region>,
@@ -146,33 +147,33 @@ pub struct MemoryRegion {
 #[derive(Debug)]
 struct Region {
     pointer: NonNull<c::ibv_mr>,
-    /// Always there until `drop`.
+    /// `Some` until `drop`.
     memory: Option<MmapRaw>,
-    /// Held while one of our threads copies. What the device does meanwhile is not our race: copies are volatile.
+    /// Held while one of our threads copies. The device may write at the same time: the copies are volatile.
     copying: Mutex<()>,
     domain: ProtectionDomain,
 }
 
-// SAFETY: libibverbs may be called from any thread; the memory is touched by one of our threads at a time (`copying`);
-// the keys that we read do not change.
+// SAFETY: libibverbs may be called from any thread; only one of our threads accesses the memory at a time (`copying`);
+// the keys read here do not change.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Region {}
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: nobody else holds the region.
+        // SAFETY: no other code holds the region.
         if unsafe { (self.domain.symbols().ibv_dereg_mr)(self.pointer.as_ptr()) } != 0 {
-            // The device may still write there: the memory must never serve anything else.
+            // The device may still write there, so this memory must not be reused.
             std::mem::forget(self.memory.take());
         }
     }
 }
 
 impl MemoryRegion {
-    /// Copies `length` bytes out, from `offset` on.
+    /// Copies `length` bytes out of the region, from `offset` on.
     ///
-    /// The device may write at the same time: then each byte is one that was there at some moment of the call. Aligned
+    /// If the device writes at the same time, each byte is one that was there at some time during the call. Aligned
     /// groups of eight bytes are read at once.
     ///
     /// # Errors
@@ -185,7 +186,8 @@ impl MemoryRegion {
         let mut done = 0;
         while done < length {
             let at = from.wrapping_add(done);
-            // SAFETY: inside the mapping, which lives as long as the region; aligned where eight are read.
+            // SAFETY: the address is inside the mapping, which lives as long as the region; it is aligned where eight
+            // bytes are read.
             unsafe {
                 if at.addr() % 8 == 0 && length - done >= 8 {
                     let word = at.cast::<u64>().read_volatile();
@@ -200,7 +202,7 @@ impl MemoryRegion {
         Ok(bytes)
     }
 
-    /// Copies `bytes` in, from `offset` on. Aligned groups of eight bytes are written at once.
+    /// Copies `bytes` into the region, from `offset` on. Aligned groups of eight bytes are written at once.
     ///
     /// # Errors
     ///
@@ -228,27 +230,27 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// The address by which the device, and a remote side, knows the first byte.
+    /// Returns the address of the first byte, as the device and a remote side use it.
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.base().addr() as u64
     }
 
-    /// Local key.
+    /// Returns the L_Key.
     #[must_use]
     pub fn lkey(&self) -> u32 {
         // SAFETY: the region is registered.
         unsafe { self.inner.pointer.as_ref().lkey }
     }
 
-    /// Remote key.
+    /// Returns the R_Key.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         // SAFETY: the region is registered.
         unsafe { self.inner.pointer.as_ref().rkey }
     }
 
-    /// A piece of it for a work request. Whether it lies inside is checked when it is posted.
+    /// Returns a segment of the region for a work request. The post checks that it lies inside.
     #[must_use]
     pub fn segment(&self, offset: usize, length: u32) -> Segment {
         Segment {
@@ -258,7 +260,7 @@ impl MemoryRegion {
         }
     }
 
-    /// Where `offset` is, after checking that `length` bytes from there are inside.
+    /// Returns the address of `offset`, after a check that `length` bytes from there are inside.
     pub(super) fn place(&self, offset: usize, length: usize) -> Result<*mut u8, VerbsError> {
         let size = self.inner.memory.as_ref().map_or(0, MmapRaw::len);
         if offset.checked_add(length).is_none_or(|end| end > size) {
@@ -272,18 +274,18 @@ impl MemoryRegion {
     }
 }
 
-/// Pages of zeroes from the system.
+/// Maps zeroed pages.
 fn map(length: usize) -> io::Result<MmapRaw> {
     let memory = MmapRaw::from(MmapMut::map_anon(length)?);
     // A child process must not share these pages: copy-on-write could give the device's pages to the child. A kernel
-    // that does not know the advice copies them right at the fork, so a refusal does no harm.
+    // without this advice copies the pages at the fork, so a refusal does no harm.
     let _ = memory.advise(Advice::DontFork);
     Ok(memory)
 }
 
-/// An address handle: where datagrams of an unreliable queue pair go.
+/// An address handle: the destination of UD datagrams.
 ///
-/// Cheap to clone; a work request that was posted with it keeps it.
+/// Cheap to clone. A work request that was posted with it keeps it alive.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
     inner: Arc<Handle>,
@@ -295,14 +297,14 @@ struct Handle {
     domain: ProtectionDomain,
 }
 
-// SAFETY: libibverbs may be called from any thread with the same address handle; we read none of its fields.
+// SAFETY: libibverbs may be called from any thread with the same address handle; no field of it is read here.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: nobody else holds it.
+        // SAFETY: no other code holds it.
         unsafe { (self.domain.symbols().ibv_destroy_ah)(self.pointer.as_ptr()) };
     }
 }

@@ -1,11 +1,11 @@
-//! Queue pairs and what belongs to them through libibverbs, opened at run time.
+//! Queue pairs and related objects through libibverbs, which is opened at run time.
 //!
 //! Source: `infiniband/verbs.h` of rdma-core (libibverbs.so.1) and its manual pages.
 //!
-//! A [`Library`] is libibverbs with its functions resolved. From it comes a [`Context`], an open device; from that a
-//! [`ProtectionDomain`] and [`CompletionQueue`]s; and from the domain [`MemoryRegion`]s, [`AddressHandle`]s and
-//! [`QueuePair`]s. Each handle owns what it was made from, so they can be dropped in any order: the library is told in
-//! the right one. What is asked and told are the values of `verbatim_wire::verbs`.
+//! A [`Library`] is libibverbs with its functions resolved. It opens a [`Context`], a device. The context makes a
+//! [`ProtectionDomain`] and [`CompletionQueue`]s; the domain makes [`MemoryRegion`]s, [`AddressHandle`]s and
+//! [`QueuePair`]s. Each handle owns its parents, so the handles can be dropped in any order, and the library still
+//! destroys the objects in the right order. Arguments and results are values of `verbatim_wire::verbs`.
 //!
 //! ```no_run
 //! use verbatim_hw::verbs::{Library, SendRequest};
@@ -46,23 +46,23 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What a tester needs and an application does not
+//! # Features for a tester
 //!
-//! - [`QueuePair::modify`] names each attribute by itself and sets nothing else. Impossible values go out too; what
-//!   suits whom is for the driver, and for judges, to say.
-//! - Remote addresses and keys of a request go out as they are.
-//! - A remote side that misbehaves can write into registered memory at any time, so [`MemoryRegion`] copies and never
-//!   lends a slice.
-//! - What a device writes (the status of a completion, the kind of an event) is a number with a name, so an unknown
-//!   value is shown.
+//! - [`QueuePair::modify`] sets exactly the named attributes. It passes impossible values on; the driver and the judges
+//!   check them.
+//! - Remote addresses and keys of a request are passed on unchanged.
+//! - A misbehaving remote side can write into registered memory at any time, so [`MemoryRegion`] copies and never lends
+//!   a slice.
+//! - A value that a device writes (the status of a completion, the kind of an event) is a number with a name, so an
+//!   unknown value is visible.
 //!
 //! # Threads
 //!
-//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread, and
-//! nothing waits.
+//! All handles can be shared between threads. Calls go straight into the library; there is no helper thread, and no
+//! call waits.
 //!
-//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events; [`Context::next_event`]
-//! acknowledges before it returns, so nothing can hang.
+//! Destroying a queue pair or a completion queue waits for the acknowledgement of its events. [`Context::next_event`]
+//! acknowledges each event before it returns, so this wait cannot block.
 
 mod attributes;
 mod c;

@@ -1,4 +1,4 @@
-//! Attributes of a queue pair as C has them: each one named, none set behind the caller's back.
+//! Attributes of a queue pair in C form: only the named attributes are set.
 
 use verbatim_wire::verbs::{AddressVector, QpAttributes, QpState};
 
@@ -8,9 +8,9 @@ use super::{
     types::access_flags,
 };
 
-/// The attributes, the mask of those that count, and the names of those that were given. Addresses go out of `port`.
+/// Returns the attributes, the mask of the valid ones, and the names of the given ones. Addresses use `port`.
 ///
-/// Values go out as they are, impossible ones too: refusing them is the driver's.
+/// Values are passed on unchanged, even impossible ones: the driver must refuse them.
 pub(super) fn to_c(to: QpState, named: &QpAttributes, port: u8) -> (c::ibv_qp_attr, u32, Vec<&'static str>) {
     let mut attributes = c::ibv_qp_attr::zeroed();
     attributes.qp_state = state_to_c(to);
@@ -57,12 +57,12 @@ fn state_to_c(state: QpState) -> c::ibv_qp_state::Type {
     }
 }
 
-/// The state of that number, if there is one.
+/// Returns the state with a number, if there is one.
 pub(super) fn state_from_c(seen: c::ibv_qp_state::Type) -> Option<QpState> {
     QpState::ALL.into_iter().find(|state| state_to_c(*state) == seen)
 }
 
-/// An address, reached through `port`. Local path bits and static rate are 0.
+/// Converts an address that is reached through `port`. Local path bits and static rate are 0.
 pub(super) fn address_to_c(to: &AddressVector, port: u8) -> c::ibv_ah_attr {
     let mut attributes = c::ibv_ah_attr::zeroed();
     attributes.dlid = to.dlid;

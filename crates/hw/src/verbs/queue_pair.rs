@@ -1,4 +1,4 @@
-//! Queue pairs: made, modified, queried, posted to.
+//! Queue pairs: creation, modification, queries and posting.
 
 use std::{ffi::c_int, io, ptr, ptr::NonNull, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use super::{
     work::{InFlight, ReceiveRequest, Segment, SendRequest},
 };
 
-/// What [`QueuePair::query`] asks for.
+/// The attributes that [`QueuePair::query`] requests.
 const QUERIED: u32 = mask::IBV_QP_STATE.0 | mask::IBV_QP_RQ_PSN.0 | mask::IBV_QP_SQ_PSN.0;
 
 /// A queue pair. It is destroyed when dropped.
 ///
-/// It keeps the memory and address handles of posted requests registered until a completion of the same queue, that one
-/// or a later one, was polled; until it is reset; or until it is destroyed. So a region can be dropped at once, and
-/// lives as long as the device may use it.
+/// It keeps the memory and address handles of posted requests registered. It releases those of a request when its
+/// completion, or a later one of the same queue, was polled. A reset or destruction of the queue pair releases all. A
+/// caller may therefore drop a region at once; the region lives as long as the device may use it.
 #[derive(Debug)]
 pub struct QueuePair {
     pointer: NonNull<c::ibv_qp>,
@@ -39,19 +39,19 @@ pub struct QueuePair {
     domain: ProtectionDomain,
 }
 
-// SAFETY: libibverbs may be called from any thread, several at once, with the same queue pair; we read none of its
-// fields but the number, once, when it is made.
+// SAFETY: libibverbs may be called from several threads at once with the same queue pair; only its number is read here,
+// once, at creation.
 unsafe impl Send for QueuePair {}
-// SAFETY: as above.
+// SAFETY: as for Send.
 unsafe impl Sync for QueuePair {}
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // Before the number is free for another queue pair.
+        // This comes first: afterwards the number is free for another queue pair.
         self.queue.leave(self.qpn);
-        // SAFETY: nobody else holds it; queue and domain are still there.
+        // SAFETY: no other code holds it; queue and domain still exist.
         unsafe { (self.domain.symbols().ibv_destroy_qp)(self.pointer.as_ptr()) };
-        // What was in flight, the queue and the domain follow in this order.
+        // The fields `in_flight`, `queue` and `domain` are dropped afterwards, in this order.
     }
 }
 
@@ -100,17 +100,17 @@ impl QueuePair {
         })
     }
 
-    /// Queue pair number.
+    /// Returns the queue pair number.
     #[must_use]
     pub fn qpn(&self) -> u32 {
         self.qpn
     }
 
-    /// Changes state and attributes: exactly those that are given.
+    /// Modifies the state and exactly the given attributes.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::Modify`], which names them.
+    /// [`VerbsError::Modify`], which names the attributes.
     pub fn modify(&self, to: QpState, given: &QpAttributes) -> Result<(), VerbsError> {
         let (mut attributes, set, names) = to_c(to, given, self.port);
         // SAFETY: the queue pair exists; the attributes are read before the call returns.
@@ -127,7 +127,7 @@ impl QueuePair {
         Err(VerbsError::Modify {
             device: self.context().name().to_owned(),
             qpn: self.qpn,
-            // The refused call left the state as it was.
+            // A refused call leaves the state unchanged.
             from: self.query().ok().map(|found| found.state),
             to,
             given: names,
@@ -135,7 +135,7 @@ impl QueuePair {
         })
     }
 
-    /// State and PSNs, as the driver says they are (drivers differ in whether PSNs move on).
+    /// Returns the state and PSNs that the driver reports. Drivers differ in whether the PSNs advance.
     ///
     /// # Errors
     ///
@@ -161,11 +161,11 @@ impl QueuePair {
         })
     }
 
-    /// Puts a request into the send queue; gives when the driver was called, on CLOCK_MONOTONIC.
+    /// Posts a request to the send queue. Returns when the driver was called, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
-    /// [`VerbsError::OutOfRegion`] and [`VerbsError::Argument`] before anything was done; [`VerbsError::Call`] when the
+    /// [`VerbsError::OutOfRegion`] and [`VerbsError::Argument`] before anything was done. [`VerbsError::Call`] when the
     /// driver refused, with ENOMEM when the queue is full.
     pub fn post_send(&self, request: SendRequest) -> Result<Duration, VerbsError> {
         self.check_destination(&request)?;
@@ -174,14 +174,14 @@ impl QueuePair {
         (wanted.sg_list, wanted.num_sge) = list(&mut segment);
         self.in_flight.send(request, || {
             let called_at = now();
-            // SAFETY: the queue pair exists; the segment outlives the call; memory and address handle are held by `in_flight`
-            // during it and after it. A datagram has an address handle of this context, the rest none.
+            // SAFETY: the queue pair exists; the segment outlives the call; `in_flight` holds memory and address handle
+            // during the call and after it. A datagram has an address handle of this context, other requests have none.
             let code = unsafe { ffi::post_send(self.pointer.as_ptr(), &mut wanted) };
             self.posted("ibv_post_send", code).map(|()| called_at)
         })
     }
 
-    /// Puts a buffer into the receive queue; gives when the driver was called, on CLOCK_MONOTONIC.
+    /// Posts a buffer to the receive queue. Returns when the driver was called, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
@@ -199,7 +199,8 @@ impl QueuePair {
         })
     }
 
-    /// Drivers follow the address handle of a datagram without looking: it must be there, and one of theirs.
+    /// Checks the destination. Drivers use the address handle of a datagram unchecked: it must exist and be of this
+    /// context.
     fn check_destination(&self, request: &SendRequest) -> Result<(), VerbsError> {
         let what = match (self.service == Service::Ud, &request.destination) {
             (true, None) => "a UD queue pair needs a destination with each send",
@@ -237,7 +238,7 @@ impl QueuePair {
     }
 }
 
-/// A scatter/gather list of at most one segment, and its length.
+/// Returns a scatter/gather list of at most one segment, and its length.
 fn list(segment: &mut Option<c::ibv_sge>) -> (*mut c::ibv_sge, c_int) {
     match segment {
         Some(segment) => (ptr::from_mut(segment), 1),

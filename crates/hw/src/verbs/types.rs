@@ -1,4 +1,4 @@
-//! Values that only the library has: types of GIDs, and flags.
+//! Values that only the library has: GID types and access flags.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum GidType {
     RoceV1,
     /// RoCE version 2: UDP over IPv4 or IPv6.
     RoceV2,
-    /// A value that this program does not know.
+    /// A value unknown to this program.
     Unknown(u32),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for GidType {
     }
 }
 
-/// `enum ibv_access_flags`.
+/// Returns the bits of `enum ibv_access_flags`.
 pub(super) fn access_flags(access: Access) -> u32 {
     let flags = [
         (access.local_write, bit::IBV_ACCESS_LOCAL_WRITE),

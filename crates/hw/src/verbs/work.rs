@@ -1,4 +1,4 @@
-//! Work requests, and what they keep alive while they are on their way.
+//! Work requests, and the objects that they keep alive while they are outstanding.
 
 use std::{
     collections::VecDeque,
@@ -18,58 +18,58 @@ use super::{
     memory::{AddressHandle, MemoryRegion},
 };
 
-/// A piece of registered memory.
+/// A part of registered memory.
 #[derive(Clone, Debug)]
 pub struct Segment {
     /// The memory.
     pub region: MemoryRegion,
-    /// First byte, from the region's start.
+    /// Offset in bytes from the region's start.
     pub offset: usize,
     /// Length in bytes.
     pub length: u32,
 }
 
-/// One request for the send queue.
+/// A request for the send queue.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// What its completion is called.
+    /// Identifier that its completion carries.
     pub wr_id: u64,
-    /// What to do. Remote addresses and keys go out as they are: a wrong one is the other side's to refuse.
+    /// The operation. Remote addresses and keys are passed on unchanged: the other side must refuse wrong ones.
     pub work: Work,
-    /// Our side of it: where data comes from, or for reads and atomics where it goes.
+    /// Local memory: the source of the data, or the destination for READs and atomics.
     pub data: Option<Segment>,
-    /// Make a completion on success too.
+    /// Whether to generate a completion on success, too.
     pub signaled: bool,
-    /// Wake the other side, if it waits for solicited completions only.
+    /// Whether to notify the other side if it waits only for solicited completions.
     pub solicited: bool,
-    /// Wait for the reads and atomics before it.
+    /// Whether to wait for earlier READs and atomics.
     pub fence: bool,
-    /// Where a datagram goes: for UD queue pairs, and for no others.
+    /// Destination of a datagram; only for UD queue pairs.
     pub destination: Option<Destination>,
 }
 
-/// Where a datagram goes.
+/// The destination of a datagram.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The port and its address.
+    /// Address of the destination port.
     pub address: AddressHandle,
-    /// The queue pair there.
+    /// Queue pair at the destination.
     pub qpn: Qpn,
-    /// Its Q_Key. With the top bit set, that of our own queue pair goes out instead.
+    /// Q_Key of that queue pair. If its top bit is set, the Q_Key of our own queue pair is sent instead.
     pub qkey: QKey,
 }
 
-/// One request for the receive queue.
+/// A request for the receive queue.
 #[derive(Clone, Debug)]
 pub struct ReceiveRequest {
-    /// What its completion is called.
+    /// Identifier that its completion carries.
     pub wr_id: u64,
-    /// Where the message goes. On a UD queue pair 40 bytes more than the payload are needed: the GRH comes first.
+    /// Memory for the message. A UD queue pair needs 40 bytes more than the payload, because the GRH comes first.
     pub data: Option<Segment>,
 }
 
 impl Segment {
-    /// As C has it, checked.
+    /// Converts the segment to C, after a check of its range.
     pub(super) fn to_c(&self) -> Result<c::ibv_sge, VerbsError> {
         let length = usize::try_from(self.length).unwrap_or(usize::MAX);
         let place = self.region.place(self.offset, length)?;
@@ -82,7 +82,7 @@ impl Segment {
 }
 
 impl SendRequest {
-    /// As C has it, without its scatter/gather list.
+    /// Converts the request to C, without its scatter/gather list.
     pub(super) fn to_c(&self) -> c::ibv_send_wr {
         use c::ibv_wr_opcode as opcode;
 
@@ -110,7 +110,7 @@ impl SendRequest {
         let rkey = r_key.0;
         match operation {
             Operation::SendImm | Operation::WriteImm => c::word!(request).imm_data = imm.to_be(),
-            // `invalidate_rkey`, which lies at the same place.
+            // This is `invalidate_rkey`, at the same offset.
             Operation::SendInvalidate => c::word!(request).imm_data = rkey,
             _ => {}
         }
@@ -142,8 +142,8 @@ impl SendRequest {
     }
 }
 
-/// The work requests of one queue pair that may still be on their way, in the order of their posts. They keep the
-/// memory and the address handles that they were posted with.
+/// The work requests of a queue pair that may still be outstanding, in posting order. They keep the memory and the
+/// address handles that they were posted with.
 #[derive(Debug)]
 pub(super) struct InFlight {
     queues: Mutex<Queues>,
@@ -158,12 +158,12 @@ struct Queues {
 #[derive(Debug)]
 struct Queue {
     posted: VecDeque<Posted>,
-    /// Beyond this many, the oldest have ended, or the driver would have refused the post: requests without a
-    /// completion of their own do not pile up.
+    /// Upper limit of requests. Beyond it the oldest must have completed, else the driver would have refused the post.
+    /// The limit keeps unsignaled requests from piling up.
     most: usize,
 }
 
-/// What a posted request keeps.
+/// The objects that a posted request keeps alive.
 #[derive(Debug)]
 struct Posted {
     wr_id: u64,
@@ -175,7 +175,7 @@ impl Queue {
     fn new(max_wr: u32) -> Self {
         Self {
             posted: VecDeque::new(),
-            // Twice the next power of two: drivers round up.
+            // Drivers round up, hence twice the next power of two.
             most: usize::try_from(max_wr).unwrap_or(0).max(1).next_power_of_two() * 2,
         }
     }
@@ -202,7 +202,7 @@ impl InFlight {
         }
     }
 
-    /// Posts a send with `post`, and keeps what it needs if that succeeds. Completions wait meanwhile.
+    /// Posts a send with `post`, and keeps its objects on success. Completions wait meanwhile.
     pub(super) fn send<T, E>(&self, request: SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -215,7 +215,7 @@ impl InFlight {
         Ok(posted)
     }
 
-    /// The same for a receive.
+    /// Posts a receive with `post`, and keeps its objects on success. Completions wait meanwhile.
     pub(super) fn receive<T, E>(&self, request: ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -228,10 +228,10 @@ impl InFlight {
         Ok(posted)
     }
 
-    /// Releases what `completion` says is over. A queue completes in order, so what was posted before is over too.
+    /// Releases the request of `completion` and all earlier ones of its queue, because a queue completes in order.
     ///
-    /// The opcode tells the queue, but only on success. Of a failed request that both queues could have, nothing is
-    /// released: what is kept too long does no harm.
+    /// On success the opcode determines the queue. A failure that could belong to either queue releases nothing:
+    /// keeping an object too long does no harm.
     pub(super) fn completed(&self, completion: &Completion) {
         let mut queues = self.lock();
         let Queues { send, receive } = &mut *queues;
@@ -247,7 +247,7 @@ impl InFlight {
         queue.posted.drain(..=position);
     }
 
-    /// Releases all: the queue pair was reset.
+    /// Releases all requests after a reset of the queue pair.
     pub(super) fn clear(&self) {
         let mut queues = self.lock();
         queues.send.posted.clear();

@@ -1,4 +1,4 @@
-//! Which packets are of a connection: what a capture leaves open until more of it was seen.
+//! Assigns packets to connections in the cases that only later packets of the capture decide.
 
 use verbatim_wire::packet::Psn;
 
@@ -10,11 +10,11 @@ use crate::rule::{Excuse, Finding, Rule};
 use crate::rules::requester::{self, Asked};
 use crate::window::Place;
 
-/// Packets of an end, all of them with a wrong ICRC, that are too many for damage on their way.
+/// Minimum number of packets of one end, all with a wrong ICRC, for which the end is blamed instead of the path.
 const ALL_DAMAGED: u64 = 3;
 
 impl Connection {
-    /// How a request looks that another connection may begin with; `None` when it goes on where this one is.
+    /// Returns why a request may begin another connection; `None` if the request continues this connection.
     pub(crate) fn doubts(&self, by: usize, event: &Event<'_>) -> Option<Doubt> {
         let flow = &self.flows[by];
         let place = flow.window.place(event.packet.bth().psn());
@@ -33,7 +33,7 @@ impl Connection {
         };
         let (at, into) = match place {
             Place::Again(at, into) => (at, into),
-            // It follows nothing that was seen, and has the size of another path MTU.
+            // A first request, or a request after a gap, continues the connection unless no path MTU allows its size.
             Place::Beginning | Place::Ahead(_) if !requester::has_no_such_size(&asked) => return None,
             _ => {
                 return Some(Doubt {
@@ -50,49 +50,49 @@ impl Connection {
         (doubt.differs || doubt.was_acknowledged && requester::is_unasked(&asked)).then_some(doubt)
     }
 
-    /// One of which nothing was seen yet, judged as this one.
+    /// Returns a connection without packets and with the same [`Loss`].
     pub(crate) fn anew(&self) -> Self {
         Self::new(self.loss)
     }
 
-    /// Whether what the responder has counted is known for the request of that end with this PSN.
+    /// Returns whether the responder's message count is known for the request of end `of` with this PSN.
     pub(crate) fn knows_count(&self, of: usize, psn: Psn) -> bool {
         let flow = &self.flows[of];
         let found = flow.window.find(psn).map(|(at, _)| flow.window.get(at).epoch);
         flow.responses.offset.is_some_and(|offset| found == Some(offset.epoch))
     }
 
-    /// How often a MSN was wrong.
+    /// Returns how often an MSN was wrong.
     pub(crate) fn wrong_msns(&self) -> u64 {
         let mut counts = self.counts().filter(|(rule, _)| *rule == Rule::Msn);
         counts.next().map_or(0, |(_, count)| count.broken + count.excused)
     }
 
-    /// Whether a request with that PSN is a new one of that end.
+    /// Returns whether a request with that PSN is a new request of end `by`.
     pub(crate) fn goes_on(&self, by: usize, psn: Psn) -> bool {
         matches!(self.flows[by].window.place(psn), Place::Next | Place::Ahead(_))
     }
 
-    /// Whether a request with that PSN follows the newest of that end.
+    /// Returns whether a request with that PSN directly follows the newest request of end `by`.
     pub(crate) fn is_next(&self, by: usize, psn: Psn) -> bool {
         self.flows[by].window.place(psn) == Place::Next
     }
 
-    /// Takes a packet that may be of another connection, so that this excuses what it breaks.
+    /// Takes a packet that may belong to another connection. `excuse` excuses its violations.
     pub(crate) fn take_as(&mut self, excuse: Excuse, by: usize, event: &Event<'_>) {
         self.excuse = Some(excuse);
         self.take(by, event);
         self.excuse = None;
     }
 
-    /// Whether which responses are of this connection rests on a single one, and takes that back or confirms it.
+    /// Sets whether a single response is the only proof that the two directions are one connection.
     pub(crate) fn set_provisional(&mut self, is_provisional: bool) {
         self.is_provisional = is_provisional && self.loss == Loss::Possible;
         self.needed_excuse = false;
         self.pmtu_before = self.flows[0].window.pmtu;
     }
 
-    /// Whether a response came that cannot be of this connection while that was not certain.
+    /// Returns whether a response contradicted the pairing of the directions while the pairing was provisional.
     pub(crate) fn is_contradicted(&self) -> bool {
         self.needed_excuse
     }
@@ -101,7 +101,7 @@ impl Connection {
         self.is_provisional
     }
 
-    /// What end 1 sent was not of this connection.
+    /// Removes the packets of end 1, which belong to another connection.
     pub(crate) fn unpair(&mut self) {
         self.flows[0].responses = Responses::default();
         self.flows[1] = Flow::default();
@@ -110,28 +110,29 @@ impl Connection {
         self.set_provisional(false);
     }
 
-    /// Whether a response with this PSN may answer a request of that end.
+    /// Returns whether a response with this PSN may answer a request of end `of`.
     pub(crate) fn covers(&self, of: usize, psn: Psn) -> bool {
         self.flows[of].window.covers(psn)
     }
 
-    /// Whether a request of that end with this PSN waits for its answer, as far as was seen.
+    /// Returns whether the capture shows a request of end `of` with this PSN and no acknowledgement of it.
     pub(crate) fn awaits(&self, of: usize, psn: Psn) -> bool {
         self.covers(of, psn) && !self.flows[of].responses.has_acknowledged(psn)
     }
 
-    /// Whether the requests of that end are no further from a PSN than that, either way.
+    /// Returns whether the next PSN of end `of` is at most `most` PSNs from `psn`, in either direction.
     pub(crate) fn is_near(&self, of: usize, psn: Psn, most: u32) -> bool {
         let next = self.flows[of].window.next;
         next.is_some_and(|next| next.since(psn) <= most || psn.since(next) <= most)
     }
 
-    /// The first request of that end, which is damaged, has this PSN.
+    /// Sets the PSN of the damaged first request of end `by`.
     pub(crate) fn expect(&mut self, by: usize, psn: Psn) {
         self.flows[by].window.expect(psn);
     }
 
-    /// No more packets come. Where every packet of an end has a wrong ICRC, the end made it so: no way damages all.
+    /// Drops the excuse of damage at the end of the connection. If all packets of an end have a wrong ICRC, the end
+    /// itself is at fault.
     pub(crate) fn blame_damaged(&mut self) {
         let is_icrc = |rule: Rule| rule == Rule::Icrc;
         for by in 0..2 {
@@ -155,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// The other half of this connection, which was taken for one of its own: what its end 0 sent, end 1 has.
+    /// Merges `other`, the other half of this connection. The packets of its end 0 become packets of end 1.
     pub(crate) fn join(&mut self, other: Self) {
         let [flow, _] = other.flows;
         self.flows[1] = flow;

@@ -1,4 +1,4 @@
-//! The communication manager's messages, which say how a connection begins: its queue pairs, first PSNs, path MTU.
+//! Parses the communication manager's messages, which state a connection's queue pairs, first PSNs and path MTU.
 //!
 //! Source: architecture 12.6.5 (REQ), 12.6.8 (REP); `cm_msgs.h` of Linux; annex A11 (service IDs of IP ports).
 
@@ -8,14 +8,14 @@ use verbatim_wire::{AttributeId, Mad, Method, MgmtClass, Opcode};
 use super::{Address, Connections, Ended, Half, half};
 use crate::managed::{Managed, ServiceId};
 
-/// Requests of the manager that are remembered.
+/// Maximum number of stored REQs.
 const MOST: usize = 4096;
 const REQ: AttributeId = AttributeId(0x0010);
 const REP: AttributeId = AttributeId(0x0013);
-/// Where the message of a MAD begins.
+/// Offset of the message in a MAD, in bytes.
 const HEADER: usize = 24;
 
-/// A request for a connection.
+/// Fields of a REQ.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     qpn: Qpn,
@@ -24,12 +24,12 @@ pub(super) struct Asked {
     service: ServiceId,
     retry_count: u8,
     rnr_retry_count: u8,
-    /// It was answered: the same request again begins nothing.
+    /// Whether a REP was seen. A repeated REP begins no second connection.
     is_answered: bool,
 }
 
 struct Answered {
-    /// The request that it answers.
+    /// Communication ID of the REQ.
     id: u32,
     qpn: Qpn,
     psn: Psn,
@@ -82,8 +82,8 @@ impl Message {
 }
 
 impl Connections {
-    /// Takes a packet that may be of the communication manager; others are left alone. When the manager answers a
-    /// request for a connection, that connection begins, and `ended` gets one that had a queue pair of it before.
+    /// Takes a message of the communication manager and ignores other packets. A REP begins a connection. Calls `ended`
+    /// for each older connection with one of its queue pairs.
     pub fn manage(&mut self, packet: &Packet<'_>, mut ended: impl FnMut(Ended)) {
         let (Some(Half { from, to, .. }), Some(message)) = (half(packet), Message::of(packet)) else {
             return;

@@ -1,5 +1,5 @@
-//! Packets with a wrong ICRC that no known connection claims. Such a packet does not tell where it belongs, for its
-//! queue pair number may be what was damaged. Another packet of the same half tells it, or a response with its PSN.
+//! Packets with a wrong ICRC that belong to no known connection. Damage may have changed the queue pair number of such
+//! a packet. A second packet of the same half, or a response with the same PSN, shows its connection.
 
 use verbatim_record::Time;
 use verbatim_wire::Medium;
@@ -7,21 +7,21 @@ use verbatim_wire::packet::{Packet, Psn};
 
 use super::{Connections, Ended, Event, Half, NEAR};
 
-/// Halves of which a single packet is held.
+/// Maximum number of stored packets, each from a different half.
 const MOST: usize = 4096;
-/// Numbers of packets that are kept; all are counted.
+/// Maximum number of stored packet numbers. Further packets are only counted.
 const KEPT: usize = 16;
 
 /// Packets with a wrong ICRC that belong to no connection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Unclaimed {
-    /// How many.
+    /// Number of packets.
     pub packets: u64,
-    /// The numbers of 16 of them, as [`Event::number`] has them, in rising order.
+    /// Numbers of up to 16 of these packets, as in [`Event::number`], in rising order.
     pub numbers: Vec<u64>,
 }
 
-/// A packet that is held.
+/// A stored packet with a wrong ICRC.
 #[derive(Clone, Debug)]
 pub(super) struct Damaged {
     number: u64,
@@ -56,12 +56,13 @@ impl Unclaimed {
 }
 
 impl Connections {
-    /// A packet of an unknown half, with a wrong ICRC. Whether the half is known now: it had such a packet before.
+    /// Takes a packet with a wrong ICRC whose half has no connection. The second such packet gives the half a
+    /// connection. Returns whether the half now has a connection.
     pub(super) fn claims_damaged(&mut self, half: Half, event: &Event<'_>, ended: &mut impl FnMut(Ended)) -> bool {
         let damaged = Damaged::of(event);
         match self.damaged.remove(&half) {
             Some(first) => {
-                // Two whose PSNs are near each other have the right ones.
+                // If two PSNs are near each other, damage changed neither.
                 let expects = damaged.psn.since(first.psn) < NEAR;
                 self.claim(half, &first, expects, ended);
                 self.halves.contains_key(&half)
@@ -78,8 +79,8 @@ impl Connections {
         }
     }
 
-    /// A sound response has come that no known request has the PSN of: if a single damaged request has it, that is the
-    /// one.
+    /// Assigns a damaged request to a connection after a response with its PSN, if no other damaged request has that
+    /// PSN.
     pub(super) fn claim_answered(&mut self, response: Half, psn: Psn, ended: &mut impl FnMut(Ended)) {
         let is_it = |(half, damaged): &(&Half, &Damaged)| {
             (half.from, half.to) == (response.to, response.from) && !damaged.is_response && damaged.psn == psn
@@ -93,14 +94,15 @@ impl Connections {
         }
     }
 
-    /// A sound packet of a half has come, and was taken: the damaged one before it was of the same connection.
+    /// Assigns the damaged packet of a half to the connection of a later undamaged packet.
     pub(super) fn claim_same(&mut self, half: Half, ended: &mut impl FnMut(Ended)) {
         if let Some(damaged) = self.damaged.remove(&half) {
             self.claim(half, &damaged, false, ended);
         }
     }
 
-    /// No packet comes any more: a response that fits one connection alone is of that one, and the others are of none.
+    /// Assigns, at the end of the stream, each damaged response that fits only one connection. All other damaged
+    /// packets are unclaimed.
     pub(super) fn claim_last(&mut self, ended: &mut impl FnMut(Ended)) -> Unclaimed {
         for (half, damaged) in core::mem::take(&mut self.damaged) {
             if damaged.is_response && self.other_half(half, damaged.psn).is_some() {
@@ -113,7 +115,7 @@ impl Connections {
         core::mem::take(&mut self.unclaimed)
     }
 
-    /// Takes a damaged packet of that half. Where it is a request whose PSN is believed, that is due.
+    /// Takes a damaged packet of a half. `expects`: a request's PSN is trusted and becomes the expected PSN.
     fn claim(&mut self, half: Half, damaged: &Damaged, expects: bool, ended: &mut impl FnMut(Ended)) {
         let Ok(packet) = Packet::parse(damaged.medium, &damaged.bytes) else {
             return;

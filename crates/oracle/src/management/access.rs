@@ -1,6 +1,8 @@
-//! What each attribute allows: where a request points, what a Set makes of each field, how a request is answered.
+//! Effect of requests on each attribute: the target of a request, the effect of a Set on each field, and the status
+//! of the response.
 //!
-//! Channel adapters and routers (architecture 14.2.5). What depends on more than a public source says is left open.
+//! The rules apply to channel adapters and routers (architecture 14.2.5). Details that no public source settles are
+//! left open.
 
 use verbatim_wire::values::CapabilityMask;
 use verbatim_wire::{AttributeId, Layout, Mad, Method, NodeInfo, PortInfo, Status, VlCap};
@@ -8,51 +10,49 @@ use verbatim_wire::{AttributeId, Layout, Mad, Method, NodeInfo, PortInfo, Status
 use super::image::{Element, moves};
 use super::known::{Known, Sure};
 
-/// CapabilityMask: LedInfo, extended speeds, InitType, suppression of traps of multicast P_Keys.
+/// Bits of CapabilityMask: LedInfo, extended speeds, InitType, suppression of traps for multicast P_Keys.
 const LED_INFO: u32 = 1 << 9;
 pub(super) const EXTENDED_SPEEDS: u32 = 1 << 14;
 const REINIT: u32 = 1 << 18;
 const TRAP_SUPPRESSION: u32 = 1 << 29;
-/// CapabilityMask2: NodeDescription can be Set.
+/// Bit of CapabilityMask2: NodeDescription can be Set.
 const SET_NODE_DESCRIPTION: u16 = 1;
-/// AttributeModifier of PortInfo: whoever asks knows extended speeds.
+/// Bit of PortInfo's AttributeModifier: the requester knows extended speeds.
 pub(super) const KNOWS_EXTENDED_SPEEDS: u32 = 1 << 31;
 
-/// What a port said of itself last.
+/// Latest attributes of a port, and facts about its link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) port: PortInfo,
     pub(super) node: NodeInfo,
-    /// Data VLs that are operational, where that is certain.
+    /// Number of operational data VLs, if certain.
     pub(super) vls: Option<u8>,
-    /// Whether nothing but the tester and the port is there.
+    /// Whether only the tester and the port are on the link.
     pub(super) simulated: bool,
 }
 
-/// What is addressed: an attribute, and the AttributeModifier without what does not matter.
+/// Target of a request: the attribute, and the relevant part of the AttributeModifier.
 pub(super) type Place = (AttributeId, u32);
 
-/// What a field becomes by a Set that is obeyed.
+/// Value of a field after a Set that the port obeys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Becomes {
-    /// It stays as it is.
+    /// The old value.
     Stays,
-    /// It is this.
+    /// This value.
     Is(u64),
-    /// It stays, or is this.
+    /// The old value or this value.
     MayBe(u64),
-    /// Nothing is said of it.
+    /// Any value.
     Anything,
 }
 
 /// Whether a Set may carry a value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Legal {
-    /// It may.
     Yes,
-    /// Left open, or not known.
+    /// The architecture leaves the answer open, or the port's state is unknown.
     Open,
-    /// It may not.
     No,
 }
 
@@ -61,17 +61,16 @@ impl Facts {
         self.port.capability_mask().has(capability)
     }
 
-    /// Whether NodeDescription can be Set.
     pub(super) fn sets_description(&self) -> bool {
         self.has(CapabilityMask::MASK2) && self.port.capability_mask_2().0 & SET_NODE_DESCRIPTION != 0
     }
 
-    /// Whether the block is one of a table of so many entries.
+    /// Returns whether a block of `entries` entries lies in a table of `length` entries.
     fn is_block(block: u32, entries: u32, length: u32) -> bool {
         block.checked_mul(entries).is_some_and(|first| first < length)
     }
 
-    /// Entries of the arbitration table that a part belongs to, and the first one of the part.
+    /// Returns the length of the arbitration table that a part belongs to, and the index of the part's first entry.
     fn part(&self, part: u32) -> Option<(u32, u32)> {
         let (low, high) = (self.port.vl_arbitration_low_cap(), self.port.vl_arbitration_high_cap());
         match part {
@@ -81,7 +80,7 @@ impl Facts {
         }
     }
 
-    /// What a request points at.
+    /// Returns the target of a request.
     pub(super) fn place(&self, request: &Mad) -> Place {
         let (attribute, modifier) = (request.attribute_id(), request.modifier());
         let own = u32::from(self.port.local_port_num());
@@ -98,7 +97,7 @@ impl Facts {
         (attribute, modifier)
     }
 
-    /// The status of a Get that nothing else stands in the way of; none: left open.
+    /// Returns the legal statuses of a Get that passes the version and M_Key checks; empty if the status is left open.
     pub(super) fn of_get(&self, request: &Mad) -> &'static [Status] {
         const OK: &[Status] = &[Status::OK];
         const BEYOND: &[Status] = &[Status::INVALID_FIELD];
@@ -115,13 +114,13 @@ impl Facts {
                 }
             }
             AttributeId::PORT_INFO if modifier & KNOWS_EXTENDED_SPEEDS != 0 && !self.has(EXTENDED_SPEEDS) => &[],
-            // Bits above the port's number have meanings of their own.
+            // Bits above the port number have other meanings.
             AttributeId::PORT_INFO if modifier & 0x7FFF_FF00 != 0 => &[],
             AttributeId::PORT_INFO => within(self.place(request).1 <= self.node.num_ports().into()),
             AttributeId::GUID_INFO => match self.port.guid_cap() {
                 0 => &[],
                 length if Self::is_block(modifier, 8, length.into()) => OK,
-                // Zeros or a refusal.
+                // The port may respond with zeros or refuse.
                 _ if modifier < 32 => EITHER,
                 _ => &[],
             },
@@ -152,19 +151,21 @@ impl Facts {
         }
     }
 
-    /// The status of a Set of legal values that nothing else stands in the way of; none: left open.
+    /// Returns the legal statuses of a Set with legal values that passes the version and M_Key checks; empty if the
+    /// status is left open.
     pub(super) fn of_set(&self, request: &Mad) -> &'static [Status] {
         const REFUSED: &[Status] = &[Status::METHOD_ATTRIBUTE_UNSUPPORTED, Status::METHOD_UNSUPPORTED];
         match request.attribute_id() {
             AttributeId::NODE_INFO => REFUSED,
             AttributeId::NODE_DESCRIPTION if !self.sets_description() => REFUSED,
-            // Another port's is read-only here: how a Set of it is answered is left open.
+            // PortInfo of another port is read-only through this port. The status of a Set of it is left open.
             AttributeId::PORT_INFO if self.place(request).1 != 0 => &[],
             _ => self.of_get(request),
         }
     }
 
-    /// What a Set makes of one element, and whether it may carry that value. `now`: what is known of it.
+    /// Returns the effect of a Set on one element, and whether the Set may carry its value. `now`: known values of the
+    /// element.
     pub(super) fn set(&self, request: &Mad, element: Element, now: &Known) -> (Becomes, Legal) {
         let asked = element.bits(request.data());
         let (attribute, modifier) = self.place(request);
@@ -172,12 +173,12 @@ impl Facts {
         let beyond = (Becomes::Anything, Legal::Open);
         let entry = u32::try_from(element.index).unwrap_or(u32::MAX);
         match attribute {
-            // Another port's is read-only here.
+            // PortInfo of another port is read-only through this port.
             AttributeId::PORT_INFO if modifier != 0 => (Becomes::Stays, kept(asked, now)),
             AttributeId::PORT_INFO => self.set_port_info(request, element, now),
             AttributeId::NODE_DESCRIPTION if self.sets_description() => plain,
             AttributeId::GUID_INFO => match modifier.saturating_mul(8).saturating_add(entry) {
-                // Read-only: a Set of another value may be refused.
+                // Read-only: the port may refuse a Set of another value.
                 0 => (Becomes::Stays, kept(asked, now)),
                 at if at < self.port.guid_cap().into() => plain,
                 _ => (Becomes::Anything, Legal::Yes),
@@ -198,7 +199,7 @@ impl Facts {
                     .is_some_and(|(length, first)| first + entry < length);
                 match self.vls {
                     Some(vls) if within && vl < vls => plain,
-                    // What lies beyond the table may name any VL.
+                    // Status and effect of a nonzero entry beyond the table are left open.
                     _ if !within && asked != 0 => (Becomes::Anything, Legal::Open),
                     _ if !within => (Becomes::Anything, Legal::Yes),
                     _ => beyond,
@@ -215,15 +216,15 @@ impl Facts {
         let read_only = (Becomes::Stays, kept(asked, now));
         let plain = (Becomes::Is(asked), Legal::Yes);
         let either = (Becomes::MayBe(asked), Legal::Yes);
-        // Some ports take fields of the link over only when it goes down.
+        // Some ports apply link fields only when the link goes down, which this Set may command.
         let down = moves_link(request);
         let later = if down { (Becomes::Anything, Legal::Yes) } else { either };
         let illegal = (Becomes::Stays, Legal::No);
         let subset = |supported: u8| asked & !u64::from(supported) == 0;
         let optional = |capability| if self.has(capability) { plain } else { either };
         if moves(self.simulated, AttributeId::PORT_INFO, name) {
-            // What a port does with its link, and when, is not this oracle's. Whether Armed is taken in Active, too, is left open:
-            // a public suite commands it.
+            // The rules do not cover how and when a port moves its link. It is left open whether a port in Active
+            // accepts Armed: a public suite sends that command.
             let legal = match name {
                 "PortState" if asked == 2 || asked > 4 => Legal::No,
                 "PortPhysicalState" if asked > 3 => Legal::No,
@@ -233,20 +234,21 @@ impl Facts {
             return (Becomes::Anything, legal);
         }
         match name {
-            // What another value does is not laid down.
+            // The architecture defines no effect of a value other than 0.
             "P_KeyViolations" | "Q_KeyViolations" if asked != 0 => (Becomes::Anything, Legal::Yes),
             "P_KeyViolations" | "Q_KeyViolations" => plain,
             "M_Key" | "M_KeyProtectBits" | "M_KeyLeasePeriod" | "GidPrefix" | "LMC" | "SubnetTimeOut" => plain,
             "LID" | "MasterSMLID" => match asked {
                 1..0xC000 => plain,
-                // Where none was assigned, what the port shows (0, or 0xFFFF) says nothing new; some refuse it.
+                // Without an assigned LID, the port shows 0 or 0xFFFF. A Set of the shown value changes nothing, and
+                // some ports refuse it.
                 _ if now.may_be(asked) => (Becomes::MayBe(asked), Legal::Open),
                 _ => illegal,
             },
             "MasterSMSL" if !self.port.master_sm_lid().is_unicast() => either,
             "VLHighLimit" if self.port.vl_cap() == VlCap::VL0 => either,
             "MasterSMSL" | "VLHighLimit" => plain,
-            // Whether a threshold of 0 means anything is not said.
+            // The meaning of a threshold of 0 is undefined.
             "LocalPhyErrors" | "OverrunErrors" if asked == 0 => (Becomes::MayBe(0), Legal::Open),
             "LocalPhyErrors" | "OverrunErrors" => plain,
             "LinkDownDefaultState" | "OperationalVLs" if asked == 0 && down => later,
@@ -274,13 +276,13 @@ impl Facts {
             "LinkDownDefaultState" => later,
             "OperationalVLs" if asked > self.port.vl_cap().0.into() => illegal,
             "OperationalVLs" => later,
-            // What a port that is not configured shows, it may take back.
+            // An unconfigured port may show 0 and accept a Set of 0.
             "NeighborMTU" if asked == 0 && now.may_be(0) => (Becomes::Anything, Legal::Open),
             "NeighborMTU" if !(1..=self.port.mtu_cap().0.into()).contains(&asked) => illegal,
             "NeighborMTU" => later,
             "InitType" => optional(REINIT),
             "McastPkeyTrapSuppressionEnabled" => optional(TRAP_SUPPRESSION),
-            // Of switches alone, or read-only by some revisions of the architecture.
+            // Fields that only switches have, or that are read-only in some revisions of the architecture.
             "VLStallCount"
             | "HOQLife"
             | "PartitionEnforcementInbound"
@@ -293,12 +295,13 @@ impl Facts {
     }
 }
 
-/// Whether a Set may carry this value of a read-only element: the one that it has, or a refusal is legal too.
+/// Returns whether a Set may carry this value for a read-only element. A port may refuse a value other than the
+/// element's own.
 fn kept(asked: u64, now: &Known) -> Legal {
     if now.may_be(asked) { Legal::Yes } else { Legal::Open }
 }
 
-/// Whether an attribute's field is one that no Set changes.
+/// Returns whether no Set changes the field.
 pub(super) fn is_read_only(place: Place, name: &str) -> bool {
     const WRITTEN: [&str; 30] = [
         "P_KeyViolations",
@@ -339,7 +342,8 @@ pub(super) fn is_read_only(place: Place, name: &str) -> bool {
     }
 }
 
-/// Whether the class has a method: others are refused, or discarded before anybody looks at them.
+/// Returns whether subnet management defines the method. A port refuses or discards other methods before any other
+/// check.
 pub(super) fn is_known(method: Method) -> bool {
     matches!(
         method,
@@ -347,17 +351,17 @@ pub(super) fn is_known(method: Method) -> bool {
     ) || method.is_response()
 }
 
-/// Whether an M_Key is looked at.
+/// Returns whether a port checks the M_Key of the method.
 pub(super) fn is_checked(method: Method) -> bool {
     matches!(method, Method::GET | Method::SET | Method::TRAP_REPRESS)
 }
 
-/// Whether a key opens a port whose key may be these.
+/// Returns whether a port with one of the M_Keys `port_key` accepts the M_Key `key`.
 pub(super) fn opens(port_key: &Known, key: u64) -> Sure {
     port_key.sure(|own| own == 0 || own == key)
 }
 
-/// Whether a Set is a command to the link: what then becomes of the answer is not this oracle's.
+/// Returns whether a Set commands the link to change its state. The rules require no response to such a Set.
 pub(super) fn moves_link(request: &Mad) -> bool {
     if (request.method(), request.attribute_id()) != (Method::SET, AttributeId::PORT_INFO) {
         return false;
@@ -366,7 +370,7 @@ pub(super) fn moves_link(request: &Mad) -> bool {
     !info.is_zero_in("PortState") || !info.is_zero_in("PortPhysicalState")
 }
 
-/// Whether a port sends no traps: it need not know of TrapRepress then, and may discard one, key and all.
+/// Returns whether a port sends no traps. Such a port need not know TrapRepress, and may discard any TrapRepress.
 pub fn sends_no_traps(port: &PortInfo) -> bool {
     !port.capability_mask().has(CapabilityMask::TRAP)
 }

@@ -1,4 +1,4 @@
-//! What an answer shows, held against what a port may be by now.
+//! Comparison of a response with the possible state of the port.
 
 use verbatim_record::Exchange;
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo, Status};
@@ -10,7 +10,7 @@ use super::port::{Asked, Broken, Port};
 use crate::Rule;
 
 impl Port<'_> {
-    /// A request was answered.
+    /// Takes the response to a request.
     pub(super) fn answered(&mut self, exchange: &Exchange, response: &Mad) {
         let Some(asked) = self.on_the_way.remove(&exchange.number) else {
             return;
@@ -29,12 +29,12 @@ impl Port<'_> {
         }
     }
 
-    /// Whether the status is that of what was asked.
+    /// Checks the status of a response.
     fn status(&mut self, exchange: &Exchange, asked: &Asked, status: Status) {
         const REFUSED: &[Status] = &[Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
         let request = &exchange.request;
         let Some(facts) = self.facts() else {
-            // Whatever it is, it has these two.
+            // Every kind of node has these two attributes.
             let is_had = matches!(request.attribute_id(), AttributeId::NODE_INFO | AttributeId::PORT_INFO);
             if is_had && is_of_version_1(request) && (request.method(), request.modifier()) == (Method::GET, 0) {
                 self.must_have_status(exchange, status, &[Status::OK]);
@@ -55,7 +55,7 @@ impl Port<'_> {
             method if !access::is_known(method) => REFUSED,
             _ => &[],
         };
-        // Another port may be of another kind, as Ethernet is.
+        // Another port may be of another kind, such as Ethernet.
         let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
         if allowed.is_empty() || is_other_port && !self.begin.simulated && status == Status::INVALID_FIELD {
             return;
@@ -72,7 +72,8 @@ impl Port<'_> {
             expected: words.join(" or "),
             seen: format!("status {status}"),
             exchanges: vec![number],
-            // A kernel answers so what nobody took: not what the port says to have of its own accord.
+            // A kernel responds with this status if it has no agent for the request. That does not excuse the status
+            // for these attributes, because the port's capabilities declare them.
             excusable: status == Status::METHOD_ATTRIBUTE_UNSUPPORTED
                 && !matches!(
                     exchange.request.attribute_id(),
@@ -82,7 +83,7 @@ impl Port<'_> {
         });
     }
 
-    /// Whether a Set carries legal values alone.
+    /// Returns whether all values in a Set are legal.
     pub(super) fn legality(&self, exchange: &Exchange, asked: &Asked) -> Legal {
         let (Some(facts), Some(before)) = (self.facts(), &asked.before) else {
             return Legal::Open;
@@ -92,7 +93,7 @@ impl Port<'_> {
         legal.max().unwrap_or(Legal::Open)
     }
 
-    /// All that an answer shows must be as it is known to be; from then on it is known.
+    /// Checks that each shown element has a possible value, and stores the value.
     fn compare(&mut self, exchange: &Exchange, asked: &Asked, response: &Mad) {
         let Some(blank) = Image::of(response) else { return };
         let is_own_port = asked.place == (AttributeId::PORT_INFO, 0);
@@ -150,11 +151,12 @@ impl Port<'_> {
         }
     }
 
-    /// Whether the M_Key that is shown is the port's; if not, whether it had to be hidden.
+    /// Returns whether the M_Key in a response is the port's own. If it is not, checks that the port hides its M_Key
+    /// where it must.
     fn key_shown(&mut self, exchange: &Exchange, asked: &Asked, value: u64, response: &Mad) -> bool {
         let level = response.attribute::<PortInfo>().protect_bits().0;
         if exchange.request.method() == Method::SET {
-            // Where it Sets another key, its own may be a wrong one by now: then it is hidden at level 1.
+            // After a Set changes the M_Key, the key in the SMP may be wrong. At level 1 the port then hides its M_Key.
             let keeps = exchange.request.attribute::<PortInfo>().m_key() == exchange.request.m_key();
             return keeps && asked.opens == Sure::Yes || value != 0 || level != 1;
         }
@@ -178,8 +180,9 @@ impl Port<'_> {
         }
     }
 
-    /// At level 1 the port hides its M_Key from a wrong key, and another port of the device that has a level hides its own from
-    /// who does not have that. Whose level counts where one of them has none, and which of two keys, is left open.
+    /// Checks that a response about another port of the device hides that port's M_Key. Applies only if this port hides
+    /// its M_Key and the other port's protection level is not 0. In other cases the architecture leaves open which
+    /// port's level counts.
     fn hides_other_key(&mut self, exchange: &Exchange, asked: &Asked, response: &Mad) {
         let is_get = exchange.request.method() == Method::GET;
         let shown: PortInfo = response.attribute();
@@ -200,7 +203,7 @@ impl Port<'_> {
         });
     }
 
-    /// The rule that a field is judged by: that of whatever may have broken it.
+    /// Returns the rule that a wrong value of a field breaks.
     fn rule_of(&self, image: &Image, asked: &Asked, element: Element, value: u64) -> Rule {
         let name = element.field.name;
         if asked.opens == Sure::No {
@@ -247,7 +250,7 @@ impl Port<'_> {
         exchanges.push(exchange.number);
         let is_set = exchange.request.method() == Method::SET;
         let by_others = match asked.place.0 {
-            // Kept by the driver, or written by the host.
+            // The driver or the host may write these attributes.
             AttributeId::NODE_DESCRIPTION | AttributeId::GUID_INFO => !is_set,
             AttributeId::PORT_INFO if name.starts_with("CapabilityMask") => true,
             _ => rule != Rule::ReadOnly && !is_set && !(ours && image.was_ours),
@@ -267,7 +270,7 @@ impl Port<'_> {
         }
     }
 
-    /// The violation counter, as PortInfo shows it.
+    /// Checks and stores the M_Key violation counter in PortInfo.
     fn counter(&mut self, exchange: &Exchange, asked: &Asked, shown: &PortInfo) {
         let seen = shown.m_key_violations();
         if let Some((least, most)) = self.lock.violations() {
@@ -283,7 +286,7 @@ impl Port<'_> {
                 },
                 seen: seen.to_string(),
                 exchanges: vec![number],
-                // What others send is counted too, and what is lost is not.
+                // The counter includes SMPs of other nodes, and lacks lost SMPs.
                 excusable: u32::from(seen) < least || !alone,
                 given: None,
             });
@@ -304,10 +307,10 @@ impl Port<'_> {
     }
 }
 
-/// What another port may show, hide or count by a key of its own.
+/// Fields of another port that depend on that port's own M_Key.
 const OF_THE_KEY: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyViolations"];
 
-/// Whether an element is shown to whoever asks so.
+/// Returns whether the response to this request shows an element.
 fn is_shown(element: Element, request: &Mad) -> bool {
     !element.field.name.starts_with("LinkSpeedExt") || request.modifier() & KNOWS_EXTENDED_SPEEDS != 0
 }

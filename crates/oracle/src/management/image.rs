@@ -1,37 +1,36 @@
-//! What is known of one attribute, field by field, element by element.
+//! Known values of one attribute, by field and element.
 
 use verbatim_wire::{AnyAttribute, AttributeId, Field, Mad, PortInfo, Style};
 
 use super::known::Known;
 use crate::Rule;
 
-/// An attribute as it may be by now.
+/// Possible content of an attribute.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
     fields: &'static [Field],
-    /// An element of a field after the other; empty while all may be anything: of the parts of a table that a test asks for in
-    /// vain, there are tens of thousands.
+    /// Known values of all elements, field by field. Empty while every element is unknown: a test may request tens of
+    /// thousands of table parts that the device lacks.
     known: Vec<Known>,
-    /// The exchange that showed it last, or 0.
+    /// Number of the exchange that showed the attribute last, or 0.
     pub(super) shown_in: u32,
-    /// Sets since then that must have changed nothing of what they carried: with a wrong key, or of an illegal value.
+    /// Sets after that exchange that must not have changed the attribute, because of a wrong M_Key or an illegal value.
     pub(super) denied: Vec<Denied>,
-    /// Whether it was Set since then.
+    /// Whether a Set has succeeded since that exchange.
     pub(super) is_set: bool,
-    /// Whether nobody but us could have Set anything when it was shown.
+    /// Whether no other manager could have Set anything when the attribute was shown.
     pub(super) was_ours: bool,
 }
 
-/// A Set that must not be obeyed.
+/// Set that the port must not obey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Denied {
-    /// Its exchange.
+    /// Number of the Set's exchange.
     pub(super) exchange: u32,
-    /// The rule by which.
+    /// Rule that forbids the change.
     pub(super) rule: Rule,
 }
 
-/// One element of a field.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub(super) field: &'static Field,
@@ -40,12 +39,11 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// Its bits in the bytes of the attribute.
+    /// Returns the element's bits from the bytes of the attribute.
     pub(super) fn bits(&self, bytes: &[u8]) -> u64 {
         self.field.bits(bytes, self.index)
     }
 
-    /// As people call it.
     pub(super) fn name(&self) -> String {
         if self.field.count == 1 {
             self.field.name.into()
@@ -54,7 +52,7 @@ impl Element {
         }
     }
 
-    /// A value of it in words.
+    /// Formats a value of the element.
     pub(super) fn words(&self, value: u64) -> String {
         if self.field.count == 1 {
             self.field.words_of(value)
@@ -65,7 +63,8 @@ impl Element {
 }
 
 impl Image {
-    /// The attribute that a MAD carries, of which nothing is known; `None` when its layout is not known.
+    /// Returns an image of the MAD's attribute in which every value is unknown; `None` if the attribute's layout is
+    /// unknown.
     pub(super) fn of(mad: &Mad) -> Option<Self> {
         Some(Self {
             fields: AnyAttribute::of(mad)?.fields(),
@@ -77,7 +76,7 @@ impl Image {
         })
     }
 
-    /// Its elements in wire order, without those that are reserved.
+    /// Returns the elements in wire order, without reserved elements.
     pub(super) fn elements(&self) -> impl Iterator<Item = Element> + use<> {
         let mut place = 0;
         let fields = self.fields.iter().flat_map(move |field| {
@@ -92,27 +91,26 @@ impl Image {
         fields.filter(|element| element.field.style != Style::Reserved)
     }
 
-    /// What is known of an element.
     pub(super) fn known(&self, element: Element) -> &Known {
         static ANY: Known = Known::Any;
         self.known.get(element.place).unwrap_or(&ANY)
     }
 
-    /// Nothing is known of an element any more.
+    /// Marks an element as unknown.
     pub(super) fn forget(&mut self, element: Element) {
         if let Some(known) = self.known.get_mut(element.place) {
             *known = Known::Any;
         }
     }
 
-    /// An element may be this as well.
+    /// Adds a possible value to an element.
     pub(super) fn or(&mut self, element: Element, value: u64) {
         if let Some(known) = self.known.get_mut(element.place) {
             known.or(value);
         }
     }
 
-    /// What is known of an element, to be changed.
+    /// Returns mutable access to the known values of an element.
     pub(super) fn known_mut(&mut self, element: Element) -> &mut Known {
         if self.known.is_empty() {
             let elements = self.fields.iter().map(|field| field.count).sum();
@@ -121,22 +119,22 @@ impl Image {
         &mut self.known[element.place]
     }
 
-    /// What is known of a field that is no table; `Any` when there is no such field.
+    /// Returns the known values of a field with one element; `Any` if the attribute lacks the field.
     pub(super) fn field(&self, name: &str) -> Known {
         let element = self.elements().find(|element| element.field.name == name);
         element.map_or(Known::Any, |element| self.known(element).clone())
     }
 
-    /// The same, to be changed.
+    /// Returns mutable access to the known values of a field with one element.
     pub(super) fn field_mut(&mut self, name: &str) -> Option<&mut Known> {
         let element = self.elements().find(|element| element.field.name == name)?;
         Some(self.known_mut(element))
     }
 }
 
-/// Whether a field is moved by the device, its link or by what others send, so that nothing can be said of it here.
+/// Returns whether the device, its link or other nodes change a field, so that no rule covers its value.
 pub(super) fn moves(simulated: bool, attribute: AttributeId, name: &str) -> bool {
-    // No packet of another partition, or with another Q_Key, is among SMPs; in real time others send some.
+    // SMPs cause no P_Key or Q_Key violations. In real time, packets of other nodes may cause them.
     let by_others = matches!(name, "P_KeyViolations" | "Q_KeyViolations");
     attribute == AttributeId::PORT_INFO
         && !(by_others && simulated)
@@ -150,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attribute_of_which_nothing_is_known_takes_no_room_for_its_elements() {
+    fn unknown_image_allocates_no_elements() {
         let mad = Mad::lid_routed(Method::SET, AttributeId::VL_ARBITRATION, 0);
         let mut image = Image::of(&mad).unwrap();
         for element in image.elements() {

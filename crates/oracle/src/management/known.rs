@@ -1,33 +1,28 @@
-//! What may be known of a value: nothing, or the few that it may have.
+//! Partly known values: any value, or one of a few values.
 
-/// The values that a field may have by now.
+/// Possible values of a field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Known {
-    /// Any: it was not seen yet, or nothing says what became of it.
+    /// Any value: not seen yet, or changed in an unknown way.
     #[default]
     Any,
-    /// One of these; never empty.
+    /// One of these values; never empty.
     OneOf(Vec<u64>),
 }
 
-/// What is known of a question.
+/// Answer to a yes-or-no question about a partly known value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sure {
-    /// So it is.
     Yes,
-    /// So it is not.
     No,
-    /// Either.
     Maybe,
 }
 
 impl Known {
-    /// It is this.
     pub(super) fn is(value: u64) -> Self {
         Self::OneOf(vec![value])
     }
 
-    /// Whether it may be this.
     pub(super) fn may_be(&self, value: u64) -> bool {
         match self {
             Self::Any => true,
@@ -35,7 +30,7 @@ impl Known {
         }
     }
 
-    /// The value, where there is one only.
+    /// Returns the value, if only one is possible.
     pub(super) fn only(&self) -> Option<u64> {
         match self {
             Self::OneOf(values) if values.len() == 1 => values.first().copied(),
@@ -43,7 +38,7 @@ impl Known {
         }
     }
 
-    /// All that it may be; `None` when it may be anything.
+    /// Returns the possible values; `None` if any is possible.
     pub(super) fn all(&self) -> Option<&[u64]> {
         match self {
             Self::Any => None,
@@ -51,7 +46,7 @@ impl Known {
         }
     }
 
-    /// It may be this as well.
+    /// Adds a possible value.
     pub(super) fn or(&mut self, value: u64) {
         if let Self::OneOf(values) = self
             && !values.contains(&value)
@@ -60,7 +55,7 @@ impl Known {
         }
     }
 
-    /// Whether every value, some, or none of those that it may be has a property.
+    /// Returns whether all, some or none of the possible values have a property.
     pub(super) fn sure(&self, has: impl Fn(u64) -> bool) -> Sure {
         let Self::OneOf(values) = self else {
             return Sure::Maybe;
@@ -78,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_never_seen_may_be_anything_and_stays_so() {
+    fn unknown_value_stays_unknown() {
         let mut known = Known::Any;
         known.or(3);
         assert!(known.may_be(9));
@@ -86,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_values_a_question_is_decided_only_when_both_agree() {
+    fn question_is_sure_when_all_values_agree() {
         let mut known = Known::is(2);
         assert_eq!(known.only(), Some(2));
         known.or(3);

@@ -1,8 +1,8 @@
-//! What NodeInfo and PortInfo may hold at all, whoever asks and whatever was Set.
+//! Legal values of NodeInfo and PortInfo, for any request and after any Set.
 //!
-//! Source: architecture 14.2.5.3, 14.2.5.6. A field that a capability mask says is not there is reserved, and shown as 0.
-//! What a subnet manager writes is judged from Armed on, what a link comes to from Initialize on; what a switch's port 0
-//! may leave out is left open.
+//! Source: architecture 14.2.5.3, 14.2.5.6. A field that a capability mask declares absent is reserved, and shown as 0.
+//! Fields that a subnet manager writes are checked from state Armed on. Fields that the link determines are checked
+//! from state Initialize on. Fields that a switch's port 0 may omit are left open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ const OF_PORT: [(&str, Legal); 8] = [
     ("GUIDCap", Legal::AtLeast(1)),
     ("LocalPortNum", Legal::AtLeast(1)),
 ];
-/// What a link shows otherwise for a moment, while it is trained anew.
+/// Fields that may have other values for a moment while the link trains.
 const OF_THE_LINK: [&str; 4] = [
     "PortPhysicalState",
     "LinkWidthActive",
@@ -42,7 +42,7 @@ const OF_THE_LINK: [&str; 4] = [
 ];
 const EXTENDED: [&str; 3] = ["LinkSpeedExtActive", "LinkSpeedExtSupported", "LinkSpeedExtEnabled"];
 
-/// Looks at every answer that shows one of the two.
+/// Checks every response that shows NodeInfo or PortInfo.
 pub(super) fn judge<'t>(
     exchanges: impl Iterator<Item = &'t Exchange> + Clone,
     is_other_port: impl Fn(&Exchange) -> bool,
@@ -60,7 +60,7 @@ pub(super) fn judge<'t>(
     for (exchange, mad) in shown {
         let wrong = match mad.attribute_id() {
             AttributeId::NODE_INFO => of_node(&mad.attribute()),
-            // It may be of another kind, as Ethernet is.
+            // Another port may be of another kind, such as Ethernet.
             AttributeId::PORT_INFO if is_other_port(exchange) => continue,
             AttributeId::PORT_INFO if !is_switch => of_port(&mad.attribute(), exchange.request.modifier()),
             _ => continue,
@@ -76,7 +76,7 @@ pub(super) fn judge<'t>(
             given: None,
         }));
     }
-    // What the next answer shows again is no moment in which the link came up anew.
+    // A value in two responses is not a transient state of a link that comes up.
     let of_link: Vec<(String, String)> = broken.iter().map(|of| (of.about.clone(), of.seen.clone())).collect();
     for of in broken.iter_mut().filter(|of| of.rule == Rule::Legal) {
         let same = (of.about.clone(), of.seen.clone());
@@ -84,16 +84,16 @@ pub(super) fn judge<'t>(
     }
 }
 
-/// The label of what is read before every test of management.
+/// Label of the exchanges before every management test.
 const BEFORE: &str = "before the test";
-/// The tests in which a device fails whose NodeInfo or PortInfo is found with an illegal field.
+/// Attributes, each with the test that reports its illegal fields.
 const HOMES: [(AttributeId, &str); 2] = [
     (AttributeId::NODE_INFO, "c14-024-node-info"),
     (AttributeId::PORT_INFO, "c14-024-port-info-legal"),
 ];
 
-/// The test that fails the device for a field which was illegal in the first answer already, and is so throughout: one
-/// fault is one finding. `None`: this test, or something in it has made it so.
+/// Returns the test that reports a field that was illegal from the first response on, so that one fault makes one
+/// finding. Returns `None` if this test reports the field, or if an action of this test caused the value.
 pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Option<&'static str> {
     if broken.rule != Rule::Legal {
         return None;
@@ -114,7 +114,7 @@ pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Optio
         exchange.request.attribute_id() == id && exchange.port == here.port && status == Some(Status::OK)
     });
     let mut modifiers = BTreeSet::new();
-    // As it is found, of each port that the test asks about, and as every test asks for it.
+    // Only the first response for each AttributeModifier counts.
     let mut found = shown.filter(|exchange| modifiers.insert(exchange.request.modifier()));
     let is_static = found.any(|exchange| {
         let is_everywhere = &*exchange.label == BEFORE || exchange.port == 0 && exchange.request.modifier() == 0;
@@ -123,10 +123,10 @@ pub(super) fn judged_in(trace: &Trace, all: &[Broken], broken: &Broken) -> Optio
     (is_static && trace.begin.test != *home).then_some(*home)
 }
 
-/// A field, what it may be, what it is.
+/// Field, legal values and seen value.
 type Wrong = (&'static str, String, String);
 
-/// The fields that hold what they may not.
+/// Returns the fields with illegal values.
 fn not_legal<A: Layout>(shown: &A, legal: &[(&'static str, Legal)]) -> Vec<Wrong> {
     let wrong = legal.iter().filter_map(|(name, legal)| {
         let field = A::field(name);
@@ -146,7 +146,8 @@ fn of_node(node: &NodeInfo) -> Vec<Wrong> {
     wrong
 }
 
-/// Whether the speed of the link is an extended one, which is shown to who knows of them alone.
+/// Returns whether the link has, or may have, an extended speed. A port shows extended speeds only to a requester that
+/// knows them.
 fn is_hidden(port: &PortInfo, modifier: u32) -> bool {
     let has_extended = port.capability_mask().has(EXTENDED_SPEEDS);
     let may_hide = has_extended && modifier & KNOWS_EXTENDED_SPEEDS == 0 && port.link_speed_active().0 == 0;

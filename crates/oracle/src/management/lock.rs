@@ -1,4 +1,4 @@
-//! What the M_Key check moves: the lease timer as a span, the violation counter as a range.
+//! Models the state that M_Key checks change: the lease timer as a time span, and the violation counter as a range.
 
 use core::time::Duration;
 
@@ -6,24 +6,24 @@ use verbatim_record::{Span, Time};
 
 use super::known::Known;
 
-/// The counter stops there.
+/// Value at which the counter stops.
 const MOST: u32 = 0xFFFF;
 
-/// How far a lease of whole seconds, for which no accuracy is stated, may be off: a second, or as much as a clock of 200 ppm.
+/// Returns the tolerance of a lease period: one second or 200 ppm of the period, the larger of both. The architecture
+/// specifies no accuracy.
 pub fn accuracy(lease: Duration) -> Duration {
     Duration::from_secs(1).max(lease / 5000)
 }
 
-/// A lease timer that runs, or may run.
+/// Lease timer that runs, or may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Timer {
-    /// Not before this it expires.
+    /// Earliest time of expiry.
     earliest: Time,
-    /// By then it has; `None`: it may be that it does not run.
+    /// Latest time of expiry; `None` if the timer may be stopped.
     latest: Option<Time>,
 }
 
-/// Whether a lease has expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Expired {
     No,
@@ -35,12 +35,12 @@ pub(super) enum Expired {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lock {
     timer: Option<Timer>,
-    /// Least and most that the counter may be; `None` before it was seen.
+    /// Lowest and highest possible value of the counter; `None` before a response showed the counter.
     violations: Option<(u32, u32)>,
 }
 
 impl Lock {
-    /// Whether the lease has expired at that time; if it has, the timer no longer runs.
+    /// Returns whether the lease has expired at that time, and stops the timer if so.
     pub(super) fn expired(&mut self, now: Span) -> Expired {
         let Some(timer) = self.timer else { return Expired::No };
         if timer.latest.is_some_and(|latest| now.earliest > latest) {
@@ -53,25 +53,25 @@ impl Lock {
         Expired::No
     }
 
-    /// Whether a timer runs, or may.
+    /// Returns whether a timer runs, or may run.
     pub(super) fn may_run(&self) -> bool {
         self.timer.is_some()
     }
 
-    /// A right-key SMP: the timer stops.
+    /// Stops the timer, after an SMP with the right M_Key.
     pub(super) fn stop(&mut self) {
         self.timer = None;
     }
 
-    /// What may have stopped the timer.
+    /// Notes an SMP that may have stopped the timer.
     pub(super) fn may_stop(&mut self) {
         if let Some(timer) = &mut self.timer {
             timer.latest = None;
         }
     }
 
-    /// A violation at that time, certain or not, under such a lease period in seconds. Whether a second one starts a timer
-    /// that runs anew is left open.
+    /// Notes a certain or possible violation at time `now`. `lease`: possible lease periods in seconds. The
+    /// architecture leaves open whether a second violation restarts a running timer.
     pub(super) fn violated(&mut self, now: Span, lease: &Known, certain: bool) {
         if let Some((least, most)) = &mut self.violations {
             *most = (*most + 1).min(MOST);
@@ -97,18 +97,18 @@ impl Lock {
                 latest: (certain && !none).then_some(latest),
             },
             Some(timer) => Timer {
-                // Where it did not run, it begins here, by a period that may be shorter by now.
+                // If the timer did not run, it starts here, perhaps with a shorter period.
                 earliest: timer.earliest.min(earliest),
                 latest: match timer.latest {
                     Some(before) => Some(before.max(latest)),
-                    // It may have been stopped: then it runs anew from here.
+                    // If the timer was stopped, it starts again here.
                     None => (certain && !none).then_some(latest),
                 },
             },
         });
     }
 
-    /// A Set wrote the counter: 0 zeroes it; what another value does is left open.
+    /// Notes a Set of the violation counter. The value 0 clears the counter; the effect of another value is left open.
     pub(super) fn written(&mut self, value: u16, certain: bool) {
         if let Some((least, most)) = &mut self.violations {
             *least = 0;
@@ -119,12 +119,12 @@ impl Lock {
         }
     }
 
-    /// Least and most that the counter may show; `None` when that is not known.
+    /// Returns the lowest and highest value that the counter may show; `None` if unknown.
     pub(super) fn violations(&self) -> Option<(u32, u32)> {
         self.violations
     }
 
-    /// The counter was seen, and so many violations may be on their way.
+    /// Stores the counter value of a response. `on_their_way`: number of outstanding requests that may add a violation.
     pub(super) fn shown(&mut self, violations: u16, on_their_way: u32) {
         let violations = u32::from(violations);
         self.violations = Some((violations, (violations + on_their_way).min(MOST)));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_expires_within_a_second_of_its_period() {
+    fn lease_expires_within_a_second() {
         let mut lock = Lock::default();
         lock.violated(at(100), &Known::is(10), true);
         assert_eq!(lock.expired(at(108)), Expired::No);
@@ -150,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_lost_may_not_have_started_the_timer() {
+    fn lost_violation_may_not_start_the_timer() {
         let mut lock = Lock::default();
         lock.violated(at(100), &Known::is(10), false);
         assert_eq!(lock.expired(at(1000)), Expired::Maybe);
     }
 
     #[test]
-    fn a_second_violation_may_or_may_not_start_the_timer_anew() {
+    fn second_violation_may_restart_the_timer() {
         let mut lock = Lock::default();
         lock.violated(at(100), &Known::is(10), true);
         lock.violated(at(105), &Known::is(10), true);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_that_may_not_have_run_may_end_by_the_period_of_the_next_violation() {
+    fn next_violation_may_shorten_the_lease() {
         let mut lock = Lock::default();
         lock.violated(at(100), &Known::is(300), false);
         lock.violated(at(110), &Known::is(2), false);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_grows_by_what_was_certain_and_at_most_by_all() {
+    fn counter_grows_by_certain_violations() {
         let mut lock = Lock::default();
         lock.violated(at(1), &Known::is(0), true);
         assert_eq!(lock.violations(), None);

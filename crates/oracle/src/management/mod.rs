@@ -1,18 +1,19 @@
-//! The management oracle: judges a port by every SMP that reaches it and every answer, whatever the test is for.
+//! Management rules: checks a port by every SMP that reaches it and every response, in any test.
 //!
-//! A pure function of the record. `Port` is the judge's own state of the port: each attribute, field by field,
-//! as far as a Set or an answer has shown it; the M_Key, its level and its lease; the violation counter. Every request
-//! moves it, every answer is compared with it whole, every silence is claimed.
+//! The checks are a pure function of the record. `Port` models the state of the port: each attribute, field by field,
+//! as far as a Set or a response has shown it. The state also has the M_Key, its level and its lease, and the violation
+//! counter. Every request changes the model, every response is compared with the model, and every missing response is
+//! checked.
 //!
-//! **What is left open is a set of values.** A Set that was refused, found the port busy or was not answered leaves the old
-//! value and the new one; a lease that may have expired, the level and 0; a violation that may have been lost, a range of
-//! the counter. An answer that shows none of them breaks a rule, and what it shows is what is known from then on, so that
-//! one fault is one finding.
+//! **Open values are sets.** A Set that was refused, found the port busy or got no response leaves the old and the new
+//! value possible. A lease that may have expired leaves both the old protection level and 0 possible. A violation that
+//! may have been lost leaves a range of counter values. A response that shows none of the possible values breaks a
+//! rule. The shown value then becomes the known value, so that one fault makes one finding.
 //!
-//! **What somebody else may have done is no finding.** In real time a packet may be lost, a kernel may answer, a subnet
-//! manager may Set what it likes unless a key of ours keeps it out: then it is an observation.
+//! **Effects of others are no findings.** In real time a packet may be lost, and a kernel may respond. A subnet manager
+//! may Set any field unless the test's M_Key prevents it. Such an effect is an observation.
 //!
-//! `access` is what the architecture says of each field.
+//! `access` has the architecture's rules for each field.
 
 mod access;
 mod answer;
@@ -42,32 +43,32 @@ use port::Port;
 /// All rules of ports.
 pub const RULES: &[Rule] = Rule::ALL.split_at(Rule::MKeyDrops as usize).1;
 
-/// Findings of one rule in a record that become checks: what is broken once is broken again and again.
+/// Maximum number of failed checks for one rule, because one fault repeats throughout a record.
 const EACH: usize = 2;
 
-/// Status bits that have a meaning: busy, redirect, and the code of an invalid field.
+/// Defined bits of the status: busy, redirect, and the code of an invalid field.
 const STATUS: u16 = 0x1F;
 
-/// How many requests of a record the fabric may have made two responses of, where there is a fabric.
+/// Maximum number of requests with a second response for which the fabric may be the cause.
 const EXCUSED_REPEATS: usize = 2;
 
-/// What the rules say of a record.
+/// Outcome of the rules for a record.
 #[derive(Debug)]
 pub struct Judged {
-    /// What breaks a rule, in the order of the record.
+    /// Violations, in the order of the record.
     pub broken: Vec<Broken>,
-    /// How often each rule was asked, by its name.
+    /// Number of times that each rule was applied, by its name.
     pub asked: BTreeMap<&'static str, u64>,
 }
 
-/// States a failed check for each rule that the device breaks. In real time what loss, a kernel or somebody else may have done
-/// is an observation.
+/// Adds up to two failed checks for each rule that the device breaks. In real time, possible effects of loss, of a
+/// kernel or of another manager are observations. `alone`: no other subnet manager is present.
 pub fn judge(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
     tell(trace, replay(alone, trace).broken, findings);
 }
 
-/// The same of what the device did while it was restored, in a test whose own procedure moves more of a port than the judge
-/// knows of: what shows there rests on nothing that came before.
+/// Checks only the exchanges that restore the device, for a test whose procedure changes more of a port than the model
+/// covers. Drops findings with other exchanges in their evidence.
 pub fn judge_restore(alone: bool, trace: &Trace, findings: &mut Findings<'_>) {
     let mut broken = replay(alone, trace).broken;
     let is_of_restore = |number: &u32| {
@@ -129,8 +130,9 @@ fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
     }
 }
 
-/// Whether the test's own judge failed the device for the very value that a rule found, in the same answer or of the same
-/// field: one finding is told once. Qualification, in simulated time, counts which of the two would have caught it.
+/// Returns whether a check of the test itself failed for the same value in the same response or field. The rule's
+/// finding would repeat that check. A simulation reports both: qualification counts which of the two checks detects a
+/// fault.
 fn is_told(findings: &Findings<'_>, broken: &Broken, shown: &[&Exchange]) -> bool {
     let is_it = |check: &Check| {
         let in_it = shown.last().is_some_and(|last| check.exchanges.contains(&last.number));
@@ -140,14 +142,14 @@ fn is_told(findings: &Findings<'_>, broken: &Broken, shown: &[&Exchange]) -> boo
     findings.checks.iter().any(is_it)
 }
 
-/// Something that happened to the port's dialogue with the tester.
+/// Event between the tester and the port.
 enum Event<'t> {
     Answered(&'t Exchange, &'t Mad),
     GivenUp(&'t Exchange),
     Sent(&'t Exchange),
 }
 
-/// RequestKind the rules of all that a record holds: of the port under test, and of another port of the device where it was read.
+/// Applies the rules to the port under test and, in a simulation, to each other port in the record.
 pub fn replay(alone: bool, trace: &Trace) -> Judged {
     let mut judged = replay_at(alone, trace, 0);
     let others: BTreeSet<u32> = trace.exchanges.iter().map(|exchange| exchange.port).collect();
@@ -171,7 +173,7 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     for exchange in ours() {
         events.push(((exchange.sent.earliest, 2), Event::Sent(exchange)));
         if let Some(arrived) = exchange.answer() {
-            // What a late answer tells of has long been overtaken by what was asked since.
+            // Later requests may have made a late response obsolete.
             let event = match arrived.how {
                 Match::Late => Event::GivenUp(exchange),
                 _ => Event::Answered(exchange, &arrived.mad),
@@ -245,7 +247,8 @@ fn replay_at(alone: bool, trace: &Trace, at: u32) -> Judged {
     Judged { broken, asked }
 }
 
-/// Whether a request went to that port, by the way that the rig has; where no switch may lose it, by a LID.
+/// Returns whether an SMP was sent to that port by the rig's own path. In a simulation, where no switch loses packets,
+/// an SMP to another DLID counts, too.
 fn is_of_the_port(exchange: &Exchange, at: u32, simulated: bool) -> bool {
     exchange.port == at
         && (simulated || exchange.dlid.is_none())
@@ -253,13 +256,13 @@ fn is_of_the_port(exchange: &Exchange, at: u32, simulated: bool) -> bool {
         && is_at_the_end(&exchange.request)
 }
 
-/// Whether an SMP ends its route at the port.
+/// Returns whether an SMP ends its route at the port.
 fn is_at_the_end(request: &Mad) -> bool {
     !request.is_directed() || DrSmp::from_bytes(request.bytes()).dr_dlid() == verbatim_wire::Lid::PERMISSIVE
 }
 
-/// What a response repeats of its request. Its M_Key is looked at by nobody; of the port's own it says nothing: where nothing
-/// on the way changes it, it is the request's, or 0.
+/// Checks the fields that a response repeats from its request. The M_Key of a response carries no information: in a
+/// simulation it is the request's, or 0.
 fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let responses = exchange
         .arrivals
@@ -268,7 +271,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
     for arrived in responses {
         *asked.entry(Rule::Header.name()).or_default() += 1;
         let wrong = differences(&exchange.request, &arrived.mad);
-        // Reserved bits are judged in a test of their own, lest one vendor's marking fail all others.
+        // A separate test checks reserved bits, so that a vendor's use of them does not fail all other tests.
         let mut wrong: Vec<_> = wrong
             .into_iter()
             .filter(|wrong| !wrong.starts_with("reserved"))
@@ -277,7 +280,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
         if simulated && key != MKey(0) && key != carried {
             wrong.push(format!("M_Key {key}"));
         }
-        // A kernel has the upper half of those that are sent for itself.
+        // On a host, the kernel uses the upper half of the TransactionID.
         let (id, of_it) = (arrived.mad.transaction_id(), exchange.request.transaction_id());
         if simulated && id != of_it {
             wrong.push(format!("TransactionID {id:#018x}, not {of_it:#018x}"));
@@ -296,8 +299,8 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
     }
 }
 
-/// A request is sent once under its TransactionID. In real time a frame may come twice on the way: what comes so now and then
-/// is the fabric's, what comes so again and again is the port's.
+/// Checks that a request gets one response. In real time the fabric may repeat a frame, so that a few second responses
+/// are excused.
 fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let is_answer = |how| matches!(how, Match::Answer | Match::Late);
     if !exchange.arrivals.iter().any(|arrived| is_answer(arrived.how)) {
@@ -319,7 +322,7 @@ fn once(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'st
     }
 }
 
-/// Nobody answers a response, a Trap or a TrapRepress, whatever its version.
+/// Checks that a response, a Trap, and a TrapRepress of another version get no response.
 fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let method = exchange.request.method();
     let is_repress = method == Method::TRAP_REPRESS && !is_of_version_1(&exchange.request);
@@ -340,7 +343,7 @@ fn no_request(exchange: &Exchange, broken: &mut Vec<Broken>, asked: &mut BTreeMa
     }
 }
 
-/// Where nobody else asks, whatever comes answers a request of ours, or is a trap.
+/// In a simulation, which has no other requesters, checks that each received MAD answers a request or is a trap.
 fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     if !trace.begin.simulated {
         return;
@@ -358,7 +361,8 @@ fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'stati
     }));
 }
 
-/// The last step of the return path is the adapter's own port; the others are of switches on the way.
+/// Checks the last entry of the return path, which the adapter's own port writes. Switches on the way write the other
+/// entries.
 fn return_path(
     exchange: &Exchange,
     (own, simulated): (u8, bool),
@@ -372,7 +376,7 @@ fn return_path(
     let Some(answer) = exchange.answer() else { return };
     *asked.entry(Rule::ReturnPath.name()).or_default() += 1;
     let smp = DrSmp::from_bytes(answer.mad.bytes());
-    // The tester's own interface took it back by one; what a real one makes of a wrong one is not known.
+    // The tester's interface has decremented HopPointer. The reaction of a real interface to a wrong value is unknown.
     if simulated && smp.hop_pointer() != hops - 1 {
         broken.push(Broken {
             rule: Rule::ReturnPath,
@@ -398,7 +402,7 @@ fn return_path(
     }
 }
 
-/// The wrong fields in the header of a response.
+/// Returns the wrong fields in the header of a response.
 pub fn differences(request: &Mad, response: &Mad) -> Vec<String> {
     let (asked, seen) = (request.header(), response.header());
     let mut wrong = Vec::new();

@@ -1,4 +1,5 @@
-//! A port as it may be by now, moved by every SMP that reaches it, compared with every answer.
+//! Model of a port's possible state. Every SMP that reaches the port changes the model, and every response is compared
+//! with the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,66 +13,66 @@ use super::known::{Known, Sure};
 use super::lock::{Expired, Lock};
 use crate::Rule;
 
-/// A rule that an exchange breaks.
+/// Violation of a rule by an exchange.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Broken {
-    /// The rule.
+    /// Rule that is broken.
     pub rule: Rule,
-    /// The field or message that was looked at.
+    /// Field or message that the rule checks.
     pub about: String,
-    /// The legal value.
+    /// Legal value.
     pub expected: String,
-    /// The value seen.
+    /// Value that was seen.
     pub seen: String,
-    /// The exchanges that show it.
+    /// Numbers of the exchanges that show the violation.
     pub exchanges: Vec<u32>,
-    /// Whether loss, a kernel or a subnet manager may have done it.
+    /// Whether loss, a kernel or a subnet manager may have caused the violation.
     pub excusable: bool,
-    /// The lock in force, in words, where the rule rests on it.
+    /// M_Key, protection level and lease in force, in words, if the rule depends on them.
     pub given: Option<String>,
 }
 
-/// What came of a request.
+/// Outcome of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Answered(Status),
-    /// It may have been done or not.
+    /// The port was busy, and may or may not have executed the request.
     Busy,
-    /// Something came back that is no answer.
+    /// A MAD came back that does not answer the request.
     Unclear,
     Silent,
 }
 
-/// A request on its way.
+/// Request that has no response yet.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) place: Place,
-    /// Whether its key opens the port.
+    /// Whether the port accepts the request's M_Key.
     pub(super) opens: Sure,
-    /// Whether the protect level drops Gets of a wrong key, hides the key from them, or neither.
+    /// Whether the protection level makes the port drop Gets with a wrong M_Key; `hides`: makes it hide its M_Key.
     pub(super) drops: Sure,
     pub(super) hides: Sure,
-    /// What was known before a Set.
+    /// Known values before a Set.
     pub(super) before: Option<Image>,
 }
 
-/// What the judge knows of a port.
+/// Known state of a port.
 #[derive(Debug)]
 pub(super) struct Port<'t> {
     pub(super) begin: &'t Begin,
-    /// Whether no subnet manager of somebody else is there: the test needs that, and the rig says so.
+    /// Whether no other subnet manager is present, as the test requires and the rig states.
     pub(super) alone: bool,
     pub(super) shown: Option<PortInfo>,
     pub(super) node: Option<NodeInfo>,
     pub(super) images: BTreeMap<Place, Image>,
     pub(super) lock: Lock,
     pub(super) on_the_way: BTreeMap<u32, Asked>,
-    /// The request that was not answered last, and how often one after the other.
+    /// Last request without a response, and the number of times in a row.
     silences: Option<(Mad, u32)>,
-    /// The requests that may have been violations of the M_Key.
+    /// Numbers of the requests that may have violated the M_Key check.
     pub(super) violations: BTreeSet<u32>,
     pub(super) broken: Vec<Broken>,
-    /// How often each rule was asked.
+    /// Number of times that each rule was applied, by its name.
     pub(super) asked: BTreeMap<&'static str, u64>,
 }
 
@@ -92,7 +93,7 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// What the port said of itself; `None` before it did, or when it is no adapter.
+    /// Returns the facts that the port has reported; `None` if a fact is missing, or the node is no adapter or router.
     pub(super) fn facts(&self) -> Option<Facts> {
         let (port, node) = (self.shown?, self.node?);
         let vls = self
@@ -107,7 +108,7 @@ impl<'t> Port<'t> {
         })
     }
 
-    /// A field of the port's own PortInfo.
+    /// Returns the known values of a field in the port's own PortInfo.
     pub(super) fn own(&self, name: &str) -> Known {
         let image = self.images.get(&(AttributeId::PORT_INFO, 0));
         image.map_or(Known::Any, |image| image.field(name))
@@ -117,7 +118,8 @@ impl<'t> Port<'t> {
         self.images.get_mut(&(AttributeId::PORT_INFO, 0))?.field_mut(name)
     }
 
-    /// Whether nobody else can Set anything: nobody is there, or a key of ours is in force that no Get without it shows.
+    /// Returns whether no other manager can Set a field. Either none is present, or the port has an M_Key of the test
+    /// that Gets do not reveal.
     pub(super) fn is_ours(&self) -> bool {
         if self.alone {
             return true;
@@ -134,7 +136,7 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// A rule is asked; `broken` is made only when it does not hold.
+    /// Applies a rule. Calls `broken` only if the rule does not hold.
     pub(super) fn must(&mut self, rule: Rule, holds: bool, broken: impl FnOnce(&Self) -> Broken) {
         *self.asked.entry(rule.name()).or_default() += 1;
         if !holds {
@@ -146,7 +148,7 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// M_Key, level and lease as they are known, and the exchange that showed them.
+    /// Returns the known M_Key, level and lease in words, with the exchange that showed them.
     fn lock_in_words(&self) -> Option<String> {
         let image = self.images.get(&(AttributeId::PORT_INFO, 0))?;
         let one = |name| self.own(name).only();
@@ -158,7 +160,7 @@ impl<'t> Port<'t> {
         ))
     }
 
-    /// When a request was at the port.
+    /// Returns the time span in which a request was at the port.
     fn at_the_port(&self, exchange: &Exchange) -> Span {
         let latest = match (exchange.response(), &exchange.silence) {
             (Some(response), _) => response.at.latest,
@@ -169,7 +171,7 @@ impl<'t> Port<'t> {
         Span::between(exchange.sent.earliest, latest.max(exchange.sent.earliest))
     }
 
-    /// A request left.
+    /// Updates the model for a sent request. `is_alive_after`: the device responded to a later request.
     pub(super) fn sent(&mut self, exchange: &Exchange, is_alive_after: bool) {
         let now = self.at_the_port(exchange);
         self.expire(now);
@@ -206,7 +208,7 @@ impl<'t> Port<'t> {
         self.on_the_way.insert(exchange.number, asked);
     }
 
-    /// Whether a LID is one of the port's.
+    /// Returns whether a LID belongs to the port.
     fn has_lid(&self, lid: Lid) -> Sure {
         let (base, lmc) = (self.own("LID").only(), self.own("LMC").only());
         let (Some(base), Some(lmc)) = (base, lmc) else {
@@ -218,7 +220,8 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// Lets the lease expire.
+    /// Sets the protection level to 0 if the lease has expired, or adds 0 as a possible level if the lease may have
+    /// expired.
     fn expire(&mut self, now: Span) {
         let expired = self.lock.expired(now);
         let Some(level) = self.own_mut("M_KeyProtectBits") else {
@@ -231,7 +234,7 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// Whether the port had to answer, or not to.
+    /// Checks that the port responds where it must, and drops the request where it must.
     fn silence(&mut self, exchange: &Exchange, asked: &Asked, is_alive_after: bool) {
         let is_get = exchange.request.method() == Method::GET;
         let tolerated = is_get && asked.drops == Sure::No;
@@ -254,7 +257,7 @@ impl<'t> Port<'t> {
         if dropped || is_repress {
             let response = exchange.response().filter(|_| is_repress || !exchange.is_busy());
             let seen = response.map_or_else(String::new, |arrived| arrived.mad.to_string());
-            // What becomes of a TrapRepress that the key lets in is left open.
+            // The response to a TrapRepress with the right key is left open.
             let excusable = !self.is_ours() || is_repress && asked.opens != Sure::No;
             return self.must(Rule::MKeyDrops, response.is_none(), |_| {
                 broken(Rule::MKeyDrops, "no answer", seen, excusable)
@@ -263,7 +266,7 @@ impl<'t> Port<'t> {
         if asked.opens == Sure::Yes || asked.opens == Sure::No && tolerated {
             let is_alone = self.on_the_way.is_empty();
             let silent = exchange.is_silent(self.begin) && is_alive_after && !moves_link(&exchange.request) && is_alone;
-            // Another port of a device has a key of its own, which nobody knows here.
+            // Another port of the device has its own M_Key, which this model does not know.
             let is_other_port = asked.place.0 == AttributeId::PORT_INFO && asked.place.1 != 0;
             let may_be_its_own = is_other_port && !self.begin.simulated;
             let excusable = !self.is_asked_again(exchange, silent) || !self.is_ours() || may_be_its_own;
@@ -273,8 +276,9 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// Whether an answer to a wrong key says that there is no such thing, and there need not be: which is looked at first, that or the key, is
-    /// left open. SMInfo is a subnet manager's, and what a host's kernel knows nothing of it refuses by itself.
+    /// Returns whether a request with a wrong M_Key was refused as unsupported, and the port need not support the
+    /// request. The architecture leaves open whether the support check or the M_Key check comes first. A host's kernel
+    /// may refuse SMInfo by itself, since SMInfo belongs to a subnet manager.
     fn may_be_refused_first(&self, exchange: &Exchange) -> bool {
         const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
         let request = &exchange.request;
@@ -291,7 +295,7 @@ impl<'t> Port<'t> {
         NO_SUCH.contains(&status) && self.facts().as_ref().is_none_or(needs_no)
     }
 
-    /// Whether a silence is one of as many, one after the other, as it takes to say that no packet was lost.
+    /// Returns whether the same request got no response so often in a row that lost packets do not explain the silence.
     fn is_asked_again(&mut self, exchange: &Exchange, silent: bool) -> bool {
         let what = exchange.request.with_transaction_id(0);
         self.silences = match self.silences {
@@ -301,15 +305,15 @@ impl<'t> Port<'t> {
         self.silences.is_some_and(|(_, times)| times >= TRIES)
     }
 
-    /// Whether a port may know nothing of such a request: TrapRepress, where it sends no traps.
+    /// Returns whether the port may discard the request: a TrapRepress to a port that sends no traps.
     fn may_be_discarded(&self, request: &Mad) -> bool {
         let has_no_traps = |facts: Facts| sends_no_traps(&facts.port);
         request.method() == Method::TRAP_REPRESS && self.facts().is_some_and(has_no_traps)
     }
 
-    /// What follows from the key of an SMP.
+    /// Updates lease timer and violation counter for the M_Key of an SMP.
     fn look_at_key(&mut self, exchange: &Exchange, now: Span, asked: &Asked, fate: Fate) {
-        // VL 15 drops what it has no room for: an SMP beside others may not have come to the agent.
+        // VL 15 drops an SMP if no buffer is free. An SMP sent while others are outstanding may therefore be lost.
         let arrived = self.begin.simulated && self.on_the_way.is_empty() || fate != Fate::Silent;
         let certain = arrived && fate != Fate::Busy && !self.may_be_discarded(&exchange.request);
         match asked.opens {
@@ -321,25 +325,26 @@ impl<'t> Port<'t> {
         let answered = matches!(fate, Fate::Answered(_));
         let is_violation = match asked.drops {
             _ if !is_get => Sure::Yes,
-            // What a Get of a wrong key came to says what the level was.
+            // The outcome of a Get with a wrong key reveals the level.
             Sure::Maybe if answered => Sure::No,
             Sure::Maybe if certain && fate == Fate::Silent => Sure::Yes,
             drops => drops,
         };
         if is_violation != Sure::Yes || asked.opens == Sure::Maybe {
-            // The right key stops the timer; whether a tolerated Get of a wrong one does is left open.
+            // The right M_Key stops the timer. It is left open whether a tolerated Get with a wrong M_Key stops the
+            // timer, too.
             self.lock.may_stop();
         }
         if is_violation != Sure::No {
             self.violations.insert(exchange.number);
-            // Who answers in spite of the key may not have looked at it.
+            // A port that responds despite a wrong M_Key may not have checked the M_Key.
             let dropped = !answered || is_get && asked.drops == Sure::No;
             let certain = certain && dropped && is_violation == Sure::Yes && asked.opens == Sure::No;
             self.lock.violated(now, &self.own("M_KeyLeasePeriod"), certain);
         }
     }
 
-    /// A Set left: what it may change may be so from here on.
+    /// Adds the values of a sent Set to the possible values of its fields.
     fn set(&mut self, exchange: &Exchange, asked: Asked) -> Asked {
         let request = &exchange.request;
         let facts = self.facts();
@@ -370,16 +375,16 @@ impl<'t> Port<'t> {
         }
     }
 
-    /// A request will not be answered any more.
+    /// Removes a request that will get no response.
     pub(super) fn given_up(&mut self, exchange: &Exchange) {
         self.on_the_way.remove(&exchange.number);
     }
 
-    /// A Set was answered: what it changed is as it was Set, or as it was.
+    /// Settles the possible values of a Set's fields after its response.
     pub(super) fn settle(&mut self, exchange: &Exchange, asked: &Asked, status: Status) {
         let request = &exchange.request;
         let facts = self.facts();
-        // What was asked beside it may have been served before or after.
+        // The port may have executed another outstanding request to the same attribute before or after the Set.
         let alone = self.on_the_way.values().all(|other| other.place != asked.place);
         let Some(mut before) = asked.before.clone() else { return };
         let legality = self.legality(exchange, asked);

@@ -1,4 +1,4 @@
-//! What a port says unasked: traps, and those of a bad M_Key against the SMPs that raised them.
+//! Rules for traps. A trap about a bad M_Key is compared with the SMP that caused it.
 //!
 //! Source: architecture 13.4.8.2 (Notice), 13.4.9 (traps), 14.2.5.1 (trap 256).
 
@@ -12,25 +12,25 @@ use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, Mad, Method, MgmtClas
 use super::port::Broken;
 use crate::registry::Rule;
 
-/// What a trap 256 tells of an SMP, but for its M_Key: method, AttributeID, AttributeModifier, and of one on a directed route
-/// hop count and DrSLID.
+/// Description of an SMP in a trap 256, without the M_Key: method, AttributeID, AttributeModifier, and for a directed
+/// route the hop count and DrSLID.
 type Told = (u8, u16, u32, Option<(u8, u16)>);
 
-/// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, changes of its own, bad
-/// M_Key, P_Key and Q_Key.
+/// Numbers of the traps that an adapter or router sends: link integrity, buffer overrun, flow control, attribute
+/// changes, bad M_Key, P_Key and Q_Key.
 const OF_PORTS: [u16; 8] = [129, 130, 131, 144, 145, trap::BAD_M_KEY, 257, 258];
 /// Notice:Type of a security trap.
 const SECURITY: u8 = 2;
-/// Bytes of the return path that a notice has room for.
+/// Bytes of the return path that fit into a notice.
 const ROOM: usize = 30;
 
-/// What the port is by all that it showed.
+/// Facts about the port, from all its responses.
 pub(super) struct Sender<'t> {
-    /// Whether it says that it sends traps; `None`: not known.
+    /// Whether the port reports that it sends traps; `None`: unknown.
     pub(super) sends: Option<bool>,
-    /// What it is a port of.
+    /// Kind of the port's node.
     pub(super) node: Option<NodeType>,
-    /// The SMPs that may have been violations, by their numbers.
+    /// Numbers of the SMPs that may have been violations.
     pub(super) violations: &'t BTreeSet<u32>,
 }
 
@@ -42,9 +42,10 @@ fn told_of(request: &Mad) -> Told {
     (request.method().0, request.attribute_id().0, request.modifier(), route)
 }
 
-/// A trap 256 that names a key of ours tells of an SMP that carried it, and where nobody else sends, of one that was a violation.
+/// Checks traps. A trap 256 with an M_Key that the tester used must describe an SMP that carried that M_Key and
+/// violated the M_Key check.
 ///
-/// A port that says that it sends none, or knows nobody to send them to, sends none.
+/// A port must send no such trap if its IsTrapSupported is not set, or if it knows no subnet manager.
 pub(super) fn judge(
     trace: &Trace,
     sender: &Sender<'_>,
@@ -52,7 +53,7 @@ pub(super) fn judge(
     asked: &mut BTreeMap<&'static str, u64>,
 ) {
     let simulated = trace.begin.simulated;
-    // Looked up by key: a test may send 65,000 SMPs that each bring a trap.
+    // Indexed by M_Key, since a test may send 65,000 SMPs that each cause a trap.
     let mut carried: BTreeMap<u64, (BTreeMap<Told, bool>, &Exchange)> = BTreeMap::new();
     for exchange in trace.exchanges.iter().filter(|of| of.request.is_smp()) {
         let (told, nearest) = carried
@@ -97,7 +98,7 @@ pub(super) fn judge(
         let named = carried
             .get(&says.m_key().0)
             .filter(|_| is_bad_m_key && says.m_key() != MKey(0));
-        // In real time somebody else may have sent what names no key of ours.
+        // In real time, a trap without an M_Key that the tester used may have another cause than the tester's SMPs.
         if simulated || named.is_some() {
             let wrong = headers(&arrived.mad, &notice, sender.node);
             must(
@@ -108,7 +109,7 @@ pub(super) fn judge(
                 named.map(|(_, nearest)| nearest.number).into_iter().collect(),
             );
         }
-        // Others are of earlier tests, which a port goes on repeating.
+        // Other traps belong to earlier tests, since a port repeats its traps.
         let Some((told, nearest)) = named else { continue };
         let near = vec![nearest.number];
         if sender.sends == Some(false) {
@@ -164,8 +165,8 @@ fn in_words(of: &impl std::fmt::Display) -> String {
     of.to_string().replace('\n', ";")
 }
 
-/// Whether a LID may be the port's. Of a port that never showed PortInfo, such as one with another M_Key, any unicast
-/// LID may.
+/// Returns whether a LID may be the port's. If the port never showed PortInfo, for example because of another M_Key,
+/// any unicast LID may be the port's.
 fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     if lids.is_empty() {
         lid.is_unicast()
@@ -174,7 +175,7 @@ fn may_be(lids: &BTreeSet<u16>, lid: Lid) -> bool {
     }
 }
 
-/// The LIDs that the port ever had, or was given: its own, or its subnet manager's.
+/// Returns all LIDs that the port had or was given: its own, or its subnet manager's, as `which` selects.
 fn lids(trace: &Trace, which: impl Fn(&PortInfo) -> Lid) -> BTreeSet<u16> {
     let of_port = |mad: &Mad| {
         let carries = mad.is_smp() && mad.attribute_id() == AttributeId::PORT_INFO;
@@ -188,8 +189,8 @@ fn lids(trace: &Trace, which: impl Fn(&PortInfo) -> Lid) -> BTreeSet<u16> {
     each.flatten().filter_map(|mad| of_port(&mad)).collect()
 }
 
-/// What is wrong in the header of a trap, and in what its notice says of who sends it. Toggle and count are of notices that
-/// wait to be fetched.
+/// Returns the errors in the header of a trap, and in its notice's description of the sender. Toggle and count must be
+/// 0 in a trap: they belong to notices that a manager fetches.
 fn headers(mad: &Mad, notice: &Notice, node: Option<NodeType>) -> Vec<String> {
     let header = mad.header();
     let mut wrong = Vec::new();
@@ -253,7 +254,7 @@ fn headers(mad: &Mad, notice: &Notice, node: Option<NodeType>) -> Vec<String> {
     wrong
 }
 
-/// What is wrong in what a notice says of a route: LIDADDR, return path, what is reserved.
+/// Returns the errors in a notice's description of a route: LIDADDR, return path, reserved fields.
 fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
     let mut wrong = Vec::new();
     let reserved = ["Reserved0", "Reserved56", "Reserved176"];
@@ -266,17 +267,18 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         }
         return wrong;
     }
-    // A route that begins and ends as a directed one; agents that are in use name their own.
+    // On a route that is directed from end to end, LIDADDR is the permissive LID. Existing agents write their own LID
+    // instead.
     if says.lid() != Lid::PERMISSIVE && !may_be(lids, says.lid()) {
         wrong.push(format!("LIDADDR {}", says.lid()));
     }
     let hops = usize::from(says.hop_count());
-    // Whether the first byte, which no hop uses, takes room, is open.
+    // It is left open whether the path includes the first byte, which no hop uses.
     let is_cut = [hops > ROOM, hops + 1 > ROOM];
     if !is_cut.contains(&says.path_truncated()) {
         wrong.push(format!("path truncated {}", says.path_truncated()));
     }
-    // Responses on a route of as many hops show by which ports it goes.
+    // Responses on routes with the same number of hops show the possible return paths.
     let mut paths = trace.exchanges.iter().filter_map(|exchange| {
         let answer = exchange.answer()?;
         let smp = DrSmp::from_bytes(answer.mad.bytes());
@@ -284,7 +286,8 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
         is_such.then(|| (1..=hops).map(|hop| smp.return_path(hop)).collect::<Vec<_>>())
     });
     let shown: Vec<u8> = (0..ROOM).map(|hop| says.return_path(hop)).collect();
-    // With the first byte or without it, as far as there is room; or so many bytes as there are hops, from it on.
+    // Three layouts are accepted, cut to fit. They are the unused first byte and the path; the path alone; a zero byte
+    // and the path without its last hop.
     let is_path = |path: &Vec<u8>| {
         let (whole, bare) = (path.len().min(ROOM - 1), path.len().min(ROOM));
         let short = path.len().saturating_sub(1).min(ROOM - 1);
@@ -301,7 +304,8 @@ fn details(trace: &Trace, says: &BadMKey, lids: &BTreeSet<u16>) -> Vec<String> {
     wrong
 }
 
-/// A trap that has another's TransactionID repeats it; all of a port are a SubnetTimeOut apart.
+/// Checks that traps with one TransactionID carry the same Notice, and that traps of a port are at least a
+/// SubnetTimeOut apart.
 fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'static str, u64>) {
     let mut must = |about: &str, holds: bool, expected: String, seen: String| {
         *asked.entry(Rule::Trap.name()).or_default() += 1;
@@ -344,7 +348,7 @@ fn repetitions(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'s
     }
 }
 
-/// The shortest SubnetTimeOut that the port had, or was given.
+/// Returns the shortest SubnetTimeOut that the port had or was given.
 fn shortest(trace: &Trace) -> Option<core::time::Duration> {
     let each = trace.exchanges.iter().flat_map(|exchange| {
         let set = (exchange.request.method() == Method::SET).then_some(exchange.request);

@@ -1,43 +1,44 @@
-//! The checks, how they rank, and what counts them.
+//! Checks of a packet, their rank, and the counters of discarded packets.
 
 use core::fmt;
 
-/// One check of a packet. The order is that of their rank: of several that fail, the first is reported.
+/// Check of a packet. The variants are in the order of rank: if several checks fail, a port reports the first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 #[repr(u8)]
 pub enum Check {
-    /// The packet ends with EGP. EBP says that somebody before found it bad.
+    /// The packet ends with EGP. EBP means that an earlier port found the packet bad.
     Delimiter,
-    /// The variant CRC is that of all bytes before it.
+    /// The variant CRC matches all bytes before it.
     Vcrc,
-    /// The invariant CRC is that of the bytes it covers.
+    /// The invariant CRC matches the bytes that it covers.
     Icrc,
     /// LRH:LVer is 0.
     LinkVersion,
-    /// The length fields say what arrived, and it is no less than the smallest packet.
+    /// The length fields match the bytes that arrived, and the packet has the minimum size.
     Length,
-    /// The packet is no longer than MTUCap and the longest headers.
+    /// The packet's length is at most MTUCap plus the longest headers.
     Mtu,
-    /// LRH:VL is one that the port has in operation.
+    /// LRH:VL is in operation at the port.
     VirtualLane,
-    /// The port's state lets the packet in: none when Down, VL 15 alone when Initialize.
+    /// The port's state admits the packet: none in Down, only VL 15 in Initialize.
     PortState,
-    /// VL 15 carries management datagrams from QP to QP0, to one port, never raw; and QP0 hears VL 15 alone.
+    /// VL 15 carries UD datagrams to QP0 of one port, never raw packets, and QP0 receives packets from VL 15 only.
     ManagementLane,
-    /// LRH:DLID is not 0, is permissive on VL 15 alone, and a unicast one is the port's.
+    /// LRH:DLID is not 0, is permissive only on VL 15, and is a LID of the port if it is unicast.
     Dlid,
-    /// The IPv4 header's checksum is right (RoCEv2).
+    /// The checksum of the IPv4 header is right (RoCEv2).
     IpHeader,
-    /// The GRH is one: IPVer 6, NxtHdr 0x1B, PayLen as PktLen has it; and a multicast packet has one.
+    /// The GRH has IPVer 6, NxtHdr 0x1B and a PayLen that matches the bytes that arrived. A multicast packet has a
+    /// GRH.
     Grh,
     /// BTH:TVer is 0.
     TransportVersion,
-    /// BTH:P_Key matches one of the port's.
+    /// BTH:P_Key matches a P_Key of the port.
     PKey,
 }
 
 impl Check {
-    /// All of them, in the order of their rank.
+    /// All checks, in the order of rank.
     pub const ALL: [Self; 14] = [
         Self::Delimiter,
         Self::Vcrc,
@@ -55,7 +56,7 @@ impl Check {
         Self::PKey,
     ];
 
-    /// One word for tables and programs.
+    /// Returns the name for tables and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,7 +77,7 @@ impl Check {
         }
     }
 
-    /// What a packet that fails it did.
+    /// Returns the fault of a packet that fails the check, as a clause.
     #[must_use]
     pub const fn sentence(self) -> &'static str {
         match self {
@@ -97,7 +98,7 @@ impl Check {
         }
     }
 
-    /// The finer counter of PortRcvErrorDetails, where there is one: of failures that PortRcvErrors counts.
+    /// Returns the counter in PortRcvErrorDetails for a failure that PortRcvErrors counts.
     #[must_use]
     pub const fn detail(self) -> Option<&'static str> {
         match self {
@@ -114,15 +115,15 @@ impl fmt::Display for Check {
     }
 }
 
-/// A set of checks.
+/// Set of checks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Checks(u16);
 
 impl Checks {
-    /// None.
+    /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// The set of these.
+    /// Returns the set of these checks.
     #[must_use]
     pub const fn of(checks: &[Check]) -> Self {
         let mut bits = 0;
@@ -134,66 +135,66 @@ impl Checks {
         Self(bits)
     }
 
-    /// Adds one.
+    /// Adds a check.
     pub fn insert(&mut self, check: Check) {
         self.0 |= 1 << check as u16;
     }
 
-    /// Adds one if `failed`.
+    /// Adds a check if `failed`.
     pub(super) fn fail_if(&mut self, failed: bool, check: Check) {
         self.0 |= u16::from(failed) << check as u16;
     }
 
-    /// Whether it is among them.
+    /// Returns whether the set has a check.
     #[must_use]
     pub const fn contains(self, check: Check) -> bool {
         self.0 & (1 << check as u16) != 0
     }
 
-    /// Whether there is none.
+    /// Returns whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// How many there are.
+    /// Returns the number of checks.
     #[must_use]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// Whether `other` has all of these.
+    /// Returns whether `other` has all checks of this set.
     #[must_use]
     pub const fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// Those that `other` does not have.
+    /// Returns the checks of this set that `other` lacks.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Those of both.
+    /// Returns the checks of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The one that ranks first.
+    /// Returns the check that ranks first.
     #[must_use]
     pub fn first(self) -> Option<Check> {
         Check::ALL.get(self.0.trailing_zeros() as usize).copied()
     }
 
-    /// Each, in the order of their rank.
+    /// Returns the checks in the order of rank.
     pub fn iter(self) -> impl Iterator<Item = Check> {
         Check::ALL.into_iter().filter(move |check| self.contains(*check))
     }
 }
 
 impl fmt::Display for Checks {
-    /// Their names with commas.
+    /// Writes the names, separated by commas.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, check) in self.iter().enumerate() {
             f.write_str(if place == 0 { "" } else { ", " })?;
@@ -209,25 +210,26 @@ impl fmt::Debug for Checks {
     }
 }
 
-/// How sure it is that one failure ranks before the others. No device is failed for another order unless it is certain.
+/// Certainty that one failure ranks before the others. A device that reports another failure fails only if the order is
+/// certain.
 ///
-/// - *Certain*: one check failed; or a CRC before anything else that the link layer checks, as the architecture's text
-///   has it.
-/// - *Supported*: VCRC before ICRC, LVer before the lengths, as public conformance tests number them; and the delimiter
-///   before all: a port that ends a packet with EBP spoils its VCRC as well, and a counter of its own tells.
-/// - *Assumed*: all else.
+/// - *Certain*: only one check failed, or a CRC and another check of the link layer failed. The architecture ranks the
+///   CRCs first.
+/// - *Supported*: VCRC before ICRC, and LVer before the lengths, in the order of public conformance tests. Also the
+///   delimiter before all others: a packet that ends with EBP also has a wrong VCRC, but is counted separately.
+/// - *Assumed*: all other orders.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Certainty {
-    /// Nothing public says so.
+    /// No public source states the order.
     Assumed,
-    /// Public material suggests it.
+    /// Public material suggests the order.
     Supported,
-    /// The text says so, or only one check failed.
+    /// The text states the order, or only one check failed.
     Certain,
 }
 
 impl Certainty {
-    /// One word.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -237,7 +239,7 @@ impl Certainty {
         }
     }
 
-    /// How sure it is that `first` ranks before each of `failed`.
+    /// Returns the certainty that `first` ranks before each of `failed`.
     pub(super) fn of(first: Check, failed: Checks) -> Self {
         let others = failed.without(Checks::of(&[first]));
         others
@@ -250,7 +252,7 @@ impl Certainty {
     fn of_pair(first: Check, other: Check) -> Self {
         match (first, other) {
             (Check::Delimiter, _) | (Check::Vcrc, Check::Icrc) | (Check::LinkVersion, Check::Length) => Self::Supported,
-            // RoCE only, where IP comes before the link layer of InfiniBand.
+            // This pair occurs only in RoCE: the check of the IP header precedes the checks of InfiniBand's link layer.
             (_, Check::IpHeader) => Self::Assumed,
             (Check::Vcrc | Check::Icrc, _) => Self::Certain,
             _ => Self::Assumed,
@@ -264,21 +266,21 @@ impl fmt::Display for Certainty {
     }
 }
 
-/// What a port counts a discarded packet with.
+/// Counter of a port for discarded packets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Counter {
     /// PortCounters:PortRcvErrors.
     PortRcvErrors,
     /// PortCounters:PortRcvRemotePhysicalErrors.
     PortRcvRemotePhysicalErrors,
-    /// PortCounters:PortRcvConstraintErrors, of switches and routers.
+    /// PortCounters:PortRcvConstraintErrors, in switches and routers.
     PortRcvConstraintErrors,
     /// PortInfo:P_KeyViolations.
     PKeyViolations,
 }
 
 impl Counter {
-    /// The architecture's name.
+    /// Returns the architecture's name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What a failed check expected and saw, in words.
+//! Expected and seen values of a failed check, in words.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use super::native::{Local, MOST_HEADERS, SMP_LENGTH, bth_at, without_vcrc};
 use super::port::{Port, Received};
 use super::roce::{Place, payload_length};
 
-/// What a check expected and what it saw; printed when it is asked for, without allocating.
+/// Expected and seen value of a check. Formatting does not allocate.
 #[derive(Clone, Copy)]
 pub struct Explanation<'a> {
     check: Check,
@@ -18,7 +18,7 @@ pub struct Explanation<'a> {
     packet: Received<'a>,
 }
 
-/// Explains why a packet fails a check at a port. Of a check that it passes, the words say what is there.
+/// Explains why a packet fails a check at a port. If the packet passes, the text states its value.
 #[must_use]
 pub fn explain<'a>(check: Check, port: &'a Port, packet: &Received<'a>) -> Explanation<'a> {
     Explanation {
@@ -47,7 +47,6 @@ impl fmt::Display for Explanation<'_> {
     }
 }
 
-/// Bytes as hexadecimal digits.
 struct Digits<'a>(&'a [u8]);
 
 impl fmt::Display for Digits<'_> {
@@ -56,7 +55,7 @@ impl fmt::Display for Digits<'_> {
     }
 }
 
-/// `None`: nothing was written, for the bytes that it takes are not there.
+/// Result of writing an explanation; `None` if nothing was written, because the packet lacks the bytes.
 type Written = Result<Option<()>, fmt::Error>;
 
 impl Explanation<'_> {
@@ -247,5 +246,5 @@ impl Explanation<'_> {
     }
 }
 
-/// P_Keys of the port that an explanation lists.
+/// Maximum number of the port's P_Keys that an explanation lists.
 const SHOWN_KEYS: usize = 4;

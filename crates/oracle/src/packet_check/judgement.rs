@@ -1,61 +1,61 @@
-//! What was found, and what a conforming port does about it.
+//! Result of a check, and the action of a conforming port.
 
 use super::check::{Certainty, Check, Checks, Counter};
 use super::port::{Kind, Port};
 use verbatim_wire::{Delimiter, PortState};
 
-/// The checks that a packet failed.
+/// Checks that a packet failed.
 pub type Failed = Checks;
-/// The checks that could not be made, because the capture lacks what they look at.
+/// Checks that were not made, because the capture lacks the bytes for them.
 pub type Absent = Checks;
 
-/// Whether VL 15 may carry a GRH: nothing public settles it.
+/// Reason for no judgement: no public source settles whether a packet on VL 15 may have a GRH.
 pub const UNSETTLED_VL15_GRH: &str = "whether a packet on VL 15 may have a GRH is not settled";
 
-/// Whether a port on the way notices that a packet is too short for the GRH and BTH that LNH promises, although its
-/// lengths agree: nothing public settles it.
+/// Reason for no judgement of a packet that is too short for the GRH and BTH that LNH announces, but has matching
+/// lengths. No public source settles whether a port on the way detects the fault.
 pub const UNSETTLED_SHORT: &str =
     "whether a switch on the way looks for the GRH and BTH that a packet promises and is too short for is not settled";
 
-/// What a port does with a packet.
+/// Action of a port on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// It takes it, or passes it on.
+    /// The port accepts the packet, or passes it on.
     Accept,
-    /// It discards it.
+    /// The port discards the packet.
     Discard,
-    /// It discards it, or passes it on spoilt: a wrong VCRC, and EBP at its end.
+    /// The port discards the packet, or passes it on with a wrong VCRC and EBP at its end.
     DiscardOrForward,
-    /// Nothing can be said, and why.
+    /// The action is unknown, for this reason.
     NotJudged(&'static str),
 }
 
-/// What came of judging a packet.
+/// Judgement of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Judgement {
-    /// The checks that failed, all of them.
+    /// All checks that failed.
     pub failed: Failed,
-    /// The one that ranks first, and how sure that is.
+    /// Failed check that ranks first, and the certainty of its rank.
     pub first: Option<(Check, Certainty)>,
-    /// What a conforming port does.
+    /// Action of a conforming port.
     pub action: Action,
-    /// What counts the packet, when the first failure is the one that is reported. `None` when it is accepted, and where
-    /// no counter is laid down.
+    /// Counter that counts the packet, if the port reports the first failure. `None` if the packet is accepted, or no
+    /// counter is specified.
     pub counter: Option<Counter>,
-    /// Checks that were not made because the capture lacks their bytes.
+    /// Checks that were not made, because the capture lacks the bytes for them.
     pub absent: Absent,
-    /// Checks that were not made because the port's LID or P_Keys are not known.
+    /// Checks that were not made, because the port's LID or P_Keys are unknown.
     pub untold: Checks,
-    /// Whether this port may also pass the packet on as it is: all that failed is the ICRC, which only the packet's
-    /// destination must check.
+    /// Whether this port may also pass the packet on unchanged, because only the ICRC failed. Only the packet's
+    /// destination must check the ICRC.
     pub may_pass_unchecked: bool,
 }
 
-/// Failures after which a switch or router on the way may pass the packet on, spoilt.
+/// Failures after which a switch or router on the way may pass the packet on with a wrong VCRC and EBP.
 const SPOILABLE: Checks = Checks::of(&[Check::Vcrc, Check::Icrc, Check::LinkVersion, Check::Length, Check::Mtu]);
 
 impl Judgement {
-    /// Nothing is said of a packet, for this reason.
+    /// Returns a judgement without a result, for the reason `why`.
     #[must_use]
     pub const fn not_judged(why: &'static str) -> Self {
         Self {
@@ -69,7 +69,7 @@ impl Judgement {
         }
     }
 
-    /// The judgement of these failures on native InfiniBand.
+    /// Returns the judgement of these failures on native InfiniBand.
     pub(super) fn native(port: &Port, failed: Failed, delimiter: Option<Delimiter>) -> Self {
         let icrc_alone = failed == Checks::of(&[Check::Icrc]);
         let may_pass_unchecked = icrc_alone && !port.is_end();
@@ -94,7 +94,8 @@ impl Judgement {
         }
     }
 
-    /// The judgement of these failures on Ethernet, where no counter is laid down but that of P_Keys, and no order.
+    /// Returns the judgement of these failures on Ethernet. There, no order of failures is specified, and no counter
+    /// except that of P_Keys.
     pub(super) fn roce(failed: Failed) -> Self {
         let first = failed.first();
         let certainty = if failed.len() > 1 {
@@ -115,28 +116,28 @@ impl Judgement {
         }
     }
 
-    /// Whether a conforming port may take the packet, or pass it on unspoilt.
+    /// Returns whether a conforming port may accept the packet, or pass it on unchanged.
     #[must_use]
     pub fn may_accept(&self) -> bool {
         matches!(self.action, Action::Accept | Action::NotJudged(_)) || self.may_pass_unchecked
     }
 
-    /// Whether a conforming port may discard the packet.
+    /// Returns whether a conforming port may discard the packet.
     #[must_use]
     pub fn may_discard(&self) -> bool {
         self.action != Action::Accept
     }
 
-    /// Whether a conforming port may pass the packet on spoilt.
+    /// Returns whether a conforming port may pass the packet on with a wrong VCRC and EBP.
     #[must_use]
     pub fn may_forward_spoilt(&self) -> bool {
         matches!(self.action, Action::DiscardOrForward | Action::NotJudged(_))
     }
 }
 
-/// The counter of a check that failed first.
+/// Returns the counter of a check that failed first.
 fn counter(port: &Port, check: Check, delimiter: Option<Delimiter>) -> Option<Counter> {
-    // To a port that is down nothing arrives that it could count.
+    // A port that is down receives no packets and counts none.
     if port.state == PortState::DOWN {
         return None;
     }

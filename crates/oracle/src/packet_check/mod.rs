@@ -1,14 +1,14 @@
-//! The link layer's data packet check, as a judge makes it: whether a port that conforms accepts a packet or discards
-//! it, why, which reason ranks first, and which counter tells.
+//! Implements the data packet check of the link layer. The check states whether a conforming port accepts or discards a
+//! packet, which failure ranks first, and which counter counts the packet.
 //!
-//! A pure function of the port and of the bytes that arrived. It reads headers where they stand and asks nothing of the
-//! packet: broken ones are its business. Nothing is allocated.
+//! The check is a pure function of the port and of the bytes that arrived. It reads headers at their offsets and
+//! accepts any bytes, including malformed packets. It does not allocate.
 //!
-//! A RoCE packet has no local route header and no virtual lanes; of it the same function judges what is left: lengths,
-//! the IPv4 checksum or the GRH, the ICRC, TVer and the P_Key.
+//! A RoCE packet has no local route header and no virtual lanes. The same function checks its remaining parts:
+//! lengths, the IPv4 checksum or the GRH, the ICRC, TVer and the P_Key.
 //!
-//! Source: architecture 7.4 (data packet check), 7.8 (CRCs), 9.6.1 (packet header validation), 13.5.3 (what an SMI
-//! takes), 16.1.3.5 (counters); annexes A16 and A17 (RoCE). How the checks rank: [`Certainty`].
+//! Source: architecture 7.4 (data packet check), 7.8 (CRCs), 9.6.1 (packet header validation), 13.5.3 (packets that an
+//! SMI accepts), 16.1.3.5 (counters); annexes A16 and A17 (RoCE). [`Certainty`] states the sources of the ranking.
 
 mod check;
 mod explain;

@@ -1,4 +1,4 @@
-//! The check of a native InfiniBand packet.
+//! Check of a native InfiniBand packet.
 
 use verbatim_wire::crc::{ICRC_LENGTH, VCRC_LENGTH, icrc, vcrc};
 use verbatim_wire::{Bth, Delimiter, Deth, Grh, Layout, Lrh, MAD_LENGTH, Medium, Opcode, PKey, PortState};
@@ -7,20 +7,20 @@ use super::check::{Check, Checks};
 use super::judgement::{Action, Judgement, UNSETTLED_SHORT, UNSETTLED_VL15_GRH};
 use super::port::{Kind, Port, Received};
 
-/// The lane of subnet management.
+/// Virtual lane of subnet management.
 const VL15: u8 = 15;
 const LNH_RAW: u8 = 0;
 const LNH_IPV6: u8 = 1;
 const LNH_GLOBAL: u8 = 3;
 const PERMISSIVE: u16 = 0xFFFF;
 const FIRST_MULTICAST: u16 = 0xC000;
-/// PktLen of the smallest packets: headers and ICRC of an IBA packet, and what a raw one has.
+/// Smallest PktLen of an IBA packet and of a raw packet, in words of 4 bytes.
 const LEAST_IBA: u16 = 6;
 const LEAST_RAW: u16 = 5;
-/// The most bytes that headers and ICRC take, the LRH with them.
+/// Maximum size of all headers and the ICRC, including the LRH, in bytes.
 pub(super) const MOST_HEADERS: u32 = 124;
 
-/// The LRH where it stands, in the form that the checks ask for.
+/// Fields of the LRH that the checks need.
 #[derive(Clone, Copy)]
 pub(super) struct Local {
     pub(super) vl: u8,
@@ -31,7 +31,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// `None` when fewer bytes arrived than an LRH has.
+    /// Reads the LRH. `None` if fewer bytes arrived.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let lrh: &[u8; Lrh::SIZE] = bytes.first_chunk()?;
         Some(Self {
@@ -55,18 +55,18 @@ impl Local {
         (FIRST_MULTICAST..PERMISSIVE).contains(&self.dlid)
     }
 
-    /// The least PktLen of such a packet.
+    /// Returns the smallest legal PktLen of the packet, in words of 4 bytes.
     pub(super) fn least(self) -> u16 {
         if self.is_raw() { LEAST_RAW } else { LEAST_IBA }
     }
 }
 
-/// Where the BTH begins.
+/// Returns the offset of the BTH.
 pub(super) fn bth_at(local: Local) -> usize {
     Lrh::SIZE + if local.is_global() { Grh::SIZE } else { 0 }
 }
 
-/// The bytes without the VCRC, which the last two are if the medium has one.
+/// Returns the packet without its VCRC, which is the last two bytes if the medium has a VCRC.
 pub(super) fn without_vcrc<'a>(packet: &Received<'a>) -> &'a [u8] {
     match packet.medium {
         Medium::InfiniBand => &packet.bytes[..packet.bytes.len().saturating_sub(VCRC_LENGTH)],
@@ -91,7 +91,7 @@ pub(super) fn check(port: &Port, packet: &Received<'_>) -> Judgement {
     let Some(local) = Local::read(bytes) else {
         failed.insert(Check::Length);
         let judgement = Judgement::native(port, failed, packet.delimiter);
-        // Without an LRH nobody could pass it on.
+        // No port can pass on a packet without an LRH.
         let action = Action::Discard;
         return Judgement {
             absent,
@@ -136,13 +136,13 @@ pub(super) fn check(port: &Port, packet: &Received<'_>) -> Judgement {
     }
 }
 
-/// Whether the packet may arrive here at all.
+/// Checks that the DLID may arrive at this port.
 fn route(port: &Port, local: Local, failed: &mut Checks, untold: &mut Checks) {
     match local.dlid {
         0 => failed.insert(Check::Dlid),
         PERMISSIVE => failed.fail_if(local.vl != VL15, Check::Dlid),
         _ if local.is_multicast() => {}
-        // A switch passes unicast packets on by its tables.
+        // A switch forwards unicast packets by its tables.
         _ if port.kind == Kind::Switch && !port.is_end() => {}
         unicast => match port.lids() {
             None => untold.insert(Check::Dlid),
@@ -151,10 +151,10 @@ fn route(port: &Port, local: Local, failed: &mut Checks, untold: &mut Checks) {
     }
 }
 
-/// The ICRC everywhere; the headers behind the LRH where somebody looks at them.
+/// Checks the ICRC at every port, and the headers after the LRH at the ports that read these headers.
 fn transport(port: &Port, local: Local, bytes: &[u8], failed: &mut Checks, untold: &mut Checks) {
     let at = bth_at(local);
-    // Too short for its headers, a packet has no ICRC that anybody could reckon.
+    // A packet that is too short for its headers has no ICRC.
     let rest = match bytes.get(at..) {
         Some(rest) if rest.len() >= Bth::SIZE + ICRC_LENGTH => rest,
         _ => {
@@ -172,33 +172,33 @@ fn transport(port: &Port, local: Local, bytes: &[u8], failed: &mut Checks, untol
     let to_qp0 = rest[5..8] == [0, 0, 0];
     if port.is_end() {
         failed.fail_if(rest[1] & 0x0F != 0, Check::TransportVersion);
-        // An SMP and nothing else: one whole MAD, by UD, on VL 15.
+        // An SMP is one whole MAD in a UD SEND Only packet to QP0.
         let is_smp = to_qp0 && rest[0] == Opcode::UD_SEND_ONLY.0 && rest.len() == SMP_LENGTH;
         failed.fail_if(if local.vl == VL15 { !is_smp } else { to_qp0 }, Check::ManagementLane);
     }
-    // Subnet management belongs to no partition.
+    // Subnet management packets belong to no partition.
     let has_partition = if port.is_end() { !to_qp0 } else { local.vl != VL15 };
     if has_partition {
         let p_key = PKey(u16::from_be_bytes([rest[2], rest[3]]));
         match port.p_keys {
             Some(_) => failed.fail_if(!port.takes(p_key), Check::PKey),
             None if port.is_end() => untold.insert(Check::PKey),
-            // A switch or router on the way checks P_Keys only when told to.
+            // A switch or router on the way checks P_Keys only if configured to.
             None => {}
         }
     }
 }
 
-/// Bytes of an SMP from the BTH to the ICRC.
+/// Size of an SMP from the BTH through the ICRC, in bytes.
 pub(super) const SMP_LENGTH: usize = Bth::SIZE + Deth::SIZE + MAD_LENGTH + ICRC_LENGTH;
 
-/// Whether the GRH is one, and is there when the packet is a multicast one. `bytes` reach beyond it, to the ICRC's end.
+/// Returns whether the GRH is valid, and present in a multicast packet. `bytes` extend to the end of the ICRC.
 fn grh_is_right(local: Local, bytes: &[u8]) -> bool {
     if !local.is_global() {
         return !local.is_multicast();
     }
     let grh = &bytes[Lrh::SIZE..];
     let pay_len = usize::from(u16::from_be_bytes([grh[4], grh[5]]));
-    // Against what arrived: PktLen may be wrong by itself.
+    // Compare with the bytes that arrived: PktLen itself may be wrong.
     grh[0] >> 4 == 6 && grh[6] == Grh::NEXT_IS_BTH.0 && pay_len + Lrh::SIZE + Grh::SIZE == bytes.len()
 }

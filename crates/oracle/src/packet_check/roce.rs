@@ -1,4 +1,4 @@
-//! The check of a RoCE packet: what is left of it where Ethernet is the link.
+//! Checks a RoCE packet: the parts of the data packet check that apply on Ethernet.
 
 use verbatim_wire::crc::{ICRC_LENGTH, icrc_of};
 use verbatim_wire::ether::{IpProtocol, internet_checksum};
@@ -8,22 +8,22 @@ use super::check::{Check, Checks};
 use super::judgement::Judgement;
 use super::port::Port;
 
-/// Tags that a frame may have: a service tag and a customer's.
+/// Maximum number of VLAN tags in a frame: a service tag and a customer tag.
 const MOST_TAGS: usize = 2;
 
-/// Where a RoCE packet stands in its frame.
+/// Position of a RoCE packet in its frame.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) form: Form,
-    /// The first byte of the GRH or IP header.
+    /// Offset of the GRH or IP header.
     pub(super) start: usize,
     pub(super) bth: usize,
-    /// The first byte behind the ICRC, as the GRH or IP header has it; it may lie anywhere.
+    /// Offset of the end of the ICRC, according to the GRH or IP header; may exceed the frame.
     pub(super) end: usize,
 }
 
 impl Place {
-    /// Finds it, or says why the frame holds no RoCE packet.
+    /// Finds the packet, or returns why the frame holds no RoCE packet.
     pub(super) fn find(frame: &[u8]) -> Result<Self, &'static str> {
         const SHORT: &str = "the frame is too short for a RoCE packet's headers";
         let u16_at = |at: usize| Some(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
@@ -63,14 +63,14 @@ impl Place {
     }
 }
 
-/// Whether an IP packet is UDP for RoCEv2. Bytes that are not there say no.
+/// Checks that an IP packet carries UDP to the RoCEv2 port. Missing bytes count as 0.
 fn carries_roce_v2(form: Form, ip: &[u8]) -> Result<(), &'static str> {
     let at = |at: usize| ip.get(at).copied().unwrap_or_default();
     let (is_ip, protocol, udp) = if form == Form::RoceV2Ipv4 {
         if at(6) & 0x3F != 0 || at(7) != 0 {
             return Err("a fragment of an IP packet");
         }
-        // RoCEv2 knows no options.
+        // RoCEv2 allows no IPv4 options.
         (at(0) == 0x45, at(9), Ipv4::SIZE)
     } else {
         (at(0) >> 4 == 6, at(6), Ipv6::SIZE)
@@ -105,7 +105,7 @@ pub(super) fn check(port: &Port, frame: &[u8]) -> Judgement {
     }
     failed.fail_if(!length_is_right(place, frame), Check::Length);
 
-    // Where the packet ends is known only if its length field can be true.
+    // The end of the packet is known only if its length field is possible.
     if place.end <= frame.len() && place.end >= place.bth + Bth::SIZE + ICRC_LENGTH {
         let (covered, carried) = frame[place.start..place.end].split_at(place.end - place.start - ICRC_LENGTH);
         let icrc = icrc_of(place.form, covered);
@@ -127,8 +127,8 @@ pub(super) fn check(port: &Port, frame: &[u8]) -> Judgement {
     }
 }
 
-/// Whether the packet is all there, has a BTH and an ICRC, and UDP says of its length what IP says. Bytes behind it
-/// are the padding of the frame.
+/// Returns whether the packet is complete, has a BTH and an ICRC, and has the same length in UDP and IP. Bytes after
+/// the packet are padding of the frame.
 fn length_is_right(place: Place, frame: &[u8]) -> bool {
     let udp_at = place.bth - Udp::SIZE + 4;
     let udp_agrees = place.form == Form::RoceV1
@@ -136,8 +136,8 @@ fn length_is_right(place: Place, frame: &[u8]) -> bool {
     udp_agrees && place.end <= frame.len() && place.end >= place.bth + Bth::SIZE + ICRC_LENGTH
 }
 
-/// Bytes of the payload with its padding; 0 where the opcode does not say which headers there are. The packet has a BTH
-/// and an ICRC.
+/// Returns the size of payload and padding in bytes; 0 if the opcode is undefined. The packet must have a BTH and an
+/// ICRC.
 pub(super) fn payload_length(place: Place, frame: &[u8]) -> usize {
     let opcode = Opcode(frame[place.bth]);
     let from_bth = place.end - place.bth;

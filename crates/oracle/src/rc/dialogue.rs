@@ -1,4 +1,4 @@
-//! A dialogue: one connection of the DUT with the packet peer, as the record has it.
+//! Dialogue: one connection of the DUT with the packet peer, as recorded.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use verbatim_wire::packet::{Medium, Packet, Psn, Qpn, RKey};
 
 use super::HALF;
 
-/// A packet of the dialogue.
+/// Packet of the dialogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'t> {
-    /// The frame.
+    /// Frame that carried the packet.
     pub frame: &'t FrameSeen,
-    /// The packet in it.
+    /// The parsed packet.
     pub packet: Packet<'t>,
-    /// Its place among all that happened. Where it came in behind a packet with a later PSN, and may have been before it,
-    /// it is the place of that one: the tester's adapter may have swapped them.
+    /// Position in the record's timeline. The tester's adapter may swap packets of the DUT. If a packet arrived after a
+    /// packet with a later PSN, but may have been sent first, it takes the position of that packet.
     pub place: usize,
 }
 
 impl Seen<'_> {
-    /// BTH:PSN.
+    /// Returns the PSN of the BTH.
     pub fn psn(&self) -> Psn {
         self.packet.bth().psn()
     }
 }
 
-/// A completion of the dialogue.
+/// Completion of the dialogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'t> {
-    /// Where it stands in the record.
+    /// Event that reported the completion.
     pub event: &'t HostEvent,
-    /// The completion.
+    /// The completion itself.
     pub completion: &'t pb::Completion,
 }
 
 impl Done<'_> {
-    /// Its status.
+    /// Returns the status.
     pub fn status(&self) -> WcStatus {
         WcStatus(self.completion.status)
     }
 
-    /// Request and status.
+    /// Returns `wr_id` and status in words.
     pub fn in_words(&self) -> String {
         format!("wr_id {} with {}", self.completion.wr_id, self.status())
     }
@@ -54,38 +54,38 @@ impl Done<'_> {
 pub struct Dialogue<'t> {
     /// Handle of the DUT's queue pair.
     pub handle: u32,
-    /// The DUT's queue pair.
+    /// Queue pair number of the DUT.
     pub dut_qpn: Qpn,
-    /// The queue pair that the peer plays.
+    /// Queue pair number of the packet peer.
     pub own_qpn: Qpn,
     /// First PSN of the DUT's requests.
     pub dut_psn: Psn,
     /// Address and R_Key of the DUT's memory.
     pub memory: (u64, RKey),
-    /// The attributes that the DUT's queue pair was given.
+    /// Attributes that the host set on the DUT's queue pair.
     pub attributes: pb::QpAttributes,
     /// RoCE packets of this connection in both directions, in order; see [`Seen::place`].
     pub packets: Vec<Seen<'t>>,
-    /// The DUT's completions on this queue pair, in order.
+    /// Completions of the DUT on this queue pair, in order.
     pub completions: Vec<Done<'t>>,
-    /// The first and the last place of the dialogue in the record.
+    /// First and last position of the dialogue in the record's timeline.
     pub places: (usize, usize),
 }
 
 impl<'t> Dialogue<'t> {
-    /// The DUT's packets, in order.
+    /// Returns the DUT's packets, in order.
     pub fn of_dut(&self) -> impl Iterator<Item = Seen<'t>> + '_ {
         self.packets.iter().copied().filter(|seen| seen.frame.received)
     }
 
-    /// The DUT's packets whose place is within `after..before`, both excluded.
+    /// Returns the DUT's packets at positions between `after` and `before`, both excluded.
     pub fn of_dut_between(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
         self.of_dut()
             .filter(|seen| seen.place > after && seen.place < before)
             .collect()
     }
 
-    /// Completions whose place is within `after..before`, both excluded.
+    /// Returns the completions at positions between `after` and `before`, both excluded.
     pub fn completions_between(&self, after: usize, before: usize) -> Vec<Done<'t>> {
         self.completions
             .iter()
@@ -95,10 +95,10 @@ impl<'t> Dialogue<'t> {
     }
 }
 
-/// All dialogues of a record, in order.
+/// Returns all dialogues of a record, in order.
 ///
 /// # Errors
-/// When a connection was not made to its end.
+/// Returns an error if a connection was not set up completely.
 pub fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
     let all = each(trace);
     if all.is_empty() {
@@ -107,7 +107,7 @@ pub fn dialogues(trace: &Trace) -> Result<Vec<Dialogue<'_>>, Gap> {
     all.into_iter().collect()
 }
 
-/// Those that were made to their end: a host may refuse a step of the last one.
+/// Returns the dialogues that were set up completely. A host may refuse a step of the last dialogue.
 pub fn whole_dialogues(trace: &Trace) -> Vec<Dialogue<'_>> {
     each(trace).into_iter().filter_map(Result::ok).collect()
 }
@@ -131,8 +131,8 @@ fn each(trace: &Trace) -> Vec<Result<Dialogue<'_>, Gap>> {
     all
 }
 
-/// Where it ends that a queue pair is spoken with: where the next one is made, or, where the peer speaks with it after that, where
-/// it is destroyed.
+/// Returns the position where the use of a queue pair ends: where the next queue pair is created. If peer or host use
+/// the queue pair after that, its use ends where it is destroyed.
 pub fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return next;
@@ -153,7 +153,7 @@ pub fn end_of(trace: &Trace, created: &VerbsDone, next: usize) -> usize {
     if is_used || is_posted { gone } else { next }
 }
 
-/// Where a queue pair is destroyed, or the record ends.
+/// Returns the position where a queue pair is destroyed, or the end of the record.
 fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
     let end = trace.timeline.order.len();
     let mut later = trace.timeline.commands_between((created.place, end)).iter();
@@ -164,10 +164,10 @@ fn gone(trace: &Trace, created: &VerbsDone, handle: u32) -> usize {
     later.find(is_it).map_or(end, |done| done.place)
 }
 
-/// Another queue pair, and the places from and until which it is there.
+/// Another queue pair, with the positions where it is created and destroyed.
 type Other = (Qpn, usize, usize);
 
-/// Queue pairs that are there beside the one at that place, and when: what is sent to them is not meant for this one.
+/// Returns the DUT's queue pairs except the queue pair at index `at`. Packets to them do not belong to that queue pair.
 fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<Other> {
     let others = made.iter().enumerate().filter(|(other, _)| *other != at);
     others
@@ -178,8 +178,8 @@ fn others_of(trace: &Trace, made: &[&VerbsDone], at: usize) -> Vec<Other> {
         .collect()
 }
 
-/// The connections of a queue pair, one behind the other: each begins where it was made, or where it was taken to INIT again after
-/// RESET.
+/// Returns the first and last position of each connection of a queue pair, in order. A connection begins where the
+/// queue pair is created, or where it goes to INIT again after RESET.
 pub fn connections_of(trace: &Trace, created: &VerbsDone, until: usize) -> Vec<(usize, usize)> {
     let Some((.., Reply::Qp(qp), _)) = &created.answer else {
         return vec![(created.place, until)];
@@ -200,7 +200,7 @@ pub fn connections_of(trace: &Trace, created: &VerbsDone, until: usize) -> Vec<(
     begins.iter().copied().zip(ends).collect()
 }
 
-/// Whether a step was not refused.
+/// Returns whether a command was not refused: the host executed it or gave no reply.
 pub fn is_taken(done: &VerbsDone) -> bool {
     !matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
@@ -222,7 +222,7 @@ fn one<'t>(
         return Err(Gap::Missing(labels::MEMORY.name));
     };
     let mut attributes = pb::QpAttributes::default();
-    // That which a connection begins with belongs to it.
+    // The command at the first position belongs to the connection.
     for done in trace.timeline.commands_between((places.0.saturating_sub(1), places.1)) {
         match &done.command {
             Command::ModifyQp(modify) if done.side == Side::Dut && modify.qp == qp.qp && is_taken(done) => {
@@ -237,12 +237,12 @@ fn one<'t>(
     let Some(own_qpn) = attributes.dest_qpn else {
         return Err(Gap::Missing(labels::RTR.name));
     };
-    // What was never in RTS has sent no request.
+    // A queue pair that never was in RTS has sent no request.
     let dut_psn = attributes.sq_psn.unwrap_or_default();
     let (dut_qpn, own_qpn) = (Qpn(qp.qpn), Qpn(own_qpn));
     let of_it = trace.timeline.frames_between(places);
     let last = of_it.iter().map(|frame| frame.at.latest).max();
-    // The tester's adapter may have held it until the dialogue was over.
+    // The tester's adapter may deliver a frame late, after the end of the dialogue.
     let is_held = |frame: &&FrameSeen| frame.received && last.is_some_and(|last| frame.at.earliest <= last);
     let later = match places.1.checked_sub(1) {
         Some(until) if !trace.begin.simulated => trace.timeline.frames_between((until, usize::MAX)),
@@ -292,11 +292,11 @@ fn one<'t>(
     })
 }
 
-/// Puts each of the DUT's packets before those with a later PSN that came in before it, where their spans do not say which
-/// was first. One whose PSN is among those already is a retry, and stays where it is; so does one that was sent more often
-/// than what has the later PSN: what was sent once came before the second time of all that was sent before it.
+/// Moves each packet of the DUT before packets with a later PSN that arrived first, if their time spans leave the order
+/// open. A packet whose PSN is already among them is a retransmission and stays. The n-th transmission of a packet also
+/// stays behind a later PSN that was sent fewer than n times.
 fn untangle(packets: &mut [Seen<'_>]) {
-    // How often the DUT has sent what has that kind and PSN, among the packets that were looked at.
+    // Number of times that the DUT sent each kind and PSN, among the packets so far.
     let mut sent: BTreeMap<((bool, bool), u32), usize> = BTreeMap::new();
     for at in 0..packets.len() {
         let seen = packets[at];
@@ -311,13 +311,14 @@ fn untangle(packets: &mut [Seen<'_>]) {
     }
 }
 
-/// Request or response. A CNP is neither, and has no PSN to speak of.
+/// Returns whether the packet is a request, and whether it is a response. A CNP is neither, and its PSN has no
+/// meaning.
 fn kind(of: &Seen<'_>) -> (bool, bool) {
     let opcode = of.packet.opcode();
     (opcode.is_request(), opcode.is_response())
 }
 
-/// Puts one packet in its place; of those before it is known how often each was sent.
+/// Moves the packet at index `at` to its place. `sent` returns how often the DUT sent an earlier packet.
 fn put_in_order(packets: &mut [Seen<'_>], at: usize, sent: impl Fn(&Seen<'_>) -> usize) {
     let seen = packets[at];
     let of_kind = |other: &Seen<'_>| other.frame.received && kind(other) == kind(&seen);

@@ -1,4 +1,4 @@
-//! Reliable connections of a record: the dialogue of a queue pair, its posted requests, and what its host offers.
+//! Reliable connections of a record: dialogues, posted requests, and the capabilities of the DUT's host.
 
 mod dialogue;
 pub mod offers;
@@ -14,15 +14,16 @@ pub use dialogue::{Dialogue, Done, Seen, connections_of, dialogues, end_of, is_t
 pub use posted::{Posted, seen_in_words};
 pub use verbatim_record::labels::steps;
 
-/// How long an answer may take before the request is sent again: ours is no test of the responder's speed.
+/// Time that a response may take before the tester repeats its request. The speed of the responder is not tested.
 pub const RESPONSE_WAIT: Duration = Duration::from_millis(500);
-/// How long an acknowledged WRITE may be on its way to where the host sees it: the ACK says that it was done, and gives
-/// no order with what the host reads. A receive that completes behind it does.
+/// Time within which the data of an acknowledged WRITE must be visible to the host. The ACK proves execution, but sets
+/// no order with the host's reads. A later receive completion sets that order.
 pub const ON_ITS_WAY: Duration = Duration::from_secs(2);
-/// Distance below which a PSN lies ahead of another one.
+/// PSN distance below which a PSN lies ahead of another PSN.
 pub const HALF: u32 = Psn::COUNT / 2;
 
-/// PSNs that a request takes: packets of a SEND or WRITE, responses to a READ, one for an atomic.
+/// Returns the number of PSNs that a request takes. It is the number of packets of a SEND or WRITE, of responses to a
+/// READ, or 1 for an atomic. `length` and `mtu` are in bytes.
 pub fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
     match operation {
         pb::Operation::CompareSwap | pb::Operation::FetchAdd => 1,
@@ -30,29 +31,30 @@ pub fn psns(operation: pb::Operation, length: u32, mtu: u32) -> u32 {
     }
 }
 
-/// The syndrome of a NAK or RNR NAK.
+/// Returns the syndrome of a NAK or RNR NAK.
 pub fn nak_of(packet: &Packet<'_>) -> Option<Syndrome> {
     let syndrome = packet.aeth()?.syndrome();
     (!matches!(syndrome.kind(), SyndromeKind::Ack(_))).then_some(syndrome)
 }
 
-/// Whether it is the NAK of a gap.
+/// Returns whether the packet is a PSN sequence error NAK.
 pub fn is_sequence_nak(packet: &Packet<'_>) -> bool {
     packet.opcode() == Opcode::RC_ACKNOWLEDGE
         && nak_of(packet).is_some_and(|syndrome| syndrome == Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR))
 }
 
-/// The reply of a command, if it was not refused.
+/// Returns the reply to a command, if there is one.
 pub fn reply(command: &VerbsDone) -> Option<&Reply> {
     command.answer.as_ref().map(|(_, _, reply, _)| reply)
 }
 
-/// Exchanges that a measurement of the path needs before its longest says anything.
+/// Number of responses that a path measurement needs for a valid longest time.
 const MEASURED: u32 = 100;
 
-/// The longest round trip of the path, if it was measured before and after, each time by a hundred answers or more.
+/// Returns the longest round trip of the path, if it was measured before and after the test, each time with 100
+/// responses or more.
 ///
-/// Without it a measured time may be the path's in part, so that no lower bound can be shown to hold.
+/// Without this value, the path may account for part of a measured time, so that no lower bound can be checked.
 pub fn path(trace: &Trace) -> Option<Duration> {
     let trips = &trace.timeline.round_trips;
     let measured = trips.len() >= 2 && trips.iter().all(|trips| trips.answered >= MEASURED);

@@ -1,7 +1,7 @@
-//! The DUT as requester, from the judge's side: what it was told to post, and which packets that makes.
+//! Requests posted to the DUT, and the packets that the DUT must send for them.
 //!
-//! Packets are compared by PSN: every PSN of the dialogue belongs to one packet of one request, so that a packet left
-//! out, moved or made of the wrong bytes shows, and a retry has to look like the packet that it repeats.
+//! Packets are compared by PSN: every PSN of the dialogue belongs to one packet of one request. The comparison
+//! therefore finds missing, misplaced and wrong packets. A retransmission must equal the packet that it repeats.
 
 use core::fmt::Write as _;
 
@@ -11,23 +11,24 @@ use verbatim_wire::packet::{Opcode, Packet, Psn};
 
 use super::psns;
 
-/// A request that the DUT took.
+/// Request that the DUT accepted.
 #[derive(Clone, Debug)]
 pub struct Posted<'t> {
-    /// The command.
+    /// Command that posted the request.
     pub command: &'t VerbsDone,
-    /// What was posted.
+    /// Parameters of the request.
     pub post: &'t pb::PostSend,
-    /// Its first PSN.
+    /// First PSN of the request.
     pub first: Psn,
-    /// PSNs that it takes.
+    /// Number of PSNs that the request takes.
     pub psns: u32,
-    /// The bytes of its local memory when it was posted, where they are known.
+    /// Bytes of the local memory at the time of posting, if known.
     data: Option<&'t [u8]>,
 }
 
 impl<'t> Posted<'t> {
-    /// What a command posted, where its first PSN is known, from local memory that held this.
+    /// Returns the request of a command. Takes its first PSN, the bytes of its local memory if known, and the path MTU
+    /// in bytes.
     pub fn new(
         (command, post): (&'t VerbsDone, &'t pb::PostSend),
         first: Psn,
@@ -43,12 +44,12 @@ impl<'t> Posted<'t> {
         }
     }
 
-    /// Its last PSN.
+    /// Returns the last PSN of the request.
     pub fn last(&self) -> Psn {
         self.first.plus(self.psns - 1)
     }
 
-    /// Whether its response carries data.
+    /// Returns whether the response carries data.
     pub fn has_response_data(&self) -> bool {
         matches!(
             self.post.operation(),
@@ -60,7 +61,7 @@ impl<'t> Posted<'t> {
         self.post.local.map_or(0, |local| local.length)
     }
 
-    /// Its name, for people.
+    /// Returns operation and length in words.
     pub fn in_words(&self) -> String {
         let operation = self.post.operation().as_str_name().replace("OPERATION_", "");
         format!("{operation} of {} bytes", self.length())
@@ -90,8 +91,8 @@ impl<'t> Posted<'t> {
         }
     }
 
-    /// The packet with one of its PSNs, in words, the length of its payload, and that, if it is known. A READ that resumes asks
-    /// for what is then missing.
+    /// Returns the packet at PSN offset `at`: its headers in words, the payload's length in bytes, and the payload if
+    /// known. A READ that is repeated from this offset requests only the bytes from there on.
     pub fn packet(&self, at: u32, mtu: u32) -> (String, u32, Option<&[u8]>) {
         let (post, opcode) = (self.post, self.opcode(at));
         let (from, has) = (at * mtu, opcode.headers());
@@ -131,7 +132,7 @@ impl<'t> Posted<'t> {
     }
 }
 
-/// A packet that was seen, in the words of [`Posted::packet`].
+/// Returns the headers of a packet in the same format as [`Posted::packet`].
 pub fn seen_in_words(packet: &Packet<'_>) -> String {
     let bth = packet.bth();
     let mut words = format!("{} PSN {}", bth.opcode(), bth.psn());

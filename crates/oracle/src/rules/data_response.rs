@@ -1,4 +1,4 @@
-//! Rules of the responses that carry data: of READs and atomics.
+//! Rules for responses with data, to READs and atomics.
 
 use super::requester::fits;
 use super::responder::{Answered, ResponseKind};
@@ -10,7 +10,7 @@ pub(super) fn response_kind(answered: &Answered<'_>) -> Outcome {
     let Some((request, into)) = answered.request().filter(|(request, _)| request.is_taken) else {
         return Outcome::NotAsked;
     };
-    // FLUSH and ATOMIC WRITE are answered as a READ of no bytes would be.
+    // The responder answers FLUSH and ATOMIC WRITE like a zero-length READ.
     let is_answered_alike = matches!(request.opcode.0, 0x1C | 0x1D) && answered.parsed.length == 0;
     let is_so = match answered.says {
         ResponseKind::Read(Part::Only) if is_answered_alike => true,
@@ -25,7 +25,7 @@ pub(super) fn response_kind(answered: &Answered<'_>) -> Outcome {
     unless_of_another(held, request, into)
 }
 
-/// What comes behind the first PSN of a READ of which nobody knows how many it takes may be of a request that was not seen.
+/// Excuses a response inside a READ of uncertain size: the response may answer a request that the capture lacks.
 fn unless_of_another(held: Outcome, request: &Request, into: u32) -> Outcome {
     if into > 0 && request.is_open() {
         held.unless(Excuse::RequestsLost)
@@ -86,7 +86,7 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
     let is_last = (request.psns > 0).then(|| into + 1 == request.psns);
     let begins = matches!(part, Part::First | Part::Only);
     let ends = matches!(part, Part::Last | Part::Only);
-    // A response that is out of order for another reason is not judged by its place.
+    // Another rule covers a response that is out of order.
     if !may_begin && !may_go_on {
         return Outcome::NotAsked;
     }
@@ -101,11 +101,11 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         };
         (format!("RC RDMA READ Response {expected}"), answered.parsed.opcode)
     });
-    // The READ may have come again from there, or its responses begun again, with packets that were not seen.
+    // Packets that the capture lacks may have repeated the READ from here, or its responses.
     let held = match begins {
         true if ends_rightly => held.unless(Excuse::RequestsLost),
         false if ends_rightly && into > 0 => held.unless(Excuse::ResponsesLost),
-        // It may be the tail of one that was not seen, whose responses are on their way still.
+        // The response may be the last of an earlier READ that the capture lacks.
         false
             if ends_rightly
                 && answered
@@ -116,9 +116,9 @@ pub(super) fn read_response_opcode(answered: &Answered<'_>) -> Outcome {
         }
         _ => held,
     };
-    // One that would reach into what follows it was cut short here: either has not the PSN that it was sent with.
+    // The window cut the READ short at the next request: one of the two requests has a wrong PSN.
     let is_cut = matches!(answered.window.pmtu.psns(request.bytes), Some(psns) if psns != request.psns);
-    // What came next may have been more than that: something between them was lost.
+    // A request between the READ and the next request may have been lost.
     let is_shorter = request.is_inferred && ends;
     let held = if is_cut || is_shorter {
         held.unless(Excuse::RequestsLost)

@@ -1,7 +1,7 @@
-//! The rules, by whom they bind: every packet, the requester, the responder.
+//! Rules by the party that they bind: every packet, the requester, the responder.
 //!
-//! A rule is a function of a packet and of what went before it. It says whether it holds, or that it does not speak of
-//! this packet, or what was expected, what was seen, and what would excuse it. It changes nothing.
+//! A rule is a function of a packet and of the packets before it. The function returns that the rule holds, that the
+//! rule does not apply, or the expected value, the seen value and a possible excuse. Rules change no state.
 
 mod data_response;
 pub(super) mod msn;
@@ -11,12 +11,12 @@ pub(super) mod responder;
 
 use super::rule::Rule;
 
-/// All rules: those of packets, in the order in which they are counted, and those of what the host was told.
+/// Returns all rules: packet rules, in the order in which they are counted, then rules about the host's events.
 pub fn every() -> impl Iterator<Item = Rule> {
     all().chain(super::verbs::all())
 }
 
-/// The rules of packets, in the order in which they are counted.
+/// Returns the packet rules, in the order in which they are counted.
 pub(crate) fn all() -> impl Iterator<Item = Rule> {
     let packet = packet::RULES.iter().map(|(rule, _)| *rule);
     let requester = requester::RULES.iter().map(|(rule, _)| *rule);
@@ -24,5 +24,5 @@ pub(crate) fn all() -> impl Iterator<Item = Rule> {
     packet.chain(requester).chain(responder)
 }
 
-/// How many there are.
+/// Number of packet rules.
 pub(super) const COUNT: usize = packet::RULES.len() + requester::RULES.len() + responder::RULES.len();

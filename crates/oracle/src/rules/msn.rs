@@ -1,4 +1,4 @@
-//! The MSN: what a responder counts, and what is known of its count.
+//! Rule of the MSN, and the derivation of the responder's message count.
 
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Psn, SyndromeKind};
@@ -9,7 +9,8 @@ use crate::request::Request;
 use crate::responses::{Offset, is_up_to};
 use crate::rule::{Excuse, Outcome};
 
-/// In which count, and the fewest and the most messages of it that the MSN may stand for; see [`Request::messages`].
+/// Returns the epoch of the message count, and the fewest and most messages that the MSN may include; see
+/// [`Request::messages`].
 fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let window = answered.window;
     let all = |epoch, at_least: u32| window.messages_of(epoch).map(|all| all.max(at_least));
@@ -17,15 +18,15 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     if answered.says.is_refusal() {
         let (at, request, is_refused_itself) = match answered.found.and_then(taken) {
             Some((at, request)) => (at, request, true),
-            // It is missing, so the one before it is the last that is complete.
+            // The request with the PSN of the NAK is missing, so the request before it is the last complete request.
             None => {
                 let (at, request) = window.find(answered.parsed.psn.minus(1)).and_then(taken)?;
                 (at, request, false)
             }
         };
-        // What is refused is not complete.
+        // A refused request is not complete.
         let least = request.messages - u32::from(is_refused_itself && request.asks().ends());
-        // A READ may count when it is accepted: what is invalid is not.
+        // A READ may count when the responder accepts it. The responder does not accept an invalid READ.
         let code = answered.parsed.syndrome().map(|syndrome| syndrome.kind());
         let is_invalid = is_refused_itself && code == Some(SyndromeKind::Nak(NakCode::INVALID_REQUEST));
         let may_count = request.asks().has_response() || window.owes_from(at);
@@ -39,12 +40,12 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     let (_, request) = answered.found.and_then(taken)?;
     let messages = request.messages;
     match answered.says {
-        // Of a response to another kind of request its own rule speaks.
+        // The rule `response-kind` covers a response to another kind of request.
         ResponseKind::Read(_) | ResponseKind::Atomic if !request.asks().has_response() => None,
         ResponseKind::Ack if window.awaits_responses() => {
             Some((request.epoch, messages, all(request.epoch, messages)?))
         }
-        // That of a duplicate has what was counted since, too.
+        // The ACK of a duplicate also counts the messages completed after the original.
         ResponseKind::Ack => Some((
             request.epoch,
             messages,
@@ -56,7 +57,7 @@ fn counted(answered: &Answered<'_>) -> Option<(u32, u32, u32)> {
     }
 }
 
-/// The messages that were complete with the newest request that was acknowledged, where that is newer than this one.
+/// Returns the message count of the newest acknowledged request, if that request is newer than `request`.
 fn acknowledged(answered: &Answered<'_>, request: &Request) -> Option<u32> {
     let (newest, _) = answered.responses.acknowledged?;
     let (at, _) = Some(newest)
@@ -66,7 +67,7 @@ fn acknowledged(answered: &Answered<'_>, request: &Request) -> Option<u32> {
     (newest.is_taken && newest.epoch == request.epoch && newest.messages > request.messages).then_some(newest.messages)
 }
 
-/// What the responder had counted before our own count began, by this response alone.
+/// Returns the offset of the responder's count that this response alone implies.
 pub(crate) fn offset(answered: &Answered<'_>) -> Option<Offset> {
     let msn = answered.parsed.aeth()?.msn();
     let (epoch, least, most) = counted(answered)?;
@@ -81,7 +82,7 @@ pub(crate) fn offset(answered: &Answered<'_>) -> Option<Offset> {
     })
 }
 
-/// What two responses together say of it; `None` when both cannot be.
+/// Returns the offset that both responses allow; `None` if they contradict each other.
 pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
     let from = Psn(later.least).since(Psn(earlier.least));
     let (least, room) = if from < Psn::COUNT / 2 {
@@ -92,7 +93,7 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
             later.room.checked_sub(Psn::COUNT - from)?.min(earlier.room),
         )
     };
-    // Of one that leaves room both agree in any case: it may be older than all that was seen.
+    // Two intervals that overlap do not prove the value: a response may answer a request from before the capture.
     let is_sure = earlier.is_sure || earlier.of != later.of && earlier.is_exact && later.is_exact;
     Some(Offset {
         least,
@@ -103,12 +104,12 @@ pub(crate) fn both(earlier: &Offset, later: &Offset) -> Option<Offset> {
     })
 }
 
-/// Whether the later one has counted more.
+/// Returns whether the later response implies a higher count.
 fn is_above(earlier: &Offset, later: &Offset) -> bool {
     Psn(later.least).since(Psn(earlier.least)) < Psn::COUNT / 2
 }
 
-/// Whether it may count requests behind the one that it answers.
+/// Returns whether the response may count requests after the request that it answers.
 fn may_be_ahead(answered: &Answered<'_>) -> bool {
     match answered.says {
         ResponseKind::Read(_) | ResponseKind::Atomic => true,
@@ -140,15 +141,15 @@ pub(super) fn msn(answered: &Answered<'_>) -> Outcome {
         };
         (expected, format!("MSN {}", Psn(later.least).plus(most).0))
     });
-    // Of what a request that breaks rules was when it was sent, its packet says nothing.
+    // A malformed request may have been altered after it was sent; its original is unknown.
     match answered.responses.odd {
         Some((psn, number)) if is_up_to(psn, answered.parsed.psn) => held.with(number).unless(Excuse::RequestAltered),
-        // What is answered again is answered with all that was counted since, be it of requests that were not seen; and a READ or
-        // atomic behind it may count when it is accepted.
+        // A repeated response counts all messages since the original, including unseen messages. A later READ or atomic
+        // may count when the responder accepts it.
         _ if is_above(earlier, &later) && (answered.window.is_asked_again() || may_be_ahead(answered)) => {
             held.with(earlier.number).unless(Excuse::NewestLost)
         }
-        // What came again was counted before all that was seen.
+        // The responder may have counted the request before the capture began.
         _ if !earlier.is_sure && !is_above(earlier, &later) => held.with(earlier.number).unless(Excuse::CameBefore),
         _ => held.with(earlier.number),
     }

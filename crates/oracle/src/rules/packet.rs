@@ -1,7 +1,7 @@
-//! What every packet of a reliable connection must be, whoever sends it and whenever.
+//! Rules for every packet of a reliable connection, from either end at any time.
 //!
-//! Source: architecture 7.8.1 (ICRC), 9.2 (BTH), 9.3 (extended headers), 9.6.1 (header validation), 9.7.5.1 (AETH); annex
-//! A17 (RoCEv2); Linux rxe.
+//! Source: architecture 7.8.1 (ICRC), 9.2 (BTH), 9.3 (extended headers), 9.6.1 (header validation), 9.7.5.1 (AETH);
+//! annex A17 (RoCEv2); Linux rxe.
 
 use verbatim_wire::packet::SyndromeKind;
 use verbatim_wire::{NakCode, Value};
@@ -31,7 +31,7 @@ fn icrc(parsed: &Parsed<'_>) -> Outcome {
     if parsed.is_cut {
         return Outcome::NotAsked;
     }
-    // Where all else let the packet in, it was computed already.
+    // The ICRC of an accepted packet was checked already.
     Outcome::must(parsed.is_taken || parsed.packet.icrc_is_right(), || {
         let words =
             |icrc: Option<[u8; 4]>| icrc.map_or("none".into(), |icrc| format!("{:08x}", u32::from_be_bytes(icrc)));
@@ -43,7 +43,8 @@ fn icrc(parsed: &Parsed<'_>) -> Outcome {
     })
 }
 
-/// How the sender made a wrong ICRC of the right one, where that shows: no damage on the way does this.
+/// Returns the sender's mistake that made the right ICRC wrong, if it is recognizable. Damage on the way does not
+/// produce these values.
 pub(crate) fn mistake(parsed: &Parsed<'_>) -> Option<&'static str> {
     let (seen, right) = (parsed.packet.icrc()?, parsed.packet.computed_icrc()?);
     let reversed: [u8; 4] = core::array::from_fn(|at| right[3 - at]);
@@ -128,7 +129,8 @@ fn padding(parsed: &Parsed<'_>) -> Outcome {
     })
 }
 
-/// That it stands nowhere else is our reading; a receiver does not look at it elsewhere.
+/// Checks that SE is 0 in a packet that completes no receive. This is our reading of the architecture: a receiver
+/// ignores SE in these packets.
 fn solicited_event(parsed: &Parsed<'_>) -> Outcome {
     let may_be = matches!(parsed.opcode.0, 0x02..=0x05 | 0x09 | 0x0B | 0x16 | 0x17);
     if may_be {

@@ -1,6 +1,7 @@
-//! What binds the requester: which request may come now.
+//! Rules for the requester: the requests that it may send next.
 //!
-//! Source: architecture 9.7.1 (PSNs), 9.7.3 (request generation), 9.7.5.2.8 (RNR), 9.7.7 (retries); Linux rxe and rdmavt.
+//! Source: architecture 9.7.1 (PSNs), 9.7.3 (request generation), 9.7.5.2.8 (RNR), 9.7.7 (retries); Linux rxe and
+//! rdmavt.
 
 use verbatim_wire::Value;
 use verbatim_wire::packet::SyndromeKind;
@@ -11,19 +12,19 @@ use crate::responses::{Responses, is_up_to};
 use crate::rule::{Excuse, Outcome, Rule};
 use crate::window::{Place, Source, Window};
 
-/// What a rule of the requester looks at.
+/// Facts that a requester rule needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) parsed: &'a Parsed<'a>,
     pub(crate) place: Place,
-    /// The requests before this one.
+    /// Requests before this request.
     pub(crate) window: &'a Window,
-    /// What the responder has said.
+    /// Responses before this request.
     pub(crate) responses: &'a Responses,
 }
 
 impl<'a> Asked<'a> {
-    /// The request whose PSN comes right before this one's.
+    /// Returns the request whose PSN directly precedes the PSN of this request.
     fn before(&self) -> Option<&'a Request> {
         match self.place {
             Place::Next => self.window.newest().filter(|newest| newest.is_taken),
@@ -32,7 +33,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The same request, when it came before, undamaged.
+    /// Returns an earlier, undamaged transmission of the same request, and the PSN offset of this packet in it.
     fn earlier(&self) -> Option<(&'a Request, u32)> {
         match self.place {
             Place::Again(at, into) => Some((self.window.get(at), into)),
@@ -55,10 +56,10 @@ pub(crate) static RULES: &[(Rule, RequesterRule)] = &[
     (Rule::RnrInterval, rnr_interval),
 ];
 
-/// What breaks one of these is an invalid request, whatever the responder's memory and rights are.
+/// Rules whose violation makes a request invalid, for any memory and rights of the responder.
 pub(crate) const OF_VALID_REQUESTS: [Rule; 3] = [Rule::OpcodeOrder, Rule::PayloadLength, Rule::DmaLength];
 
-/// Whether it is an atomic whose address is no multiple of 8.
+/// Returns whether the packet is an atomic whose address is no multiple of 8.
 pub(crate) fn is_unaligned(parsed: &Parsed<'_>) -> bool {
     RequestKind::of(parsed.opcode) == RequestKind::Atomic
         && parsed.atomic().is_some_and(|atomic| !atomic.va().0.is_multiple_of(8))
@@ -97,7 +98,7 @@ fn go_back(asked: &Asked<'_>) -> Outcome {
     if !is_retrying || !matches!(asked.place, Place::Next | Place::Again(..)) || psn == cursor {
         return Outcome::NotAsked;
     }
-    // From what it was sending again the requester has jumped: back, which it may, or over what was acknowledged.
+    // The requester left the order of its retransmission. It may go back, or skip acknowledged requests.
     let is_back = is_up_to(psn, cursor);
     let is_acknowledged = asked.responses.has_acknowledged(psn.minus(1));
     Outcome::must(is_back || is_acknowledged, || {
@@ -110,7 +111,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     let Some((request, into)) = asked.earlier() else {
         return Outcome::NotAsked;
     };
-    // Told to go back, a requester may go back further than it was told.
+    // A NAK allows the requester to go back further than to the PSN of the NAK.
     if asked.responses.sequence.is_some() || asked.responses.rnr.is_some() {
         return Outcome::NotAsked;
     }
@@ -118,7 +119,7 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
         true => request.psns != 0 && !request.is_owed() && !request.is_given_up,
         false => asked.responses.has_acknowledged(request.psn.plus(into)),
     };
-    // What follows a READ that is still to be answered comes again with it.
+    // The requester repeats requests after an unanswered READ together with the READ.
     let comes_with = asked.window.cursor == Some(asked.parsed.psn) && asked.window.next != asked.window.cursor;
     Outcome::must(!is_done || comes_with, || {
         (
@@ -130,18 +131,18 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     .unless(Excuse::NotArrived)
 }
 
-/// Whether what comes again is not what came before.
+/// Returns whether a retransmission differs from the original.
 pub(crate) fn differs(asked: &Asked<'_>) -> bool {
     let excuses = [None, Some(Excuse::MemoryChanged)];
     matches!(same_again(asked), Outcome::Broken(broken) if excuses.contains(&broken.unless))
 }
 
-/// Whether what comes again was acknowledged, and nothing had it sent again.
+/// Returns whether the requester repeats an acknowledged request without a cause.
 pub(crate) fn is_unasked(asked: &Asked<'_>) -> bool {
     matches!(acknowledged_again(asked), Outcome::Broken(_))
 }
 
-/// Whether a packet has a size that none of its message has with this path MTU.
+/// Returns whether the path MTU excludes the payload length of a packet.
 pub(crate) fn has_no_such_size(asked: &Asked<'_>) -> bool {
     matches!(payload_length(asked), Outcome::Broken(_))
 }
@@ -175,7 +176,7 @@ fn same_again(asked: &Asked<'_>) -> Outcome {
                 format!("{} of {} bytes that differs", parsed.opcode, parsed.length),
             )
         });
-        // A packet that comes again is made anew, of what the memory holds then.
+        // A requester builds a retransmission from the current content of its memory.
         if is_alike {
             held.unless(Excuse::MemoryChanged)
         } else {
@@ -190,7 +191,8 @@ fn same_again(asked: &Asked<'_>) -> Outcome {
     }
 }
 
-/// A READ may come again from a response on: address and length are then further by as much.
+/// Checks a READ that resumes at a response: its address grows, and its length shrinks, by the bytes before that
+/// response.
 fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Outcome {
     let Some(reth) = asked.parsed.reth() else {
         return Outcome::NotAsked;
@@ -234,7 +236,7 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
         (format!("after {} {what}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
-    // Of a READ whose size in PSNs this packet would tell, something between them may be missing.
+    // This packet determines the number of PSNs of the preceding READ. A request in between may be missing.
     match before.psns {
         0 => held.unless(Excuse::RequestsLost),
         _ => held,
@@ -265,7 +267,7 @@ fn payload_length(asked: &Asked<'_>) -> Outcome {
     })
 }
 
-/// Whether a packet that stands there in its message may have so many bytes.
+/// Returns whether a packet at that position in its message may have `length` payload bytes.
 pub(crate) fn fits(part: Part, length: u32, pmtu: u32) -> bool {
     match part {
         Part::First | Part::Middle => length == pmtu,
@@ -302,8 +304,8 @@ fn dma_length(asked: &Asked<'_>) -> Outcome {
     .with(began)
 }
 
-/// Whether it is the First of a WRITE whose DMALen is as many bytes as it carries: a Last of no bytes may not follow, but by itself
-/// a responder may take it.
+/// Returns whether the packet is a First of a WRITE that carries all DMALen bytes. No legal Last can follow, but the
+/// responder may accept the First.
 pub(crate) fn leaves_nothing(parsed: &Parsed<'_>) -> bool {
     RequestKind::of(parsed.opcode) == RequestKind::Write(Part::First)
         && parsed.reth().is_some_and(|reth| reth.dma_len() == parsed.length)
@@ -320,11 +322,11 @@ fn rnr_interval(asked: &Asked<'_>) -> Outcome {
         return Outcome::NotAsked;
     }
     let waited = at.since(since);
-    // It goes on where it was: the packet may have been in the port's queue when the NAK came.
+    // If the requester continues in sequence, the packet may have waited in the port's queue when the NAK came.
     if asked.window.cursor == Some(rnr.psn) && waited < QUEUED {
         return Outcome::NotAsked;
     }
-    // A second one, while the interval of the first lasts, may be obeyed or not.
+    // The requester may ignore a second RNR NAK that comes during the first interval.
     let is_over = rnr.ends.is_some_and(|ends| at >= ends);
     Outcome::must(waited >= timer.duration() || is_over, || {
         let words = verbatim_record::duration_words;

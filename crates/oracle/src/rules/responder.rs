@@ -1,7 +1,7 @@
-//! What binds the responder: which response may come now.
+//! Rules for the responder: the responses that it may send next.
 //!
-//! Source: architecture 9.7.4.1 (duplicates), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.7.7.1 (MSN), 9.9.3; Linux rxe
-//! and rdmavt.
+//! Source: architecture 9.7.4.1 (duplicates), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.7.7.1 (MSN), 9.9.3; Linux
+//! rxe and rdmavt.
 
 use verbatim_wire::NakCode;
 use verbatim_wire::packet::{Opcode, SyndromeKind};
@@ -13,22 +13,20 @@ use crate::responses::{Responses, is_up_to};
 use crate::rule::{Excuse, Outcome, Rule};
 use crate::window::Window;
 
-/// What a response says, by opcode and syndrome.
+/// Kind of a response, by opcode and syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ResponseKind {
-    /// All up to its PSN was executed.
+    /// An ACK: the responder executed all requests up to the PSN.
     Ack,
-    /// The receive is missing.
+    /// An RNR NAK: a receive is missing.
     Rnr,
-    /// The PSN is expected, and others came.
+    /// A PSN sequence error NAK: the responder expected this PSN and received a later PSN.
     Sequence,
-    /// The request is refused for good.
+    /// A NAK that refuses the request for good.
     Fatal,
-    /// A response to a READ.
     Read(Part),
-    /// The response to an atomic.
     Atomic,
-    /// Something without a meaning.
+    /// A response without a defined meaning.
     Nothing,
 }
 
@@ -56,16 +54,16 @@ impl ResponseKind {
     }
 }
 
-/// What a rule of the responder looks at.
+/// Facts that a responder rule needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered<'a> {
     pub(crate) parsed: &'a Parsed<'a>,
     pub(crate) says: ResponseKind,
-    /// The request with its PSN: the index, and how far into it.
+    /// Index of the request with the PSN of the response, and the offset of the PSN in it.
     pub(crate) found: Option<(usize, u32)>,
-    /// The requests that were seen.
+    /// Requests seen so far.
     pub(crate) window: &'a Window,
-    /// The responses before this one.
+    /// Responses before this response.
     pub(crate) responses: &'a Responses,
 }
 
@@ -103,13 +101,14 @@ fn answers_a_request(answered: &Answered<'_>) -> Outcome {
         return Outcome::NotAsked;
     };
     let psn = answered.parsed.psn;
-    // What came far ahead of all is out of sequence, too.
+    // A request far ahead also causes a sequence NAK, with the expected PSN.
     let is_due = answered.window.stray == Some(psn);
     let is_gap = answered.says == ResponseKind::Sequence && (is_due || !answered.window.is_beyond(psn));
     Outcome::must(answered.found.is_some() || is_gap, || {
         (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
     })
-    // The NAK of a gap names what was not sent yet; one before all that was seen is that of an old duplicate.
+    // The missing PSN of a sequence NAK may follow all captured requests. A PSN before all captured requests belongs to
+    // an old duplicate.
     .unless(match answered.says {
         ResponseKind::Sequence => Excuse::RequestsLost,
         _ if answered.window.is_beyond(psn) => Excuse::NewestLost,
@@ -123,10 +122,10 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
     };
     let psn = answered.parsed.psn;
     let is_so = match answered.says {
-        // While a READ is answered again, what lies before it may be acknowledged again.
+        // While the responder answers a READ again, it may acknowledge earlier requests again.
         ResponseKind::Ack if answered.window.awaits_responses() => return Outcome::NotAsked,
         ResponseKind::Ack => is_up_to(newest, psn),
-        // A READ may fail after some responses, at the next one; one that is answered again may fail anywhere.
+        // A READ may fail at a later response, and a repeated READ at any response.
         ResponseKind::Fatal
             if answered
                 .request()
@@ -142,7 +141,7 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
         .unless(Excuse::Reordered)
 }
 
-/// The requests that a response is the first to acknowledge, if it does.
+/// Returns the requests that this response is the first to acknowledge; `None` if it is no acknowledgement.
 fn newly_acknowledged<'a>(answered: &Answered<'a>) -> Option<impl Iterator<Item = &'a Request>> {
     let (Some((to, _)), ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic) =
         (answered.found, answered.says)
@@ -220,7 +219,7 @@ fn nak_code(answered: &Answered<'_>) -> Outcome {
     };
     let of_message = request.invalid.map(|_| NakCode::INVALID_REQUEST);
     let of_memory = request.denied.map(|_| NakCode::REMOTE_ACCESS);
-    // One READ or atomic more than it answers at a time is an invalid request, too.
+    // A READ or atomic beyond the responder's limit is an invalid request, too.
     let is_one_more = answered.window.may_be_one_more(at);
     let of_resources = is_one_more.then_some(NakCode::INVALID_REQUEST);
     let allowed: Vec<NakCode> = match (of_message, of_memory) {
@@ -239,7 +238,8 @@ fn nak_code(answered: &Answered<'_>) -> Outcome {
     }
 }
 
-/// Whether what is refused for good has earned it: that of remote access, or all others.
+/// Checks that a NAK that ends the connection has a reason. `is_of_access`: checks only remote access errors;
+/// otherwise, all other codes.
 fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
     let (ResponseKind::Fatal, Some((at, 0))) = (answered.says, answered.found) else {
         return Outcome::NotAsked;
@@ -250,11 +250,11 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
     }
     let request = answered.window.get(at);
     let is_of_memory = request.asks().has_response() || matches!(request.asks(), RequestKind::Write(_));
-    // Something may be wrong with the receive of immediate data, and nobody knows for how many READs and atomics there is room.
+    // The receive for immediate data may be at fault. The responder's exact limit of READs and atomics is unknown.
     let takes_receive = [Opcode::RC_WRITE_ONLY_IMM, Opcode::RC_WRITE_LAST_IMM].contains(&request.opcode);
     let may_be_of_receive = takes_receive && code == Some(SyndromeKind::Nak(NakCode::REMOTE_OPERATIONAL));
     let is_one_more = answered.window.may_be_one_more(at);
-    // What a packet within a message may do its First says.
+    // The First of a message decides the access of its later packets.
     let Some(message) = answered
         .window
         .message_until(at)
@@ -300,18 +300,18 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
     let psn = answered.parsed.psn;
     let is_due = answered.window.stray == Some(psn);
     if is_due && !answered.window.stray_is_answered {
-        // It was missing when what came far ahead was there, and may have come since.
+        // The PSN was missing when the request far ahead arrived, and may have arrived since.
         return Outcome::Holds;
     }
     let put_off = answered.responses.rnr.as_ref();
     if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
-        // It had come, since it was put off, and what comes behind it is ignored until it comes again.
+        // The request arrived and got an RNR NAK. The responder ignores later requests until that request comes again.
         return Outcome::must(false, || {
             let expected = format!("nothing before PSN {psn}, which was put off, has come again");
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
         .with(rnr.number)
-        // Else a requester goes on only when it has sent again what was put off.
+        // A conforming requester sends new requests only after it has repeated the refused request.
         .unless(Excuse::NewestLost);
     }
     if !is_due && answered.window.is_beyond(psn.next()) {
@@ -321,13 +321,13 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
                 format!("PSN {psn}"),
             )
         })
-        // What came far ahead may have shown a gap before what has this PSN was there.
+        // The request far ahead may have shown the gap before the request with this PSN arrived.
         .unless(match answered.window.stray {
             None => Excuse::NewestLost,
             Some(_) => Excuse::RequestsLost,
         });
     }
-    // What had come while something before it was missing was dropped, and is missing itself until it comes again.
+    // The responder dropped requests after a gap. These requests are missing until they are sent again.
     let was_dropped = |number: u64| {
         let behind = answered.responses.dropped_behind;
         behind.is_some_and(|(before, nak)| before != psn && is_up_to(before, psn) && number < nak)
@@ -364,7 +364,6 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
     let psn = answered.parsed.psn;
     let executed_to = match answered.says {
         ResponseKind::Ack | ResponseKind::Read(_) | ResponseKind::Atomic => psn,
-        // A NAK acknowledges what lies before it.
         ResponseKind::Rnr | ResponseKind::Sequence | ResponseKind::Fatal => psn.minus(1),
         ResponseKind::Nothing => return Outcome::NotAsked,
     };
@@ -373,7 +372,7 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
         let both = both.into_iter().flatten();
         both.filter(|refused| is_up_to(refused.psn, executed_to))
     };
-    // Of two the one that has not come again counts.
+    // If there are two refusals, the refusal whose request was not sent again decides.
     let waits = refusals().find(|refused| !refused.is_asked_again);
     let Some(refused) = waits.or_else(|| refusals().next()) else {
         return Outcome::NotAsked;
@@ -399,7 +398,7 @@ fn after_refusal(answered: &Answered<'_>) -> Outcome {
         )
     })
     .with(fatal.number);
-    // What was sent after the NAK was seen nobody can have answered before it.
+    // A response to a request that was sent after the NAK cannot precede the NAK.
     let is_later = answered
         .request()
         .is_some_and(|(request, _)| request.number > fatal.number);

@@ -1,5 +1,5 @@
-//! Every bit of every packet of a sound conversation, flipped one at a time, the ICRC mended: a rule says so, or the list
-//! below says why nobody can.
+//! Flips every bit of every packet in a valid conversation, one at a time, with a right ICRC. A rule finds the
+//! change, or the list below states why no check can.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::super::Loss;
 use super::broken;
 use super::qp_trace::QpTrace;
 
-/// Fields of which a capture alone cannot say that they are wrong, in which packets, and why.
+/// Fields whose errors a capture alone does not show: field, packets, reason.
 const UNOBSERVABLE: &[(&str, &str, &str)] = &[
     (
         "SE",
@@ -67,7 +67,7 @@ const UNOBSERVABLE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The name of the field that a bit of a packet stands in.
+/// Returns the name of the field that contains a bit of a packet.
 fn field(packet: &Packet<'_>, bit: usize) -> &'static str {
     fn of<L: Layout>(bit: usize) -> &'static str {
         let has = |field: &&verbatim_wire::Field| (field.offset..field.offset + field.width).contains(&bit);
@@ -94,7 +94,7 @@ fn field(packet: &Packet<'_>, bit: usize) -> &'static str {
         .unwrap_or("payload")
 }
 
-/// Whether nobody can say that this bit of a packet is wrong.
+/// Returns whether no check can find an error in this bit of a packet.
 pub(super) fn is_listed(packet: &Packet<'_>, bit: usize) -> bool {
     let (name, whole) = (field(packet, bit), packet.opcode().to_string());
     UNOBSERVABLE
@@ -103,14 +103,14 @@ pub(super) fn is_listed(packet: &Packet<'_>, bit: usize) -> bool {
 }
 
 #[test]
-fn every_flipped_bit_is_found_or_is_listed_with_a_reason() {
+fn bit_flip_is_found_or_listed() {
     let qp = QpTrace::of_everything();
     let mut unfound = BTreeSet::new();
     let mut found = BTreeSet::new();
     for number in 0..qp.frames.len() {
         let whole = Packet::parse(Medium::Ethernet, &qp.frames[number].1).unwrap();
         let offsets = whole.offsets();
-        // Of the payload a few bits stand for all.
+        // Two bytes stand for the whole payload.
         let end = offsets.icrc.unwrap().min(offsets.payload + 2);
         for bit in 8 * offsets.bth..8 * end {
             let name = field(&whole, bit);
@@ -157,7 +157,7 @@ fn every_flipped_bit_is_found_or_is_listed_with_a_reason() {
 }
 
 #[test]
-fn a_packet_that_is_not_in_the_capture_makes_no_violation() {
+fn missing_packet_is_no_violation() {
     let qp = QpTrace::of_everything();
     for missing in 0..qp.frames.len() {
         let mut rest = qp.clone();
@@ -169,7 +169,7 @@ fn a_packet_that_is_not_in_the_capture_makes_no_violation() {
 }
 
 #[test]
-fn where_nothing_can_be_lost_a_missing_packet_is_a_violation() {
+fn missing_packet_is_found_without_loss() {
     let qp = QpTrace::of_everything();
     let harmless: Vec<usize> = (0..qp.frames.len())
         .filter(|missing| {
@@ -179,13 +179,14 @@ fn where_nothing_can_be_lost_a_missing_packet_is_a_violation() {
         })
         .map(|missing| missing + 1)
         .collect();
-    // The first packet; acknowledgements that a later response makes needless; one of two requests for the same atomic, and
-    // an RNR NAK, for all that is known a time-out; and what nothing follows.
+    // A capture may lack the first packet, ACKs that a later response replaces, one of two requests for the same
+    // atomic, and the last packets. It may also lack an RNR NAK, since a timeout is another possible cause of the
+    // retry.
     assert_eq!(harmless, [1, 4, 8, 22, 23, 25, 27, 29, 30, 31]);
 }
 
 #[test]
-fn two_packets_that_changed_places_make_no_violation_and_are_found_where_nothing_can_be_lost() {
+fn swapped_packets_are_found_without_loss() {
     let qp = QpTrace::of_everything();
     let mut unfound = Vec::new();
     for first in 1..qp.frames.len() {
@@ -203,13 +204,13 @@ fn two_packets_that_changed_places_make_no_violation_and_are_found_where_nothing
             unfound.push(first);
         }
     }
-    // A response may come later, and so after another request. 3 and 30: a request and the first response of that
-    // direction, of which nobody knows what it answers.
+    // A response may come after a later request. Swaps 3 and 30 exchange a request with the first response to that end,
+    // whose own request is unknown.
     assert_eq!(unfound, [3, 4, 8, 10, 14, 19, 23, 25, 29, 30]);
 }
 
 #[test]
-fn a_length_of_udp_and_an_opcode_without_a_meaning_are_told_by_their_names() {
+fn names_udp_length_and_undefined_opcode() {
     let qp = QpTrace::of_everything();
     let bth = Packet::parse(Medium::Ethernet, &qp.frames[1].1).unwrap().offsets().bth;
     let length = |frame: &mut [u8]| edit::<Udp>(frame, bth - Udp::SIZE, |udp| udp.with_length(udp.length() - 4));

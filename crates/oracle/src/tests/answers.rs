@@ -1,4 +1,4 @@
-//! Rules of what the device owes its peer, of what must wait, and of events, on golden records of which one thing was altered.
+//! Rules of expected responses, required waiting and events, on golden records with one change each.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use super::verbs::{broken, renumber};
 use crate::record::connections;
 use crate::rule::Finding;
 
-/// Whether it is a packet of the device for which that holds.
+/// Returns whether the entry is a packet of the device for which `is_it` is true.
 pub(super) fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> bool {
     match entry {
         Entry::Frame(frame) if frame.received => {
@@ -22,7 +22,7 @@ pub(super) fn is_of_dut(entry: &Entry, is_it: &impl Fn(&Packet<'_>) -> bool) -> 
     }
 }
 
-/// Takes packets of the device out, as if it had never sent them.
+/// Removes packets of the device, as if it had never sent them.
 fn unheard(is_it: impl Fn(&Packet<'_>) -> bool) -> impl FnOnce(&mut Vec<Entry>) {
     move |entries| {
         let before = entries.len();
@@ -45,7 +45,7 @@ pub(super) fn is_nak(packet: &Packet<'_>, code: NakCode) -> bool {
 }
 
 #[test]
-fn each_request_that_asks_for_it_is_answered() {
+fn request_that_needs_an_answer_gets_one() {
     let found = broken("c09-060-write-responder", unheard(is_ack));
     assert!(found.contains(&"request-answered"), "{found:?}");
     let is_last = |packet: &Packet<'_>| packet.opcode() == Opcode::RC_READ_RESPONSE_LAST;
@@ -54,7 +54,7 @@ fn each_request_that_asks_for_it_is_answered() {
     let is_atomic = |packet: &Packet<'_>| packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE;
     let found = broken("c09-060-fetch-add-responder", unheard(is_atomic));
     assert!(found.contains(&"request-answered"), "{found:?}");
-    // What is refused is answered by its NAK.
+    // The NAK answers a refused request.
     let found = broken(
         "c09-nak-remote-access",
         unheard(|packet| is_nak(packet, NakCode::REMOTE_ACCESS)),
@@ -62,7 +62,7 @@ fn each_request_that_asks_for_it_is_answered() {
     assert!(found.contains(&"request-answered"), "{found:?}");
 }
 
-/// What becomes of each response of whose operation and PSN there was one before.
+/// Replaces, or drops, each response whose opcode and PSN an earlier response had.
 fn again(entries: &mut Vec<Entry>, mut becomes: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
     let mut seen: Vec<(Opcode, Psn)> = Vec::new();
     entries.retain_mut(|entry| {
@@ -84,7 +84,7 @@ fn again(entries: &mut Vec<Entry>, mut becomes: impl FnMut(&[u8]) -> Option<Vec<
     renumber(entries);
 }
 
-/// A packet with another PSN and syndrome.
+/// Returns a packet with another PSN and syndrome.
 fn altered(bytes: &[u8], psn: impl Fn(Psn) -> Psn, syndrome: Syndrome) -> Vec<u8> {
     let offsets = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets();
     let mut bytes = bytes.to_vec();
@@ -95,7 +95,7 @@ fn altered(bytes: &[u8], psn: impl Fn(Psn) -> Psn, syndrome: Syndrome) -> Vec<u8
 }
 
 #[test]
-fn what_was_answered_is_answered_again() {
+fn executed_duplicate_is_answered_again() {
     assert_eq!(broken("c09-duplicates", |_| ()), [""; 0]);
     let is_missed = |becomes: &dyn Fn(&[u8]) -> Option<Vec<u8>>| {
         broken("c09-duplicates", |entries| again(entries, becomes)).contains(&"duplicate-answered")
@@ -114,16 +114,16 @@ fn what_was_answered_is_answered_again() {
 }
 
 #[test]
-fn a_gap_is_told_of() {
+fn gap_gets_a_sequence_nak() {
     assert_eq!(broken("c09-psn-sequence", |_| ()), [""; 0]);
     let found = broken("c09-psn-sequence@gap-not-naked", |_| ());
     assert!(found.contains(&"gap-answered"), "{found:?}");
 }
 
 #[test]
-fn what_an_rnr_nak_put_off_waits_for_its_interval() {
+fn request_waits_after_an_rnr_nak() {
     assert_eq!(broken("c09-130-rnr-interval", |_| ()), [""; 0]);
-    // The RNR NAKs left later than they did: less time was waited.
+    // Move the RNR NAKs to a later time, which shortens the wait.
     let late = |entries: &mut Vec<Entry>| {
         for entry in entries {
             let Entry::Frame(frame) = entry else { continue };
@@ -141,9 +141,9 @@ fn what_an_rnr_nak_put_off_waits_for_its_interval() {
 }
 
 #[test]
-fn what_is_posted_in_sqd_waits_for_rts() {
+fn work_posted_in_sqd_waits_for_rts() {
     assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
-    // It went back to RTS later than it did.
+    // Turn the step to RTS into a step to SQD, so that RTS comes later.
     let later = |entries: &mut Vec<Entry>| {
         let is_step = |entry: &Entry, state: pb::QpState| matches!(entry, Entry::VerbsAsked(asked) if matches!(&asked.command, Command::ModifyQp(of) if of.state() == state));
         let drains = entries
@@ -166,7 +166,7 @@ fn what_is_posted_in_sqd_waits_for_rts() {
 }
 
 #[test]
-fn a_send_that_does_not_fit_is_an_invalid_request() {
+fn send_longer_than_receive_is_invalid() {
     let shorten = |by: u32| {
         move |entries: &mut Vec<Entry>| {
             for entry in entries {
@@ -185,7 +185,7 @@ fn a_send_that_does_not_fit_is_an_invalid_request() {
 }
 
 #[test]
-fn a_send_does_not_fit_that_is_a_byte_longer_than_its_receive() {
+fn send_one_byte_too_long_is_invalid() {
     let shorten = |entries: &mut Vec<Entry>| {
         for entry in entries {
             if let Entry::VerbsAsked(asked) = entry
@@ -201,7 +201,7 @@ fn a_send_does_not_fit_that_is_a_byte_longer_than_its_receive() {
 }
 
 #[test]
-fn a_send_into_memory_that_is_closed_is_an_operational_error() {
+fn send_into_closed_memory_is_an_error() {
     let close = |entries: &mut Vec<Entry>| {
         for entry in entries {
             if let Entry::VerbsAsked(asked) = entry
@@ -217,7 +217,7 @@ fn a_send_into_memory_that_is_closed_is_an_operational_error() {
 }
 
 #[test]
-fn an_event_names_the_error_that_the_nak_names() {
+fn event_names_the_error_of_the_nak() {
     let other = |entries: &mut Vec<Entry>| {
         for entry in entries {
             if let Entry::VerbsTold(told) = entry
@@ -232,7 +232,7 @@ fn an_event_names_the_error_that_the_nak_names() {
 }
 
 #[test]
-fn a_host_may_tell_late_that_a_queue_pair_was_spoken_to_and_tells_it_once() {
+fn comm_est_may_be_late_but_comes_once() {
     let as_host = |entries: &mut Vec<Entry>| {
         for entry in entries {
             if let Entry::Begin(begin) = entry {
@@ -240,7 +240,7 @@ fn a_host_may_tell_late_that_a_queue_pair_was_spoken_to_and_tells_it_once() {
             }
         }
     };
-    // The first event comes just before the second, which ends the queue pair.
+    // Move the first event right before the second, which ends the queue pair.
     let late = |entries: &mut Vec<Entry>| {
         let is_event =
             |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::AsyncEvent(_)));
@@ -259,9 +259,9 @@ fn a_host_may_tell_late_that_a_queue_pair_was_spoken_to_and_tells_it_once() {
 }
 
 #[test]
-fn an_rnr_nak_refuses_what_lacks_a_receive() {
+fn rnr_nak_needs_a_missing_receive() {
     assert_eq!(broken("c09-rnr-nak", |_| ()), [""; 0]);
-    // What was a SEND is a WRITE, which takes none; and none was posted here.
+    // Turn the SENDs into WRITEs, which take no receive, and remove the receives.
     let as_writes = |entries: &mut Vec<Entry>| {
         for entry in entries {
             if let Entry::VerbsAsked(asked) = entry
@@ -284,7 +284,7 @@ fn an_rnr_nak_refuses_what_lacks_a_receive() {
     };
     let found = broken("c09-rnr-nak", as_writes);
     assert!(found.contains(&"rnr-reason"), "a WRITE: {found:?}");
-    // What was acknowledged is refused, though all receives are there.
+    // Turn the ACKs into RNR NAKs, though all receives are there.
     let refused = |entries: &mut Vec<Entry>| {
         for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_ack)) {
             if let Entry::Frame(frame) = entry {
@@ -297,9 +297,9 @@ fn an_rnr_nak_refuses_what_lacks_a_receive() {
 }
 
 #[test]
-fn no_response_with_data_comes_behind_a_later_one() {
+fn data_response_precedes_later_responses() {
     assert_eq!(broken("c09-027-send-after-reads", |_| ()), [""; 0]);
-    // The last response to the READs comes behind the ACK of the SEND.
+    // Move the last READ response after the ACK of the SEND.
     let behind = |entries: &mut Vec<Entry>| {
         let is_ack_of = |entry: &Entry| is_of_dut(entry, &is_ack);
         let is_last = |entry: &Entry| is_of_dut(entry, &|packet| packet.opcode() == Opcode::RC_READ_RESPONSE_LAST);
@@ -313,7 +313,7 @@ fn no_response_with_data_comes_behind_a_later_one() {
 }
 
 #[test]
-fn a_receive_completes_when_its_message_is_acknowledged() {
+fn acknowledged_message_completes_a_receive() {
     let untold = |entries: &mut Vec<Entry>| {
         let is_it =
             |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::Completion(_)));
@@ -324,7 +324,7 @@ fn a_receive_completes_when_its_message_is_acknowledged() {
     assert!(found.contains(&"receive-completes"), "{found:?}");
 }
 
-/// What the packets of a golden record break when the syndromes of some responses of the device become another.
+/// Returns the findings of a golden record after some responses of the device got another syndrome.
 fn with_syndrome(record: &str, is_it: impl Fn(&Packet<'_>) -> bool, syndrome: Syndrome) -> Vec<Finding> {
     let mut entries = golden::entries(record);
     for entry in entries.iter_mut().filter(|entry| is_of_dut(entry, &is_it)) {
@@ -340,7 +340,7 @@ fn with_syndrome(record: &str, is_it: impl Fn(&Packet<'_>) -> bool, syndrome: Sy
 }
 
 #[test]
-fn what_was_deregistered_opens_nothing() {
+fn deregistered_memory_allows_nothing() {
     let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::REMOTE_ACCESS);
     let found = with_syndrome("c09-nak-remote-access", is_refused, Syndrome::ACK);
     let is_it =
@@ -349,7 +349,7 @@ fn what_was_deregistered_opens_nothing() {
 }
 
 #[test]
-fn the_newest_request_is_not_missing_whatever_was_lost_of_what_a_record_has() {
+fn sequence_nak_of_newest_request_is_wrong() {
     let nak = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
     let found = with_syndrome("c09-060-write-responder", is_ack, nak);
     let of_rule = found.iter().find(|finding| finding.rule.name() == "sequence-nak");

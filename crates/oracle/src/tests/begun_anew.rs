@@ -1,4 +1,4 @@
-//! Queue pairs that are used again: what contradicts the connection before is of another one.
+//! Reused queue pairs: a packet that contradicts the earlier connection belongs to a new connection.
 
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::{Opcode, Psn, Transport};
@@ -8,7 +8,7 @@ use super::qp_trace::{PMTU, QpTrace, Sender, asking, bytes, read_of, result};
 use super::{broken, judged};
 
 #[test]
-fn a_queue_pair_number_that_is_used_again_is_another_connection() {
+fn far_psn_begins_another_connection() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);
@@ -20,8 +20,8 @@ fn a_queue_pair_number_that_is_used_again_is_another_connection() {
 }
 
 #[test]
-fn a_queue_pair_that_begins_again_with_the_same_psns_is_another_connection() {
-    // The same bytes and others, from the same PSN and a later one, after all was acknowledged and not.
+fn same_psns_may_begin_another_connection() {
+    // Cases: the same or other bytes, from the same or a later PSN, after a complete or partial acknowledgement.
     for (bytes_from, first, acknowledged) in [(0, 0, 4), (7, 0, 4), (0, 2, 4), (7, 2, 4), (7, 0, 2)] {
         let mut qp = QpTrace::default();
         (0..4).for_each(|n| qp.send(n));
@@ -38,7 +38,7 @@ fn a_queue_pair_that_begins_again_with_the_same_psns_is_another_connection() {
         let shown = (bytes_from, first, acknowledged);
         let found = broken(Loss::Possible, &qp);
         assert!(found.iter().all(|name| name.ends_with('?')), "{shown:?}: {found:?}");
-        // The same bytes with the same counts could be those of one connection.
+        // The same bytes with the same counts may belong to one connection.
         let connections = if shown == (0, 0, 4) { 1 } else { 2 };
         assert_eq!(judged(Loss::Possible, &qp.frames).len(), connections, "{shown:?}");
         let last = qp.frames.len();
@@ -52,7 +52,7 @@ fn a_queue_pair_that_begins_again_with_the_same_psns_is_another_connection() {
 }
 
 #[test]
-fn an_atomic_of_another_connection_may_have_another_result() {
+fn other_connection_may_have_another_result() {
     let mut qp = QpTrace::default();
     let atomic = || {
         let header = verbatim_wire::AtomicEth::default().with_r_key(verbatim_wire::RKey(1));
@@ -78,7 +78,7 @@ fn an_atomic_of_another_connection_may_have_another_result() {
 }
 
 #[test]
-fn both_ends_of_a_queue_pair_that_begins_again_may_ask() {
+fn both_ends_may_restart_a_queue_pair() {
     let mut qp = QpTrace::default();
     for n in 0..4 {
         qp.send(n);
@@ -96,7 +96,7 @@ fn both_ends_of_a_queue_pair_that_begins_again_may_ask() {
     assert_eq!(judged(Loss::Possible, &qp.frames).len(), 2);
 }
 
-/// All is excused, in so many connections.
+/// Asserts that every violation is excused, and that there are `connections` connections.
 fn is_excused(qp: &QpTrace, connections: usize) {
     let found = broken(Loss::Possible, qp);
     assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
@@ -104,7 +104,7 @@ fn is_excused(qp: &QpTrace, connections: usize) {
 }
 
 #[test]
-fn the_second_request_of_another_connection_may_have_the_psn_that_would_have_gone_on() {
+fn second_request_may_match_old_next_psn() {
     let mut qp = QpTrace::default();
     for n in 0..3 {
         qp.send(n);
@@ -120,7 +120,7 @@ fn the_second_request_of_another_connection_may_have_the_psn_that_would_have_gon
 }
 
 #[test]
-fn what_an_end_has_counted_of_the_other_one_says_nothing_of_what_the_other_one_counts() {
+fn counts_of_the_ends_are_independent() {
     let mut qp = QpTrace::default();
     for n in 0..3 {
         qp.send(n);
@@ -137,8 +137,8 @@ fn what_an_end_has_counted_of_the_other_one_says_nothing_of_what_the_other_one_c
 }
 
 #[test]
-fn another_path_mtu_where_nothing_goes_on_is_that_of_another_connection() {
-    // By the end that has not asked before, or so many PSNs ahead.
+fn other_path_mtu_begins_another_connection() {
+    // `None`: the other end sends its first requests. `Some`: the same end continues that many PSNs ahead.
     for ahead in [None, Some(0), Some(14)] {
         let mut qp = QpTrace::default();
         qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
@@ -152,7 +152,7 @@ fn another_path_mtu_where_nothing_goes_on_is_that_of_another_connection() {
         qp.says(by, Opcode::RC_SEND_MIDDLE, first.plus(1), bytes(4 * PMTU, 3));
         qp.says(by, Opcode::RC_SEND_LAST, first.plus(2), asking(bytes(8, 4)));
         match ahead {
-            // What goes on at once is of the same connection.
+            // A packet in sequence belongs to the same connection.
             Some(0) => assert!(broken(Loss::Possible, &qp).contains(&"#4 payload-length".to_owned())),
             _ => is_excused(&qp, 2),
         }
@@ -160,7 +160,7 @@ fn another_path_mtu_where_nothing_goes_on_is_that_of_another_connection() {
 }
 
 #[test]
-fn what_came_twice_before_another_connection_began_does_not_hide_that_it_began() {
+fn duplicates_do_not_hide_a_new_connection() {
     let mut qp = QpTrace::default();
     for _ in 0..2 {
         for n in 0..3 {

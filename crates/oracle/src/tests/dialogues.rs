@@ -1,5 +1,6 @@
-//! Dialogues made by a generator: legal ones of each service, by each end, whole, lost, reordered, mirrored, of queue
-//! pairs used again, break no rule; illegal ones are named at the packet that breaks the rule.
+//! Generated dialogues. Legal dialogues break no rule, for each service and each requesting end: complete, with loss,
+//! reordered, mirrored, and with reused queue pairs. In illegal dialogues, the checks name the packet that breaks the
+//! rule.
 
 use verbatim_wire::packet::{Syndrome, edit, mend_icrc};
 use verbatim_wire::values::Hex64;
@@ -12,22 +13,22 @@ use super::qp_trace::{PMTU, QpTrace, Sender, asking, atomic, bytes, read_of, res
 use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
-/// The first PSN of the requests: they run over the end of the numbers.
+/// First PSN of the requests, which wrap around 2^24.
 const FIRST: Psn = Psn(0xFF_FFFC);
-/// RNR timer 12, in nanoseconds.
+/// Interval of RNR timer 12, in nanoseconds.
 const RNR: u64 = 640_000;
 
-/// A packet of a dialogue.
+/// Packet of a dialogue.
 #[derive(Clone)]
 struct Step {
     is_request: bool,
     opcode: Opcode,
-    /// PSNs since the first request.
+    /// PSN, counted from the first request.
     n: u32,
     rest: Transport,
-    /// Nanoseconds before it.
+    /// Nanoseconds to wait before the packet.
     wait: u64,
-    /// The BTH is changed so, and the ICRC mended.
+    /// Change of the BTH; the ICRC is computed again.
     bth: fn(Bth) -> Bth,
     has_wrong_icrc: bool,
 }
@@ -88,7 +89,6 @@ fn sends() -> Vec<Step> {
     sends_from(0, 4)
 }
 
-/// Three SENDs of three packets.
 fn messages() -> Vec<Step> {
     let message = |m: u32| {
         let n = 3 * m;
@@ -171,7 +171,6 @@ fn atomics() -> Vec<Step> {
     (0..4).flat_map(both).collect()
 }
 
-/// Messages without a byte.
 fn empty_messages() -> Vec<Step> {
     let mut steps = vec![
         ask(Opcode::RC_SEND_ONLY, 0, asking(bytes(0, 0))),
@@ -184,7 +183,7 @@ fn empty_messages() -> Vec<Step> {
     steps
 }
 
-/// One acknowledgement for several.
+/// Returns several requests for each acknowledgement.
 fn coalesced() -> Vec<Step> {
     let some = |first: u32| {
         let asked = (first..first + 5).map(|n| ask(Opcode::RC_SEND_ONLY, n, bytes(64, n)));
@@ -195,7 +194,7 @@ fn coalesced() -> Vec<Step> {
     [some(0), some(6), some(12)].concat()
 }
 
-/// Several kinds outstanding at a time.
+/// Returns several kinds of requests, outstanding at the same time.
 fn pipelined() -> Vec<Step> {
     let some = |n: u32, msn: u32| {
         let read = read(n + 2, 2, 9, msn + 3);
@@ -220,7 +219,7 @@ fn pipelined() -> Vec<Step> {
     [some(0, 0), some(6, 5)].concat()
 }
 
-/// The second of four SENDs is lost behind the capture.
+/// Returns four SENDs, the second of which is lost after the capture point.
 fn lost_behind() -> Vec<Step> {
     let mut steps: Vec<Step> = (0..4).map(send).collect();
     steps.extend([ack(0, 1), refuse(1, SEQUENCE, 1)]);
@@ -230,7 +229,7 @@ fn lost_behind() -> Vec<Step> {
     steps
 }
 
-/// The second of three SENDs is lost before the capture.
+/// Returns three SENDs, the second of which is lost before the capture point.
 fn lost_before() -> Vec<Step> {
     let mut steps = vec![
         send(0),
@@ -245,7 +244,7 @@ fn lost_before() -> Vec<Step> {
     steps
 }
 
-/// An acknowledgement is lost behind the capture, and what it acknowledged comes again.
+/// Returns a dialogue whose acknowledgement is lost after the capture point, so that the requester repeats the request.
 fn repeated() -> Vec<Step> {
     let again = Step {
         wait: 4_000_000,
@@ -254,7 +253,7 @@ fn repeated() -> Vec<Step> {
     [sends_from(0, 3), vec![again, ack(2, 3)], sends_from(3, 2)].concat()
 }
 
-/// A receive is missing.
+/// Returns a dialogue with a missing receive.
 fn put_off() -> Vec<Step> {
     let refused = refuse(1, Syndrome::rnr_nak(RnrTimer(12)), 1);
     let again = Step { wait: RNR, ..send(1) };
@@ -262,7 +261,7 @@ fn put_off() -> Vec<Step> {
     [first, sends_from(2, 2)].concat()
 }
 
-/// The last request is refused for good.
+/// Returns a dialogue whose last request is refused for good.
 fn refused() -> Vec<Step> {
     let last = [
         ask(Opcode::RC_WRITE_ONLY, 3, writes_to(40, asking(bytes(40, 3)))),
@@ -290,7 +289,7 @@ const SERVICES: [Service; 14] = [
     ("a refusal for good", refused),
 ];
 
-/// The dialogue as `asks` has it, its PSNs moved by `moved`, behind what was said before.
+/// Appends the dialogue with `asks` as the requester, and its PSNs moved by `moved`.
 fn render(qp: &mut QpTrace, steps: &[Step], asks: Sender, moved: u32) {
     let answers = match asks {
         Sender::A => Sender::B,
@@ -318,7 +317,7 @@ fn rendered(steps: &[Step], asks: Sender) -> QpTrace {
     qp
 }
 
-/// Everything that a capture may make of a legal dialogue, with a name.
+/// Returns the captures that a legal dialogue may lead to, each with a name.
 fn ways(steps: &[Step], asks: Sender) -> Vec<(String, QpTrace)> {
     let whole = rendered(steps, asks);
     let count = whole.frames.len();
@@ -387,7 +386,7 @@ fn legal_dialogues_break_no_rule() {
 }
 
 #[test]
-fn dialogues_without_loss_are_legal_where_nothing_can_be_lost() {
+fn dialogue_without_loss_breaks_no_rule() {
     for (service, steps) in SERVICES {
         if service.contains("lost") {
             continue;
@@ -402,7 +401,7 @@ fn dialogues_without_loss_are_legal_where_nothing_can_be_lost() {
     }
 }
 
-/// An illegal dialogue: the legal one that it was, how it is altered, the packet that breaks a rule, the rule.
+/// Illegal dialogue: a legal dialogue, its change, and the number and rule of the packet that breaks a rule.
 type Row = (fn() -> Vec<Step>, fn(&mut Vec<Step>), usize, &'static str);
 
 fn shift(steps: &mut [Step], from: usize) {
@@ -426,7 +425,7 @@ fn set_length(step: &mut Step, length: usize) {
 }
 
 const ILLEGAL: &[Row] = &[
-    // Of every packet.
+    // Rules for every packet.
     (sends, |s| s[4].has_wrong_icrc = true, 5, "icrc"),
     (sends, |s| s[5].has_wrong_icrc = true, 6, "icrc"),
     (sends, |s| s[4].bth = |bth| bth.with_tver(1), 5, "tver"),
@@ -456,7 +455,7 @@ const ILLEGAL: &[Row] = &[
     (messages, |s| s[5].bth = |bth| bth.with_pad_count(1), 6, "padding"),
     (reads, |s| set_length(&mut s[4], 4), 5, "format"),
     (sends, |s| set_length(&mut s[5], 8), 6, "format"),
-    // Of the requester.
+    // Rules for the requester.
     (sends, |s| shift(s, 4), 5, "psn"),
     (reads, |s| shift(s, 4), 5, "psn"),
     (lost_behind, |s| drop(s.remove(7)), 8, "go-back"),
@@ -491,7 +490,7 @@ const ILLEGAL: &[Row] = &[
     (writes, |s| s[0].rest.reth = reth(0, PMTU + 4), 2, "dma-length"),
     (writes, |s| s[4].rest.reth = reth(0, 44), 5, "dma-length"),
     (put_off, |s| s[4].wait = 0, 5, "rnr-interval"),
-    // Of the responder.
+    // Rules for the responder.
     (sends, |s| s[3].n = 9, 4, "answers-a-request"),
     (
         writes,
@@ -558,7 +557,7 @@ const ILLEGAL: &[Row] = &[
     ),
 ];
 
-/// The packets that are found to break rules, each with the rules.
+/// Returns the packets that break rules, each with a rule.
 fn found(loss: Loss, qp: &QpTrace) -> Vec<(usize, String)> {
     let named = broken(loss, qp);
     let mut found: Vec<(usize, String)> = named

@@ -1,12 +1,12 @@
-//! The oracle beside the tests' own judges: on every golden record of a sound device, as it is and with frames of the
-//! device lost, repeated or swapped on their way to the tester.
+//! Applies the rules to every golden record of a conforming device. The record is unchanged, or frames of the device
+//! are lost, repeated or swapped on their way to the tester.
 
 use verbatim_archives::golden;
 use verbatim_record::{Entry, Findings, Passed, Trace};
 
 use super::super::judge;
 
-/// What happens to frames of the device.
+/// Fate of the device's frames.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Straight,
@@ -15,7 +15,8 @@ enum Way {
     Swaps,
 }
 
-/// By the rules of hardware: what a frame on its way may have met with, no rule takes for the device's doing.
+/// Marks a record as recorded on hardware, where no rule blames the device for frames lost, repeated or swapped on
+/// their way.
 fn on_hardware(mut entries: Vec<Entry>) -> Vec<Entry> {
     for entry in &mut entries {
         if let Entry::Begin(begin) = entry {
@@ -25,7 +26,7 @@ fn on_hardware(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// The record as it would be had every `each`th frame of the device, counted from `first`, met with this.
+/// Applies `way` to every `each`th frame of the device, counted from `first`.
 fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entry> {
     let mut out: Vec<Entry> = Vec::new();
     let (mut seen, mut last) = (0, None);
@@ -44,7 +45,7 @@ fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entr
         }
         out.push(entry.clone());
         let now = matches!(entry, Entry::Frame(frame) if frame.received).then(|| out.len() - 1);
-        // Two that follow each other: what the host or the tester did between them parts them.
+        // Swap a frame only with the frame directly before it, not across an event of host or tester.
         if let (Way::Swaps, true, Some(before), Some(now)) = (way, hit, last, now)
             && before + 1 == now
         {
@@ -62,7 +63,6 @@ fn travelled(entries: &[Entry], way: Way, first: usize, each: usize) -> Vec<Entr
     out
 }
 
-/// The checks that fail, by the rules alone.
 fn failed(entries: Vec<Entry>) -> Vec<String> {
     let trace = Trace::new(entries).unwrap();
     let mut findings = Findings::new(&trace);
@@ -73,7 +73,7 @@ fn failed(entries: Vec<Entry>) -> Vec<String> {
 }
 
 #[test]
-fn no_sound_device_is_blamed_however_its_frames_travel() {
+fn conforming_device_is_never_blamed() {
     let mut connections = 0;
     for name in golden::names().into_iter().filter(|name| !name.contains('@')) {
         let entries = golden::entries(&name);

@@ -1,4 +1,4 @@
-//! Connections that the communication manager makes in the capture.
+//! Connections that the communication manager sets up in the capture.
 
 use std::net::IpAddr;
 
@@ -8,9 +8,9 @@ use verbatim_wire::{Bth, Deth, MacAddress, Medium, Network, Opcode, Packet, Psn,
 use super::super::{Connections, Ended, Event, Loss, ServiceId};
 use super::qp_trace::QpTrace;
 
-/// The first PSNs of both ends in [`QpTrace`].
+/// First PSNs of both ends in [`QpTrace`].
 const FIRST_PSNS: [u32; 2] = [0xFF_FFFC, 0x100];
-/// Their queue pairs.
+/// Queue pairs of both ends.
 const QPNS: [u32; 2] = [0x11, 0x22];
 
 fn upper_24(value: u32) -> [u8; 3] {
@@ -18,7 +18,7 @@ fn upper_24(value: u32) -> [u8; 3] {
     rest
 }
 
-/// A message of the communication manager from one end, with these bytes of the MAD.
+/// Returns a message of the communication manager from one end. `fields`: offset and bytes of each field.
 fn message(from: usize, attribute: u8, id: u8, fields: &[(usize, &[u8])]) -> (u64, Vec<u8>) {
     let station = |last: u8| Station {
         mac: MacAddress([2, 0, 0, 0, 0, last]),
@@ -47,7 +47,7 @@ fn message(from: usize, attribute: u8, id: u8, fields: &[(usize, &[u8])]) -> (u6
     )
 }
 
-/// A request of end 0 for NVMe, and the reply of end 1.
+/// Returns a REQ of end 0 for NVMe, and the REP of end 1.
 fn begun(id: u8) -> [(u64, Vec<u8>); 2] {
     let request = message(
         0,
@@ -88,7 +88,7 @@ fn judged(loss: Loss, frames: &[(u64, Vec<u8>)]) -> Vec<Ended> {
     all
 }
 
-/// The rules that are broken without an excuse.
+/// Returns the rules that are broken without an excuse.
 fn broken(all: &[Ended]) -> Vec<&str> {
     let findings = all.iter().flat_map(|ended| &ended.connection.findings);
     let without = findings.filter(|finding| finding.unless.is_none());
@@ -96,7 +96,7 @@ fn broken(all: &[Ended]) -> Vec<&str> {
 }
 
 #[test]
-fn a_connection_begins_as_the_manager_says() {
+fn connection_has_parameters_of_the_manager() {
     let qp = QpTrace::of_everything();
     let all = judged(Loss::Excluded, &[&begun(1)[..], &qp.frames].concat());
     assert_eq!((all.len(), broken(&all)), (1, vec![]));
@@ -110,7 +110,7 @@ fn a_connection_begins_as_the_manager_says() {
 }
 
 #[test]
-fn packets_lost_behind_the_manager_s_are_no_violation() {
+fn loss_behind_the_manager_is_no_violation() {
     let qp = QpTrace::of_everything();
     for lost in 0..qp.frames.len() {
         let all = judged(Loss::Possible, &[&begun(1)[..], &qp.frames[lost..]].concat());
@@ -120,7 +120,7 @@ fn packets_lost_behind_the_manager_s_are_no_violation() {
 }
 
 #[test]
-fn a_first_psn_other_than_the_manager_s_is_a_violation() {
+fn other_first_psn_is_a_violation() {
     let mut qp = QpTrace::default();
     qp.send(1);
     let all = judged(Loss::Excluded, &[&begun(1)[..], &qp.frames].concat());
@@ -128,7 +128,7 @@ fn a_first_psn_other_than_the_manager_s_is_a_violation() {
 }
 
 #[test]
-fn repeated_messages_of_the_manager_begin_nothing() {
+fn repeated_manager_messages_begin_nothing() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);

@@ -1,9 +1,9 @@
-//! Captures that hold packets twice, as those of a switch that mirrors both ports, or of both ends of a tunnel.
+//! Captures with every packet twice, as from a switch that mirrors both ports, or from both ends of a tunnel.
 
 use super::qp_trace::QpTrace;
 use super::{Loss, judged};
 
-/// The frames, each again so many frames later.
+/// Returns the frames, and a copy of each frame `later` frames after it.
 fn doubled(qp: &QpTrace, later: usize) -> Vec<(u64, Vec<u8>)> {
     let mut at: Vec<(usize, &(u64, Vec<u8>))> = Vec::new();
     for (number, frame) in qp.frames.iter().enumerate() {
@@ -19,7 +19,7 @@ fn doubled(qp: &QpTrace, later: usize) -> Vec<(u64, Vec<u8>)> {
 }
 
 #[test]
-fn a_mirrored_capture_is_one_connection_without_violations() {
+fn mirrored_capture_is_one_connection() {
     for later in 0..4 {
         let all = judged(Loss::Possible, &doubled(&QpTrace::of_everything(), later));
         let findings = all.iter().flat_map(|ended| &ended.connection.findings);

@@ -1,4 +1,5 @@
-//! The oracle on conversations made here: sound ones break nothing, one altered, lost or moved packet is found.
+//! Tests of the rules on generated conversations: valid conversations break no rule, and altered, lost or moved packets
+//! are found.
 
 mod altered;
 mod answers;
@@ -22,7 +23,7 @@ use qp_trace::QpTrace;
 use verbatim_record::Time;
 use verbatim_wire::{Medium, Packet};
 
-/// What the oracle makes of frames, each with its time in nanoseconds.
+/// Returns the connections in the frames. Each frame has its time in nanoseconds.
 fn judged<'f>(loss: Loss, frames: impl IntoIterator<Item = &'f (u64, Vec<u8>)>) -> Vec<Ended> {
     let mut connections = Connections::new(loss);
     let mut all = Vec::new();
@@ -42,7 +43,7 @@ fn judged<'f>(loss: Loss, frames: impl IntoIterator<Item = &'f (u64, Vec<u8>)>) 
     all
 }
 
-/// The names of the rules that are broken, and which packet shows it; with `?` where loss excuses it.
+/// Returns the broken rules, each with its last packet; `?` marks an excused violation.
 fn broken(loss: Loss, qp: &QpTrace) -> Vec<String> {
     let all = judged(loss, &qp.frames);
     let findings = all.iter().flat_map(|ended| &ended.connection.findings);
@@ -55,7 +56,7 @@ fn broken(loss: Loss, qp: &QpTrace) -> Vec<String> {
 }
 
 #[test]
-fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
+fn valid_conversation_breaks_no_rule() {
     let qp = QpTrace::of_everything();
     for loss in [Loss::Possible, Loss::Excluded] {
         assert_eq!(broken(loss, &qp), [""; 0]);
@@ -69,7 +70,7 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
         .filter(|(_, count)| count.asked == 0)
         .map(|(rule, _)| rule.name())
         .collect();
-    // These speak of loss, of the end of a connection, and of native InfiniBand.
+    // These rules need loss, the end of a connection, or native InfiniBand.
     assert_eq!(
         unasked,
         [
@@ -88,7 +89,7 @@ fn a_sound_conversation_breaks_no_rule_and_asks_nearly_all() {
 }
 
 #[test]
-fn a_capture_that_begins_anywhere_breaks_no_rule() {
+fn capture_may_begin_anywhere() {
     let qp = QpTrace::of_everything();
     for from in 0..qp.frames.len() {
         let part = QpTrace {
@@ -102,7 +103,7 @@ fn a_capture_that_begins_anywhere_breaks_no_rule() {
 }
 
 #[test]
-fn rules_have_names_of_their_own() {
+fn rule_names_are_unique() {
     let mut names: Vec<&str> = super::rules().map(|rule| rule.name()).collect();
     names.sort_unstable();
     names.dedup();

@@ -9,7 +9,7 @@ use verbatim_wire::{
     Station, Transport,
 };
 
-/// The path MTU of these conversations.
+/// Path MTU of these conversations, in bytes.
 pub(super) const PMTU: usize = 256;
 /// Nanoseconds from one packet to the next.
 const STEP: u64 = 1_000;
@@ -19,7 +19,7 @@ const STEP: u64 = 1_000;
 pub(super) struct QpTrace {
     pub(super) frames: Vec<(u64, Vec<u8>)>,
     pub(super) now: u64,
-    /// The P_Key of both ends.
+    /// P_Key of both ends.
     pub(super) p_key: PKey,
 }
 
@@ -33,7 +33,7 @@ impl Default for QpTrace {
     }
 }
 
-/// Which end sends.
+/// End that sends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sender {
     A,
@@ -49,13 +49,13 @@ fn station(last: u8) -> Station {
     }
 }
 
-/// The first PSN of A's requests: they run over the end of the numbers.
+/// First PSN of A's requests, which wrap around 2^24.
 const A_PSN: Psn = Psn(0xFF_FFFC);
-/// The first PSN of B's requests.
+/// First PSN of B's requests.
 const B_PSN: Psn = Psn(0x100);
 
 impl QpTrace {
-    /// A packet passes.
+    /// Adds a packet.
     pub(super) fn says(&mut self, from: Sender, opcode: Opcode, psn: Psn, rest: Transport) {
         let (network, qpn) = match from {
             A => (Network::roce_v2(&station(1), &station(2)), Qpn(0x22)),
@@ -77,12 +77,12 @@ impl QpTrace {
         self.now += nanoseconds;
     }
 
-    /// A's request number `n`, counted in PSNs.
+    /// Adds A's request with PSN offset `n`.
     pub(super) fn asks(&mut self, opcode: Opcode, n: u32, rest: Transport) {
         self.says(A, opcode, A_PSN.plus(n), rest);
     }
 
-    /// B's response to A's request number `n`.
+    /// Adds B's response to A's request with PSN offset `n`.
     pub(super) fn answers(&mut self, opcode: Opcode, n: u32, syndrome: Syndrome, msn: u32, rest: Transport) {
         let aeth =
             (opcode != Opcode::RC_READ_RESPONSE_MIDDLE).then(|| Aeth::default().with_syndrome(syndrome).with_msn(msn));
@@ -93,7 +93,7 @@ impl QpTrace {
         self.answers(Opcode::RC_ACKNOWLEDGE, n, Syndrome::ACK, msn, Transport::default());
     }
 
-    /// A's acknowledgement of B's request with that PSN.
+    /// Adds A's acknowledgement of B's request with that PSN.
     pub(super) fn ack_of_a(&mut self, psn: Psn, msn: u32) {
         let aeth = Aeth::default().with_syndrome(Syndrome::ACK).with_msn(msn);
         let ack = Transport {
@@ -111,7 +111,7 @@ impl QpTrace {
         self.asks(Opcode::RC_SEND_ONLY, n, asking(bytes(64, n)));
     }
 
-    /// Nearly all that two sound ends may say.
+    /// Returns nearly all kinds of packets that two conforming ends may send.
     pub(super) fn of_everything() -> Self {
         let mut qp = Self::default();
         // A SEND of 2 1/2 packets, with immediate data and a solicited event.
@@ -121,7 +121,7 @@ impl QpTrace {
         let bth = last.bth.with_solicited_event(true);
         qp.asks(Opcode::RC_SEND_LAST_IMM, 2, Transport { bth, ..last });
         qp.ack(2, 1);
-        // A WRITE of as much.
+        // A WRITE of nearly the same length.
         qp.asks(
             Opcode::RC_WRITE_FIRST,
             3,
@@ -140,7 +140,7 @@ impl QpTrace {
         qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 7, Syndrome::ACK, 3, bytes(PMTU, 8));
         qp.answers(Opcode::RC_READ_RESPONSE_LAST, 8, Syndrome::ACK, 3, bytes(10, 9));
         qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 9, Syndrome::ACK, 4, result(5));
-        // The atomic comes again, and is answered as before; so does a part of a READ.
+        // Part of a READ is sent again, and then an atomic, each with its response.
         qp.asks(Opcode::RC_READ_REQUEST, 10, read_of(3 * PMTU));
         qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 10, Syndrome::ACK, 5, bytes(PMTU, 7));
         qp.wait(10_000_000);
@@ -158,7 +158,7 @@ impl QpTrace {
         qp.asks(Opcode::RC_COMPARE_SWAP, 13, asking(atomic()));
         qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
         qp.answers(Opcode::RC_ATOMIC_ACKNOWLEDGE, 13, Syndrome::ACK, 6, result(5));
-        // The receive is missing.
+        // A SEND, and a SEND whose receive is missing at first.
         qp.send(14);
         qp.ack(14, 7);
         qp.send(15);
@@ -166,7 +166,7 @@ impl QpTrace {
         qp.wait(640_000);
         qp.send(15);
         qp.ack(15, 8);
-        // B asks, too.
+        // B sends a request, too.
         qp.says(B, Opcode::RC_SEND_ONLY, B_PSN, asking(bytes(0, 0)));
         qp.ack_of_a(B_PSN, 1);
         qp
@@ -181,7 +181,7 @@ pub(super) fn bytes(length: usize, first: u32) -> Transport {
     }
 }
 
-/// A READ of so many bytes.
+/// Returns a READ of that many bytes.
 pub(super) fn read_of(bytes: usize) -> Transport {
     asking(Transport {
         reth: reth(0, bytes),
@@ -189,7 +189,7 @@ pub(super) fn read_of(bytes: usize) -> Transport {
     })
 }
 
-/// With AckReq.
+/// Sets AckReq.
 pub(super) fn asking(transport: Transport) -> Transport {
     let bth = Bth::default().with_ack_request(true);
     Transport { bth, ..transport }

@@ -1,5 +1,5 @@
-//! Captures of Linux rxe against itself (`ib_send_bw` and its like in the lab `rxe-verbs`, with and without netem), and each
-//! with one packet altered, lost, repeated or moved: what is found names that packet, and nothing else is blamed.
+//! Captures of Linux rxe against itself: `ib_send_bw` and similar tools in the lab `rxe-verbs`, with and without netem.
+//! Tests alter, lose, repeat or move one packet of a capture. The findings name that packet, and blame no other packet.
 
 use std::fs;
 use std::path::Path;
@@ -13,9 +13,9 @@ use super::judged as judged_by;
 
 type Frames = Vec<(u64, Vec<u8>)>;
 
-/// Where the network does as it should.
+/// Captures without loss.
 const SOUND: [&str; 6] = ["atomic", "read", "send", "send-both-ways", "send-ipv6", "write"];
-/// Where it loses packets or repeats them.
+/// Captures with lost or repeated packets.
 const DISTURBED: [&str; 5] = [
     "atomic-with-loss",
     "atomic-with-repeats",
@@ -24,7 +24,7 @@ const DISTURBED: [&str; 5] = [
     "write-with-loss",
 ];
 
-/// The frames of a capture, with nanoseconds since the first.
+/// Returns the frames of a capture, with nanoseconds since the first.
 fn frames(name: &str) -> Frames {
     let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures");
     let bytes = fs::read(captures.join(format!("{name}.pcap"))).unwrap();
@@ -42,7 +42,7 @@ fn frames(name: &str) -> Frames {
     frames
 }
 
-/// What is found: the packets that show it, whether something excuses it, and the words.
+/// Returns the findings: their packets, whether they are excused, and their words.
 fn found(frames: &[(u64, Vec<u8>)]) -> Vec<(Vec<u64>, bool, String)> {
     let all: Vec<Ended> = judged_by(Loss::Possible, frames);
     let findings = all.iter().flat_map(|ended| &ended.connection.findings);
@@ -51,7 +51,7 @@ fn found(frames: &[(u64, Vec<u8>)]) -> Vec<(Vec<u64>, bool, String)> {
         .collect()
 }
 
-/// What nothing excuses.
+/// Returns the findings without an excuse.
 fn violations(frames: &[(u64, Vec<u8>)]) -> Vec<(Vec<u64>, String)> {
     let found = found(frames).into_iter();
     found
@@ -66,7 +66,7 @@ fn assert_blameless(what: &str, frames: &[(u64, Vec<u8>)]) {
 }
 
 #[test]
-fn what_rxe_says_to_itself_breaks_no_rule() {
+fn capture_of_rxe_breaks_no_rule() {
     for name in SOUND {
         assert_eq!(found(&frames(name)), [], "{name}");
     }
@@ -78,7 +78,7 @@ fn what_rxe_says_to_itself_breaks_no_rule() {
 }
 
 #[test]
-fn a_packet_that_is_lost_repeated_moved_or_cut_short_is_nobodys_violation() {
+fn loss_repetition_and_order_are_excused() {
     for name in SOUND.into_iter().chain(DISTURBED) {
         let whole = frames(name);
         for at in 0..whole.len() {
@@ -103,14 +103,14 @@ fn a_packet_that_is_lost_repeated_moved_or_cut_short_is_nobodys_violation() {
 }
 
 #[test]
-fn a_part_of_a_capture_breaks_no_rule() {
+fn partial_capture_breaks_no_rule() {
     for name in SOUND.into_iter().chain(DISTURBED) {
         let whole = frames(name);
         for at in 0..whole.len() {
             assert_blameless(&format!("{name} from #{} on", at + 1), &whole[at..]);
             assert_blameless(&format!("{name} before #{}", at + 1), &whole[..at]);
         }
-        // To either end alone: the addresses are not looked at by their values.
+        // Packets to only one of the ends. No check depends on the values of the addresses.
         let to = |frame: &[u8]| {
             Packet::parse(Medium::Ethernet, frame)
                 .unwrap()
@@ -128,7 +128,7 @@ fn a_part_of_a_capture_breaks_no_rule() {
 }
 
 #[test]
-fn a_vlan_tag_changes_nothing() {
+fn vlan_tag_changes_nothing() {
     for name in SOUND.into_iter().chain(DISTURBED) {
         let whole = frames(name);
         let mut tagged = whole.clone();
@@ -140,7 +140,7 @@ fn a_vlan_tag_changes_nothing() {
 }
 
 #[test]
-fn a_damaged_packet_is_blamed_alone() {
+fn only_the_damaged_packet_is_blamed() {
     for name in SOUND {
         let whole = frames(name);
         for at in (0..whole.len()).step_by(3) {
@@ -161,7 +161,7 @@ fn a_damaged_packet_is_blamed_alone() {
 }
 
 #[test]
-fn an_altered_field_is_found_on_its_packet_or_listed_with_a_reason() {
+fn altered_field_is_found_or_listed() {
     let mut wrong = Vec::new();
     for name in SOUND {
         let whole = frames(name);
@@ -183,7 +183,8 @@ fn an_altered_field_is_found_on_its_packet_or_listed_with_a_reason() {
                         wrong.push(format!("{name}, bit {bit} of #{number}: {packets:?} {words}"));
                     }
                 }
-                // Of what stands before the BTH much is the network's; what begins or ends a capture has nothing beside it.
+                // The network may change fields before the BTH. Packets at the beginning and end of a capture lack
+                // neighbours.
                 let is_amid = (4..whole.len() - 6).contains(&at);
                 if bit / 8 >= begin && is_amid && found.is_empty() {
                     let is_listed = is_listed(&packet, bit);
@@ -195,7 +196,7 @@ fn an_altered_field_is_found_on_its_packet_or_listed_with_a_reason() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The first byte that is not looked at bit by bit: two bytes of the payload stand for all.
+/// Returns the offset of the first byte that the tests do not alter. Two payload bytes stand for the whole payload.
 fn headers(frame: &[u8]) -> usize {
     let offsets = Packet::parse(Medium::Ethernet, frame).unwrap().offsets();
     offsets.icrc.unwrap().min(offsets.payload + 2)

@@ -1,4 +1,4 @@
-//! Rules of what is refused, and of where responses go, on golden records of which one thing was altered.
+//! Rules of refused requests and of the destination of responses, on golden records with one change each.
 
 use verbatim_record::Entry;
 use verbatim_wire::packet::{Aeth, Bth, Medium, Opcode, Packet, Qpn, Syndrome, SyndromeKind};
@@ -7,7 +7,7 @@ use verbatim_wire::{Layout, NakCode, edit, mend_icrc};
 use super::answers::{is_ack, is_nak, is_of_dut};
 use super::verbs::broken;
 
-/// Alters packets of the device, each with its BTH or its AETH as that says.
+/// Changes the BTH and the AETH of packets of the device.
 fn alter(
     entries: &mut [Entry],
     is_it: impl Fn(&Packet<'_>) -> bool,
@@ -39,7 +39,7 @@ fn is_rnr_nak(packet: &Packet<'_>) -> bool {
     matches!(kind, Some(SyndromeKind::RnrNak(_)))
 }
 
-/// The first such packet of the device comes twice.
+/// Repeats the first packet of the device for which `is_it` is true.
 fn twice(entries: &mut Vec<Entry>, is_it: impl Fn(&Packet<'_>) -> bool) {
     let at = entries.iter().position(|entry| is_of_dut(entry, &is_it)).unwrap();
     entries.insert(at + 1, entries[at].clone());
@@ -47,7 +47,7 @@ fn twice(entries: &mut Vec<Entry>, is_it: impl Fn(&Packet<'_>) -> bool) {
 }
 
 #[test]
-fn an_answer_comes_as_often_as_it_was_asked_for() {
+fn response_comes_once_for_each_request() {
     let opcode = |opcode: Opcode| move |packet: &Packet<'_>| packet.opcode() == opcode;
     let more = |record: &str, is_it: &dyn Fn(&Packet<'_>) -> bool| broken(record, |entries| twice(entries, is_it));
     for (record, is_it) in [
@@ -58,13 +58,13 @@ fn an_answer_comes_as_often_as_it_was_asked_for() {
         let found = more(record, is_it);
         assert!(found.contains(&"answered-once"), "{record}: {found:?}");
     }
-    // An ACK tells of credits, too.
+    // An ACK may be repeated, since it grants credits.
     let found = more("c09-060-send-responder", &is_ack);
     assert!(!found.contains(&"answered-once"), "{found:?}");
 }
 
 #[test]
-fn what_lacks_a_receive_is_put_off_and_what_has_one_is_executed() {
+fn send_without_receive_gets_an_rnr_nak() {
     for code in [NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS] {
         let found = broken("c09-rnr-nak", |entries| as_nak(entries, is_rnr_nak, code));
         assert!(found.contains(&"put-off"), "{found:?}");
@@ -73,14 +73,14 @@ fn what_lacks_a_receive_is_put_off_and_what_has_one_is_executed() {
         let found = broken("c09-060-write-responder", |entries| as_nak(entries, is_ack, code));
         assert!(!found.contains(&"send-refused"), "a WRITE is no SEND: {found:?}");
     }
-    // A resource may be lacking that nobody else knows of.
+    // The responder may lack a resource that no packet shows.
     let lacks = |entries: &mut Vec<Entry>| as_nak(entries, is_ack, NakCode::REMOTE_OPERATIONAL);
     let found = broken("c09-060-send-responder", lacks);
     assert!(!found.contains(&"send-refused"), "{found:?}");
 }
 
 #[test]
-fn what_lacks_a_receive_is_told_so() {
+fn missing_rnr_nak_is_found() {
     let silent = |entries: &mut Vec<Entry>| {
         entries.retain(|entry| !is_of_dut(entry, &is_rnr_nak));
         super::verbs::renumber(entries);
@@ -93,7 +93,7 @@ fn what_lacks_a_receive_is_told_so() {
 }
 
 #[test]
-fn after_a_refusal_no_response_comes() {
+fn no_response_follows_a_refusal() {
     let record = "c09-nak-max-dest-rd-atomic";
     assert_eq!(broken(record, |_| ()), [""; 0]);
     let is_refused = |packet: &Packet<'_>| is_nak(packet, NakCode::INVALID_REQUEST);
@@ -101,7 +101,7 @@ fn after_a_refusal_no_response_comes() {
 }
 
 #[test]
-fn a_response_goes_to_who_asked() {
+fn response_goes_to_the_requester() {
     let astray = |number: u32| {
         move |entries: &mut Vec<Entry>| {
             alter(

@@ -1,4 +1,4 @@
-//! Rules that a sound conversation without loss does not ask, and what reports say of them.
+//! Rules that a valid conversation without loss does not exercise, and the texts of their findings.
 
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::values::Hex64;
@@ -10,7 +10,7 @@ use super::{broken, judged};
 
 const SEQUENCE: Syndrome = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
 
-/// Four SENDs, of which the second is lost behind the capture; A goes back as it is told.
+/// Returns four SENDs, the second of which is lost after the capture point. End A goes back as the NAK requires.
 fn gone_back() -> QpTrace {
     let mut qp = QpTrace::default();
     (0..4).for_each(|n| qp.send(n));
@@ -22,13 +22,13 @@ fn gone_back() -> QpTrace {
 }
 
 #[test]
-fn a_loss_behind_the_capture_excuses_the_nak_and_nothing_else_happens() {
+fn loss_behind_the_capture_excuses_the_nak() {
     assert_eq!(broken(Loss::Possible, &gone_back()), ["#6 sequence-nak?"]);
     assert_eq!(broken(Loss::Excluded, &gone_back()), ["#6 sequence-nak"]);
 }
 
 #[test]
-fn a_loss_before_the_capture_is_a_gap_and_its_nak_is_right() {
+fn loss_before_the_capture_is_a_gap() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.send(2);
@@ -40,7 +40,7 @@ fn a_loss_before_the_capture_is_a_gap_and_its_nak_is_right() {
 }
 
 #[test]
-fn a_gap_is_told_of_once() {
+fn gap_gets_one_nak() {
     let mut qp = gone_back();
     let nak = qp.frames[5].clone();
     qp.frames.insert(6, nak);
@@ -51,21 +51,21 @@ fn a_gap_is_told_of_once() {
 }
 
 #[test]
-fn who_goes_back_goes_on_from_there() {
+fn retransmission_continues_in_order() {
     let mut qp = gone_back();
     qp.frames.remove(7);
     assert_eq!(broken(Loss::Excluded, &qp)[1..], ["#8 go-back"]);
 }
 
 #[test]
-fn a_sequence_nak_of_what_nothing_followed_is_none() {
+fn sequence_nak_needs_a_later_request() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.nak(0, SEQUENCE, 0);
     assert_eq!(broken(Loss::Excluded, &qp), ["#2 sequence-nak"]);
 }
 
-/// What the rule of sequence NAKs finds, where nothing is lost behind the capture.
+/// Returns the violations of the sequence NAK rules if no packet can be lost.
 fn wrong_naks(qp: &QpTrace) -> Vec<String> {
     let mut found = broken(Loss::Excluded, qp);
     found.retain(|finding| finding.contains("sequence-nak"));
@@ -73,7 +73,7 @@ fn wrong_naks(qp: &QpTrace) -> Vec<String> {
 }
 
 #[test]
-fn what_was_missing_when_something_came_far_ahead_may_be_named_once_though_it_has_come_since() {
+fn far_request_allows_one_nak_of_the_gap() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);
@@ -87,7 +87,7 @@ fn what_was_missing_when_something_came_far_ahead_may_be_named_once_though_it_ha
 }
 
 #[test]
-fn what_came_behind_a_gap_was_dropped_and_may_be_named_until_it_has_come_again() {
+fn request_behind_a_gap_stays_missing() {
     let after_the_first = |again: &[u32]| {
         let mut qp = QpTrace::default();
         qp.send(0);
@@ -103,8 +103,8 @@ fn what_came_behind_a_gap_was_dropped_and_may_be_named_until_it_has_come_again()
 }
 
 #[test]
-fn what_was_put_off_has_come_and_is_not_missing() {
-    // Whether a test's own record, on hardware, finds the NAK of it.
+fn request_after_an_rnr_nak_is_not_missing() {
+    // Returns whether a test's record, on hardware, shows the wrong sequence NAK.
     let is_found = |before: &[u32], after: &[u32]| {
         let mut qp = QpTrace::default();
         qp.send(0);
@@ -123,21 +123,21 @@ fn what_was_put_off_has_come_and_is_not_missing() {
         })
     };
     assert!(is_found(&[1], &[2]));
-    // It may have been lost the second time; what was sent behind or far ahead of it may have come before it.
+    // The second transmission may be lost. Packets after it, or far ahead, may have arrived first.
     assert!(!is_found(&[1], &[1, 2]));
     assert!(!is_found(&[1, 2], &[]));
     assert!(!is_found(&[0x40_0000, 1], &[]));
 }
 
 #[test]
-fn what_was_put_off_comes_again_before_anything_acknowledges_it() {
+fn rnr_nak_needs_a_retry_before_an_ack() {
     let put_off = |qp: &mut QpTrace, n: u32| qp.nak(n, Syndrome::rnr_nak(RnrTimer(1)), n);
     let found = |qp: &QpTrace| {
         let mut found = broken(Loss::Excluded, qp);
         found.retain(|finding| finding.contains("retry-before-ack"));
         found
     };
-    // Missing, then put off: that it came for the first NAK is not that it came for the second.
+    // A sequence NAK, then an RNR NAK: the retransmission for the first does not count for the second.
     let mut qp = QpTrace::default();
     qp.send(1);
     qp.nak(0, SEQUENCE, 0);
@@ -145,7 +145,7 @@ fn what_was_put_off_comes_again_before_anything_acknowledges_it() {
     put_off(&mut qp, 0);
     qp.ack(0, 1);
     assert_eq!(found(&qp), ["#5 retry-before-ack"]);
-    // A NAK acknowledges what lies before it, too.
+    // A NAK acknowledges all requests before it, too.
     for behind in [SEQUENCE, Syndrome::nak(NakCode::INVALID_REQUEST)] {
         let mut qp = QpTrace::default();
         qp.send(0);
@@ -166,7 +166,7 @@ fn what_was_put_off_comes_again_before_anything_acknowledges_it() {
 }
 
 #[test]
-fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
+fn early_retry_after_rnr_nak_is_found() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 0));
     qp.asks(Opcode::RC_SEND_LAST, 1, asking(bytes(9, 0)));
@@ -188,7 +188,7 @@ fn any_request_may_lack_a_receive_and_is_not_repeated_early() {
 }
 
 #[test]
-fn what_was_refused_for_good_ends_the_conversation() {
+fn response_after_a_fatal_nak_is_found() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.nak(0, Syndrome::nak(NakCode::INVALID_REQUEST), 0);
@@ -197,7 +197,7 @@ fn what_was_refused_for_good_ends_the_conversation() {
 }
 
 #[test]
-fn what_was_sent_after_a_refusal_was_seen_is_not_acknowledged_whatever_was_lost() {
+fn request_after_refusal_gets_no_ack() {
     let refused = |before: bool| {
         let mut qp = QpTrace::default();
         for n in 0..4 {
@@ -217,11 +217,11 @@ fn what_was_sent_after_a_refusal_was_seen_is_not_acknowledged_whatever_was_lost(
     };
     let names = |is_told: &str| format!("#12 after-refusal{is_told}");
     assert!(refused(false).contains(&names("")), "{:?}", refused(false));
-    // On its way already: the NAK may be of a request that came twice.
+    // The later request was already on its way: the NAK may answer a duplicate.
     assert!(refused(true).contains(&names("?")), "{:?}", refused(true));
 }
 
-/// A FetchAdd on an address that is so far behind a multiple of 8.
+/// Returns a FetchAdd at an address `behind` bytes after a multiple of 8.
 fn fetch_add(behind: u64) -> Transport {
     let whole = atomic();
     let atomic = whole.atomic.map(|atomic| atomic.with_va(Hex64(atomic.va().0 + behind)));
@@ -229,7 +229,7 @@ fn fetch_add(behind: u64) -> Transport {
 }
 
 #[test]
-fn an_atomic_that_is_not_aligned_is_refused_and_never_done() {
+fn unaligned_atomic_is_never_executed() {
     for (behind, expected) in [(0, &[][..]), (1, &["#6 invalid-request"]), (4, &["#6 invalid-request"])] {
         let mut qp = QpTrace::default();
         for n in 0..2 {
@@ -250,13 +250,13 @@ fn an_atomic_that_is_not_aligned_is_refused_and_never_done() {
 }
 
 #[test]
-fn what_breaks_into_a_message_is_not_acknowledged() {
+fn broken_message_is_not_acknowledged() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
     qp.send(1);
     qp.ack(1, 1);
     assert_eq!(broken(Loss::Excluded, &qp), ["#2 opcode-order", "#3 invalid-request"]);
-    // Who altered the request in a capture is not the responder.
+    // An alteration before the capture is not the responder's fault.
     assert_eq!(
         broken(Loss::Possible, &qp)[..2],
         ["#2 opcode-order", "#3 invalid-request?"]
@@ -264,7 +264,7 @@ fn what_breaks_into_a_message_is_not_acknowledged() {
 }
 
 #[test]
-fn what_comes_again_as_another_message_is_judged_by_that() {
+fn changed_retry_is_judged_anew() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_SEND_FIRST, 0, bytes(PMTU, 1));
     qp.send(1);
@@ -276,7 +276,7 @@ fn what_comes_again_as_another_message_is_judged_by_that() {
     assert_eq!(broken(Loss::Excluded, &qp), ["#2 opcode-order", "#4 same-again"]);
 }
 
-/// Of packet number `at`, from 0, a byte of the BTH or behind it is another, and the ICRC as it was.
+/// Flips a bit of packet `at`, counted from 0, at an offset from the BTH, and leaves the ICRC unchanged.
 fn damage(qp: &mut QpTrace, at: usize, byte: usize) {
     let bytes = &mut qp.frames[at].1;
     let bth = Packet::parse(Medium::Ethernet, bytes).unwrap().offsets().bth;
@@ -284,7 +284,7 @@ fn damage(qp: &mut QpTrace, at: usize, byte: usize) {
 }
 
 #[test]
-fn a_damaged_packet_and_the_acknowledgement_of_its_copy_are_violations_only_where_nothing_is_lost() {
+fn damage_is_a_violation_only_without_loss() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.send(1);
@@ -294,12 +294,11 @@ fn a_damaged_packet_and_the_acknowledgement_of_its_copy_are_violations_only_wher
     assert_eq!(broken(Loss::Excluded, &qp), ["#2 icrc", "#3 damaged-request"]);
 }
 
-/// Of packet number `at`, from 0, the ICRC is another.
+/// Makes the ICRC of packet `at`, counted from 0, wrong.
 fn spoil_icrc(qp: &mut QpTrace, at: usize) {
     *qp.frames[at].1.last_mut().unwrap() ^= 0x55;
 }
 
-/// SENDs, each with its acknowledgement.
 fn acknowledged_sends(count: u32) -> QpTrace {
     let mut qp = QpTrace::default();
     for n in 0..count {
@@ -310,7 +309,7 @@ fn acknowledged_sends(count: u32) -> QpTrace {
 }
 
 #[test]
-fn an_end_whose_icrcs_are_all_wrong_breaks_the_rule() {
+fn end_with_only_wrong_icrcs_is_blamed() {
     for count in [3, 4, 9] {
         for ends in [[true, false], [false, true], [true, true]] {
             let mut qp = acknowledged_sends(count);
@@ -330,7 +329,7 @@ fn an_end_whose_icrcs_are_all_wrong_breaks_the_rule() {
 }
 
 #[test]
-fn a_single_sound_packet_makes_wrong_icrcs_damage() {
+fn one_right_icrc_makes_the_others_damage() {
     for sound in 0..4 {
         let mut qp = acknowledged_sends(4);
         for at in (0..8).filter(|at| at % 2 == 1 && at / 2 != sound) {
@@ -342,7 +341,7 @@ fn a_single_sound_packet_makes_wrong_icrcs_damage() {
 }
 
 #[test]
-fn shows_a_first_packet_with_a_wrong_icrc_and_its_ack() {
+fn first_packet_with_wrong_icrc_is_shown() {
     let mut qp = acknowledged_sends(3);
     spoil_icrc(&mut qp, 0);
     assert_eq!(broken(Loss::Possible, &qp), ["#1 icrc?", "#2 damaged-request?"]);
@@ -350,7 +349,7 @@ fn shows_a_first_packet_with_a_wrong_icrc_and_its_ack() {
 }
 
 #[test]
-fn an_icrc_that_its_sender_made_wrong_is_no_damage() {
+fn inverted_icrc_is_the_sender_s_fault() {
     let mistakes: [fn([u8; 4]) -> [u8; 4]; 2] = [|[a, b, c, d]| [d, c, b, a], |icrc| icrc.map(|byte| !byte)];
     for mistake in mistakes {
         let mut qp = acknowledged_sends(3);
@@ -361,7 +360,7 @@ fn an_icrc_that_its_sender_made_wrong_is_no_damage() {
 }
 
 #[test]
-fn an_only_response_with_a_wrong_icrc_is_told() {
+fn sole_response_with_wrong_icrc_is_shown() {
     let mut qp = acknowledged_sends(1);
     spoil_icrc(&mut qp, 1);
     assert_eq!(broken(Loss::Possible, &qp), ["#2 icrc?"]);
@@ -369,7 +368,7 @@ fn an_only_response_with_a_wrong_icrc_is_told() {
 }
 
 #[test]
-fn counts_a_lone_wrong_icrc_as_of_no_connection() {
+fn lone_packet_with_wrong_icrc_is_unclaimed() {
     let mut qp = QpTrace::default();
     qp.send(0);
     spoil_icrc(&mut qp, 0);
@@ -387,8 +386,8 @@ fn counts_a_lone_wrong_icrc_as_of_no_connection() {
 }
 
 #[test]
-fn what_was_damaged_is_no_measure_of_what_comes_again() {
-    // A byte of the opcode, the P_Key, the payload.
+fn damaged_packet_does_not_define_its_retry() {
+    // Index of the damaged packet, and the damaged byte: of the opcode, the P_Key or the payload.
     for (first, byte) in [(0, 0), (0, 3), (0, 20), (1, 0), (1, 3), (1, 20)] {
         let mut qp = QpTrace::default();
         (0..4).for_each(|n| qp.send(n));
@@ -416,7 +415,7 @@ fn what_was_damaged_is_no_measure_of_what_comes_again() {
 }
 
 #[test]
-fn flush_and_atomic_write_are_answered_as_a_read_of_no_bytes() {
+fn flush_is_answered_like_an_empty_read() {
     for opcode in [0x1C, 0x1D] {
         for (length, expected) in [(0, vec![]), (8, vec!["#4 response-kind".to_owned()])] {
             let mut qp = QpTrace::default();
@@ -440,7 +439,7 @@ fn flush_and_atomic_write_are_answered_as_a_read_of_no_bytes() {
 }
 
 #[test]
-fn a_count_is_open_above_while_another_has_begun_behind_a_gap() {
+fn count_is_open_behind_a_gap() {
     let mut qp = QpTrace::default();
     let read = || {
         asking(Transport {
@@ -451,14 +450,14 @@ fn a_count_is_open_above_while_another_has_begun_behind_a_gap() {
     qp.send(0);
     qp.ack(0, 1);
     qp.asks(Opcode::RC_READ_REQUEST, 1, read());
-    // A READ with PSN 2 is not in the capture; it may have been accepted before the first was answered.
+    // The capture lacks a READ with PSN 2. The responder may have accepted that READ before it answered the first READ.
     qp.asks(Opcode::RC_READ_REQUEST, 3, read());
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 4, bytes(8, 0));
     assert_eq!(broken(Loss::Possible, &qp), ["#4 psn?"]);
 }
 
 #[test]
-fn an_atomic_that_comes_again_has_the_result_that_it_had() {
+fn repeated_atomic_has_the_same_result() {
     let mut qp = QpTrace::of_everything();
     let again = qp.frames.len();
     let atomic = qp.frames[19].clone();
@@ -476,7 +475,7 @@ fn an_atomic_that_comes_again_has_the_result_that_it_had() {
 }
 
 #[test]
-fn a_write_carries_what_its_header_says() {
+fn write_carries_dma_len_bytes() {
     for (length, expected) in [(9, vec!["#2 dma-length"]), (10, vec![]), (11, vec!["#2 dma-length"])] {
         let mut qp = QpTrace::default();
         qp.asks(
@@ -493,7 +492,7 @@ fn a_write_carries_what_its_header_says() {
 }
 
 #[test]
-fn one_altered_retry_in_a_connection_that_goes_on_is_a_violation() {
+fn one_altered_retry_is_a_violation() {
     let mut qp = QpTrace::default();
     (0..4).for_each(|n| qp.send(n));
     qp.ack(0, 1);
@@ -507,7 +506,7 @@ fn one_altered_retry_in_a_connection_that_goes_on_is_a_violation() {
 }
 
 #[test]
-fn only_the_payload_of_a_retry_may_be_another_when_the_host_changed_its_memory() {
+fn only_a_retry_s_payload_may_change() {
     let mut qp = QpTrace::default();
     (0..4).for_each(|n| qp.send(n));
     qp.ack(0, 1);
@@ -519,7 +518,7 @@ fn only_the_payload_of_a_retry_may_be_another_when_the_host_changed_its_memory()
 }
 
 #[test]
-fn a_partition_that_changes_under_a_connection_is_no_violation_of_a_capture() {
+fn capture_excuses_a_changed_partition() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);
@@ -536,7 +535,7 @@ fn a_partition_that_changes_under_a_connection_is_no_violation_of_a_capture() {
 }
 
 #[test]
-fn one_stray_psn_is_found_and_ends_nothing() {
+fn stray_psn_ends_no_connection() {
     let mut qp = QpTrace::default();
     (0..2).for_each(|n| qp.send(n));
     qp.ack(1, 2);
@@ -548,8 +547,8 @@ fn one_stray_psn_is_found_and_ends_nothing() {
     assert_eq!(judged(Loss::Possible, &qp.frames).len(), 1);
 }
 
-/// Three SENDs, each acknowledged, and the last again so many times, acknowledged with a MSN of one too many; then two
-/// more.
+/// Returns three acknowledged SENDs, `times` repetitions of the last SEND, whose ACKs have an MSN one too high, and two
+/// more SENDs.
 fn msn_of_duplicates(times: usize) -> QpTrace {
     let mut qp = QpTrace::default();
     let mut send = |n, msn| {
@@ -563,12 +562,12 @@ fn msn_of_duplicates(times: usize) -> QpTrace {
 }
 
 #[test]
-fn a_wrong_msn_of_a_duplicate_accuses_no_later_response() {
+fn wrong_msn_accuses_no_later_response() {
     for (times, wrong) in [(1, &["#8 msn"][..]), (2, &["#8 msn", "#10 msn"])] {
         let qp = msn_of_duplicates(times);
         for loss in [Loss::Possible, Loss::Excluded] {
             let mut found = broken(loss, &qp);
-            // Where nothing is lost nothing need come again.
+            // Without loss no packet needs a retransmission.
             found.retain(|found| !found.contains("acknowledged-again"));
             assert_eq!(found, wrong);
             assert_eq!(judged(loss, &qp.frames).len(), 1);
@@ -577,7 +576,7 @@ fn a_wrong_msn_of_a_duplicate_accuses_no_later_response() {
 }
 
 #[test]
-fn the_ack_of_a_duplicate_counts_what_came_since() {
+fn ack_of_a_duplicate_counts_later_requests() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);
@@ -585,7 +584,7 @@ fn the_ack_of_a_duplicate_counts_what_came_since() {
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 1, Syndrome::ACK, 2, bytes(8, 0));
     qp.send(0);
     qp.ack(0, 2);
-    // An ACK of an older PSN is out of order; its count is right.
+    // An ACK of an older PSN is out of order, but its count is right.
     let expected = ["#5 acknowledged-again", "#6 acknowledgement-order"];
     assert_eq!(broken(Loss::Excluded, &qp), expected);
     qp.send(0);
@@ -594,7 +593,7 @@ fn the_ack_of_a_duplicate_counts_what_came_since() {
 }
 
 #[test]
-fn both_ends_may_ask_before_either_answers() {
+fn both_ends_may_send_before_an_answer() {
     let mut qp = QpTrace::default();
     let b = |qp: &mut QpTrace, n| qp.says(Sender::B, Opcode::RC_SEND_ONLY, Psn(0x100 + n), asking(bytes(8, n)));
     (0..2).for_each(|n| qp.send(n));
@@ -608,7 +607,7 @@ fn both_ends_may_ask_before_either_answers() {
 }
 
 #[test]
-fn a_single_response_that_may_be_of_another_connection_accuses_nobody() {
+fn unpaired_response_accuses_no_end() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 0, Syndrome::ACK, 1, bytes(8, 0));
@@ -618,7 +617,7 @@ fn a_single_response_that_may_be_of_another_connection_accuses_nobody() {
 }
 
 #[test]
-fn packets_of_other_services_and_damaged_ones_begin_no_connection() {
+fn other_services_begin_no_connection() {
     let mut qp = QpTrace::default();
     qp.says(Sender::A, Opcode(0x81), Psn(0), Transport::default());
     qp.says(Sender::A, Opcode(0x24), Psn(0), bytes(8, 0));
@@ -628,7 +627,7 @@ fn packets_of_other_services_and_damaged_ones_begin_no_connection() {
 }
 
 #[test]
-fn a_first_that_leaves_nothing_may_be_taken_and_what_follows_may_not() {
+fn first_without_rest_may_be_accepted() {
     let qp = |last: usize, code: Option<Syndrome>| {
         let mut qp = QpTrace::default();
         let first = Transport {
@@ -655,7 +654,7 @@ fn a_first_that_leaves_nothing_may_be_taken_and_what_follows_may_not() {
 
 proptest::proptest! {
     #[test]
-    fn any_packets_in_any_order_are_judged_without_a_panic(
+    fn any_packets_are_judged_without_panic(
         packets in proptest::collection::vec((0..2_u8, 0..0x20_u8, 0..12_u32, 0..4_usize, proptest::prelude::any::<u8>()), 0..200)
     ) {
         let mut qp = QpTrace::default();
@@ -678,7 +677,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
+fn memory_of_open_requests_is_bounded() {
     let mut qp = QpTrace::default();
     (0..10_000).for_each(|n| qp.send(n));
     let all = judged(Loss::Possible, &qp.frames);
@@ -687,7 +686,7 @@ fn ten_thousand_requests_without_an_answer_are_forgotten_but_for_the_newest() {
 }
 
 #[test]
-fn more_connections_than_are_kept_are_all_told_of_in_linear_time() {
+fn replaced_connections_are_all_reported() {
     const COUNT: u32 = (1 << 16) + 100;
     let mut connections = Connections::new(Loss::Possible);
     let mut one = QpTrace::default();

@@ -1,4 +1,5 @@
-//! Several connections between the same two ports whose PSNs begin alike, as those of libraries do that always begin with 0.
+//! Several connections between the same two ports that begin with the same PSNs. Some libraries always begin with PSN
+//! 0.
 
 use verbatim_wire::packet::{edit, mend_icrc};
 use verbatim_wire::{Bth, Medium, Opcode, Packet, Qpn, Transport};
@@ -6,7 +7,7 @@ use verbatim_wire::{Bth, Medium, Opcode, Packet, Qpn, Transport};
 use super::qp_trace::{PMTU, QpTrace, asking, bytes, reth};
 use super::{Loss, judged};
 
-/// SENDs, several of which one ACK acknowledges.
+/// Returns `count` SENDs, with an ACK after every `burst` SENDs.
 fn sends(burst: u32, count: u32) -> QpTrace {
     let mut qp = QpTrace::default();
     for n in 0..count {
@@ -18,7 +19,7 @@ fn sends(burst: u32, count: u32) -> QpTrace {
     qp
 }
 
-/// READs of a few responses, `ahead` of them outstanding at a time.
+/// Returns READs of a few responses, `ahead` of them outstanding at a time.
 fn reads(ahead: u32, count: u32) -> QpTrace {
     let mut qp = QpTrace::default();
     let ask = |qp: &mut QpTrace, n: u32| {
@@ -46,7 +47,7 @@ fn reads(ahead: u32, count: u32) -> QpTrace {
     qp
 }
 
-/// The same conversation of other queue pairs.
+/// Returns the same conversation between other queue pairs.
 fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
     let mut frames = qp.frames.clone();
     for (_, frame) in &mut frames {
@@ -57,7 +58,7 @@ fn of_pair(qp: &QpTrace, pair: u32) -> Vec<(u64, Vec<u8>)> {
     frames
 }
 
-/// What is found that no loss excuses, without the frame at that place.
+/// Returns the findings that loss does not excuse, without the frame at index `without`.
 fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
     let kept = frames.iter().enumerate().filter(|(at, _)| Some(*at) != without);
     let all = judged(Loss::Possible, kept.map(|(_, frame)| frame));
@@ -77,7 +78,7 @@ fn found(frames: &[(u64, Vec<u8>)], without: Option<usize>) -> Vec<String> {
 }
 
 #[test]
-fn connections_that_begin_with_one_psn_are_told_apart_or_nothing_is_said() {
+fn equal_first_psns_cause_no_violation() {
     let kinds = [
         QpTrace::of_everything(),
         sends(1, 24),

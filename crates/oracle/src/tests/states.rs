@@ -1,11 +1,11 @@
-//! The rules of a queue pair's states, on golden records of which one thing was altered.
+//! Rules for the states of a queue pair, on golden records with one change each.
 
 use verbatim_record::Entry;
 use verbatim_record::verbs::{Command, Reply, pb};
 
 use super::verbs::broken;
 
-/// The number of the first command that is so, with a reply that is so.
+/// Returns the number of the first command and reply for which `is_it` is true.
 fn find(entries: &[Entry], is_it: impl Fn(&Command, &Reply) -> bool) -> u32 {
     let asked = |number: u32| {
         entries.iter().find_map(|entry| match entry {
@@ -23,7 +23,7 @@ fn find(entries: &[Entry], is_it: impl Fn(&Command, &Reply) -> bool) -> u32 {
     found.expect("a command and its reply")
 }
 
-/// What is broken when another reply came to the first command that is so.
+/// Replaces the reply to the first command for which `is_it` is true. Returns the broken rules.
 fn replied(record: &str, is_it: impl Fn(&Command, &Reply) -> bool, reply: &Reply) -> Vec<&'static str> {
     broken(record, |entries| {
         let number = find(entries, is_it);
@@ -52,7 +52,7 @@ fn is_refused(reply: &Reply) -> bool {
 }
 
 #[test]
-fn a_step_that_there_is_not_is_refused_and_one_that_there_is_taken() {
+fn only_existing_steps_are_accepted() {
     let names = replied(
         "c09-modify-steps",
         |command, reply| matches!(command, Command::ModifyQp(_)) && is_refused(reply),
@@ -65,7 +65,7 @@ fn a_step_that_there_is_not_is_refused_and_one_that_there_is_taken() {
 }
 
 #[test]
-fn a_queue_pair_says_where_its_steps_have_led() {
+fn query_returns_the_state_of_the_steps() {
     let status = Reply::Status(pb::QpStatus {
         state: pb::QpState::Rts.into(),
         ..pb::QpStatus::default()
@@ -79,11 +79,11 @@ fn a_queue_pair_says_where_its_steps_have_led() {
 }
 
 #[test]
-fn work_is_taken_when_it_can_be_done_and_not_before() {
+fn work_is_accepted_in_the_right_states() {
     let early = |command: &Command, reply: &Reply| matches!(command, Command::PostSend(_)) && is_refused(reply);
     let names = replied("c09-modify-steps", early, &done());
     assert!(names.contains(&"work-refused"), "{names:?}");
-    // The test posts in ERR too, under small numbers; in RTS it counts from 100 on.
+    // The test also posts in ERR, with small wr_ids. In RTS its wr_ids begin at 100.
     let later = |command: &Command, reply: &Reply| {
         matches!(command, Command::PostSend(post) if post.wr_id >= 100) && !is_refused(reply)
     };
@@ -92,7 +92,7 @@ fn work_is_taken_when_it_can_be_done_and_not_before() {
 }
 
 #[test]
-fn a_host_may_refuse_what_a_device_takes() {
+fn host_may_refuse_a_legal_step() {
     let to_init = |command: &Command, reply: &Reply| {
         let is_it = matches!(command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Init);
         is_it && !is_refused(reply)
@@ -129,14 +129,14 @@ fn a_host_may_refuse_what_a_device_takes() {
 }
 
 #[test]
-fn in_reset_nothing_is_sent_and_nothing_reported_that_was_not() {
-    // Said earlier than it was, so that what came before it comes after it.
+fn packet_in_error_state_is_found() {
+    // Turn the second step to RTS into a step to ERR, so that later packets are sent in ERR.
     let names = broken("c09-reset-again", |entries| {
         let is_reset = |entry: &Entry| {
             matches!(entry, Entry::VerbsAsked(asked)
                 if matches!(&asked.command, Command::ModifyQp(modify) if modify.state() == pb::QpState::Rts))
         };
-        // That of the connection behind the first RESET, on which both sides ask.
+        // The second step to RTS belongs to the connection after the first RESET, where both sides send requests.
         let at = (0..entries.len()).filter(|at| is_reset(&entries[*at])).nth(1);
         let at = at.expect("a second step to RTS");
         let Entry::VerbsAsked(asked) = &mut entries[at] else {

@@ -1,4 +1,4 @@
-//! What begins the local ACK timeout anew, on the golden record of its test with answers and retries altered.
+//! Restart of the local ACK timeout, on the golden record of its test with changed responses and retries.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use super::verbs::{broken, renumber};
 
 const GOLDEN: &str = "c09-142-timer-restart";
 
-/// The frames for which that holds, by their places.
+/// Returns the indices of the frames for which `is_it` is true.
 fn places(entries: &[Entry], received: bool, is_it: impl Fn(&Packet<'_>) -> bool) -> Vec<usize> {
     let of_it = |entry: &Entry| match entry {
         Entry::Frame(frame) if frame.received == received => {
@@ -36,7 +36,8 @@ fn psn(entries: &[Entry], at: usize) -> Psn {
     }
 }
 
-/// The ACKs of what was done long ago, and the retry of what waits meanwhile, two requests behind.
+/// Returns the repeated ACKs of a completed request, and the retry of the request that still waits for a response, two
+/// PSNs later.
 fn old_acks(entries: &[Entry]) -> (Vec<usize>, usize) {
     let acks = places(entries, false, is_ack);
     let of = |at: usize| {
@@ -58,7 +59,7 @@ fn later(entries: &mut [Entry], at: usize, by: Duration) {
 }
 
 #[test]
-fn an_old_ack_begins_no_timer_anew_and_the_last_one_again_may() {
+fn old_ack_does_not_restart_the_timer() {
     let late = Duration::from_secs(1);
     let after_old = |entries: &mut Vec<Entry>| {
         let (_, retry) = old_acks(entries);
@@ -84,14 +85,14 @@ fn an_old_ack_begins_no_timer_anew_and_the_last_one_again_may() {
 }
 
 #[test]
-fn each_of_two_naks_may_bring_a_retry() {
+fn either_of_two_naks_may_cause_a_retry() {
     let twice = |naks: usize| {
         move |entries: &mut Vec<Entry>| {
             let nak = places(entries, false, |packet| is_nak(packet, NakCode::PSN_SEQUENCE_ERROR))[0];
             let missing = psn(entries, nak);
             let is_it = |packet: &Packet<'_>| packet.bth().psn() == missing && packet.opcode() == Opcode::RC_SEND_ONLY;
             let retry = places(entries, true, is_it).into_iter().find(|at| *at > nak).unwrap();
-            // The retry that the NAK brought comes a second time at once, with a second NAK or without.
+            // Repeat the retry at once, with or without a second NAK.
             let (again, asked) = (entries[retry].clone(), entries[nak].clone());
             entries.insert(retry + 1, again);
             if naks == 2 {

@@ -1,5 +1,5 @@
-//! What a capture does not show: the size of a READ, what came before it began, whose packets are no connection's. None of it makes a
-//! violation.
+//! Facts that a capture does not show: the size of a READ, earlier packets, and packets that belong to no connection.
+//! These facts cause no violation.
 
 use verbatim_wire::packet::Syndrome;
 use verbatim_wire::{Opcode, PKey, Psn};
@@ -10,7 +10,7 @@ use super::broken;
 use super::qp_trace::{PMTU, QpTrace, asking, atomic, bytes, read_of};
 
 #[test]
-fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
+fn open_read_with_a_loss_is_no_violation() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_READ_REQUEST, 0, read_of(32 * PMTU));
     qp.send(9);
@@ -19,8 +19,9 @@ fn a_read_of_unknown_size_and_a_lost_request_behind_it_make_no_violation() {
 }
 
 #[test]
-fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
-    // 300 bytes are one response, or two of 256; the request behind it is lost, so that it looks like two.
+fn next_request_does_not_fix_a_read_s_size() {
+    // A READ of 300 bytes has one response, or two with a path MTU of 256. The request after the READ is lost, so that
+    // the READ seems to have two responses.
     let qp = |bytes_at_once: &[(Opcode, usize)], total: usize, next: u32, msn: u32| {
         let mut qp = QpTrace::default();
         qp.asks(Opcode::RC_READ_REQUEST, 0, read_of(total));
@@ -41,7 +42,7 @@ fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
     ];
     let shorter = broken(Loss::Possible, &qp(&two, 2048, 4, 4));
     assert_eq!(shorter, [""; 0]);
-    // Where nothing was lost, it tells.
+    // Without a loss, the next request determines the size.
     let cut_short = broken(Loss::Possible, &qp(&only[..1], 3000, 6, 2));
     assert!(
         cut_short.contains(&"#3 read-response-length?".to_owned()),
@@ -50,7 +51,7 @@ fn what_follows_a_read_of_unknown_size_does_not_tell_it_for_certain() {
 }
 
 #[test]
-fn a_request_of_no_partition_of_the_connection_takes_no_psn() {
+fn request_of_other_partition_takes_no_psn() {
     let mut qp = QpTrace::default();
     qp.send(0);
     qp.ack(0, 1);
@@ -63,12 +64,12 @@ fn a_request_of_no_partition_of_the_connection_takes_no_psn() {
 }
 
 #[test]
-fn what_was_answered_before_it_was_seen_counts_no_more() {
+fn unseen_answered_request_is_not_counted() {
     let mut qp = QpTrace::default();
     (0..3).for_each(|n| qp.send(n));
     qp.ack(2, 3);
     qp.asks(Opcode::RC_READ_REQUEST, 3, read_of(8));
-    // The READ behind it is not in the capture; both are answered, and come again.
+    // The capture lacks the next READ. Both READs are answered, and the requester repeats the next READ.
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 3, Syndrome::ACK, 4, bytes(8, 0));
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 4, Syndrome::ACK, 5, bytes(8, 0));
     qp.asks(Opcode::RC_READ_REQUEST, 4, read_of(8));
@@ -80,7 +81,7 @@ fn what_was_answered_before_it_was_seen_counts_no_more() {
 }
 
 #[test]
-fn a_capture_may_begin_among_requests_that_come_again() {
+fn capture_may_begin_with_duplicates() {
     let begun = |last: u32| {
         let mut qp = QpTrace::default();
         qp.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
@@ -94,16 +95,16 @@ fn a_capture_may_begin_among_requests_that_come_again() {
         broken(Loss::Possible, &qp)
     };
     assert_eq!(begun(9), ["#4 msn?"]);
-    // Once two of them agree that they are new nothing of the kind excuses anything.
+    // After two responses agree on the count, the excuse no longer applies.
     assert_eq!(begun(8), ["#4 msn?", "#8 msn"]);
 }
 
 #[test]
-fn reads_that_come_again_where_a_capture_begins_count_what_came_before_it() {
+fn first_reads_may_be_counted_before() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_READ_REQUEST, 2, read_of(8));
     qp.answers(Opcode::RC_READ_RESPONSE_ONLY, 2, Syndrome::ACK, 19, bytes(8, 0));
-    // The first of its responses may have been counted or not: that agrees with whatever was counted before it.
+    // The first response to this READ may count the READ or not, and therefore agrees with the earlier count.
     qp.asks(Opcode::RC_READ_REQUEST, 3, read_of(2 * PMTU + 8));
     qp.answers(Opcode::RC_READ_RESPONSE_FIRST, 3, Syndrome::ACK, 19, bytes(PMTU, 0));
     qp.answers(Opcode::RC_READ_RESPONSE_MIDDLE, 4, Syndrome::ACK, 19, bytes(PMTU, 0));
@@ -112,8 +113,8 @@ fn reads_that_come_again_where_a_capture_begins_count_what_came_before_it() {
 }
 
 #[test]
-fn a_response_behind_a_read_of_unknown_size_may_be_that_of_a_read_that_was_not_seen() {
-    // Among the first packets, and when it is known which queue pairs are connected.
+fn response_may_belong_to_an_unseen_read() {
+    // At the start of the capture, and after the queue pairs were paired.
     for known in [0, 4] {
         let begun = || {
             let mut qp = QpTrace::default();
@@ -125,14 +126,14 @@ fn a_response_behind_a_read_of_unknown_size_may_be_that_of_a_read_that_was_not_s
             qp
         };
         let (next, msn) = (known + 1, known + 2);
-        // The response was seen before its request.
+        // The response is seen before its request.
         let mut qp = begun();
         qp.answers(Opcode::RC_READ_RESPONSE_ONLY, next, Syndrome::ACK, msn, bytes(8, 0));
         qp.asks(Opcode::RC_READ_REQUEST, next, read_of(8));
         qp.answers(Opcode::RC_READ_RESPONSE_ONLY, next, Syndrome::ACK, msn, bytes(8, 0));
         let found = broken(Loss::Possible, &qp);
         assert!(found.iter().all(|name| name.ends_with('?')), "{found:?}");
-        // Its own response and the request behind it were lost.
+        // The READ's own response and the next request are lost.
         let mut qp = begun();
         qp.answers(
             Opcode::RC_READ_RESPONSE_FIRST,
@@ -147,14 +148,14 @@ fn a_response_behind_a_read_of_unknown_size_may_be_that_of_a_read_that_was_not_s
 }
 
 #[test]
-fn the_last_response_of_a_read_of_unknown_size_ends_it_though_the_first_was_lost() {
+fn last_response_ends_an_open_read() {
     let mut qp = QpTrace::default();
     for n in 0..4 {
         qp.send(n);
         qp.ack(n, n + 1);
     }
     qp.asks(Opcode::RC_READ_REQUEST, 4, read_of(PMTU + 1));
-    // What was sent between them was lost; the MSN has counted it.
+    // The capture lacks a request in between, which the MSN counts.
     qp.send(7);
     qp.answers(Opcode::RC_READ_RESPONSE_LAST, 5, Syndrome::ACK, 5, bytes(1, 0));
     qp.ack(7, 7);
@@ -163,7 +164,7 @@ fn the_last_response_of_a_read_of_unknown_size_ends_it_though_the_first_was_lost
 }
 
 #[test]
-fn a_read_of_unknown_size_excuses_what_may_stand_behind_it() {
+fn open_read_excuses_later_requests() {
     let mut qp = QpTrace::default();
     qp.asks(Opcode::RC_READ_REQUEST, 0, read_of(2 * PMTU));
     qp.asks(Opcode::RC_SEND_LAST, 2, asking(bytes(8, 1)));
@@ -176,7 +177,7 @@ fn a_read_of_unknown_size_excuses_what_may_stand_behind_it() {
 }
 
 #[test]
-fn what_lies_behind_all_that_was_answered_unseen_is_new_for_ever() {
+fn psn_behind_unseen_answers_stays_new() {
     let answered = Psn(0xFF_FFFE);
     let mut responses = Responses {
         answered_unseen: Some(answered),
@@ -184,12 +185,12 @@ fn what_lies_behind_all_that_was_answered_unseen_is_new_for_ever() {
     };
     assert!(responses.was_answered_unseen(answered.minus(1)) && responses.was_answered_unseen(answered));
     assert!(!responses.was_answered_unseen(answered.next()));
-    // Half of all PSNs later it would look like one before it.
+    // A PSN more than half of all PSNs later seems to be an earlier PSN.
     assert!(!responses.was_answered_unseen(answered.plus(Psn::COUNT / 2 + 1)));
 }
 
 #[test]
-fn one_p_key_among_others_is_no_change_of_the_partition() {
+fn single_p_key_is_no_partition_change() {
     let p_keys = |keys: &[u16]| {
         let mut qp = QpTrace::default();
         for (psn, key) in (0..).zip(keys) {
@@ -201,7 +202,8 @@ fn one_p_key_among_others_is_no_change_of_the_partition() {
     // Another partition, and another membership.
     assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
     assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x7FFF, 0xFFFF, 0xFFFF]), ["#3 p-key"]);
-    // With one packet behind it the network may have put it before the change.
+    // If only one packet with the old P_Key follows, the network may have moved that packet past a change of the
+    // partition.
     assert_eq!(p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF]), ["#3 p-key?"]);
     assert_eq!(
         p_keys(&[0xFFFF, 0xFFFF, 0x8001, 0xFFFF, 0x8001, 0x8001]),

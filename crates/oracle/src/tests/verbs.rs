@@ -1,4 +1,4 @@
-//! Each rule of what the host was told, on golden records of which one thing was altered.
+//! Each rule of the host's events, on golden records with one change each.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -11,7 +11,7 @@ use verbatim_wire::{edit, mend_icrc};
 
 use crate::verbs;
 
-/// The rules that an altered record breaks.
+/// Returns the rules that an altered record breaks.
 pub(crate) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&'static str> {
     let mut entries = golden::entries(record);
     alter(&mut entries);
@@ -26,7 +26,6 @@ pub(crate) fn broken(record: &str, alter: impl FnOnce(&mut Vec<Entry>)) -> Vec<&
     names
 }
 
-/// The completions of a record, in order.
 fn completions(entries: &mut [Entry]) -> Vec<&mut pb::Completion> {
     let told = entries.iter_mut().filter_map(|entry| match entry {
         Entry::VerbsTold(told) => Some(&mut told.event),
@@ -52,7 +51,7 @@ fn posts(entries: &mut [Entry]) -> Vec<&mut pb::PostSend> {
         .collect()
 }
 
-/// Where the nth thing of a kind stands.
+/// Returns the index of the nth entry for which `is_it` is true.
 fn nth(entries: &[Entry], number: usize, is_it: impl Fn(&Entry) -> bool) -> usize {
     entries
         .iter()
@@ -67,7 +66,7 @@ fn is_completion(entry: &Entry) -> bool {
     matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::Completion(_)))
 }
 
-/// Takes a frame of the tester out, as if it had never been sent.
+/// Removes a frame of the tester, as if it had never been sent.
 fn unsend(entries: &mut Vec<Entry>, number: usize) {
     let at = nth(
         entries,
@@ -89,12 +88,12 @@ pub(crate) fn renumber(entries: &mut [Entry]) {
 }
 
 #[test]
-fn a_sound_record_breaks_nothing() {
+fn conforming_record_breaks_no_rule() {
     assert_eq!(broken("c09-requests", |_| ()), Vec::<&str>::new());
 }
 
 #[test]
-fn a_completion_rests_on_its_answer() {
+fn completion_needs_its_answer() {
     let names = broken("c09-060-send", |entries| unsend(entries, 0));
     assert!(names.contains(&"completed-by"), "{names:?}");
     let names = broken("c09-060-fetch-add", |entries| unsend(entries, 0));
@@ -107,7 +106,7 @@ fn a_completion_rests_on_its_answer() {
 }
 
 #[test]
-fn what_was_answered_must_complete() {
+fn answered_request_completes() {
     let names = broken("c09-060-send", |entries| {
         let at = nth(entries, 0, is_completion);
         entries.remove(at);
@@ -116,7 +115,7 @@ fn what_was_answered_must_complete() {
 }
 
 #[test]
-fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
+fn late_error_states_deadline_and_delay() {
     let mut entries = golden::entries("c09-143-retry-count");
     let at = nth(&entries, 0, is_completion);
     let Entry::VerbsTold(told) = &mut entries[at] else {
@@ -151,7 +150,7 @@ fn an_error_that_is_late_says_until_when_it_was_due_and_when_it_came() {
 }
 
 #[test]
-fn what_is_flushed_while_its_queue_pair_is_destroyed_is_flushed_by_the_tester() {
+fn destroy_explains_a_flush() {
     let flushed = |behind: bool| {
         broken("c09-credits", |entries| {
             let at = nth(entries, 0, is_completion);
@@ -171,9 +170,9 @@ fn what_is_flushed_while_its_queue_pair_is_destroyed_is_flushed_by_the_tester() 
 }
 
 #[test]
-fn a_queue_is_drained_when_what_was_sent_was_answered_and_no_sooner() {
+fn queue_drains_when_requests_are_answered() {
     assert_eq!(broken("c09-send-queue-drain", |_| ()), [""; 0]);
-    // The event of the READ comes with the step to SQD.
+    // Move the event of the drained queue to the step to SQD.
     let early = broken("c09-send-queue-drain", |entries| {
         let is_event =
             |entry: &Entry| matches!(entry, Entry::VerbsTold(told) if matches!(told.event, Event::AsyncEvent(_)));
@@ -190,7 +189,7 @@ fn a_queue_is_drained_when_what_was_sent_was_answered_and_no_sooner() {
 }
 
 #[test]
-fn what_is_queued_goes_on_when_what_was_before_it_was_acknowledged() {
+fn queue_continues_after_acknowledgement() {
     assert_eq!(broken("c09-credits", |_| ()), [""; 0]);
     let stopped = broken("c09-credits@limited-message-stops", |_| ());
     assert_eq!(stopped, ["goes-on", "outstanding-ends"]);
@@ -212,7 +211,7 @@ fn requests_complete_once_and_in_order() {
 }
 
 #[test]
-fn a_completion_says_what_it_is_of() {
+fn completion_names_its_operation() {
     let names = broken("c09-requests", |entries| completions(entries)[0].opcode = 1);
     assert_eq!(names, ["completion-fields"]);
     let names = broken("c09-060-read", |entries| completions(entries)[0].byte_len += 1);
@@ -220,7 +219,7 @@ fn a_completion_says_what_it_is_of() {
 }
 
 #[test]
-fn a_read_completes_by_responses_with_their_opcodes() {
+fn read_needs_responses_with_right_opcodes() {
     let names = broken("c09-060-read", |entries| {
         for entry in entries {
             if let Entry::Frame(frame) = entry
@@ -243,7 +242,7 @@ fn a_read_completes_by_responses_with_their_opcodes() {
 }
 
 #[test]
-fn an_error_has_its_reason() {
+fn error_needs_a_reason() {
     let status = |record, number: usize, status: WcStatus| {
         broken(record, move |entries| completions(entries)[number].status = status.0)
     };
@@ -268,7 +267,7 @@ fn an_error_has_its_reason() {
 }
 
 #[test]
-fn what_is_sent_is_what_was_posted() {
+fn packets_match_the_posted_requests() {
     let names = broken("c09-requests", |entries| posts(entries)[7].imm ^= 1);
     assert_eq!(names, ["posted"]);
     let names = broken("c09-requests", |entries| {
@@ -289,7 +288,7 @@ fn what_is_sent_is_what_was_posted() {
 }
 
 #[test]
-fn no_more_is_in_flight_than_may_be_and_a_fence_holds() {
+fn in_flight_limit_and_fence_hold() {
     let names = broken("c09-requests-in-flight", |entries| {
         for entry in entries {
             if let Entry::VerbsAsked(asked) = entry
@@ -307,7 +306,7 @@ fn no_more_is_in_flight_than_may_be_and_a_fence_holds() {
 }
 
 #[test]
-fn the_memory_is_what_the_responses_brought() {
+fn memory_holds_response_data() {
     let names = broken("c09-060-read", |entries| {
         for entry in entries {
             if let Entry::VerbsAnswered(answered) = entry
@@ -323,7 +322,7 @@ fn the_memory_is_what_the_responses_brought() {
 }
 
 #[test]
-fn a_failed_request_leaves_the_error_state_and_flushes_the_rest() {
+fn failed_request_flushes_the_rest() {
     let names = broken("c09-nak-fatal", |entries| {
         for entry in &mut *entries {
             if let Entry::VerbsAnswered(answered) = entry
@@ -339,7 +338,7 @@ fn a_failed_request_leaves_the_error_state_and_flushes_the_rest() {
 }
 
 #[test]
-fn retries_are_counted_and_have_a_reason() {
+fn retries_have_a_limit_and_a_cause() {
     let set = |record, name: fn(&mut pb::QpAttributes) -> &mut Option<u32>, value: u32| {
         broken(record, move |entries| {
             for entry in entries {
@@ -368,7 +367,7 @@ fn retries_are_counted_and_have_a_reason() {
     assert!(names.contains(&"rnr-count"), "{names:?}");
 }
 
-/// Flips a bit of what was read of the memory.
+/// Flips a bit of the bytes that the host read from memory.
 fn flip(entries: &mut [Entry], at: usize) {
     for entry in entries {
         if let Entry::VerbsAnswered(answered) = entry
@@ -380,7 +379,7 @@ fn flip(entries: &mut [Entry], at: usize) {
 }
 
 #[test]
-fn receives_complete_once_in_order_and_say_what_filled_them() {
+fn receives_complete_in_order_with_fields() {
     assert_eq!(broken("c09-receives", |_| ()), Vec::<&str>::new());
     let of_write = |entries: &mut Vec<Entry>| completions(entries)[0].opcode ^= 1;
     assert_eq!(broken("c09-receives", of_write), ["receive-fields"]);
@@ -399,8 +398,8 @@ fn receives_complete_once_in_order_and_say_what_filled_them() {
 }
 
 #[test]
-fn memory_that_nothing_may_fill_stays_as_it_was() {
-    // Behind the receives, in front of what a WRITE wrote, and the last byte.
+fn unused_memory_stays_unchanged() {
+    // Flip bytes after the receives, before the target of a WRITE, and at the end of memory.
     for at in [9 * 4096, 40 * 1024 - 1, 64 * 1024 - 1] {
         assert_eq!(
             broken("c09-receives", |entries| flip(entries, at)),
@@ -413,8 +412,8 @@ fn memory_that_nothing_may_fill_stays_as_it_was() {
 }
 
 #[test]
-fn memory_holds_what_came_and_reads_and_atomics_return_what_it_holds() {
-    // Immediate data alone leave the first as it was.
+fn memory_and_responses_match_requests() {
+    // Immediate data alone leaves the first receive unchanged.
     for (at, rule) in [(0, "memory-content"), (3 * 4096, "send-content")] {
         let names = broken("c09-receives", |entries| flip(entries, at));
         assert_eq!(names, [rule], "the receive at {at} holds something else");
@@ -425,7 +424,7 @@ fn memory_holds_what_came_and_reads_and_atomics_return_what_it_holds() {
         ("c09-duplicates", &["send-content", "atomic-content"]),
     ] {
         assert_eq!(broken(record, |_| ()), Vec::<&str>::new(), "{record}");
-        // The first byte that a WRITE or an atomic changed.
+        // Flip the first byte that a WRITE or an atomic changed.
         let names = broken(record, |entries| flip(entries, 64));
         assert_eq!(names, rules, "{record}");
     }
@@ -442,10 +441,10 @@ fn memory_holds_what_came_and_reads_and_atomics_return_what_it_holds() {
 }
 
 #[test]
-fn a_wrong_original_value_accuses_no_later_one() {
+fn wrong_original_accuses_no_later_one() {
     let mut entries = golden::entries("c09-060-fetch-add-responder");
     let seen = Cell::new(0);
-    // Neither the first nor the last of those that add to one number.
+    // Alter an atomic that is neither the first nor the last at its address.
     answers_otherwise(&mut entries, |packet| {
         seen.set(seen.get() + usize::from(packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE));
         packet.opcode() == Opcode::RC_ATOMIC_ACKNOWLEDGE && seen.get() == 20
@@ -457,7 +456,7 @@ fn a_wrong_original_value_accuses_no_later_one() {
 }
 
 #[test]
-fn a_nak_of_what_was_never_due_does_not_make_memory_wrong() {
+fn unexpected_nak_leaves_memory_right() {
     let names = broken("c09-psn-sequence", |entries| {
         let mut last = None;
         for entry in entries {
@@ -468,7 +467,7 @@ fn a_nak_of_what_was_never_due_does_not_make_memory_wrong() {
             if !frame.received {
                 last = Some(packet.bth().psn());
             } else if let (Some(last), Some(0x60)) = (last, packet.aeth().map(|aeth| aeth.syndrome().0)) {
-                // Not the PSN that is missing, but that of the packet that came too early.
+                // Replace the missing PSN in the NAK with the PSN of the packet that came too early.
                 let at = packet.offsets().bth;
                 let mut bytes = frame.bytes.to_vec();
                 edit::<Bth>(&mut bytes, at, |bth| bth.with_psn(last));
@@ -481,13 +480,13 @@ fn a_nak_of_what_was_never_due_does_not_make_memory_wrong() {
 }
 
 #[test]
-fn what_was_refused_leaves_memory_as_it_was() {
+fn refused_request_leaves_memory_unchanged() {
     let record = "c09-nak-invalid-request";
     assert_eq!(broken(record, |_| ()), Vec::<&str>::new());
     assert_eq!(broken(record, |entries| executes_refused(entries)), ["refused-content"]);
 }
 
-/// Has the memory hold what the first WRITE carried that says another length than it has.
+/// Puts the payload of the first WRITE with a wrong DMALen into the memory that the host read.
 fn executes_refused(entries: &mut [Entry]) {
     let mut regions = Vec::new();
     let mut written = None;
@@ -521,7 +520,7 @@ fn executes_refused(entries: &mut [Entry]) {
     panic!("no memory was read after such a WRITE");
 }
 
-/// Alters the last byte of the device's first response of a kind.
+/// Alters the last byte of the device's first packet for which `is_it` is true.
 fn answers_otherwise(entries: &mut [Entry], is_it: impl Fn(&Packet<'_>) -> bool) {
     for entry in entries {
         let Entry::Frame(frame) = entry else { continue };
@@ -540,7 +539,7 @@ fn answers_otherwise(entries: &mut [Entry], is_it: impl Fn(&Packet<'_>) -> bool)
 }
 
 #[test]
-fn a_packet_goes_from_the_own_address_to_the_peer_in_a_frame_of_its_own() {
+fn frame_has_the_addresses_of_both_ends() {
     let change = |change: fn(&mut Vec<u8>)| {
         broken("c09-receives", move |entries| {
             let is_of_dut = |entry: &Entry| matches!(entry, Entry::Frame(frame) if frame.received);

@@ -1,9 +1,12 @@
-//! What the responder owes: an answer to each request that asks for one, to each that comes again, and a NAK for a gap.
+//! Rules for expected responses: a response to each request that needs one and to each duplicate, and a NAK for each
+//! gap.
 //!
-//! What answers a request is said generously, since other rules judge what is there: whatever speaks for it, or refuses it or
-//! something before it. Where packets can be lost a request is owed an answer when it is known to be in sequence and was sent
-//! three times, and the device is heard of later; what is told of once, a gap and a refusal for good, when it is missing on three
-//! connections; and a request that was sent once, when it is missing on each of three connections or more that were made for it.
+//! A response counts if it acknowledges the request, or refuses this request or an earlier one. Other rules check the
+//! response itself. Where packets can be lost, a missing response breaks a rule in three cases:
+//!
+//! * The request is known to be in sequence, was sent three times, and the device responds to later packets.
+//! * The response is sent only once (for a gap, or a refusal for good), and is missing on three connections.
+//! * The request was sent once on each of three or more connections, and no such request got a response.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs), 9.9.3.1.
 
@@ -29,8 +32,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::GapAnswered, gap_answered),
 ];
 
-/// Whether silence says nothing where packets can be lost: it may have been told of once, a gap, or that the connection ends. It
-/// has not ended when the device is heard of later, or its host says so.
+/// Returns whether a single lost packet may explain the missing response. A NAK for a gap, or a NAK that ends the
+/// connection, is sent only once. The connection has not ended if the device responds later, or if its host reports RTR
+/// or RTS.
 fn may_be_told_once(qp: &QpTrace<'_>, due: &Due<'_>, responses: &[DutResponse]) -> bool {
     let last = due.tries.last().map_or(0, |last| last.place);
     let is_up = |done: &VerbsDone| {
@@ -46,15 +50,16 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &Due<'_>, responses: &[DutResponse]) 
     due.why == Why::Gap || !(parsed.any(|response| response.says != ResponseKind::Fatal) || later.any(is_up))
 }
 
-/// Whether answers of that kind are missing on three connections, so that it is no lost packet.
+/// Returns whether responses of that kind are missing on three connections, which excludes a single lost packet as the
+/// reason.
 fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
     let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
     let (without, _) = with_and_without(trace, is_like);
     without >= TRIES as usize
 }
 
-/// Whether the answer to what was sent once is missing on all connections where the same was sent under that label, three or more:
-/// a test that tries again does so until it has come.
+/// Returns whether a request that was sent once got no response on any connection with the same request under the same
+/// label. At least three such connections are required. A test that repeats a request stops when the response arrives.
 fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
     let label = |due: &Due<'_>| due.tries.first().map(|frame| frame.label.clone());
     let of = label(like);
@@ -66,7 +71,7 @@ fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
     with == 0 && without >= TRIES as usize
 }
 
-/// On how many connections answers that are owed are all missing, and on how many there are some.
+/// Returns on how many connections all expected responses are missing, and on how many at least one arrived.
 fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usize, usize) {
     let mut counts = (0, 0);
     for qp in qp_traces(trace) {
@@ -85,16 +90,16 @@ fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usiz
     counts
 }
 
-/// Whether a request came so often before what answered it at last that not all of its answers were lost.
+/// Returns whether a request was sent so often before its response that loss does not explain all missing responses.
 fn is_asked_often(qp: &QpTrace<'_>, due: &Due<'_>, came: &DutResponse) -> bool {
     let since = due.tries.last().map_or(0, |last| last.place);
     let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
     qp.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
 }
 
-/// What is owed for one reason must come.
+/// Checks the responses that are expected for the reason `why`.
 fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
-    // A request of its own that failed takes the queue pair to the error state, at a time that nobody knows.
+    // A failed request of the device itself moves the queue pair to the error state at an unknown time.
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return;
     };
@@ -106,7 +111,8 @@ fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule:
     {
         let Some(last) = due.tries.last() else { continue };
         let longest = EVENT_WAIT.max(qp.waited());
-        // A gap or a missing receive gets its NAK at once. If that was lost, a much later response belongs to another request.
+        // A gap or a missing receive gets its NAK at once. If that NAK was lost, a much later response belongs to
+        // another request.
         let is_told = why == Why::Gap || lacks(&receives, due);
         let is_of_it = |came: &&DutResponse| {
             let is_soon = || came.at.since(last.at.latest) <= longest;
@@ -120,14 +126,14 @@ fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule:
         if came.is_none() && !is_shown() {
             continue;
         }
-        // What is lost is sent again, and the answer is to that.
+        // A lost request is sent again, and the response answers the last transmission.
         let again = came.filter(|_| !is_told && !qp.is_lossless()).and_then(|came| {
             let before = |(of, _, frame): &(u32, Parsed<'_>, &FrameSeen)| *of == due.psns.0 && frame.place < came.place;
             qp.asked().filter(before).last()
         });
         let since = again.map_or(*last, |(_, _, frame)| frame).at.latest;
         let came = came.map(|came| came.at);
-        // Of a duplicate the first transmission, too.
+        // For a duplicate, show the first transmission, too.
         let mut asked = qp.asked();
         let first = asked
             .find(|(of, _, _)| why == Why::Again && *of == due.psns.0)
@@ -153,7 +159,7 @@ fn request_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     owes(qp, asking, Why::Asked, |due| !lacks(&receives, due));
 }
 
-/// Whether none was posted for the message of a request when it came last.
+/// Returns whether no receive was posted for the message of a request when the request was last sent.
 fn lacks(receives: &Receives, due: &Due<'_>) -> bool {
     let is_send = matches!(RequestKind::of(due.parsed.opcode), RequestKind::Send(_));
     let sent = due.tries.last();
@@ -165,7 +171,8 @@ fn rnr_nak_owed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     owes(qp, asking, Why::Asked, |due| lacks(&receives, due));
 }
 
-/// A device may be late, and packets may be lost: not all of a test, three or more.
+/// Checks that at least one SEND or WRITE of a test is answered before its retransmission. A late response or a lost
+/// packet explains single cases, but not three or more.
 fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (at_once, late) = first_answers(qp);
     if at_once > 0 {
@@ -182,7 +189,8 @@ fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// How many SENDs and WRITEs were answered before they came again, and those that were answered later, though they waited.
+/// Returns how many SENDs and WRITEs were answered before their retransmission, and the first frames of the requests
+/// that were answered only later.
 fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return (0, Vec::new());
@@ -200,7 +208,7 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
-    // What lies behind a READ or atomic that is put off is not done, and comes again.
+    // The responder drops requests after an RNR NAK, and the requester repeats them.
     let is_put_off = |due: &&Due<'t>| {
         let from = due.tries.first().map_or(usize::MAX, |first| first.place);
         let mut put_off = responses.iter().filter(|response| response.says == ResponseKind::Rnr);
@@ -212,7 +220,8 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
         let until = again.map_or(usize::MAX, |again| again.place);
         match (met(due, &responses), again) {
             (Some(came), _) if came.place < until => at_once += 1,
-            // Of those that waited together one alone may be to blame: its answer was lost, or it lacked a receive.
+            // Requests that waited together count once: a single lost response, or missing receive, may explain them
+            // all.
             (Some(came), Some(again))
                 if again.at.since(due.tries[0].at).0 >= qp.waited() && due.tries[0].place >= answered =>
             {

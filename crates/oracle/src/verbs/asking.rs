@@ -1,4 +1,4 @@
-//! RequestKind one rule, and collects the answers of all.
+//! Application of one rule, and the collected outcomes of all rules.
 
 use core::time::Duration;
 
@@ -8,66 +8,66 @@ use super::habit::Habit;
 use super::qp_trace::QpTrace;
 use crate::rule::Rule;
 
-/// The slack of a case without a bound whose value is in words: it is shown before one that has only its evidence.
+/// Slack of a case that has a value in words but no bound. Such a case is preferred to a case with evidence only.
 const SPOKEN: f64 = 1e9;
 
-/// A rule as a function of a connection.
+/// Rule as a function of a connection.
 pub(super) type VerbsRule = for<'t> fn(&QpTrace<'t>, &mut Asking<'_, 't>);
 
-/// The answer of a rule about one event.
+/// Violation, or undecided case, of a rule at one event.
 #[derive(Clone, Debug)]
 pub(crate) struct Said<'t> {
     pub(crate) rule: Rule,
-    /// Which event.
+    /// Event that the outcome is about.
     pub(crate) about: String,
     pub(crate) expected: String,
     pub(crate) seen: String,
     pub(crate) evidence: Vec<Evidence<'t>>,
-    /// Broken, or undecided; unspecified: the host refused it, so that nothing is said of it.
+    /// `Fail`, `Inconclusive`, or `Unspecified`: the host refused the command, so that the rule is not judged.
     pub(crate) result: Passed,
-    /// The habit of the device that brings it about.
+    /// Habit of the device that causes the outcome.
     pub(crate) habit: Option<Habit>,
-    /// The attributes that the rule rests on, in words.
+    /// Attributes of the queue pair that the rule depends on, in words.
     pub(crate) given: Vec<String>,
 }
 
-/// How often a rule held, and its closest case.
+/// Number of times that a rule held, and the case that came closest to a violation.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept<'t> {
     pub(crate) rule: Rule,
     pub(crate) times: u32,
-    /// Value and bound of the closest case, in words; empty where the evidence is the value.
+    /// Value and bound of the closest case, in words; empty if the evidence is the value.
     pub(crate) closest: String,
-    /// How far that case is from the bound, in parts of the bound.
+    /// Distance of the closest case from the bound, as a fraction of the bound.
     pub(crate) slack: f64,
     pub(crate) evidence: Vec<Evidence<'t>>,
 }
 
-/// The answers of all rules about a record.
+/// Outcomes of all rules for a record.
 #[derive(Debug, Default)]
 pub(crate) struct Ruling<'t> {
-    /// Where they do not hold.
+    /// Violations and undecided cases.
     pub(crate) said: Vec<Said<'t>>,
-    /// Each rule that was asked and held.
+    /// Rules that were applied and held.
     pub(crate) held: Vec<Kept<'t>>,
 }
 
-/// A rule that is being asked.
+/// Rule that is being applied.
 pub(super) struct Asking<'r, 't> {
     pub(super) rule: Rule,
     pub(super) ruling: &'r mut Ruling<'t>,
-    /// The habit that the next result is due to, if it does not hold.
+    /// Habit that causes the next outcome, unless the rule holds.
     pub(super) habit: Option<Habit>,
 }
 
 impl<'t> Asking<'_, 't> {
-    /// The next result is due to a habit of the device, if it does not hold.
+    /// Sets the habit that causes the next outcome, unless the rule holds.
     pub(super) fn due_to(&mut self, habit: Option<Habit>) -> &mut Self {
         self.habit = habit;
         self
     }
 
-    /// Notes the result for one event. `words` are the event, the expected and the seen behaviour.
+    /// Notes the outcome for one event. `words` returns the event, the expected and the seen behaviour.
     pub(super) fn say(
         &mut self,
         result: Passed,
@@ -92,7 +92,8 @@ impl<'t> Asking<'_, 't> {
         });
     }
 
-    /// Notes a time that holds: it was at least `value`, and must be at least `bound`. The closest case of a rule stands for all.
+    /// Notes that the rule holds: the seen time `value` is not below the allowed minimum `bound`. Only the closest case
+    /// is stored.
     pub(super) fn at_least(
         &mut self,
         (value, bound): (Duration, Duration),
@@ -104,13 +105,13 @@ impl<'t> Asking<'_, 't> {
         self.ruling.hold(self.rule, evidence, words, slack);
     }
 
-    /// Notes that it holds for one event, with the value in words.
+    /// Notes that the rule holds for one event, with the value in words.
     pub(super) fn held(&mut self, words: String, evidence: impl IntoIterator<Item = Evidence<'t>>) {
         self.habit = None;
         self.ruling.hold(self.rule, evidence, words, SPOKEN);
     }
 
-    /// Notes for one event whether the demand `is_so`.
+    /// Notes for one event whether the rule holds.
     pub(super) fn must(
         &mut self,
         is_so: bool,
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_case_nearest_to_its_bound_stands_for_all() {
+    fn closest_case_stands_for_all() {
         let mut ruling = Ruling::default();
         let mut asking = Asking {
             rule: Rule::RnrWait,

@@ -1,47 +1,48 @@
-//! Causes of a retry.
+//! Causes of retransmissions.
 
 use super::next::fits;
 use super::qp_trace::{QpTrace, WorkRequest};
 use crate::rules::responder::ResponseKind;
 
-/// Possible causes of a retry, up to a place in the record.
+/// Numbers of possible causes of a request's retransmissions, up to a place in the record.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Causes {
-    /// RNR NAKs.
     pub(super) rnr: u32,
-    /// Sequence NAKs, and answers that skip a READ or atomic.
+    /// Sequence NAKs, and responses that skip a READ or atomic.
     pub(super) errors: u32,
-    /// Answers that may have loaded the counters again.
+    /// Responses that may have reset the retry counters.
     pub(super) progress: u32,
 }
 
 impl Causes {
-    /// All that may have made it come again, but time-outs.
+    /// Returns the number of causes other than timeouts.
     pub(super) fn all(self) -> u32 {
         self.rnr.saturating_add(self.errors)
     }
 }
 
-/// Possible causes of its retry, up to a place in the record.
+/// Returns the possible causes of a request's retransmissions before the place `until`.
 pub(super) fn causes(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> Causes {
     let mut causes = Causes::default();
     let (mut acknowledged, mut responses) = (0, Vec::new());
-    // On a link that delays them, answers to what came before may load the counters late.
+    // On a link with delay, responses to earlier requests may reset the counters late.
     let since = if qp.is_lossless() { post.place() } else { 0 };
-    // A request that completed before this one was posted causes no retry.
+    // A request that completed before this request was posted causes no retry.
     let done = qp.done_before(post.place());
     for answer in qp.answers.iter().filter(|answer| answer.place() < until) {
         let Some(of) = answer.offset else { continue };
-        // Completion to go back, a requester may go back further than it was told; what is old says nothing.
+        // A NAK allows the requester to go back further than to the NAK's PSN. A response to a completed request has no
+        // effect.
         let is_old = of < done.max(qp.done_before(answer.place()));
         match answer.says {
             ResponseKind::Rnr if !is_old => causes.rnr += 1,
             ResponseKind::Sequence if !is_old => causes.errors += 1,
-            // A port may take a code that it does not know for an error of its own, or ask again.
+            // A port may treat an undefined code as a local error, or retransmit.
             ResponseKind::Nothing => causes.errors += 1,
             _ => {}
         }
-        // An ACK within a READ or atomic skips its responses up to that PSN and with it; anything else those before.
+        // An ACK within a READ or atomic skips the responses up to and including the ACK's PSN. Any other response
+        // skips the responses before its PSN.
         let skips = |read: &WorkRequest<'_>| {
             let skipped_to = match answer.says {
                 ResponseKind::Ack if read.has(of) => of + 1,

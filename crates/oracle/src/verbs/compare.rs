@@ -1,5 +1,5 @@
-//! What the device showed of its memory, held against what it may hold: READ responses, original values of atomics, what the host
-//! read.
+//! Comparison of the memory content that the device showed with the possible content: READ responses, original values
+//! of atomics, and bytes that the host read.
 
 use std::ops::Range;
 
@@ -58,7 +58,7 @@ impl<'t> Replay<'t, '_> {
             return;
         };
         let (asked, is_unsure) = (request.frame, request.is_unsure && !request.others.is_empty());
-        // That of a duplicate is judged by another rule.
+        // Another rule checks the response to a duplicate.
         if is_again || request.original.is_some() || asked.place > frame.place {
             return;
         }
@@ -75,7 +75,7 @@ impl<'t> Replay<'t, '_> {
         self.execute(offset + 1, place);
     }
 
-    /// What the host read is what memory may hold.
+    /// Checks the bytes that the host read.
     pub(super) fn read(&mut self, done: &'t VerbsDone) {
         let (Command::ReadMemory(read), Some((_, _, Reply::Bytes(found), _))) = (&done.command, &done.answer) else {
             return;
@@ -110,15 +110,16 @@ impl<'t> Replay<'t, '_> {
         }
     }
 
-    /// The request that wrote last where a byte lies.
+    /// Returns the last executed request that wrote to the byte at `at`.
     fn last_there(&self, at: usize) -> Option<(Parsed<'t>, &'t FrameSeen)> {
         let done = self.requests.range(..self.executed).rev();
         let mut there = done.filter(|(offset, _)| self.target(**offset).is_some_and(|range| range.contains(&at)));
         there.next().map(|(_, request)| (request.parsed, request.frame))
     }
 
-    /// The first byte that memory can not have held since a place. With a PSN: requests behind it count, whenever they were
-    /// executed. With an instant: it is the host that looked, from then on.
+    /// Returns the first byte with a value that memory cannot have held since the place `since`. `behind`: requests
+    /// from that PSN offset on may also have changed the memory, whether or not they are known to be executed.
+    /// `looked`: time from which on the host read the memory. The host may then have seen older content.
     fn wrong(
         &self,
         begin: usize,
@@ -145,7 +146,8 @@ impl<'t> Replay<'t, '_> {
             .flat_map(|(offset, request)| {
                 let bytes = has_payload(&request.parsed).then(|| request.parsed.packet.payload());
                 let own = self.target(*offset).map(|range| (range, bytes));
-                // It may have been refused, and a receive that completes in error holds anything (11.6.2).
+                // The request may have been refused, and a receive that completes in error may hold anything
+                // (11.6.2).
                 let receive = self.receive(*offset).map(|range| (range, None));
                 own.into_iter()
                     .chain(receive)

@@ -1,4 +1,4 @@
-//! Rules of completions: what allowed each, and what it says.
+//! Rules for completions: the responses that allow them, and their fields.
 //!
 //! Source: architecture 9.7.6 (acknowledgements and completions), 9.7.5.1.1 (NAKs), 9.9.2 (requester errors), 10.7.3
 //! (work completions); Linux rxe and rdmavt.
@@ -32,18 +32,18 @@ pub(super) fn words(
     (post.in_words(), expected.into(), completion.done.in_words())
 }
 
-/// The completions of requests that are known, with those.
+/// Returns the completions of known requests, each with its request.
 pub(super) fn known<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (&'a Completion<'t>, &'a WorkRequest<'t>)> {
     let completion = qp.completions.iter();
     completion.filter_map(|completion| Some((completion, &qp.posts[completion.post?])))
 }
 
-/// Whether an answer may complete a SEND or WRITE, or the packets of one before `end`.
+/// Returns whether a response may acknowledge the packets of a SEND or WRITE before `end`.
 pub(super) fn may_acknowledge(answer: &PeerResponse<'_>, end: u32) -> bool {
     !answer.is_odd() && answer.end().is_some_and(|until| until >= end)
 }
 
-/// The first PSN of a READ or atomic whose response had not been sent before a place.
+/// Returns the first PSN offset of a READ or atomic that has no matching response before the place `until`.
 fn missing(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> Option<u32> {
     let within = qp
         .answers
@@ -87,8 +87,8 @@ fn completed_by<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     stays_outstanding(qp, asking);
 }
 
-/// Successes of READs and atomics, with the answers before them that `concern` them, of which one must be there; broken when a
-/// response is missing.
+/// Checks that a READ or atomic does not succeed while a response is missing. Applies to requests with an earlier
+/// response for which `concern` is true.
 fn without_response<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -143,11 +143,11 @@ fn responses_missing<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 fn responses_odd<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (completion, post) in known(qp).filter(|(completion, post)| completion.is_success() && is_read(post)) {
-        // One that has come again may have begun again anywhere.
+        // A READ that was sent again may have resumed anywhere.
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
         let times = qp.requests.iter().filter(of_it).count();
         let has_one = qp.is_lossless() || qp.timeout().is_none() && causes(qp, post, completion.place()).all() == 0;
-        // Of one that is missing another rule speaks.
+        // Another rule covers a missing response.
         if times != 1 || !has_one || missing(qp, post, completion.place()).is_some() {
             continue;
         }
@@ -175,14 +175,15 @@ fn skipped<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Whether an answer may be one to a request, or to one behind it.
+/// Returns whether a response may answer a request, or a later request.
 fn speaks_of(answer: &PeerResponse<'_>, post: &WorkRequest<'_>) -> bool {
     let is_direct = answer.offset.is_some_and(|offset| post.has(offset));
     is_direct && (answer.says != ResponseKind::Ack || !post.posted.has_response_data())
         || may_acknowledge(answer, post.end)
 }
 
-/// Notes each request that an answer could have completed and did not, for as long as that may take.
+/// Notes each request that stayed outstanding for at least [`EVENT_WAIT`] after a response that must not complete the
+/// request.
 fn stays_outstanding<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for answer in &qp.answers {
         for (at, post) in qp.posts.iter().enumerate() {
@@ -216,7 +217,7 @@ fn stays_outstanding<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 fn completion_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut next = 0;
     for completion in &qp.completions {
-        // What is not signalled completes only when it fails.
+        // An unsignalled request completes only if it fails.
         let silent = |post: &WorkRequest<'_>| {
             !post.posted.post.signaled && completion.post.is_some_and(|at| qp.posts[at].wr_id() != post.wr_id())
         };
@@ -237,7 +238,7 @@ fn completion_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// That what fails, or is flushed, completes, rules of failures demand of each request; here, that nothing else does.
+/// Checks that no unsignalled request succeeds. Other rules demand the completions of failed and flushed requests.
 fn unsignalled<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (completion, post) in known(qp).filter(|(_, post)| !post.posted.post.signaled) {
         asking.must(

@@ -1,7 +1,7 @@
-//! Rules of congestion notifications: nobody has to send one, and one that is sent is what annex A17.9 says.
+//! Rules for congestion notification packets (CNPs). A device need not send CNPs, but each CNP must follow annex A17.9.
 //!
-//! Source: annex A17.9 (RoCEv2 congestion management). A device may send none, one for each marked packet, or few. Adapters
-//! differ in MigReq, of which nothing is said here.
+//! Source: annex A17.9 (RoCEv2 congestion management). A device may send no CNP, one for each marked packet, or
+//! fewer. Adapters differ in MigReq, which these rules do not check.
 
 use verbatim_wire::Opcode;
 use verbatim_wire::packet::{Packet, Psn};
@@ -13,9 +13,9 @@ use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::Cnp, cnp), (Rule::CnpCause, cause)];
 
-/// ECN: congestion was met on the way.
+/// ECN value for congestion experienced.
 const MARKED: u8 = 3;
-/// What stands behind the BTH of a CNP.
+/// Bytes after the BTH of a CNP.
 const RESERVED: [u8; 16] = [0; 16];
 
 fn cnps<'t>(qp: &QpTrace<'t>) -> impl Iterator<Item = Seen<'t>> {
@@ -29,7 +29,7 @@ fn ecn(packet: &Packet<'_>) -> Option<u8> {
 
 fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let partition = |packet: &Packet<'_>| packet.bth().p_key().0 & 0x7FFF;
-    // One of its packets may be of no partition of the connection's: a test sends such, too.
+    // A test may also send packets of a foreign partition: accept each partition that the peer used.
     let of_peer = qp.dialogue.packets.iter().filter(|seen| !seen.frame.received);
     let partitions: Vec<u16> = of_peer.map(|seen| partition(&seen.packet)).collect();
     for seen in cnps(qp) {
@@ -60,7 +60,7 @@ fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 fn cause<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
-    // A switch on the way may mark what is open to it, and nothing else (RFC 3168, 5).
+    // A switch on the way may mark only packets with a nonzero ECN field (RFC 3168, 5).
     let is_open = |packet: &Packet<'_>| ecn(packet).is_none_or(|ecn| ecn == MARKED || ecn != 0 && !qp.is_lossless());
     let is_cause = |seen: &&Seen<'t>| !seen.frame.received && is_open(&seen.packet);
     let first = qp.dialogue.packets.iter().find(is_cause).map(|seen| seen.frame.place);

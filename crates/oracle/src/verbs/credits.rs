@@ -1,4 +1,4 @@
-//! The receives of a connection: which message lacks one, and how many an acknowledgement may tell of.
+//! Receives of a connection: the messages that lack a receive, and the credits that an acknowledgement may grant.
 //!
 //! Source: architecture 9.7.7.2 (end-to-end flow control).
 
@@ -15,13 +15,13 @@ use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::CreditsThere, credits_there)];
 
-/// The receives of a connection, and what takes them.
+/// Receives of a connection, and the first PSNs of the messages that take a receive.
 #[derive(Default)]
 pub(super) struct Receives {
     takers: BTreeSet<u32>,
-    /// From that PSN on it is not known.
+    /// PSN from which on the messages that take a receive are unknown.
     until: u32,
-    /// Where each was posted, in order.
+    /// Places in the record where receives were posted, in order.
     posted: Vec<usize>,
 }
 
@@ -35,7 +35,8 @@ impl Receives {
         Self { takers, until, posted }
     }
 
-    /// Whether none was posted before a place for the message with these PSNs, if it takes one: `is_send`, or it is known for it.
+    /// Returns whether the message with these PSNs takes a receive and none was posted for it before the place `sent`.
+    /// `is_send`: the message certainly takes a receive.
     pub(super) fn lack(&self, (first, last): (u32, u32), is_send: bool, sent: usize) -> bool {
         let takes = is_send || self.takers.contains(&first);
         let nth = || self.takers.range(..first).count();
@@ -43,7 +44,8 @@ impl Receives {
     }
 }
 
-/// What an ACK speaks for took its receives; what was posted by then is the most that there can be.
+/// Checks that an ACK grants no more credits than the receives posted by then, minus the receives that acknowledged
+/// messages took.
 fn credits_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(first) = qp.first() else { return };
     let receives = Receives::of(qp);

@@ -1,13 +1,13 @@
-//! Rules of what the peer's requests read and write in the device's memory, whatever test sends them.
+//! Rules for the memory that the peer's requests read and write on the device, in any test.
 //!
-//! [`Replay`] goes through a connection as the record has it and keeps a picture of the memory. A request is known to be
-//! executed when an answer, or the completion of a receive, says so; requests are executed once each, in the order of their
-//! PSNs. What was sent and of which nobody knows may have been executed or not, so the memory may hold either. Hence the
-//! rules hold on every link: a lost packet makes less known, and never more.
+//! [`Replay`] replays a connection from the record and tracks the content of the memory. A response, or the
+//! completion of a receive, proves that a request was executed. Requests are executed once each, in the order of
+//! their PSNs. A request without such proof may or may not have been executed, so the memory may hold either content.
+//! The rules therefore hold on every link: a lost packet only reduces what is known.
 //!
 //! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 9.4.4 (READ), 9.4.5 (atomics), 9.5 (transaction ordering), 9.7.5.1
-//! (acknowledgement). A READ may be executed after requests behind it. Numbers are little-endian in memory, as on x86 and most
-//! Arm hosts.
+//! (acknowledgement). A READ may be executed after later requests. Numbers are little-endian in memory, as on x86 and
+//! most Arm hosts.
 
 use verbatim_record::Passed;
 

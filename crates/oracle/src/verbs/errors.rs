@@ -1,7 +1,7 @@
-//! Rules of requests that failed: what allowed each status.
+//! Rules for failed requests: the cause of each status.
 //!
-//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.9.2 (requester errors), 10.7.3 (work completions); Linux rxe
-//! and rdmavt.
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.9.2 (requester errors), 10.7.3 (work completions);
+//! Linux rxe and rdmavt.
 
 use verbatim_record::{Evidence, Passed, TRIES, WcStatus, duration_words};
 use verbatim_wire::NakCode;
@@ -23,7 +23,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::FlushOrder, flush_order),
 ];
 
-/// The status that a NAK ends a request with.
+/// Returns the status of a request that a NAK ends.
 fn status_of(code: NakCode) -> Option<WcStatus> {
     Some(match code {
         NakCode::INVALID_REQUEST => WcStatus::REM_INV_REQ_ERR,
@@ -33,7 +33,7 @@ fn status_of(code: NakCode) -> Option<WcStatus> {
     })
 }
 
-/// The status that an answer ends its request with.
+/// Returns the status of the request that a response ends.
 pub(super) fn refuses(answer: &PeerResponse<'_>) -> Option<WcStatus> {
     match answer.syndrome?.kind() {
         SyndromeKind::Nak(code) if answer.says == ResponseKind::Fatal => status_of(code),
@@ -70,7 +70,7 @@ fn refusal_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// The RNR NAKs for the first packet or a later one of a request, between two places.
+/// Returns the RNR NAKs for any packet of a request, before the place `until`.
 pub(super) fn rnr_naks<'a, 't>(qp: &'a QpTrace<'t>, post: &WorkRequest<'_>, until: usize) -> Vec<&'a PeerResponse<'t>> {
     let of_it = |answer: &&PeerResponse<'t>| {
         answer.says == ResponseKind::Rnr
@@ -105,7 +105,7 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (completion, post) in known(qp).filter(|(completion, _)| completion.done.status() == WcStatus::RETRY_EXC_ERR) {
         let causes = causes(qp, post, completion.place());
         let can_spend = causes.errors > 0 || qp.timeout().is_some();
-        // A NAK may spend a retry while an RNR interval lasts, so that no packet shows it.
+        // During an RNR interval a NAK may use up a retry that no packet shows.
         if causes.rnr > 0 && can_spend {
             continue;
         }
@@ -115,7 +115,8 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .trace
             .begin
             .at_most(completion.done.event.at.since(post.posted.command.asked).1);
-        // Each time-out takes T at least, so that retries which were lost on the way show in the time.
+        // Each timeout takes at least the ACK timeout, so that the elapsed time also proves retries whose packets were
+        // lost.
         let too_soon = causes.errors == 0 && qp.timeout().is_none_or(|once| took < once * needed);
         let result = match times >= needed && can_spend {
             true => Passed::Pass,
@@ -142,7 +143,7 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether the only retry that a request has did not come on so many connections like this one that losing it is no chance.
+/// Returns whether the only retry was missing on so many similar connections that loss by chance is excluded.
 fn is_never_retried(qp: &QpTrace<'_>) -> bool {
     let is_alike = |other: &QpTrace<'_>| other.retry_cnt() == qp.retry_cnt() && other.timeout() == qp.timeout();
     let is_spent_at_once = |other: &QpTrace<'_>| {
@@ -156,14 +157,14 @@ fn is_never_retried(qp: &QpTrace<'_>) -> bool {
     qp.retry_cnt() == 1 && alike.count() >= TRIES as usize
 }
 
-/// How often a request was sent before its host was told of its end.
+/// Returns how often a request was sent before its completion.
 fn transmissions(qp: &QpTrace<'_>, post: &WorkRequest<'_>, completion: &Completion<'_>) -> u32 {
     let most = (post.first..post.end).map(|offset| qp.transmissions(offset, completion.place()).len());
     u32::try_from(most.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Whether the device has refused a request of the peer, which takes its queue pair to the error state. Where a NAK may be lost,
-/// and the peer has asked for something, nobody knows: `None`.
+/// Returns whether the device has refused a request of the peer, which moves its queue pair to the error state.
+/// `None`: unknown, since the peer has sent requests and a NAK may have been lost.
 fn has_refused(qp: &QpTrace<'_>) -> Option<bool> {
     let is_fatal = |seen: &Seen<'_>| {
         let syndrome = seen.packet.aeth().map(|aeth| aeth.syndrome().kind());
@@ -182,10 +183,10 @@ fn flush_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let mut failed = false;
     for completion in &qp.completions {
         if completion.done.status() == WcStatus::WR_FLUSH_ERR {
-            // A host that destroys a queue pair, or resets it, may take it to the error state on the way.
+            // A host may move a queue pair to the error state before it destroys or resets the queue pair.
             let is_going = qp.gone < completion.place();
             let by_tester = is_going || qp.to_error.is_some_and(|done| done.place < completion.place());
-            // Whatever the request that was refused came to, the queue pair is in error then.
+            // A refusal moves the queue pair to the error state, however the refused request completed.
             let mut answers = qp.answers.iter().filter(|answer| answer.place() < completion.place());
             let by_nak = answers.any(|answer| refuses(answer).is_some() && !qp.is_stale(answer));
             let result = match has_refused(qp) {

@@ -1,4 +1,4 @@
-//! Rules of the asynchronous events: what a queue pair tells of itself, and of the error that ended it.
+//! Rules for asynchronous events: the events that a queue pair reports, and the error that ended it.
 //!
 //! Source: architecture 11.6.3.1 (affiliated asynchronous events), 11.6.3.2 (affiliated asynchronous errors).
 
@@ -43,9 +43,10 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Event::Completion(_) => false,
     });
     for happened in drained {
-        // Each is of a stay of its own, and may be told late: so it is of this one, or of a later one.
+        // Each event belongs to a separate stay in SQD: this stay or a later one. The host may report the event late.
         let Some(stay) = stays.next() else { return };
-        // What fails is flushed with all behind it, and nothing is left to drain; a host may tell of it later.
+        // When a request fails, all later requests are flushed, so that no request is left to drain. On hardware the
+        // host may report the failure later.
         let has_failed =
             |failed: &Completion<'_>| !qp.is_lossless() || failed.done.event.at.earliest <= happened.at.latest;
         let is_over = qp.failed().is_some_and(has_failed) || is_ended(qp, (stay.place, happened.place));
@@ -75,7 +76,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether the queue pair was asked to go to a state in which nothing is outstanding, between two places.
+/// Returns whether the host was requested between two places to move the queue pair to ERR or RESET. No request is
+/// outstanding in these states.
 fn is_ended(qp: &QpTrace<'_>, places: (usize, usize)) -> bool {
     let mut within = qp.trace.timeline.commands_between(places).iter();
     within.any(|done| match &done.command {
@@ -87,7 +89,7 @@ fn is_ended(qp: &QpTrace<'_>, places: (usize, usize)) -> bool {
     })
 }
 
-/// Whether a request may be done with an answer, be it the last of several.
+/// Returns whether a response may complete a request, possibly as the last of several responses.
 fn may_end(post: &WorkRequest<'_>, answer: &PeerResponse<'_>) -> bool {
     if post.posted.has_response_data() {
         answer.says != ResponseKind::Ack && answer.offset.is_some_and(|offset| offset + 1 == post.end)
@@ -127,8 +129,8 @@ fn event_as_nak<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What a queue pair tells of itself has happened, and as often. A host may tell late of it, in whatever state the queue pair is
-/// then: no order is given between events and anything else.
+/// Checks that each event of a queue pair has a cause, and occurs no more often than the cause. A host may report an
+/// event late, in any later state of the queue pair: no order is defined between events and anything else.
 pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     let (mut drained, mut spoken_to) = (0, 0);
     let mut failed = BTreeMap::new();
@@ -152,7 +154,7 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
         } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
             let of_it = failed.entry(event.name.as_str()).or_insert(0);
             *of_it += 1;
-            // It ends the connection: each has one at most.
+            // The error ends the connection, so that each connection has at most one such event.
             let connections = with_traffic(history, happened.place, |to| to == pb::QpState::Rtr);
             (*of_it <= connections, "once in a connection, after something has come")
         } else {
@@ -167,7 +169,7 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
     }
 }
 
-/// The steps that were asked of the queue pair before a place: what comes of one may be told before its answer.
+/// Returns the steps requested before a place. The effect of a step may be reported before its reply.
 fn steps<'l, 't>(
     history: &'l QpHistory<'t>,
     until: usize,
@@ -182,20 +184,20 @@ fn steps<'l, 't>(
     })
 }
 
-/// How often it has come to a state before a place. From a state to the same is one stay.
+/// Returns how often the queue pair entered a state before a place. A step to the same state does not count.
 fn stays(history: &QpHistory<'_>, until: usize, state: pb::QpState) -> usize {
     let mut last = pb::QpState::Reset;
     let comes = |(to, _)| core::mem::replace(&mut last, to) != state && to == state;
     steps(history, until).map(comes).filter(|comes| *comes).count()
 }
 
-/// In how many of the connections that were begun before a place something has come between the step to RTR and the next that ends
-/// it.
+/// Returns the number of connections begun before a place that had traffic from the step to RTR to the next step for
+/// which `ends` is true.
 fn with_traffic(history: &QpHistory<'_>, until: usize, ends: impl Fn(pb::QpState) -> bool) -> usize {
     let steps: Vec<_> = steps(history, until).collect();
     let ups = (0..steps.len()).filter(|at| steps[*at].0 == pb::QpState::Rtr);
     let came = ups.filter(|at| {
-        // It is as it was until that step was done.
+        // The queue pair stays in RTR until that step completes.
         let next = steps[at + 1..].iter().find(|(to, _)| ends(*to));
         let left = next
             .and_then(|(_, done)| done.answer.as_ref())

@@ -1,6 +1,8 @@
-//! What must fail, and how: requests whose retries are spent or that are refused, those behind them, the queue pair.
+//! Rules for required failures: requests with spent retries and refused requests fail, later requests are flushed, and
+//! the queue pair enters the error state.
 //!
-//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs), 9.9.2 and 10.3.1 (the error state).
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs), 9.9.2 and 10.3.1 (the error
+//! state).
 
 use core::time::Duration;
 
@@ -29,10 +31,10 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ErrorState, error_state),
 ];
 
-/// How long the flush of what is outstanding may take.
+/// Longest time for the flush of outstanding requests.
 const FLUSH: Duration = Duration::from_millis(400);
 
-/// A request must fail with a status, within a time of what is said to bring it about.
+/// Requires a request to complete with one of the `allowed` statuses within a time of its cause.
 fn fails<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -45,7 +47,7 @@ fn fails<'t>(
     let met = completion
         .iter()
         .find(|completion| allowed.contains(&completion.done.status()));
-    // Another end decides at once; a flush has its own reason.
+    // Another status breaks the rule at once. A flush does not, because it has its own cause.
     let other = completion.first().map(|completion| completion.done.status());
     let other = other.filter(|status| !allowed.contains(status) && *status != WcStatus::WR_FLUSH_ERR);
     let is_local = other.is_some_and(|status| matches!(status, WcStatus::LOC_PROT_ERR | WcStatus::LOC_QP_OP_ERR));
@@ -53,7 +55,7 @@ fn fails<'t>(
         (Some(_), Some(_)) => qp.after(since).map_or(Owed::NotDue, Owed::Unmet),
         _ => qp.owed(since, within, met.map(|completion| completion.done.event.at.earliest)),
     };
-    // No lost packet makes a host tell of an error of its own.
+    // A lost packet does not explain a local error.
     let proven = proven || is_local;
     let evidence = evidence
         .into_iter()
@@ -74,8 +76,8 @@ fn fails<'t>(
     });
 }
 
-/// From when on NAKs must have spent so many retries of a request, and whether they have for certain. Where they may be lost:
-/// all retries were seen, and three NAKs sent after the last.
+/// Returns the time when NAKs had used up `budget` retries of a request, and whether that is certain. Where NAKs may be
+/// lost, it is certain if all retries were seen and three NAKs followed the last retry.
 fn spent(qp: &QpTrace<'_>, post: &WorkRequest<'_>, naks: &[&PeerResponse<'_>], budget: u32) -> Option<(Time, bool)> {
     let last = naks.get(budget as usize)?;
     if qp.is_lossless() {
@@ -140,9 +142,10 @@ fn retry_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     if is_flushed(qp, at) {
         return;
     }
-    // No answer was ever sent, and the host was asked: nothing of this can be lost.
+    // The peer never responded, and the host reports reliably. A lost packet therefore does not explain a missing
+    // completion.
     let from = waits_since(qp, at);
-    // Each transmission may wait in the port before the timer begins anew.
+    // Each transmission may wait in the port before its timer starts.
     let queued = QUEUED * (qp.retry_cnt() + 1);
     let within = patience(qp, Duration::ZERO) + queued;
     let status = &[WcStatus::RETRY_EXC_ERR];
@@ -168,7 +171,7 @@ fn refusal_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     if is_odd || qp.posts[..at].iter().any(with_data) {
         return;
     }
-    // It skips responses of the READ that it is within, so that the READ may come again instead.
+    // The NAK skips earlier responses of its READ, so that the device may repeat the READ instead.
     let post = &qp.posts[at];
     let skips = nak
         .offset
@@ -212,8 +215,8 @@ fn bad_response_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What ended the queue pair: from when on all must be flushed, where, and by what. A command has ended it when it is answered. Of a NAK that
-/// it sent a host's kernel may hear later than the wire.
+/// Returns the end of the queue pair: the time from which on all requests must be flushed, the place, and the evidence.
+/// A command ends the queue pair when the host replies. A host's kernel may learn late of a NAK that the device sent.
 fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
     match (qp.failed(), qp.to_error) {
         (Some(failed), _) if failed.place() < qp.until => {
@@ -223,7 +226,7 @@ fn ended<'t>(qp: &QpTrace<'t>) -> Option<(Time, usize, Evidence<'t>)> {
             let (answered, ..) = to_error.answer.as_ref()?;
             Some((answered.latest, to_error.place, to_error.into()))
         }
-        // What it has refused for good ends it, too.
+        // A refusal for good by the device ends the queue pair, too.
         _ => {
             let mut responses = qp.responses();
             let nak = responses.find(|(parsed, _)| ResponseKind::of(parsed) == ResponseKind::Fatal);
@@ -243,12 +246,12 @@ fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .answers
             .iter()
             .any(|answer| may_acknowledge(answer, post.end) || answer.offset.is_some_and(|offset| post.has(offset)));
-        // What is not signalled and was answered may be done, and nobody is told.
+        // An unsignalled request that was answered may have completed without a report.
         let is_silent = !post.posted.post.signaled && is_answered;
         if completion.iter().any(|completion| completion.place() <= place) || is_silent && completion.is_empty() {
             continue;
         }
-        // What was posted when the queue pair had failed is flushed, too.
+        // A request posted after the failure is flushed, too.
         let posted = match &post.posted.command.answer {
             Some((answered, ..)) => answered.latest,
             None => continue,
@@ -263,7 +266,7 @@ fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             matches!(completion.done.status(), WcStatus::WR_FLUSH_ERR | WcStatus::SUCCESS)
         };
         let owed = match (completion.first(), after) {
-            // Moved to the error state, it may have failed by itself just before.
+            // A queue pair that was moved to the error state may have failed by itself just before.
             (Some(completion), _) if is_flush(completion) || !has_failed => Owed::Met,
             (Some(completion), _) => qp
                 .after(completion.done.event.at.latest)
@@ -271,7 +274,7 @@ fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             (None, Some(after)) => Owed::Unmet(after),
             (None, None) => Owed::NotDue,
         };
-        // The host tells over a reliable stream: nothing of this can be lost.
+        // The host reports over a reliable stream, so that no report can be lost.
         asking.owes(owed, true, [by], || {
             (
                 post.in_words(),
@@ -282,8 +285,8 @@ fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Receives that nothing has taken when the queue pair ended are flushed with the rest: those that were posted before. What is posted in ERR
-/// is the business of `flushed-late`.
+/// Checks that unused receives, posted before the queue pair ended, are flushed. The rule `flushed-late` covers
+/// receives posted in ERR.
 fn receives_flushed<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,

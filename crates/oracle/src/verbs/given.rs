@@ -1,4 +1,4 @@
-//! The attributes of the queue pair that a rule rests on, for a finding's premise.
+//! Attributes of the queue pair that a rule depends on, for the premise of a finding.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use verbatim_wire::packet::{AckTimeout, RnrTimer};
 
 use crate::registry::Rule;
 
-/// An attribute: its name, its value, and what a code means.
+/// Name of an attribute, its value, and the time that a code stands for.
 type Attribute = (
     &'static str,
     fn(&QpAttributes) -> Option<u32>,
@@ -26,7 +26,7 @@ const RNR_TIMER: Attribute = (
 );
 const MTU: Attribute = ("path_mtu", |of| of.path_mtu, |_| None);
 
-/// The attributes that a rule compares with.
+/// Returns the attributes that a rule compares with.
 fn of(rule: Rule) -> &'static [Attribute] {
     match rule {
         Rule::RnrWait | Rule::RnrRetried | Rule::RnrCount | Rule::RnrError | Rule::RnrFails => &[RNR_RETRY],
@@ -42,7 +42,7 @@ fn of(rule: Rule) -> &'static [Attribute] {
     }
 }
 
-/// The same in words, with the values that the queue pair was given.
+/// Returns the attributes of a rule in words, with the values that the queue pair was given.
 pub(super) fn in_words(rule: Rule, given: &QpAttributes) -> Vec<String> {
     let one = |(name, value, means): &Attribute| {
         let value = value(given)?;

@@ -1,7 +1,7 @@
-//! Habits of a retry timer that break rules of many tests: each is established once, in a test of its own; elsewhere
-//! what comes of it is an observation, and the verdict rests on the test's own subject.
+//! Habits of a retry timer that break rules in many tests. Each habit is established by certain tests. In other tests,
+//! the habit's effect is an observation, and the verdict depends on the test's own subject.
 //!
-//! `pace` finds them in a record.
+//! `pace` finds the habits in a record.
 
 use core::time::Duration;
 
@@ -10,22 +10,22 @@ use verbatim_wire::packet::AckTimeout;
 
 use crate::registry::Rule;
 
-/// The device's timing of retries when no response comes.
+/// Timing of the device's retransmissions without a response.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Habit {
-    /// It is sent again at intervals that grow up to the timeout.
+    /// The device retransmits at intervals that grow up to the timeout.
     Adaptive,
-    /// It is sent again long before the timeout.
+    /// The device retransmits long before the timeout.
     Early,
-    /// It is sent again later than 4 T.
+    /// The device retransmits later than four times the timeout.
     Floor,
 }
 
 impl Habit {
-    /// The rule whose findings establish it, in the tests that do.
+    /// Rule whose findings establish a habit in the habit's own tests.
     pub const RULE: Rule = Rule::AckTimeout;
 
-    /// The tests that establish it.
+    /// Returns the tests that establish the habit.
     const fn tests(self) -> &'static [&'static str] {
         match self {
             Self::Adaptive => &["c09-142-ack-timeout"],
@@ -33,12 +33,12 @@ impl Habit {
         }
     }
 
-    /// Whether a test establishes this habit.
+    /// Returns whether a test establishes this habit.
     pub fn is_subject_of(self, test: &str) -> bool {
         self.tests().contains(&test)
     }
 
-    /// The observation that other tests print.
+    /// Returns the observation that other tests print.
     pub fn words(self) -> String {
         let what = match self {
             Self::Adaptive => "the device sends again before its ACK timeout, at intervals that grow",
@@ -49,24 +49,24 @@ impl Habit {
     }
 }
 
-/// The habits that a record shows.
+/// Habits that a record shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Habits {
-    /// The intervals of the request that shows most of them, the early ones first.
+    /// Longest series of growing intervals of one request, in order.
     pub(super) growing: Vec<Duration>,
-    /// A packet that nobody answered came a second time long before T.
+    /// Whether an unanswered packet was sent a second time long before the timeout.
     pub(super) early: bool,
-    /// The longest interval beyond 4 T that came twice.
+    /// Longest interval beyond four times the timeout that occurred twice in a row.
     pub(super) longest: Option<Duration>,
 }
 
-/// Intervals, each longer than the one before, that take more than chance.
+/// Minimum number of successively longer intervals that chance does not explain.
 const GROWING: usize = 3;
-/// How much longer each is at least, in tenths.
+/// Smallest ratio of an interval to the previous interval, in tenths.
 const BY: u32 = 12;
 
 impl Habits {
-    /// Whether the record shows a habit.
+    /// Returns whether the record shows a habit.
     pub fn has(&self, habit: Habit) -> bool {
         match habit {
             Habit::Adaptive => !self.growing.is_empty(),
@@ -75,14 +75,14 @@ impl Habits {
         }
     }
 
-    /// The first that is no subject of that test.
+    /// Returns the first habit that the test does not establish.
     pub fn foreign_to(&self, test: &str) -> Option<Habit> {
         let all = [Habit::Adaptive, Habit::Early, Habit::Floor].into_iter();
         all.filter(|habit| self.has(*habit))
             .find(|habit| !habit.is_subject_of(test))
     }
 
-    /// The habit that a retry is due to which is early, or late.
+    /// Returns the habit that causes a late or an early retransmission.
     pub fn of_retry(&self, is_late: bool) -> Option<Habit> {
         let habits: &[Habit] = match is_late {
             true => &[Habit::Floor, Habit::Adaptive],
@@ -91,7 +91,7 @@ impl Habits {
         habits.iter().copied().find(|habit| self.has(*habit))
     }
 
-    /// The pattern of the intervals, and the setting that causes it.
+    /// Returns the pattern of the intervals, and the setting that causes it.
     pub(super) fn signature(&self, habit: Habit) -> String {
         match habit {
             Habit::Early => String::new(),
@@ -112,7 +112,7 @@ impl Habits {
     }
 }
 
-/// The least code of which an interval is no more than twice the timeout.
+/// Returns the smallest code whose timeout is at least half of an interval, with a margin of 2 %.
 fn least_code(interval: Duration) -> Option<u8> {
     let fits = |code: &u8| {
         AckTimeout(*code)
@@ -122,7 +122,7 @@ fn least_code(interval: Duration) -> Option<u8> {
     (1..=31).find(fits)
 }
 
-/// The longest interval beyond a bound that came twice in a row: a timer's own.
+/// Returns the longest interval beyond a bound that occurred twice in a row, as a timer's own interval does.
 pub(super) fn steady_beyond(intervals: &[Duration], bound: Duration) -> Option<Duration> {
     let is_steady = |pair: &&[Duration]| pair[0].min(pair[1]) > bound && pair[0].abs_diff(pair[1]) <= pair[0] / 50;
     intervals
@@ -132,7 +132,8 @@ pub(super) fn steady_beyond(intervals: &[Duration], bound: Duration) -> Option<D
         .max()
 }
 
-/// The intervals that begin below the timeout and grow by far, in one go; none if there are too few.
+/// Returns the first series of intervals that begins below the timeout and grows steadily; empty if no series is long
+/// enough.
 pub(super) fn grows_until(intervals: &[Duration], once: Duration) -> &[Duration] {
     for (from, interval) in intervals.iter().enumerate() {
         let grows = intervals[from..]
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_intervals_are_a_signature_and_equal_ones_are_none() {
+    fn growing_intervals_are_a_signature() {
         let once = Duration::from_millis(67);
         assert_eq!(grows_until(&ms(&[12, 8, 16, 33, 67, 536, 536]), once).len(), 5);
         assert!(grows_until(&ms(&[33, 33, 33]), once).is_empty());
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_interval_that_comes_twice_is_the_timer_s_own() {
+    fn repeated_late_interval_is_steady() {
         let bound = Duration::from_millis(268);
         assert_eq!(
             steady_beyond(&ms(&[100, 201, 536, 537, 537]), bound),
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_code_is_that_of_twice_the_timeout() {
+    fn least_code_covers_half_the_interval() {
         assert_eq!(least_code(Duration::from_micros(536_900)), Some(16));
         assert_eq!(least_code(Duration::from_millis(500)), Some(16));
         assert_eq!(least_code(Duration::from_millis(5)), Some(10));

@@ -1,4 +1,5 @@
-//! Rules of errors of the device's own side: what its memory does not allow fails, and nothing else fails so.
+//! Rules for local errors: a request over memory that does not allow it fails, and no other request fails in this
+//! way.
 //!
 //! Source: architecture 9.9.2 (requester errors), 10.6 (memory), 10.7.3 (work completions); Linux rxe and rdmavt.
 
@@ -15,7 +16,8 @@ use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::LocalFault, local_fault), (Rule::LocalError, local_error)];
 
-/// Where a request can have been begun at the earliest: a fenced one waits for the READs and atomics in front of it.
+/// Returns the earliest place where the device can have begun a request. A fenced request waits for earlier READs and
+/// atomics.
 fn begins(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> usize {
     let is_in_front = |answer: &&PeerResponse<'_>| fits(qp, answer) && answer.offset.is_some_and(|at| at < post.first);
     let waits = post.posted.post.fence
@@ -30,7 +32,8 @@ fn begins(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> usize {
     }
 }
 
-/// Whether the memory of a request is gone by then, or cannot be written though a response must land there.
+/// Returns whether the memory of a request is deregistered before the place `until`, or is not writable though a
+/// response must be stored there.
 fn is_denied(qp: &QpTrace<'_>, post: &WorkRequest<'_>, until: usize) -> bool {
     let Some(local) = post.posted.post.local.filter(|local| local.length > 0) else {
         return false;
@@ -50,7 +53,7 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let denied = |post: &WorkRequest<'_>| is_denied(qp, post, begins(qp, post));
     for (at, post) in qp.posts.iter().enumerate().filter(|(_, post)| denied(post)) {
         let before: Option<Vec<&Completion<'t>>> = (0..at).map(|at| qp.completions_of(at).next()).collect();
-        // What lies in front is done first; behind what failed it is flushed.
+        // Earlier requests complete first, and a request after a failed request is flushed.
         let Some(before) = before.filter(|before| before.iter().all(|completion| completion.is_success())) else {
             continue;
         };
@@ -75,7 +78,7 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             });
             continue;
         }
-        // A READ may have been sent before its memory was looked at: then its responses show it.
+        // The device may send a READ before it checks the memory: the responses then reveal the fault.
         if sent.is_some() && completion.is_empty() {
             continue;
         }
@@ -93,8 +96,8 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether something that the device had was the reason of an error that is no NAK's, no spent retry's and no flush's; `None`
-/// when it is one of those.
+/// Returns whether memory, responses or attributes explain an error. `None` for a success, and for the status of a
+/// NAK, of spent retries or of a flush.
 pub(super) fn has_reason(qp: &QpTrace<'_>, completion: &Completion<'_>, post: &WorkRequest<'_>) -> Option<bool> {
     let answered = || {
         let mut before = qp.answers.iter().filter(|answer| answer.place() < completion.place());

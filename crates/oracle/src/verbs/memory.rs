@@ -1,7 +1,8 @@
-//! Rules of the device's own memory: what its READs and atomics brought is where they said, and nothing else changed.
+//! Rules for the device's own memory: the data of its READs and atomics is at the requested place, and nothing else
+//! changed.
 //!
-//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value lands as a number of the
-//! host; it is read as little-endian, as on x86 and most Arm hosts.
+//! Source: architecture 9.7.6.1.1 (response data), 9.4.4 (READ), 9.4.5 (atomics). An original value is stored as a
+//! number of the host. The check reads it as little-endian, as on x86 and most Arm hosts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::rule::Rule;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::ResponseData, response_data)];
 
-/// A byte of memory as far as it is known: `None`: any value conforms.
+/// Known bytes of a memory; `None` for a byte that may have any value.
 type Image = Vec<Option<u8>>;
 
 fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8>>) {
@@ -31,7 +32,7 @@ fn put(image: &mut Image, offset: u32, bytes: impl IntoIterator<Item = Option<u8
 
 fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_peer = qp.dialogue.packets.iter().any(|seen| !seen.frame.received);
-    // What the peer alone may have changed is the matter of another rule.
+    // Another rule covers memory that only the peer may have changed.
     if qp.posts.is_empty() && is_of_peer {
         return;
     }
@@ -55,8 +56,8 @@ fn response_data<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Where the peer may write in a memory that begins at that address, by requests of its own, be they sound or not: that is not
-/// looked at here.
+/// Returns the ranges of a memory at the address `base` that the peer's requests may write, whether they conform or
+/// not. This rule does not check these ranges.
 fn of_peer<'k>(qp: &'k QpTrace<'_>, (memory, base): (u32, u64)) -> impl Iterator<Item = Range<u32>> + 'k {
     let sent = qp.dialogue.packets.iter().filter(|seen| !seen.frame.received);
     let by_address = sent.filter_map(move |seen| {
@@ -79,7 +80,7 @@ fn of_peer<'k>(qp: &'k QpTrace<'_>, (memory, base): (u32, u64)) -> impl Iterator
     by_address.chain(receives)
 }
 
-/// A memory that was read is as it was written, but for what responses brought.
+/// Checks that the bytes read from memory are the bytes that the host wrote, or the data of responses.
 fn compare<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -102,14 +103,14 @@ fn compare<'t>(
             .completions_of(at)
             .filter(|completion| completion.is_success() && completion.place() < read.place);
         let brought = match completion.next() {
-            // What comes once it is done is no answer to it.
+            // A response after the completion does not count.
             Some(done) => brought(qp, post, (local.length, done.place())),
             None => vec![None; local.length as usize],
         };
         put(&mut image, local.offset, brought);
     }
     for range in of_peer(qp, (of.memory, base)) {
-        // A request may say any length.
+        // A request may state any length.
         let end = (range.end as usize).min(image.len());
         if let Some(unknown) = image.get_mut(range.start as usize..end) {
             unknown.fill(None);
@@ -135,7 +136,8 @@ fn compare<'t>(
     });
 }
 
-/// What the responses to a READ or atomic carried before it was done; where one came twice with other content, either.
+/// Returns the data of the responses to a READ or atomic before its completion. Bytes are open if repeated responses
+/// differ.
 fn brought(qp: &QpTrace<'_>, post: &WorkRequest<'_>, (length, until): (u32, usize)) -> Image {
     let mut image = vec![None; length as usize];
     let of_it = |answer: &&PeerResponse<'_>| answer.offset.is_some_and(|offset| post.has(offset)) && fits(qp, answer);

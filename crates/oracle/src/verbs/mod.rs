@@ -1,13 +1,15 @@
-//! What the host of the device was told, judged by what it posted and by the packets: completions, retries, memory.
+//! Rules for the reports of the device's host: completions, retransmissions and memory, compared with the posted work
+//! and the packets.
 //!
-//! A [`QpTrace`] is a connection with the packet peer as the record has it, events in the order in which the tester knew of
-//! them. A rule is a function of it that states, event by event, what must be and what was: it holds, or it is broken, or
-//! the record cannot decide it. Each counts how often it was asked.
+//! A [`QpTrace`] is a connection with the packet peer, taken from the record. Its events have the order in which the
+//! tester learned of them. A rule is a function of the trace. For each event, the rule holds, is broken, or cannot be
+//! decided by the record; the rule states the expected and the seen behaviour. Each rule counts how often it was
+//! applied.
 //!
-//! **Which order can be trusted.** A completion rests only on what the peer had sent before it was told; a request only on
-//! what was posted before it came in. A packet that was lost takes reasons away and never adds any, so a rule that asks
-//! "what allowed this?" holds on every link. A rule that asks "why did this not happen?" ([`owed`]) takes a proof that the
-//! cause has arrived.
+//! **Reliable order.** A completion depends only on packets that the peer sent before the report. A request depends
+//! only on work posted before the request arrived. A lost packet removes causes and never adds any, so that a rule
+//! which looks for the cause of an event holds on every link. A rule which requires an event
+//! ([`requester_deadlines`]) needs a proof that the cause has arrived.
 
 mod answered;
 pub(crate) mod asking;
@@ -58,7 +60,7 @@ use qp_trace::qp_traces;
 
 pub use qp_history::OWN_VERBS;
 
-/// All rules, by what they look at.
+/// All rules, grouped by their subject.
 static RULES: &[&[(Rule, VerbsRule)]] = &[
     completion::RULES,
     errors::RULES,
@@ -84,13 +86,12 @@ static RULES: &[&[(Rule, VerbsRule)]] = &[
     order::RULES,
 ];
 
-/// All rules.
 pub(crate) fn all() -> impl Iterator<Item = Rule> {
     let of_talks = RULES.iter().flat_map(|rules| rules.iter().map(|(rule, _)| *rule));
     of_talks.chain(states::RULES.iter().map(|(rule, _)| *rule))
 }
 
-/// The numbers of the commands that a device must refuse, and that were refused.
+/// Returns the numbers of the commands that a device must refuse, and that were refused.
 pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
     let mut numbers = BTreeSet::new();
     for qp in &qp_history::qp_histories(trace) {
@@ -108,7 +109,7 @@ pub(crate) fn refused_by_right(trace: &Trace) -> BTreeSet<u32> {
     numbers
 }
 
-/// RequestKind all rules of all connections with the packet peer, and of all queue pairs.
+/// Applies all rules to all connections with the packet peer, and to all queue pairs.
 pub(crate) fn rule(trace: &Trace) -> Ruling<'_> {
     let mut ruling = Ruling::default();
     for qp in &qp_history::qp_histories(trace) {

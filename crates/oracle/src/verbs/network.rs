@@ -1,9 +1,9 @@
-//! Rules of the IP header: what the queue pair's address vector says, every packet carries, requests and responses alike; and of
-//! DestQP, without which a packet is of no connection.
+//! Rules for the IP header and for DestQP. Every packet, request or response, carries the values of the queue pair's
+//! address vector. A packet without the right DestQP belongs to no connection.
 //!
-//! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: where the fields of the GRH stand); Linux
-//! rxe. The low two bits of the traffic class are ECN's, which congestion control has for itself. A flow label of 0 says
-//! nothing, and IPv4 has none.
+//! Source: architecture 8.3 (GRH), 11.2.2.1 (address handles); annex A17 (RoCEv2: position of the GRH's fields); Linux
+//! rxe. The low two bits of the traffic class belong to ECN, for congestion control. A flow label of 0 sets no value,
+//! and IPv4 has no flow label.
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeSet;
@@ -25,17 +25,17 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::MigrationState, migration_state),
 ];
 
-/// Bytes of the shortest frame of Ethernet, without its check sequence: what is shorter is filled up (IEEE 802.3, 3.2.8).
+/// Bytes of the shortest Ethernet frame, without its check sequence: shorter frames are padded (IEEE 802.3, 3.2.8).
 const LEAST_FRAME: usize = 60;
-/// Congestion experienced: no end of a connection says so of its own packets.
+/// ECN value for congestion experienced, which no end of a connection sets in its own packets.
 const CE: u8 = 3;
 
 fn address_vector<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(asked) = qp.dialogue.attributes.address.as_ref() else {
         return;
     };
-    // A notification of congestion may have a class of its own, so that it comes through where all else waits.
-    // Datagrams have the address vectors of their requests.
+    // A CNP may have a traffic class of its own, so that it passes other waiting packets. A datagram has the address
+    // vector of its work request.
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     for seen in qp.dialogue.of_dut().filter(is_of_queue_pair) {
         let (hops, dscp, ecn, flow) = match (seen.packet.ipv4(), seen.packet.ipv6()) {
@@ -44,7 +44,7 @@ fn address_vector<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             _ => continue,
         };
         let flow = flow.filter(|_| asked.flow_label != 0);
-        // A kernel sets the hop limit of its route instead, what lies between may rewrite DSCP and ECN.
+        // On hardware, a kernel may set the hop limit of its route instead, and switches may rewrite DSCP and ECN.
         let has_hops = !qp.is_lossless() || asked.hop_limit == 0 || u32::from(hops) == asked.hop_limit;
         let has_class = u32::from(dscp) == asked.traffic_class >> 2 && ecn != CE;
         let has_label = flow.is_none_or(|flow| flow == asked.flow_label);
@@ -102,8 +102,8 @@ fn dest_qp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Which of both it is says the state that the queue pair was brought up in, and drivers differ in that (17.2.8). CNPs are none of
-/// its packets.
+/// Checks that MigReq is constant, in requests and in responses. Its value depends on the state in which the queue pair
+/// was set up, and on the driver (17.2.8). CNPs do not belong to the queue pair.
 fn migration_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_queue_pair = |seen: &Seen<'_>| seen.packet.opcode().service() == Service::Rc;
     let (mut request, mut response) = (None, None);
@@ -122,7 +122,7 @@ fn migration_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// An IP address as a GID has it.
+/// Returns two IP addresses as GIDs.
 fn as_gid(ip: Option<(IpAddr, IpAddr)>) -> Option<[Ipv6Addr; 2]> {
     let of = |ip| match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -131,7 +131,7 @@ fn as_gid(ip: Option<(IpAddr, IpAddr)>) -> Option<[Ipv6Addr; 2]> {
     ip.map(|(from, to)| [of(from), of(to)])
 }
 
-/// Source and destination, as GIDs.
+/// Returns source and destination of a packet as GIDs.
 fn ends(packet: &Packet<'_>) -> Option<[Ipv6Addr; 2]> {
     let of_v4 = packet.ipv4().map(|ip| (IpAddr::V4(ip.src()), IpAddr::V4(ip.dst())));
     let of_v6 = || packet.ipv6().map(|ip| (IpAddr::V6(ip.src()), IpAddr::V6(ip.dst())));
@@ -160,7 +160,8 @@ fn frame<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let packet = &seen.packet;
         let Some(ends) = ends(packet) else { continue };
         let own_macs = packet.ethernet().map(|of| (of.src(), of.dst()));
-        // A route may lead elsewhere, a switch may tag, an adapter may show what it pads a frame with, or its check sequence.
+        // On hardware, a route may lead elsewhere, a switch may add a VLAN tag, and an adapter may show padding or the
+        // check sequence.
         let is_so = !qp.is_lossless()
             || macs_of_peer.is_none_or(|macs| own_macs == Some(macs))
                 && packet.vlan().is_none()

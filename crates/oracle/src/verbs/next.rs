@@ -1,4 +1,4 @@
-//! Which responses a READ or atomic of the device waits for, and which it has had.
+//! Responses that a READ or atomic of the device waits for, and responses that it has received.
 //!
 //! Source: architecture 9.7.6.1.1 (response data).
 
@@ -10,7 +10,8 @@ use crate::parsed::Part;
 use crate::rules::responder::ResponseKind;
 
 impl QpTrace<'_> {
-    /// The end of the requests that were told done before a place: what an answer that left after it says of them is old.
+    /// Returns the PSN offset after the requests that completed before a place. A later response to these requests is
+    /// stale.
     pub(super) fn done_before(&self, place: usize) -> u32 {
         let done = self
             .completions
@@ -21,13 +22,13 @@ impl QpTrace<'_> {
             .unwrap_or(0)
     }
 
-    /// Whether an answer is of a request that its host was told done before: it says nothing any more.
+    /// Returns whether a response belongs to a request that had completed before, so that it has no effect.
     pub(super) fn is_stale(&self, answer: &PeerResponse<'_>) -> bool {
         answer.offset.is_some_and(|of| of < self.done_before(answer.place()))
     }
 
-    /// Whether a READ or atomic had each of its responses before a PSN, once and in order, when an answer was sent, so that the
-    /// answer skips none. Where they may have been lost only what was told tells.
+    /// Returns whether a READ or atomic had received each response before the PSN `until`, once and in order, when
+    /// `answer` was sent. `answer` then skips no response. Where responses may be lost, only a completion proves this.
     pub(super) fn has_had(&self, post: &WorkRequest<'_>, until: u32, answer: &PeerResponse<'_>) -> bool {
         if post.end <= self.done_before(answer.place()) || until <= post.first {
             return true;
@@ -49,7 +50,7 @@ impl QpTrace<'_> {
         self.is_lossless() && requests.count() == 1 && had.into_iter().eq(post.first..until.min(post.end))
     }
 
-    /// Whether a response to a READ or atomic is the next one that it waits for, sound in itself.
+    /// Returns whether a response to a READ or atomic is the next expected response, and correct.
     pub(super) fn is_next_response(&self, answer: &PeerResponse<'_>) -> bool {
         let post = answer
             .offset
@@ -65,12 +66,11 @@ impl QpTrace<'_> {
     }
 }
 
-/// Whether a request is a READ.
 pub(super) fn is_read(post: &WorkRequest<'_>) -> bool {
     post.posted.post.operation() == pb::Operation::Read
 }
 
-/// Which response to a READ that was sent once has that PSN.
+/// Returns the position of the response with that PSN, for a READ that was sent once.
 pub(super) fn expected(post: &WorkRequest<'_>, offset: u32) -> Part {
     match (offset == post.first, offset + 1 == post.end) {
         (true, true) => Part::Only,
@@ -80,7 +80,7 @@ pub(super) fn expected(post: &WorkRequest<'_>, offset: u32) -> Part {
     }
 }
 
-/// Whether a response is the one that a READ expects with that PSN, or an atomic.
+/// Returns whether a response has the length that its READ expects at that PSN, or answers an atomic.
 pub(super) fn fits(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> bool {
     let Some((offset, post)) = answer
         .offset

@@ -1,8 +1,8 @@
-//! Rules of answers that nobody asked for: as many of one as there were requests for it, and no more; none to an atomic that the
-//! connection cannot have done.
+//! Rules for surplus responses: each request gets one response, and an atomic that the connection cannot have
+//! executed gets none.
 //!
-//! Source: architecture 9.7.5.1 (acknowledgements), 9.7.5.2.8 (RNR NAK). An ACK may come again: it tells of credits. On hardware a
-//! network may bring any frame twice, so that nothing is said there.
+//! Source: architecture 9.7.5.1 (acknowledgements), 9.7.5.2.8 (RNR NAK). An ACK may be repeated, since it grants
+//! credits. On hardware a network may repeat any frame, so that the rule does not apply.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::AtomicUnknown, atomic_unknown),
 ];
 
-/// What may come too often.
+/// Kind of response that must not come too often.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Read,
@@ -28,7 +28,7 @@ enum Kind {
     Rnr,
 }
 
-/// Answers to the same request: of which kind, and those that came more often than they were asked for.
+/// Responses beyond the number requested, by kind and PSN offset.
 type Came<'t> = BTreeMap<(Kind, u32), Vec<&'t FrameSeen>>;
 
 fn too_many<'t>(qp: &QpTrace<'t>) -> Came<'t> {
@@ -49,13 +49,14 @@ fn too_many<'t>(qp: &QpTrace<'t>) -> Came<'t> {
         };
         let offset = parsed.psn.since(first);
         let asks_for_it = |(of, psns, asks, place): &&(u32, u32, RequestKind, usize)| {
-            // How far its PSN lies behind that of the request, be it before the first.
+            // Distance from the request's PSN to the response's PSN, modulo 2^24. The request may lie before the first
+            // PSN.
             let into = offset.wrapping_sub(*of) & 0xFF_FFFF;
             *place < frame.place
                 && match kind {
                     Kind::Read => *asks == RequestKind::Read && into < *psns,
                     Kind::Atomic => *asks == RequestKind::Atomic && into == 0,
-                    // What comes behind it may bring it about, too.
+                    // A request with a later PSN may also cause the RNR NAK.
                     Kind::Rnr => into == 0 || into > HALF,
                 }
         };

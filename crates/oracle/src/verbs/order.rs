@@ -1,5 +1,5 @@
-//! Responses to READs and atomics come in the order of their PSNs: what the packets alone cannot tell from a lost one, hindsight
-//! can.
+//! Rule that responses to READs and atomics come in the order of their PSNs. A single packet does not show whether an
+//! earlier response was lost or reordered. Later packets do.
 //!
 //! Source: architecture 9.5 (ordering), C9-27.
 
@@ -15,7 +15,7 @@ use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::NeverBack, never_back)];
 
-/// The PSNs that a READ or atomic takes, counted from the first that the device expects, where it was sent, and how often.
+/// PSNs of a request, counted from the first PSN that the device expects, and the number of its transmissions.
 struct Sent {
     psns: core::ops::Range<u32>,
     times: u32,
@@ -32,7 +32,7 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         }
         let psns = offset..offset.saturating_add(qp.psns(&parsed));
-        // Most lie behind all others.
+        // Most requests have a PSN after all earlier PSNs.
         let before = if offset < end { &mut sent[..] } else { &mut [] };
         match before.iter_mut().find(|sent| sent.psns.contains(&offset)) {
             Some(sent) => sent.times += 1,
@@ -42,7 +42,7 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             }
         }
     }
-    // What was answered furthest, and by what.
+    // Response with the furthest PSN so far, with its offset and frame.
     let mut furthest: Option<(u32, Parsed<'_>, &'t FrameSeen)> = None;
     for (parsed, frame) in qp.responses() {
         let (offset, says) = (parsed.psn.since(first), ResponseKind::of(&parsed));
@@ -52,7 +52,7 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let is_once = || sent.iter().any(|sent| sent.psns.contains(&offset) && sent.times == 1);
         if let Some((_, other, before)) = furthest.filter(|_| says != ResponseKind::Ack && is_once()) {
             let is_behind = other.psn.since(first) > offset;
-            // The tester's adapter may have swapped those whose spans overlap.
+            // The tester's adapter may have swapped packets whose time spans overlap.
             if is_behind && !qp.is_lossless() && !before.at.is_before(frame.at) {
                 continue;
             }
@@ -70,8 +70,9 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// From which request on the DUT put everything off by an RNR NAK, and when: what had been sent by then is not done. Those alone that leave no
-/// doubt of which sending they answer: one NAK of a request that was sent once by then, but for what an earlier one put off.
+/// Returns the PSN and time of each RNR NAK of the DUT. The DUT does not execute requests from that PSN on that were
+/// sent before the NAK. Only unambiguous NAKs count: the only NAK for its PSN, after a single transmission of the
+/// request. Transmissions that an earlier NAK refused do not count.
 fn put_off(qp: &QpTrace<'_>, first: Psn) -> Vec<(u32, Span)> {
     let naks = qp
         .responses()
@@ -92,7 +93,7 @@ fn put_off(qp: &QpTrace<'_>, first: Psn) -> Vec<(u32, Span)> {
     plain
 }
 
-/// Whether a request was put off.
+/// Returns whether one of the RNR NAKs refused this transmission.
 fn is_among(put_off: &[(u32, Span)], offset: u32, frame: &FrameSeen) -> bool {
     let is_it = |(from, at): &(u32, Span)| *from <= offset && frame.at.is_before(*at);
     put_off.iter().any(is_it)

@@ -1,6 +1,6 @@
-//! The pace of retransmissions: which habits of its retry timer a record shows.
+//! Pace of retransmissions: the habits of the retry timer that a record shows.
 //!
-//! A habit is seen where the peer says nothing at all between two transmissions, so that the timer alone decides.
+//! A habit shows if the peer sends nothing between two transmissions, so that the timer alone determines the interval.
 
 use core::time::Duration;
 use std::rc::Rc;
@@ -13,17 +13,18 @@ use super::qp_trace::{PeerResponse, QpTrace, Request, WorkRequest, qp_traces};
 use crate::rc;
 use crate::rules::responder::ResponseKind;
 
-/// How long a packet may wait on its way out of a port, behind those of other queue pairs.
+/// Longest wait of a packet in its port, behind packets of other queue pairs.
 pub(super) const QUEUED: Duration = Duration::from_millis(1);
 
-/// The most that the path adds to the time between two arrivals, or takes from it; none if it was not measured.
+/// Returns the longest time that the path may add to, or take from, the time between two arrivals; `None` if the path
+/// was not measured.
 pub(super) fn spread(qp: &QpTrace<'_>) -> Option<Duration> {
     let trips = &qp.trace.timeline.round_trips;
     let shortest = trips.iter().map(|trips| trips.shortest).min();
     Some(rc::path(qp.trace)?.saturating_sub(shortest.unwrap_or_default()))
 }
 
-/// Tells each connection of a record what all of them show.
+/// Sets the habits of each connection from all connections of a record.
 pub(super) fn look(qp_traces: &mut [QpTrace<'_>]) {
     let habits = Rc::new(of(qp_traces));
     for qp in qp_traces {
@@ -31,7 +32,7 @@ pub(super) fn look(qp_traces: &mut [QpTrace<'_>]) {
     }
 }
 
-/// Of a record, where nothing else is asked about its connections.
+/// Returns the habits that a record shows.
 pub fn in_record(trace: &Trace) -> Habits {
     of(&qp_traces(trace))
 }
@@ -61,19 +62,19 @@ fn of(qp_traces: &[QpTrace<'_>]) -> Habits {
     habits
 }
 
-/// Whether two intervals in a row are the timeout itself: a timer that is early after that has no habit of it, and one
-/// whose intervals grow has none that are alike.
+/// Returns whether two intervals in a row equal the timeout. A timer with the habit of early retransmission shows no
+/// such pair.
 fn is_kept_twice(intervals: &[Duration], once: Duration) -> bool {
     let is_kept = |interval: &Duration| (once * LONG_BEFORE..=once * 12).contains(&(*interval * 10));
     intervals.windows(2).any(|pair| pair.iter().all(is_kept))
 }
 
-/// A timer that is so many tenths of the timeout, or less, is early by more than its grain.
+/// Share of the timeout, in tenths. A timer that fires before this share is early by more than its granularity.
 const LONG_BEFORE: u32 = 9;
 
-/// Whether a packet came again long before a timeout could be over, though the peer had said nothing since it came
-/// last: the timeout of its own first transmission where nothing was ever asked for again, or else of the connection's
-/// first.
+/// Returns whether a packet came again long before a timeout, though the peer had not responded since the packet's last
+/// transmission. The time counts from the packet's first transmission. After the peer has requested a retransmission,
+/// the time counts from the connection's first request.
 fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
     let asks = |answer: &&PeerResponse<'_>| {
         matches!(
@@ -104,7 +105,8 @@ fn has_early(qp: &QpTrace<'_>, once: Duration) -> bool {
     })
 }
 
-/// A request packet that is the oldest without an answer, and the one before it that was the same.
+/// Returns the request packet at index `at`, its work request and its previous transmission, if the request is the
+/// oldest unanswered request.
 fn oldest_again<'a, 't>(
     qp: &'a QpTrace<'t>,
     at: usize,
@@ -129,14 +131,14 @@ fn oldest_again<'a, 't>(
         .iter()
         .rposition(|sent| is_same(&sent))
         .filter(|_| is_oldest)?;
-    // An answer that the device did not get leaves an older request open: it comes again with this one.
+    // If the device did not receive a response, an older request stays open and is repeated with this request.
     let since = qp.requests[before + 1..].iter();
     let mut with_it = since.take_while(|sent| sent.seen.place <= later.seen.place);
     let is_older = with_it.any(|sent| sent.offset.is_some_and(|of| of < post.first));
     (!is_older).then_some((post, &qp.requests[before], later))
 }
 
-/// How often between two places the timer alone has sent the oldest request again before the timeout was over.
+/// Returns how often, between two places, the timer alone repeated the oldest request before the timeout.
 pub(super) fn early_rounds(qp: &QpTrace<'_>, (since, until): (usize, usize)) -> u32 {
     let Some(once) = qp.timeout().filter(|_| qp.habits.of_retry(false).is_some()) else {
         return 0;
@@ -151,14 +153,14 @@ pub(super) fn early_rounds(qp: &QpTrace<'_>, (since, until): (usize, usize)) -> 
     u32::try_from((0..qp.requests.len()).filter(is_early).count()).unwrap_or(u32::MAX)
 }
 
-/// The habit that may have brought one of these transmissions about: then their count tells nothing.
+/// Returns the habit that may have caused one of these transmissions, so that their number proves nothing.
 pub(super) fn of_excess(qp: &QpTrace<'_>, sent: &[&Request<'_>]) -> Option<Habit> {
     let places = (sent.first()?.seen.place, sent.last()?.seen.place);
     let habit = qp.habits.of_retry(false).filter(|_| qp.timeout().is_some());
     habit.filter(|habit| *habit == Habit::Adaptive || early_rounds(qp, places) > 0)
 }
 
-/// Whether one request was done when another was posted.
+/// Returns whether the request `before` had completed when `post` was posted.
 fn is_done_before(qp: &QpTrace<'_>, before: &WorkRequest<'_>, post: &WorkRequest<'_>) -> bool {
     let at = qp.post_of(before.first);
     at.is_some_and(|at| {
@@ -167,7 +169,7 @@ fn is_done_before(qp: &QpTrace<'_>, before: &WorkRequest<'_>, post: &WorkRequest
     })
 }
 
-/// The intervals between transmissions of a packet up to the first word of the peer.
+/// Returns the intervals between transmissions of a packet, up to the peer's first response.
 fn unanswered_intervals(qp: &QpTrace<'_>, offset: u32) -> Vec<Duration> {
     let sent = qp.transmissions(offset, usize::MAX);
     let first = sent.first().map_or(0, |sent| sent.seen.place);
@@ -188,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timer_that_keeps_the_timeout_twice_is_not_early() {
+    fn timer_that_keeps_timeout_is_not_early() {
         let is_kept = |ms: &[u64]| {
             let intervals: Vec<Duration> = ms.iter().copied().map(Duration::from_millis).collect();
             is_kept_twice(&intervals, Duration::from_millis(67))

@@ -1,15 +1,15 @@
-//! Which request or receive a completion is of, where a `wr_id` may be used again.
+//! Assignment of completions to requests and receives, which may reuse a `wr_id`.
 //!
-//! Source: architecture 11.4.2.1 (a completion has the identifier of its work request), 10.8.5.1 (completions of a queue come in the
-//! order of its requests).
+//! Source: architecture 11.4.2.1 (a completion has the identifier of its work request), 10.8.5.1 (completions of a
+//! queue come in the order of its requests).
 
 use verbatim_record::WcStatus;
 use verbatim_record::verbs::pb;
 
-/// The bit of a completion's opcode that marks receives (enum ibv_wc_opcode).
+/// Bit of a completion's opcode that marks receives (enum ibv_wc_opcode).
 const RECEIVE: u32 = 1 << 7;
 
-/// The work requests of a queue by identifier and place in the record, and which of them have completed.
+/// Work requests of a queue: identifier, place in the record, and whether it has completed.
 pub(super) struct Queue {
     posted: Vec<(u64, usize, bool)>,
 }
@@ -20,8 +20,8 @@ impl Queue {
         Self { posted }
     }
 
-    /// The oldest open work request with that identifier that was posted before a place, and true. Else the last one that
-    /// completed, and false: an extra completion belongs to it.
+    /// Returns the oldest open work request with that identifier posted before a place, and true. Otherwise returns the
+    /// last work request with the identifier, and false: the completion is surplus.
     fn of(&self, wr_id: u64, place: usize) -> Option<(usize, bool)> {
         let same = || (0..self.posted.len()).filter(|at| self.posted[*at].0 == wr_id);
         let before = || same().filter(|at| self.posted[*at].1 < place);
@@ -30,12 +30,11 @@ impl Queue {
     }
 }
 
-/// The work request of a completion.
+/// Work request of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
-    /// That send request; none where nothing was posted with its identifier.
+    /// Index of a send request; `None` if none was posted with its identifier.
     Send(Option<usize>),
-    /// A receive.
     Receive,
 }
 
@@ -45,7 +44,7 @@ pub(super) fn assign(sends: &mut Queue, receives: &mut Queue, completion: &pb::C
     let is_receive = match (send, receive) {
         (_, None) => false,
         (None, Some(_)) => true,
-        // The opcode says nothing after an error.
+        // The opcode is undefined after an error.
         (Some(_), Some(_)) if completion.status == WcStatus::SUCCESS.0 => completion.opcode & RECEIVE != 0,
         (Some((_, is_open)), Some(_)) => !is_open,
     };
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_used_again_belongs_to_the_next_request() {
+    fn reused_wr_id_belongs_to_next_request() {
         let (mut sends, mut receives) = (Queue::new([(7, 1), (7, 5)]), Queue::new([]));
         let mut of = |place| assign(&mut sends, &mut receives, &completion(7, 0), place);
         assert_eq!(of(3), Of::Send(Some(0)));
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_opcode_tells_a_receive_from_a_send() {
+    fn opcode_separates_receive_from_send() {
         let (mut sends, mut receives) = (Queue::new([(7, 1)]), Queue::new([(7, 2)]));
         let mut of = |opcode| assign(&mut sends, &mut receives, &completion(7, opcode), 9);
         assert_eq!(of(RECEIVE), Of::Receive);

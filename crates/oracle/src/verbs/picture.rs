@@ -1,24 +1,24 @@
-//! A picture of a memory of which not everything is known: what each byte holds, or may hold.
+//! Partly known content of a memory: the values that each byte holds, or may hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use crate::freedom::{MOST, holds};
 
-/// A picture of the device's memory.
+/// Possible content of the device's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Picture {
-    /// What each byte holds; one of what it may hold where [`Self::more`] has others.
+    /// Value of each byte; one of several possible values if [`Self::more`] has others.
     bytes: Vec<u8>,
-    /// What else a byte may hold.
+    /// Further possible values, by byte.
     more: BTreeMap<usize, BTreeSet<u8>>,
-    /// Bytes of which nothing is known.
+    /// Whether the value of each byte is unknown.
     unknown: Vec<bool>,
-    /// A byte that may hold more than [`MOST`] values: anything since.
+    /// First byte that exceeded [`MOST`] possible values, and was then marked as unknown.
     excess: Option<usize>,
 }
 
-/// What a part of it held at some time.
+/// Content of a part of the memory at some time.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     begin: usize,
@@ -28,7 +28,7 @@ pub(super) struct Part {
 }
 
 impl Picture {
-    /// A memory of zeros, as one that was registered is, or one of which nothing is known.
+    /// Returns a memory of zeros, as after its registration, or a memory with unknown content.
     pub(super) fn new(length: usize, is_known: bool) -> Self {
         Self {
             bytes: vec![0; length],
@@ -42,7 +42,7 @@ impl Picture {
         range.start.min(self.bytes.len())..range.end.min(self.bytes.len())
     }
 
-    /// These bytes stand there now.
+    /// Sets the bytes from `begin` on.
     pub(super) fn put(&mut self, begin: usize, bytes: &[u8]) {
         let range = self.within(&(begin..begin.saturating_add(bytes.len())));
         for (at, byte) in range.clone().zip(bytes) {
@@ -52,7 +52,7 @@ impl Picture {
         self.forget_more(range);
     }
 
-    /// These bytes may stand there now, or what stood there before.
+    /// Adds these bytes to the possible values from `begin` on.
     pub(super) fn may_put(&mut self, begin: usize, bytes: &[u8]) {
         for (at, byte) in self.within(&(begin..begin.saturating_add(bytes.len()))).zip(bytes) {
             if self.bytes[at] == *byte || self.unknown[at] {
@@ -71,12 +71,12 @@ impl Picture {
         }
     }
 
-    /// The first byte that was given up because it may hold more than [`MOST`] values.
+    /// Returns the first byte that exceeded [`MOST`] possible values.
     pub(super) fn excess(&self) -> Option<usize> {
         self.excess
     }
 
-    /// Anything may stand there now.
+    /// Marks a range as unknown.
     pub(super) fn free(&mut self, range: Range<usize>) {
         let range = self.within(&range);
         self.unknown[range.clone()].fill(true);
@@ -89,20 +89,20 @@ impl Picture {
         }
     }
 
-    /// Whether a byte may hold a value; one beyond the memory may hold any.
+    /// Returns whether a byte may hold a value. A byte beyond the memory may hold any value.
     pub(super) fn may_hold(&self, at: usize, value: u8) -> bool {
         let Some(byte) = self.bytes.get(at) else { return true };
         *byte == value || self.unknown[at] || self.more.get(&at).is_some_and(|more| more.contains(&value))
     }
 
-    /// What stands there, if all of it is known.
+    /// Returns the content of a range, if all of it is known.
     pub(super) fn known(&self, range: Range<usize>) -> Option<&[u8]> {
         let bytes = self.bytes.get(range.clone())?;
         let is_known = !self.unknown[range.clone()].contains(&true) && self.more.range(range).next().is_none();
         is_known.then_some(bytes)
     }
 
-    /// What is known of a few bytes, in words.
+    /// Returns the known values of a few bytes in words.
     pub(super) fn in_words(&self, range: Range<usize>) -> String {
         let byte = |at: usize| match self.more.get(&at) {
             _ if self.unknown[at] => "??".into(),
@@ -116,7 +116,7 @@ impl Picture {
         format!("[{}]", words.join(" "))
     }
 
-    /// A part of it, as it is now.
+    /// Returns a copy of a range.
     pub(super) fn part(&self, range: Range<usize>) -> Part {
         let range = self.within(&range);
         Part {
@@ -133,12 +133,12 @@ impl Picture {
 }
 
 impl Part {
-    /// Whether it has a byte of that range.
+    /// Returns whether the part has a byte of that range.
     pub(super) fn overlaps(&self, range: &Range<usize>) -> bool {
         self.begin < range.end && range.start < self.begin + self.bytes.len()
     }
 
-    /// Whether a byte of it may have held a value.
+    /// Returns whether a byte of the part may have held a value.
     pub(super) fn may_hold(&self, at: usize, value: u8) -> bool {
         let Some(byte) = at.checked_sub(self.begin).and_then(|at| self.bytes.get(at)) else {
             return false;
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_byte_holds_what_was_put_there_and_may_hold_what_may_have_been() {
+    fn may_put_adds_a_possible_value() {
         let mut picture = Picture::new(8, true);
         picture.put(2, &[7, 8]);
         picture.may_put(3, &[9, 9]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_that_may_hold_more_values_than_are_kept_may_hold_any_and_is_told() {
+    fn too_many_values_make_a_byte_unknown() {
         let mut picture = Picture::new(4, true);
         let (_, largest) = crate::measured(|| (1..63).for_each(|value| picture.may_put(1, &[value])));
         assert_eq!((largest, picture.excess()), (63, None));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_holds_anything_until_something_is_put_there() {
+    fn freed_byte_holds_anything_until_put() {
         let mut picture = Picture::new(4, false);
         assert!(picture.may_hold(0, 5));
         picture.put(0, &[1, 2, 3, 4]);

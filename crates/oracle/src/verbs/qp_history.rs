@@ -1,6 +1,7 @@
-//! The life of a queue pair: what its host was asked to do with it, what it told, and which states it may be in by then.
+//! History of a queue pair: the commands to its host, its events, and the states that it may be in.
 //!
-//! From the first packet or send request on it may have failed by itself, so that what it may be is a set of states.
+//! From the first packet or send request on, a queue pair may have failed by itself. Its state is then a set of
+//! possible states.
 //!
 //! Source: architecture 10.3.1 (states).
 
@@ -14,45 +15,45 @@ use verbatim_wire::packet::{Medium, Packet};
 use super::steps::{self, Facts, Verdict};
 use crate::freedom::holds;
 
-/// A queue pair of the device, from when it was made until it was destroyed.
+/// Queue pair of the device, from its creation to its destruction.
 pub(super) struct QpHistory<'t> {
     pub(super) trace: &'t Trace,
     pub(super) facts: Facts,
     pub(super) handle: u32,
     pub(super) service: pb::Service,
     pub(super) depths: (u32, u32),
-    /// What its host was asked to do with it, in order.
+    /// Commands to its host about the queue pair, in order.
     pub(super) commands: Vec<&'t VerbsDone>,
-    /// What was told of it.
+    /// Events that the host reported.
     pub(super) events: Vec<&'t HostEvent>,
-    /// Where something came to it, or was posted to be sent, that may have made it fail.
+    /// Places of packets to the queue pair, and of posted send requests. Each may have made the queue pair fail.
     traffic: Vec<usize>,
-    /// Where a packet came to it.
+    /// Places of packets to the queue pair.
     came: Vec<usize>,
-    /// What was done with memory on its host.
+    /// Registrations and deregistrations of memory on its host.
     pub(super) memory: Rc<[&'t VerbsDone]>,
-    /// The place where it was made, and the one where it was gone.
+    /// Place where the queue pair was created; `end`: place where it was destroyed.
     pub(super) begin: usize,
     pub(super) end: usize,
 }
 
-/// What a queue pair is when its host is asked for something.
+/// State of a queue pair when its host gets a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Is {
-    /// By its steps.
+    /// State after its last step.
     pub(super) state: pb::QpState,
-    /// The place of the step that made it so.
+    /// Place of the last step.
     pub(super) since: usize,
-    /// Where it went to RTR.
+    /// Place since which traffic may have made the queue pair fail: the last step to RESET, INIT or RTR, or a reported
+    /// failure.
     pub(super) up: usize,
-    /// Whether it may have failed.
     pub(super) may_have_failed: bool,
-    /// Whether it was told so, of a datagram queue pair.
+    /// Whether the host reported the failure, for a datagram queue pair.
     pub(super) has_failed: bool,
 }
 
 impl Is {
-    /// The states that it may be in.
+    /// Returns the states that the queue pair may be in.
     pub(super) fn states(self, service: pb::Service) -> Vec<pb::QpState> {
         let mut states: Vec<pb::QpState> = [self.state].into_iter().filter(|_| !self.has_failed).collect();
         if self.may_have_failed {
@@ -74,13 +75,13 @@ pub(super) fn is_refused(done: &VerbsDone) -> bool {
     matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
 
-/// The parameter that says so of a rig whose agent stands for the device itself.
+/// Record parameter that is nonzero for a rig whose agent acts as the device itself.
 pub const OWN_VERBS: &str = "own_verbs";
 
-/// Linux's numbers of what is not there: ENOSYS, EOPNOTSUPP.
+/// Linux error numbers of a missing function: ENOSYS, EOPNOTSUPP.
 const NOT_THERE: [i32; 2] = [38, 95];
 
-/// Whose queue pair a command is about.
+/// Returns the handle of the queue pair that a command is about.
 fn handle_of(command: &Command) -> Option<u32> {
     Some(match command {
         Command::ModifyQp(of) => of.qp,
@@ -92,7 +93,7 @@ fn handle_of(command: &Command) -> Option<u32> {
     })
 }
 
-/// What a command posts: whether it is a receive, and where its data are.
+/// Returns whether a command posts a receive, with its `wr_id` and local memory; `None` if it posts nothing.
 pub(super) fn posts(command: &Command) -> Option<(bool, u64, Option<pb::Slice>)> {
     match command {
         Command::PostSend(post) => Some((false, post.wr_id, post.local)),
@@ -101,7 +102,7 @@ pub(super) fn posts(command: &Command) -> Option<(bool, u64, Option<pb::Slice>)>
     }
 }
 
-/// All queue pairs of the device.
+/// Returns all queue pairs of the device.
 pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
     let commands = || trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
     let facts = Facts::of(trace);
@@ -120,7 +121,7 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
             to.entry(packet.bth().dest_qp().0).or_default().push(frame.place);
         }
     }
-    // Sorted out once: a long record has ten thousands of commands and hundreds of queue pairs.
+    // Group the commands once: a long record has tens of thousands of commands, and hundreds of queue pairs.
     let mut by_handle: BTreeMap<u32, Vec<&VerbsDone>> = BTreeMap::new();
     for done in commands() {
         if let Some(handle) = handle_of(&done.command) {
@@ -176,7 +177,7 @@ pub(super) fn qp_histories(trace: &Trace) -> Vec<QpHistory<'_>> {
     .collect()
 }
 
-/// Whether one of these places, which are in order, lies between two others.
+/// Returns whether one of the sorted `places` lies between two others.
 fn is_between(places: &[usize], after: usize, before: usize) -> bool {
     let at = places.partition_point(|place| *place <= after);
     places.get(at).is_some_and(|place| *place < before)
@@ -187,12 +188,13 @@ impl<'t> QpHistory<'t> {
         self.trace.begin.simulated
     }
 
-    /// Whether refusals are the device's own: on a host a kernel, a driver or an agent is between.
+    /// Returns whether refusals come from the device itself. On a host, a kernel, a driver or an agent may refuse
+    /// instead.
     pub(super) fn has_own_verbs(&self) -> bool {
         self.is_simulated() || self.trace.parameter(OWN_VERBS).is_some_and(|is_own| is_own != 0)
     }
 
-    /// What is taken that must be refused.
+    /// Returns the result for a command that was accepted though it must be refused.
     pub(super) fn when_taken(&self) -> Passed {
         if self.has_own_verbs() {
             Passed::Fail
@@ -201,7 +203,8 @@ impl<'t> QpHistory<'t> {
         }
     }
 
-    /// What is refused that must be taken. A host may lack it, and a device that says so: that is no fault.
+    /// Returns the result for a command that was refused though it must be accepted. A device may lack the function and
+    /// report that with its error number. A host may refuse for reasons of its own.
     pub(super) fn when_refused(&self, done: &VerbsDone) -> Passed {
         match &done.answer {
             Some((.., Reply::Refused(refused), _)) if NOT_THERE.contains(&refused.errno) => Passed::Unspecified,
@@ -214,9 +217,10 @@ impl<'t> QpHistory<'t> {
         is_between(&self.traffic, after, before)
     }
 
-    /// Whether a datagram failed, after which none is sent. Of a real host's answers nobody knows which came first.
+    /// Returns whether a datagram failed, after which the queue pair sends no datagram. Applies in simulations only:
+    /// the order of a real host's reports is unknown.
     fn has_failed(&self, after: usize, before: usize) -> bool {
-        // What was posted before the failure that is known was told late, and is no other.
+        // Only work posted after the known failure counts: completions of older work were merely reported late.
         let sends = |wr_id: u64| {
             let later = self.commands.iter().filter(|done| done.place > after);
             let posts = later.filter_map(|done| posts(&done.command));
@@ -234,7 +238,7 @@ impl<'t> QpHistory<'t> {
             })
     }
 
-    /// Each command with what the queue pair is by then; ends where nobody answered.
+    /// Calls `say` for each command with the state at that time. Stops at a command without a reply.
     pub(super) fn each(&self, mut say: impl FnMut(Is, &'t VerbsDone)) {
         let mut is = Is {
             state: pb::QpState::Reset,
@@ -245,7 +249,7 @@ impl<'t> QpHistory<'t> {
         };
         for done in &self.commands {
             let is_up = !matches!(is.state, pb::QpState::Reset | pb::QpState::Init | pb::QpState::Err);
-            // What is posted in SQE is flushed and changes nothing.
+            // Work that is posted in SQE is flushed, and changes no state.
             let traffic = if is.state == pb::QpState::Sqe {
                 &self.came
             } else {
@@ -266,7 +270,7 @@ impl<'t> QpHistory<'t> {
                     is.since = done.place;
                     is.state = modify.state();
                 }
-                // That it has failed it says itself; that it has not may be old when it is told.
+                // A reported failure is certain, but a report of no failure may be out of date.
                 (Command::QueryQp(_), Some((_, _, Reply::Status(status), _)))
                     if is.may_have_failed
                         && is.states(self.service).contains(&status.state())
@@ -279,7 +283,8 @@ impl<'t> QpHistory<'t> {
         }
     }
 
-    /// Each step, with what must come of it in all states that the queue pair may be in.
+    /// Calls `say` for each step with its expected verdict, if the verdict is the same in all states that the queue
+    /// pair may be in.
     pub(super) fn each_step(&self, mut say: impl FnMut(Is, &Verdict, &'t VerbsDone, &'t pb::ModifyQp)) {
         self.each(|is, done| {
             let Command::ModifyQp(modify) = &done.command else {

@@ -1,7 +1,7 @@
-//! A connection of the device with the packet peer as its host and the wire show it: what was posted, what was sent, what
-//! was answered, what was told.
+//! Connection of the device with the packet peer, as host and packets show it: work requests, packets, responses and
+//! completions.
 //!
-//! PSNs are counted from the connection's first one, so that requests are ranges of one line of numbers.
+//! PSNs are counted from the connection's first PSN, so that each request is a range of numbers.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -22,19 +22,19 @@ use crate::rc::HALF;
 use crate::rc::{self, Dialogue, Done, Posted, Seen, whole_dialogues};
 use crate::rules::responder::ResponseKind;
 
-/// How long an event may take that nothing holds back.
+/// Longest time for an event that nothing delays.
 pub(super) const EVENT_WAIT: Duration = Duration::from_secs(2);
 
-/// No packet is longer on a simulated path: some 4 KB at 10 Gbit/s, and a few switches.
+/// Upper bound of a packet's transit time on a simulated path: about 4 KB at 10 Gbit/s, and a few switches.
 pub(super) const SIMULATED_PATH: Duration = Duration::from_micros(20);
 
-/// A request that was posted.
+/// Posted work request.
 #[derive(Clone, Debug)]
 pub(super) struct WorkRequest<'t> {
     pub(super) posted: Posted<'t>,
-    /// Its first PSN, counted from the connection's first.
+    /// First PSN, counted from the connection's first PSN.
     pub(super) first: u32,
-    /// The one behind its last.
+    /// PSN after the last PSN.
     pub(super) end: u32,
 }
 
@@ -56,17 +56,18 @@ impl WorkRequest<'_> {
     }
 }
 
-/// A request packet of the peer: its PSN, counted from the first that the device expects, and its frame.
+/// Request packet of the peer: its PSN, counted from the first PSN that the device expects, and its frame.
 pub(super) type Asked<'t> = (u32, Parsed<'t>, &'t FrameSeen);
 
-/// A sound response of the peer to the device's requests.
+/// Undamaged response of the peer to the device's requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerResponse<'t> {
     pub(super) frame: &'t FrameSeen,
     pub(super) packet: Packet<'t>,
-    /// Its PSN, counted from the connection's first; `None` when nothing with it was posted when it left.
+    /// PSN, counted from the connection's first PSN; `None` if no request with this PSN was posted when the response
+    /// left.
     pub(super) offset: Option<u32>,
-    /// Whether a request with this PSN, or a later one, had come in when it left.
+    /// Whether a request with this PSN, or a later PSN, had arrived when the response left.
     pub(super) is_of_seen: bool,
     pub(super) says: ResponseKind,
     pub(super) syndrome: Option<Syndrome>,
@@ -77,7 +78,7 @@ impl PeerResponse<'_> {
         self.frame.place
     }
 
-    /// The PSN up to which it says that SENDs and WRITEs were executed; that one excluded.
+    /// Returns the PSN before which the response acknowledges all SENDs and WRITEs.
     pub(super) fn end(&self) -> Option<u32> {
         let offset = self.offset?;
         Some(match self.says {
@@ -86,7 +87,7 @@ impl PeerResponse<'_> {
         })
     }
 
-    /// Whether it is of no use to anyone: something without a meaning.
+    /// Returns whether the response has no defined meaning.
     pub(super) fn is_odd(&self) -> bool {
         self.says == ResponseKind::Nothing
     }
@@ -96,19 +97,19 @@ impl PeerResponse<'_> {
     }
 }
 
-/// A request packet of the device.
+/// Request packet of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request<'t> {
     pub(super) seen: Seen<'t>,
-    /// Its PSN, counted from the connection's first; `None` when nothing with it was posted.
+    /// PSN, counted from the connection's first PSN; `None` if no request with this PSN was posted.
     pub(super) offset: Option<u32>,
 }
 
-/// A completion of the send queue.
+/// Completion of the send queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Completion<'t> {
     pub(super) done: Done<'t>,
-    /// The request, by its place among those posted.
+    /// Index of the request in [`QpTrace::posts`]; `None` if no request has the identifier.
     pub(super) post: Option<usize>,
 }
 
@@ -122,61 +123,61 @@ impl Completion<'_> {
     }
 }
 
-/// What came of something that must happen.
+/// Outcome of a requirement with a deadline.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Owed<'t> {
-    /// It happened in time.
+    /// The requirement was met in time.
     Met,
-    /// The record ends, or the tester interferes, before it had to.
+    /// The record ends, or the tester interferes, before the deadline.
     NotDue,
-    /// It did not, and this shows the host alive afterwards.
+    /// The requirement was not met by the deadline. The command shows that the host was alive afterwards.
     Unmet(&'t VerbsDone),
 }
 
-/// A connection with the packet peer.
 #[derive(Clone, Debug)]
 pub(super) struct QpTrace<'t> {
     pub(super) trace: &'t Trace,
     pub(super) dialogue: Dialogue<'t>,
-    /// What the DUT's host registered and deregistered, of all connections, in order.
+    /// Registrations and deregistrations of memory by the DUT's host, for all connections, in order.
     pub(super) memory: Rc<[&'t VerbsDone]>,
     pub(super) mtu: u32,
-    /// How long the device may take to answer, by its own word.
+    /// Longest time that the device may take to respond, as its host reports it.
     pub(super) answer_time: Duration,
     pub(super) posts: Vec<WorkRequest<'t>>,
     pub(super) answers: Vec<PeerResponse<'t>>,
     pub(super) requests: Vec<Request<'t>>,
     pub(super) completions: Vec<Completion<'t>>,
-    /// The completions of receives.
+    /// Completions of receives.
     pub(super) received: Vec<Done<'t>>,
-    /// Whether a receive ended with an error of its own.
+    /// Whether a receive completed with an error other than a flush.
     pub(super) receive_failed: bool,
-    /// Where the tester takes the queue pair out of RTS, or the dialogue is over.
+    /// Place where the tester takes the queue pair out of RTS, or the dialogue ends.
     pub(super) until: usize,
-    /// The command that takes it to the error state.
+    /// Command that moves the queue pair to the error state.
     pub(super) to_error: Option<&'t VerbsDone>,
-    /// Where the tester resets or destroys the queue pair, or the dialogue is over.
+    /// Place where the tester resets or destroys the queue pair; `usize::MAX` if it does not.
     pub(super) gone: usize,
-    /// Where the tester takes it to a state in which it answers nothing, or the dialogue is over.
+    /// Place where the tester moves the queue pair to a state without responses, or the dialogue ends.
     pub(super) deaf: usize,
-    /// The retry timer's habits, as the record shows them.
+    /// Habits of the retry timer that the record shows.
     pub(super) habits: Rc<Habits>,
-    /// What the peer's requests did to the device's memory.
+    /// Effects of the peer's requests on the device's memory, and the first byte with too many possible values to
+    /// check.
     pub(super) effects: OnceCell<(Rc<[Effect<'t>]>, Option<usize>)>,
-    /// The peer's sound requests.
+    /// Undamaged requests of the peer.
     asked: OnceCell<Vec<Asked<'t>>>,
-    /// The device's sound responses.
+    /// Undamaged responses of the device.
     responses: OnceCell<Vec<(Parsed<'t>, &'t FrameSeen)>>,
 }
 
-/// Whether the DUT's host registered or deregistered memory.
+/// Returns whether the command registered or deregistered memory of the DUT's host.
 fn is_of_memory(done: &VerbsDone) -> bool {
     let is_of_it = matches!(done.command, Command::RegisterMemory(_) | Command::DeregisterMemory(_));
     let is_done = !matches!(done.answer, None | Some((_, _, Reply::Refused(_), _)));
     done.side == Side::Dut && is_of_it && is_done
 }
 
-/// How long the device may take to answer, as its host said.
+/// Returns the longest time that the device may take to respond, as its host reports it.
 fn answer_time(trace: &Trace) -> Duration {
     let mut all = trace.timeline.commands.iter().filter(|done| done.side == Side::Dut);
     let completion = all.find_map(|done| match &done.answer {
@@ -186,7 +187,7 @@ fn answer_time(trace: &Trace) -> Duration {
     completion.map_or(Duration::ZERO, verbatim_record::silence::answer_time)
 }
 
-/// All connections of a record with the packet peer.
+/// Returns all connections of a record with the packet peer.
 pub(super) fn qp_traces(trace: &Trace) -> Vec<QpTrace<'_>> {
     let made = trace.timeline.commands.iter().filter(|done| done.side == Side::Tester);
     let of_tester: BTreeSet<u32> = made
@@ -253,7 +254,7 @@ impl<'t> QpTrace<'t> {
         Some(qp)
     }
 
-    /// The receives that were posted, each with its place.
+    /// Returns identifier and place of each posted receive.
     fn receives(&self) -> impl Iterator<Item = (u64, usize)> + use<'t> {
         let commands = self.trace.timeline.commands_between(self.dialogue.places).iter();
         commands.filter_map(|done| match &done.command {
@@ -267,7 +268,7 @@ impl<'t> QpTrace<'t> {
         place > after && place < before
     }
 
-    /// What the host was asked: posts, and what takes the queue pair out of RTS.
+    /// Collects the posted requests, and the commands that take the queue pair out of RTS.
     fn commands(&mut self) {
         let trace = self.trace;
         let handle = Some(self.dialogue.handle);
@@ -309,7 +310,7 @@ impl<'t> QpTrace<'t> {
         }
     }
 
-    /// The bytes that a request sends, when it is known what the memory holds: what was written there last.
+    /// Returns the bytes that a request sends, if known: the bytes written last to that memory.
     fn memory_of(&self, at: &VerbsDone, post: &pb::PostSend) -> Option<&'t [u8]> {
         let local = post.local?;
         let (from, until) = (local.offset, local.offset.checked_add(local.length)?);
@@ -365,7 +366,7 @@ impl<'t> QpTrace<'t> {
         }
     }
 
-    /// The sound responses of the device, each with its frame, in order.
+    /// Returns the device's undamaged responses, each with its frame, in order.
     pub(super) fn responses(&self) -> impl Iterator<Item = (Parsed<'t>, &'t FrameSeen)> + '_ {
         let all = self.responses.get_or_init(|| {
             let parsed = self.dialogue.of_dut().map(|seen| (parsed(&seen), seen.frame));
@@ -377,12 +378,12 @@ impl<'t> QpTrace<'t> {
         all.iter().copied()
     }
 
-    /// The peer's sound requests from the first PSN that the device expects on.
+    /// Returns the peer's undamaged requests, from the first PSN that the device expects.
     pub(super) fn asked(&self) -> impl Iterator<Item = Asked<'t>> + '_ {
         self.asked_anywhere().filter(|(offset, ..)| *offset < HALF)
     }
 
-    /// The same, with those that lie before that PSN: they count around.
+    /// Returns the requests of [`Self::asked`] and the requests before that PSN, whose offsets wrap around.
     pub(super) fn asked_anywhere(&self) -> impl Iterator<Item = Asked<'t>> + '_ {
         let all = self.asked.get_or_init(|| {
             let Some(first) = self.first() else {
@@ -404,12 +405,12 @@ impl<'t> QpTrace<'t> {
         all.iter().copied()
     }
 
-    /// The first PSN that the device expects, if it is known.
+    /// Returns the first PSN that the device expects, if known.
     pub(super) fn first(&self) -> Option<Psn> {
         self.dialogue.attributes.rq_psn.map(Psn::new)
     }
 
-    /// How many PSNs a request packet takes: a READ those of its responses.
+    /// Returns the number of PSNs that a request packet takes. A READ takes one PSN for each response.
     pub(super) fn psns(&self, parsed: &Parsed<'_>) -> u32 {
         let reth = parsed
             .reth()
@@ -417,8 +418,8 @@ impl<'t> QpTrace<'t> {
         reth.map_or(1, |reth| reth.dma_len().div_ceil(self.mtu).max(1))
     }
 
-    /// Whether a network may have made two packets of one: the same bytes right behind each other. A requester leaves time
-    /// between them, or has heard something.
+    /// Returns whether a network may have repeated a packet: the same bytes arrived twice in direct succession. A
+    /// requester waits before it repeats a packet, or has received a response.
     fn is_repeated(&self, seen: &Seen<'t>) -> bool {
         const RIGHT_BEHIND: Duration = Duration::from_micros(100);
         let last = self.requests.last().filter(|_| !self.is_lossless());
@@ -432,30 +433,30 @@ impl<'t> QpTrace<'t> {
         })
     }
 
-    /// How many PSNs were posted before a place.
+    /// Returns the number of PSNs posted before a place.
     fn posted_until(&self, place: usize) -> u32 {
         let before = self.posts.iter().rev().find(|post| post.place() < place);
         before.map_or(0, |post| post.end)
     }
 
-    /// The request that takes a PSN, by its place among those posted.
+    /// Returns the index in [`Self::posts`] of the request that takes a PSN.
     pub(super) fn post_of(&self, offset: u32) -> Option<usize> {
         let at = self.posts.partition_point(|post| post.end <= offset);
         self.posts.get(at).filter(|post| post.has(offset)).map(|_| at)
     }
 
-    /// Whether nothing can be lost.
+    /// Returns whether no packet can be lost.
     pub(super) fn is_lossless(&self) -> bool {
         self.trace.begin.simulated
     }
 
-    /// How long a packet may be on its way, if that is known.
+    /// Returns the longest transit time of a packet, if known.
     pub(super) fn path(&self) -> Option<Duration> {
         rc::path(self.trace).or_else(|| self.is_lossless().then_some(SIMULATED_PATH))
     }
 
-    /// How long the device took from the first post of the connection, which nothing holds up, to its packet: what it sends
-    /// may be inside it for so long.
+    /// Returns the time from the connection's first post, which nothing delays, to its packet. Later packets may
+    /// spend as long inside the device.
     pub(super) fn pipeline(&self) -> Duration {
         let first = self.requests.iter().find(|request| request.offset == Some(0));
         let post = self.posts.first().map(|post| post.posted.command.asked);
@@ -465,7 +466,7 @@ impl<'t> QpTrace<'t> {
         took.unwrap_or_default()
     }
 
-    /// Its ACK timeout; `None` when that is off.
+    /// Returns the ACK timeout; `None` if it is off.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let code = u8::try_from(self.dialogue.attributes.timeout?).ok()?;
         AckTimeout(code).duration()
@@ -479,13 +480,14 @@ impl<'t> QpTrace<'t> {
         self.dialogue.attributes.rnr_retry.unwrap_or(0)
     }
 
-    /// The first completion with an error.
+    /// Returns the first completion with an error.
     pub(super) fn failed(&self) -> Option<&Completion<'t>> {
         self.completions.iter().find(|completion| !completion.is_success())
     }
 
-    /// Whether what an answer says must have reached the device, so that what it does not do then is its own. By the rules
-    /// of hardware: it was sent three times, or a request completed that nothing else speaks for; from when on.
+    /// Returns the time since which a response has certainly reached the device, so that a missing reaction is the
+    /// device's fault. On hardware the proof is a third copy, or a completion or retransmission that only this
+    /// response explains.
     pub(super) fn has_arrived(&self, answer: &PeerResponse<'t>) -> Option<Time> {
         if self.is_lossless() {
             return Some(answer.frame.at.latest);
@@ -506,7 +508,7 @@ impl<'t> QpTrace<'t> {
                 && speaks(first)
                 && !before.clone().any(|other| !other.is_same(first) && speaks(other))
         });
-        // Where no timer runs, what comes again shows that what asked for it was heard.
+        // Without a timer, a retransmission proves that the NAK which asked for it has arrived.
         let is_cause = |other: &&PeerResponse<'t>| matches!(other.says, ResponseKind::Sequence | ResponseKind::Rnr);
         let asked_for = |sent: &&Request<'t>| {
             let before = |place: usize| self.answers.iter().filter(move |other| other.place() < place);
@@ -528,12 +530,13 @@ impl<'t> QpTrace<'t> {
         by_completion.into_iter().chain(by_copies).chain(by_retry).min()
     }
 
-    /// Whether something that must happen within that time did; `met`: where and when it did.
+    /// Returns the outcome of a requirement with the deadline `within` after `since`. `met`: the time when it was
+    /// met.
     pub(super) fn owed(&self, since: Time, within: Duration, met: Option<Time>) -> Owed<'t> {
         self.owed_before(self.until, (since, within), met)
     }
 
-    /// The same of something that the device must do until a place.
+    /// Returns the outcome of a requirement that ends at the place `until`.
     pub(super) fn owed_before(&self, until: usize, (since, within): (Time, Duration), met: Option<Time>) -> Owed<'t> {
         let due = since.after(within);
         if met.is_some_and(|met| met <= due) {
@@ -541,7 +544,7 @@ impl<'t> QpTrace<'t> {
         }
         let is_alive = |done: &&VerbsDone| {
             let said = matches!(&done.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
-            // The command that ends the dialogue shows the host alive, too.
+            // The command that ends the dialogue also shows that the host is alive.
             done.side == Side::Dut && said && done.asked.earliest >= due && done.place <= until
         };
         let (begin, _) = self.dialogue.places;
@@ -550,27 +553,27 @@ impl<'t> QpTrace<'t> {
         after.map_or(Owed::NotDue, Owed::Unmet)
     }
 
-    /// The first command that shows the host alive after an instant.
+    /// Returns the first command after `since` that shows that the host is alive.
     pub(super) fn after(&self, since: Time) -> Option<&'t VerbsDone> {
         let mut commands = self.trace.timeline.commands.iter();
         commands.find(|done| done.side == Side::Dut && done.asked.earliest >= since && done.answer.is_some())
     }
 
-    /// When the connection was left alone no longer: the last that its host was asked within it.
+    /// Returns the time of the last command to the host within the connection, which ends its undisturbed part.
     pub(super) fn ends_at(&self) -> Option<Time> {
         let places = (self.dialogue.places.0, self.until.saturating_add(1));
         let within = self.trace.timeline.commands_between(places);
         within.last().map(|done| done.asked.earliest)
     }
 
-    /// Frames of the device's requests with that PSN, up to a place.
+    /// Returns the device's request packets with that PSN, before the place `until`.
     pub(super) fn transmissions(&self, offset: u32, until: usize) -> Vec<&Request<'t>> {
         let sent = self.requests.iter();
         sent.filter(|sent| sent.offset == Some(offset) && sent.seen.place < until)
             .collect()
     }
 
-    /// The completions of a request.
+    /// Returns the completions of the request at index `at`.
     pub(super) fn completions_of(&self, at: usize) -> impl Iterator<Item = &Completion<'t>> {
         self.completions
             .iter()
@@ -578,7 +581,6 @@ impl<'t> QpTrace<'t> {
     }
 }
 
-/// A packet of the dialogue, taken apart.
 fn parsed<'t>(seen: &Seen<'t>) -> Parsed<'t> {
     Parsed::of(&Event {
         number: seen.frame.number.into(),
@@ -588,7 +590,7 @@ fn parsed<'t>(seen: &Seen<'t>) -> Parsed<'t> {
     })
 }
 
-/// Packets as evidence.
+/// Returns packets as evidence.
 pub(super) fn shown<'t>(requests: &[&Request<'t>]) -> Vec<Evidence<'t>> {
     requests.iter().map(|sent| sent.seen.frame.into()).collect()
 }

@@ -1,7 +1,9 @@
-//! Rules of what takes a receive: it is taken when one is there, and an RNR NAK asks for the time that the host has set.
+//! Rules for messages that take a receive. The device accepts such a message only if a receive is posted. An RNR NAK
+//! carries the interval that the host has set.
 //!
-//! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). They rest on what had been posted and
-//! sent before, so they hold on every link; but for `rnr-reason`: what is put off on hardware may lack something for a moment.
+//! Source: architecture 9.7.5.2.8 (RNR NAK), 9.4.1 (SEND), 9.4.3 (WRITE with Immediate). The rules depend only on
+//! earlier posts and packets, so that they hold on every link. The exception is `rnr-reason`: on hardware a resource
+//! may be missing for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +28,9 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RnrReason, rnr_reason),
 ];
 
-/// PSNs, counted from the first that the device expects, whose packet takes a receive; and the first with which packets came
-/// that differ in that: from there on it is not known which the device took. A READ has all PSNs of its responses.
+/// Returns the PSNs whose packets take a receive, and the PSN from which on they are unknown. PSNs count from the first
+/// PSN that the device expects. They are unknown where different packets with one PSN disagree, or where a READ covers
+/// the PSN of a packet that takes a receive.
 pub(super) fn takers(qp: &QpTrace<'_>, asked: &[Asked<'_>]) -> (BTreeSet<u32>, u32) {
     let mut takes: BTreeMap<u32, bool> = BTreeMap::new();
     let (mut until, mut of_reads) = (HALF, Vec::new());
@@ -60,7 +63,7 @@ fn receive_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let offset = parsed.psn.since(first);
         let is_done = match ResponseKind::of(&parsed) {
             ResponseKind::Ack => 0..offset.saturating_add(1),
-            // A NAK acknowledges what lies before it.
+            // A NAK acknowledges all requests before it.
             ResponseKind::Read(_)
             | ResponseKind::Atomic
             | ResponseKind::Rnr
@@ -93,7 +96,7 @@ fn rnr_timer<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         Some(RnrTimer(u8::try_from(code).ok()?))
     };
     let within = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
-    // From where on it holds; one that was refused never does.
+    // Place from which on a step applies; a refused step never applies.
     let answered = |done: &VerbsDone| match &done.answer {
         Some((.., Reply::Refused(_), _)) | None => usize::MAX,
         Some((.., place)) => *place,
@@ -109,7 +112,7 @@ fn rnr_timer<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             Some(SyndromeKind::RnrNak(timer)) => timer,
             _ => continue,
         };
-        // The last that held when the request came; while it is altered, either may.
+        // Use the last value that applied when the request came. During a change, either value is legal.
         let of_it = |asked: &Asked<'_>| asked.1.psn == seen.psn() && asked.2.place < seen.place;
         let came = qp.asked().filter(of_it).map(|asked| asked.2.place).min();
         let holds = set
@@ -158,12 +161,12 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let is_taker = of_it.iter().any(|(_, parsed, _)| {
             takes_receive(parsed) || matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
         });
-        // What answers READs and atomics may be busy with those before it.
+        // The device may be busy with earlier READs and atomics.
         let has_response = |parsed: &Parsed<'_>| RequestKind::of(parsed.opcode).has_response();
         if has_response(request) && is_answering(qp, &asked, (offset, frame.place)) {
             continue;
         }
-        // Or lack something for a moment: it is served later.
+        // The device may lack a resource for a moment, and answer later.
         let is_served = |(parsed, later): (Parsed<'_>, &FrameSeen)| {
             later.place > frame.place
                 && parsed.psn.since(first) == offset
@@ -172,7 +175,7 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         if has_response(request) && qp.responses().any(is_served) {
             continue;
         }
-        // Those that were there when it was sent first are there still.
+        // Receives that were posted before the first transmission are still there.
         let was_there = |(_, _, _, place): &(_, _, _, usize)| *place < sent.place;
         let there = posted
             .iter()
@@ -190,7 +193,7 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether a READ or atomic before that PSN had been asked for, and its last response had not come, by that place.
+/// Returns whether an earlier READ or atomic was requested, but not completely answered, before that place.
 fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, usize)) -> bool {
     let Some(first) = qp.first() else { return false };
     let answered: BTreeSet<u32> = qp
@@ -206,7 +209,8 @@ fn is_answering(qp: &QpTrace<'_>, asked: &[Asked<'_>], (offset, place): (u32, us
     before.any(|(at, parsed, _)| !answered.contains(&(at + qp.psns(parsed) - 1)))
 }
 
-/// What takes no receive, and was put off each time it came, three times and more, on three connections.
+/// Reports WRITEs that take no receive and got an RNR NAK each time, at least three times on each of three
+/// connections.
 fn always_put_off<'t>(qp: &QpTrace<'t>, first: Psn, asking: &mut Asking<'_, 't>) {
     let put_off = |qp: &QpTrace<'t>, at: u32, label: &str| -> Vec<&'t FrameSeen> {
         let Some(first) = qp.first() else {
@@ -310,11 +314,11 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_receive_is_not_acknowledged_without_one() {
+    fn message_needs_a_receive() {
         for record in ["c09-060-send-responder", "c09-060-write-responder", "c09-rnr-nak"] {
             assert_eq!(broken(record, |_| ()), [""; 0], "{record}");
         }
-        // Each receive but the first is another queue pair's.
+        // Move each receive but the first to another queue pair.
         let first_alone = |entries: &mut Vec<Entry>| {
             let posts = commands(entries).filter_map(|command| match command {
                 Command::PostReceive(post) => Some(post),
@@ -325,12 +329,12 @@ mod tests {
         for record in ["c09-060-send-responder", "c09-060-write-responder"] {
             assert!(broken(record, first_alone).contains(&"receive-there"), "{record}");
         }
-        // A WRITE without Immediate takes none.
+        // A WRITE without Immediate takes no receive.
         assert!(!broken("c09-icrc", first_alone).contains(&"receive-there"));
     }
 
     #[test]
-    fn an_rnr_nak_asks_for_no_less_than_the_host_has_set() {
+    fn rnr_nak_has_at_least_the_set_interval() {
         let set = |code: u32| {
             move |entries: &mut Vec<Entry>| {
                 for command in commands(entries) {
@@ -343,7 +347,7 @@ mod tests {
                 }
             }
         };
-        // 10 us is the shortest, and code 0 the longest.
+        // Code 1 is the shortest interval, 10 us, and code 0 the longest.
         assert_eq!(broken("c09-rnr-nak", set(1)), [""; 0]);
         assert_eq!(broken("c09-rnr-nak", set(0)), ["rnr-timer"]);
     }

@@ -1,8 +1,7 @@
-//! Rules of what the peer's messages do to the device's host: receives complete in their order, and each says which message
-//! filled it.
+//! Rules for receives: they complete in order, and each completion describes the message that filled it.
 //!
-//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt.
-//! They rest on what had been sent, and not on what must have arrived: so they hold on every link.
+//! Source: architecture 9.4.1 (SEND), 9.4.3 (WRITE), 10.8.3 and 11.4.2 (receive queue); Linux rxe and rdmavt. The
+//! rules depend on packets that were sent, not on packets that must have arrived, so that they hold on every link.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +20,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveLast, receive_last),
 ];
 
-/// The device's commands on this connection, unless its queue pair is reset: then what is posted is forgotten.
+/// Returns the device's commands on this connection; `None` if its queue pair is reset, which discards posted work.
 pub(super) fn commands<'t>(qp: &QpTrace<'t>) -> Option<Vec<&'t VerbsDone>> {
     let all = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
     let all: Vec<&VerbsDone> = all.filter(|done| done.side == Side::Dut).collect();
@@ -34,7 +33,7 @@ fn is_refused(done: &VerbsDone) -> bool {
     matches!(done.answer, Some((_, _, Reply::Refused(_), _)))
 }
 
-/// The receives of the connection's queue pair, in order.
+/// Returns the receives of the connection's queue pair, in order.
 pub(super) fn posted<'t>(qp: &QpTrace<'t>, commands: &[&'t VerbsDone]) -> Vec<(&'t VerbsDone, &'t pb::PostReceive)> {
     let handle = qp.dialogue.handle;
     let of_it = commands.iter().filter(|done| !is_refused(done));
@@ -62,9 +61,9 @@ fn receive_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// A message of the peer that fills a receive.
+/// Message of the peer that fills a receive.
 struct Message {
-    /// Its last PSN, counted from the first that the device expects.
+    /// Last PSN, counted from the first PSN that the device expects.
     last: u32,
     place: usize,
     opcode: WcOpcode,
@@ -83,7 +82,7 @@ fn words(opcode: WcOpcode, length: u32, imm: Option<u32>) -> String {
     format!("{opcode}, {length} bytes{imm}")
 }
 
-/// Messages that may fill a receive, in the order of their PSNs.
+/// Returns the messages that may fill a receive, in the order of their PSNs.
 fn messages(qp: &QpTrace<'_>) -> Vec<Message> {
     let asked: Vec<Asked<'_>> = qp.asked().collect();
     let mut messages: Vec<Message> = asked

@@ -1,7 +1,8 @@
-//! Rules of a NAK that ends a connection: the responder says no more, and its queue pair is in the error state.
+//! Rules for a NAK that ends a connection: the responder sends no further response, and its queue pair is in the
+//! error state.
 //!
-//! Source: architecture 9.9.3 (responder errors), 10.3.1 (queue pair states). They rest on a NAK that was seen, so they hold on
-//! every link.
+//! Source: architecture 9.9.3 (responder errors), 10.3.1 (queue pair states). The rules depend on a NAK that was
+//! seen, so that they hold on every link.
 
 use core::time::Duration;
 
@@ -18,10 +19,10 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RefusedState, refused_state),
 ];
 
-/// How long a host may take to tell of the state.
+/// Longest delay before a host reports the new state.
 const MOMENT: Duration = Duration::from_millis(150);
 
-/// The first NAK that ends the connection.
+/// Returns the first NAK that ends the connection.
 fn fatal<'t>(qp: &QpTrace<'t>) -> Option<&'t FrameSeen> {
     let mut responses = qp.responses();
     responses
@@ -31,7 +32,7 @@ fn fatal<'t>(qp: &QpTrace<'t>) -> Option<&'t FrameSeen> {
 
 fn refused_silent<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(nak) = fatal(qp) else { return };
-    // A link may bring a frame twice, and swap two of which nobody knows which came first.
+    // A link may repeat a frame, or swap two frames whose order is then unknown.
     let is_later = |frame: &FrameSeen| {
         let is_behind = qp.is_lossless() || nak.at.is_before(frame.at);
         frame.place > nak.place && is_behind && (qp.is_lossless() || frame.bytes != nak.bytes)
@@ -53,7 +54,7 @@ fn refused_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         _ => None,
     };
     let of_it = qp.trace.timeline.commands_between(qp.dialogue.places).iter();
-    // Who takes it elsewhere ends what the NAK has said.
+    // A step to another state ends the effect of the NAK.
     let is_moved = |done: &VerbsDone| matches!(&done.command, Command::ModifyQp(of) if of.qp == qp.dialogue.handle);
     let after = of_it
         .skip_while(|done| done.place < nak.place)

@@ -1,4 +1,4 @@
-//! A connection gone through once more: what the device's memory holds, or may hold, event by event.
+//! Replay of a connection: the content that the device's memory holds, or may hold, event by event.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,52 +15,51 @@ use crate::parsed::{Parsed, RequestKind};
 use crate::rc::{HALF, ON_ITS_WAY};
 use crate::rules::responder::ResponseKind;
 
-/// What a rule looks at.
+/// Subject of a memory rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Thing {
-    /// Memory that the host read, where nothing was to change.
+    /// Memory that the host read, where nothing should change.
     Memory,
-    /// The same where a SEND went.
+    /// Memory that the host read, in the target of a SEND.
     Sent,
-    /// Where a WRITE went.
+    /// Memory that the host read, in the target of a WRITE.
     Written,
-    /// Where an atomic went.
+    /// Memory that the host read, in the target of an atomic.
     Swapped,
-    /// Where a request would have gone that was refused for good.
+    /// Memory that the host read, in the target of a request that was refused for good.
     Refused,
-    /// The data of a READ response.
+    /// Data of a READ response.
     Read,
-    /// The original value of an atomic.
+    /// Original value that an atomic returned.
     Atomic,
 }
 
-/// What a replay found of one kind of thing.
+/// Finding of a replay on one subject.
 #[derive(Clone, Debug)]
 pub(super) struct Effect<'t> {
     pub(super) of: Thing,
     pub(super) evidence: Vec<Evidence<'t>>,
-    /// What it is about, what was expected, what was seen, when that differs.
+    /// Subject, expected content and seen content in words, if they differ.
     pub(super) broken: Option<(String, String, String)>,
 }
 
-/// A request packet of the peer.
+/// Request packet of the peer.
 pub(super) struct Request<'t> {
     pub(super) parsed: Parsed<'t>,
     pub(super) frame: &'t FrameSeen,
-    /// Whether another one was sent with its PSN before it was known to be executed, or the host wrote where it writes: then it
-    /// is not known what its memory holds afterwards.
+    /// Whether a different packet with the same PSN was sent before the execution was known, or the host wrote to the
+    /// target. The content of the target is then uncertain.
     pub(super) is_unsure: bool,
-    /// Where those others would write.
+    /// Targets of those different packets.
     pub(super) others: Vec<Range<usize>>,
-    /// What an atomic returned.
+    /// Original value that an atomic returned.
     pub(super) original: Option<u64>,
-    /// How many PSNs it takes, or one of those others: a READ those of its responses.
+    /// Largest number of PSNs that the request, or one of those packets, takes. A READ takes one PSN for each response.
     psns: u32,
 }
 
-/// A READ as it was sent, once.
+/// One transmission of a READ.
 pub(super) struct Reading<'t> {
-    /// Its first PSN.
     pub(super) first: u32,
     pub(super) psns: u32,
     pub(super) begin: usize,
@@ -68,63 +67,63 @@ pub(super) struct Reading<'t> {
     pub(super) frame: &'t FrameSeen,
 }
 
-/// Something that changed memory.
+/// Change of memory.
 pub(super) struct Change {
     pub(super) place: usize,
-    /// The PSN of the request; `None`: the host.
+    /// PSN of the request; `None`: a write by the host.
     pub(super) offset: Option<u32>,
-    /// Until when the host may see what was there before.
+    /// Time until which the host may see the old content.
     pub(super) shows: Time,
     pub(super) was: Was,
 }
 
 impl Change {
-    /// Whether the host that looks from then on may see what was there before.
+    /// Returns whether a read by the host that began at `since` may return the old content.
     pub(super) fn may_be_unseen(&self, since: Time) -> bool {
         self.offset.is_some() && since < self.shows
     }
 }
 
-/// What happens, in order.
+/// Event of a replay.
 enum Happens<'t> {
-    /// The host is to write.
+    /// The host starts to write.
     Writes(&'t pb::WriteMemory),
-    /// It has.
+    /// The host has written.
     Wrote(&'t VerbsDone, &'t pb::WriteMemory),
-    /// It has read.
+    /// The host has read.
     Read(&'t VerbsDone),
     Sent(u32, Parsed<'t>, &'t FrameSeen),
     Answered(Parsed<'t>, &'t FrameSeen),
-    /// A receive completed with success.
     Received(&'t HostEvent),
 }
 
-/// A connection, gone through as far as some place.
+/// Replay of a connection up to some place.
 pub(super) struct Replay<'t, 'k> {
     pub(super) qp: &'k QpTrace<'t>,
-    /// The memory: handle, address, R_Key.
+    /// Handle of the memory; `base` is its address, `r_key` its R_Key.
     pub(super) handle: u32,
     pub(super) base: u64,
     pub(super) r_key: RKey,
     pub(super) picture: Picture,
-    /// Where others write: what the device asks the peer for, receives of another queue pair. Anything may stand there.
+    /// Ranges that others write, which may hold anything: targets of the device's own READs and atomics, receives of
+    /// another queue pair.
     pub(super) foreign: Vec<Range<usize>>,
-    /// Where the receives lie, in order.
+    /// Local memory of each receive, in order.
     pub(super) receives: Vec<Option<pb::Slice>>,
     pub(super) requests: BTreeMap<u32, Request<'t>>,
     pub(super) reads: Vec<Reading<'t>>,
-    /// All requests before this PSN were executed.
+    /// PSN before which all requests were executed.
     pub(super) executed: u32,
-    /// A request was refused for good: none behind it is executed.
+    /// Whether a request was refused for good, so that no later request is executed.
     pub(super) is_over: bool,
-    /// Where that one, and those behind it, would have written.
+    /// Targets of the refused request, and of all later requests.
     pub(super) refused: Vec<Range<usize>>,
     pub(super) changes: Vec<Change>,
-    /// What the host is about to write.
+    /// Writes of the host that have begun and not ended.
     pub(super) writes: Vec<&'t pb::WriteMemory>,
     pub(super) received: usize,
     pub(super) effects: Vec<Effect<'t>>,
-    /// When the last thing happened that says what was executed.
+    /// Time of the last event that proves an execution.
     now: Time,
 }
 
@@ -134,8 +133,8 @@ pub(super) fn range_of(slice: pb::Slice) -> Range<usize> {
 }
 
 impl<'t, 'k> Replay<'t, 'k> {
-    /// What the memory was found to hold on a connection, and whether it may; nothing where that is not known. And the first
-    /// byte of which that is not judged, as it may hold too many values.
+    /// Returns the findings on a connection's memory, and the first byte that is not checked because it may hold too
+    /// many values. Returns no findings if the memory is unknown.
     pub(super) fn of(qp: &'k QpTrace<'t>) -> (Vec<Effect<'t>>, Option<usize>) {
         let Some((mut replay, registered)) = Self::new(qp) else {
             return (Vec::new(), None);
@@ -146,7 +145,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         (replay.effects, replay.picture.excess())
     }
 
-    /// The connection's memory before all that happened, and where it was registered.
+    /// Returns the connection's memory before all events, and the place from which on events count.
     fn new(qp: &'k QpTrace<'t>) -> Option<(Self, usize)> {
         qp.dialogue.attributes.rq_psn?;
         let (base, r_key) = qp.dialogue.memory;
@@ -159,7 +158,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             let is_it = done.place < begins && made.address == base && made.r_key == r_key.0;
             is_it.then_some((done.place, made.memory, asked.length as usize))
         })?;
-        // Another connection may have left something in it.
+        // An earlier connection may have changed the memory.
         let is_new = qp.trace.timeline.frames_between((made, begins)).is_empty();
         let posts = qp.posts.iter().filter(|post| post.posted.has_response_data());
         let of_it = |slice: &pb::Slice| slice.memory == handle;
@@ -187,7 +186,6 @@ impl<'t, 'k> Replay<'t, 'k> {
         Some((replay, if is_new { made } else { begins.saturating_sub(1) }))
     }
 
-    /// All that happens, in order.
     fn events(&mut self, registered: usize) -> Vec<(usize, Happens<'t>)> {
         let qp = self.qp;
         let mut events = Vec::new();
@@ -206,7 +204,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                     events.extend(answered.map(|place| (place, Happens::Read(done))));
                 }
                 Command::PostReceive(post) if post.qp == qp.dialogue.handle => self.receives.push(post.local),
-                // Who fills that of another queue pair is not seen here.
+                // The replay does not know which message fills a receive of another queue pair.
                 Command::PostReceive(post) => {
                     let local = post.local.filter(|local| local.memory == self.handle);
                     self.foreign.extend(local.map(range_of));
@@ -247,7 +245,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                     .filter(|(_, request)| takes_receive(&request.parsed));
                 if let Some(offset) = takes.map(|(offset, _)| *offset).nth(self.received - 1) {
                     self.execute(offset + 1, place);
-                    // A receive tells the host of all that was written before it.
+                    // A completed receive shows the host all earlier writes.
                     for change in &mut self.changes {
                         if change.offset.is_some_and(|of| of <= offset) {
                             change.shows = change.shows.min(happened.at.latest);
@@ -258,7 +256,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    /// The host's bytes stand in memory; what was sent and not answered, or answered meanwhile, may have come before or after.
+    /// Stores bytes that the host wrote. Requests that are unanswered, or were answered during the write, may be
+    /// executed before or after the write.
     fn wrote(&mut self, place: usize, done: &VerbsDone, write: &'t pb::WriteMemory) {
         self.writes.retain(|other| !core::ptr::eq(*other, write));
         let begin = write.offset as usize;
@@ -299,7 +298,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         if self.is_over {
             return;
         }
-        // Beyond half of all PSNs from the first on nothing is followed; it may be ahead of its turn all the same.
+        // The replay ends half of all PSNs after the first PSN. The device may still place data of later requests out
+        // of order.
         if offset >= HALF {
             let reth = parsed.reth().filter(|_| offset - self.executed < HALF);
             let begin = reth.and_then(|reth| self.place_of(reth.va().0, reth.r_key()));
@@ -321,7 +321,7 @@ impl<'t, 'k> Replay<'t, 'k> {
                 frame,
             });
         }
-        // One that was executed is a duplicate, which does nothing.
+        // A duplicate of an executed request has no effect.
         if offset < self.executed {
             return;
         }
@@ -341,7 +341,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         if first.parsed.opcode == parsed.opcode && first.parsed.digests() == parsed.digests() {
             return;
         }
-        // Where this one would write is known when it stands in the place of the first.
+        // The target of this packet is known only after the packet replaces the first packet.
         let psns = request.psns;
         if let Some(mut first) = self.requests.insert(offset, request) {
             first.is_unsure = true;
@@ -351,12 +351,12 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    /// Whether the device may put data into memory ahead of its turn.
+    /// Returns whether the device may place data in memory out of order.
     fn places_ahead(&self) -> bool {
         self.qp.trace.parameter(OUT_OF_ORDER) == Some(1)
     }
 
-    /// Where it may, a WRITE's data may be there as soon as it was sent.
+    /// Marks the data of a WRITE as possibly written when it is sent, if the device may place data out of order.
     fn may_be_ahead(&mut self, offset: u32) {
         let request = self.requests.get(&offset).filter(|_| self.places_ahead());
         let payload = request.filter(|request| matches!(RequestKind::of(request.parsed.opcode), RequestKind::Write(_)));
@@ -382,7 +382,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         }
     }
 
-    /// A request is refused for good: what came of the message that it belongs to is not known, and nothing behind it is executed.
+    /// Notes a refusal for good: the effect of the refused message is unknown, and no later request is executed.
     fn refused(&mut self, offset: u32, place: usize) {
         if self.is_over || offset < self.executed {
             return;
@@ -390,7 +390,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         self.execute(offset, place);
         let begun: Vec<u32> = self.requests.range(self.executed..=offset).map(|(of, _)| *of).collect();
         for of in begun {
-            // What says by itself where it writes is refused before it has.
+            // A packet that carries its own address is refused before it writes.
             let is_whole = self.requests.get(&of).is_some_and(|request| {
                 of == offset
                     && !matches!(RequestKind::of(request.parsed.opcode), RequestKind::Send(_))
@@ -399,7 +399,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             if let Some(range) = self.target(of).filter(|_| !is_whole) {
                 self.picture.free(range);
             }
-            // What a receive that completes in error holds is left open, behind what was sent, too (11.6.2).
+            // A receive that completes in error may hold anything, even beyond the data that was sent (11.6.2).
             if let Some(range) = self.receive(of) {
                 self.picture.free(range);
             }
@@ -410,8 +410,8 @@ impl<'t, 'k> Replay<'t, 'k> {
         self.is_over = true;
     }
 
-    /// All requests before a PSN were executed, as far as their messages end before it; an answer that says so of a PSN that was
-    /// never sent is a lie, after which nobody knows what memory holds.
+    /// Notes that all requests before the PSN `end` were executed, up to the last complete message. If a response
+    /// acknowledges a PSN that was never sent, the memory is unknown.
     pub(super) fn execute(&mut self, end: u32, place: usize) {
         if self.is_over || end <= self.executed {
             return;
@@ -433,7 +433,7 @@ impl<'t, 'k> Replay<'t, 'k> {
         let is_lie = next < end;
         for (offset, psns, _) in &sent[..until] {
             self.apply(*offset, place);
-            // A READ's PSNs are all gone with it: what comes with one of them later is a duplicate.
+            // An executed READ uses up all its PSNs: a later packet with one of them is a duplicate.
             self.executed = offset + psns;
         }
         if is_lie {
@@ -446,7 +446,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             return;
         };
         let Some(range) = self.target(offset) else {
-            // Where it would write is nowhere, but another one that was sent with its PSN may have been executed.
+            // The request has no target, but a different packet with its PSN may have been executed.
             for other in request.others.clone() {
                 self.picture.free(other);
             }
@@ -467,7 +467,7 @@ impl<'t, 'k> Replay<'t, 'k> {
             Some(asked) => {
                 let known = self.picture.known(range.clone());
                 let known = known.and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-                // An original value that is wrong may have been the right one of what memory wrongly held.
+                // If the device returned a wrong original value, the memory may hold the matching wrong result.
                 let happened = request.original.filter(|happened| Some(*happened) != known);
                 let after = |original: u64| match request.parsed.opcode {
                     Opcode::RC_FETCH_ADD => original.wrapping_add(asked.swap_add().0),

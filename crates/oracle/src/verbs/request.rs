@@ -1,4 +1,5 @@
-//! Rules of what is sent: each packet is that of a request that was posted, no more of them than may be in flight.
+//! Rules for the device's requests: each packet belongs to a posted request, and READs and atomics in flight are
+//! limited.
 //!
 //! Source: architecture 9.7.3 (request generation), 9.4 (operations), 10.8.3 (fence), 11.2.4 (max_rd_atomic).
 
@@ -16,7 +17,7 @@ use crate::rc::seen_in_words;
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
 
-/// How long nothing must come after an error, at least, before that says anything.
+/// Shortest silence after an error that counts as evidence.
 const LISTENED: Duration = Duration::from_secs(1);
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
@@ -102,8 +103,8 @@ fn ack_requested<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     stops(qp, asking);
 }
 
-/// Who stops in the midst of a message has asked for the acknowledgement that it waits for. Asked on a link that loses nothing, with
-/// the timeout off, while nothing was refused.
+/// Checks that a requester which stops within a message has requested an acknowledgement. Applies to lossless links,
+/// with the timeout off and no failed request.
 fn stops<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     if !qp.is_lossless() || qp.timeout().is_some() || qp.failed().is_some() {
         return;
@@ -138,7 +139,8 @@ fn stops<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// READs and atomics that were sent before a place, and whose responses the peer had not all sent by then.
+/// Returns the READs and atomics that were sent before a place and still lacked a response there, each with its first
+/// packet.
 fn unanswered<'a, 't>(qp: &'a QpTrace<'t>, until: usize) -> Vec<(&'a WorkRequest<'t>, &'a Request<'t>)> {
     let before = qp
         .answers
@@ -158,7 +160,7 @@ fn unanswered<'a, 't>(qp: &'a QpTrace<'t>, until: usize) -> Vec<(&'a WorkRequest
         .collect()
 }
 
-/// The first transmissions of requests, each with its request.
+/// Returns each request that was sent, with its first packet.
 fn firsts<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (&'a WorkRequest<'t>, &'a Request<'t>)> {
     qp.posts.iter().filter_map(|post| {
         let of_it = |sent: &&Request<'t>| sent.offset.is_some_and(|offset| post.has(offset));
@@ -177,7 +179,7 @@ fn in_flight<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for (_, first) in firsts(qp).filter(|(post, _)| post.posted.has_response_data()) {
         let open = unanswered(qp, first.seen.place + 1);
         let sent: Vec<&Request<'t>> = open.iter().map(|(_, sent)| *sent).collect();
-        // A rule that nothing comes near was not exercised.
+        // A case far below the limit does not exercise the rule.
         let held_back = || qp.posts.iter().filter(|post| post.posted.has_response_data()).count() > limit as usize;
         if open.len() < limit as usize || !held_back() {
             continue;
@@ -215,7 +217,7 @@ fn fence<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// The first packet behind an error that was not in the port's queue: a queue leaves without a pause.
+/// Returns the first packet after an error that was not in the port's queue: queued packets leave without a pause.
 fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], completion: Span, pause: Duration) -> Option<&'a Request<'t>> {
     let mut before = completion;
     for sent in behind {
@@ -227,7 +229,7 @@ fn behind_the_queue<'a, 't>(behind: &[&'a Request<'t>], completion: Span, pause:
     None
 }
 
-/// What ended the queue pair: a request that failed, or the step to ERR. When, where in the record, what shows it, in words.
+/// Returns the end of the queue pair, by a failed request or the step to ERR: time, place, evidence, and words.
 fn end_of<'t>(qp: &QpTrace<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
     if let Some(failed) = qp.failed() {
         let (completion, words) = (failed.done.event, failed.done.in_words());
@@ -238,7 +240,7 @@ fn end_of<'t>(qp: &QpTrace<'t>) -> Option<(Span, usize, Evidence<'t>, String)> {
     Some((*answered, to_error.place, to_error.into(), "the step to ERR".into()))
 }
 
-/// What comes to a queue pair in ERR has no answer: one to a request that was sent when the error was told.
+/// Checks that a queue pair in ERR does not answer requests sent after the error was reported.
 fn unanswered_behind<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some((_, place, by, words)) = end_of(qp) else {
         return;
@@ -269,12 +271,12 @@ fn after_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some((completion, place, by, words)) = end_of(qp) else {
         return;
     };
-    // What had left when the request failed may still be on its way: a fence may have been lifted just before.
+    // Packets that left before the failure may still be on their way, for example if a fence was lifted just before.
     let path = qp.path().map(|path| path + qp.pipeline());
     let is_behind = |sent: &&Request<'t>| sent.seen.place > place && completion.is_before(sent.seen.frame.at);
     let behind: Vec<&Request<'t>> = qp.requests.iter().filter(is_behind).collect();
     let later = behind_the_queue(&behind, completion, path.unwrap_or_default().max(QUEUED));
-    // The queue pair that was moved to ERR is there until it is destroyed.
+    // A queue pair that was moved to ERR exists until it is destroyed.
     let alive = qp.after(completion.latest.after(LISTENED));
     let listened = match qp.to_error {
         Some(_) => alive.is_some_and(|done| done.place <= qp.gone),
@@ -283,7 +285,7 @@ fn after_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let result = match later {
         Some(_) if path.is_some() => Passed::Fail,
         Some(_) => Passed::Inconclusive,
-        // How long a packet may be on its way is not known: what came right behind may have left before, and says nothing.
+        // The transit time is unknown: packets right after the error may have left before it, and prove nothing.
         None if path.is_none() && !behind.is_empty() => return,
         None if listened => Passed::Pass,
         None => return,

@@ -1,9 +1,9 @@
-//! What must happen: what is posted is sent, what is answered completes.
+//! Rules with a deadline for the requester: a posted request is sent, and an answered request completes.
 //!
-//! Each has a deadline: two seconds, and what the connection's own timers add to it. Unmet, with the host alive afterwards, is
-//! broken where the cause must have arrived; else the record cannot decide it.
+//! The deadline is two seconds, plus the time that the connection's own timers add. If the deadline passes while the
+//! host is alive, and the cause has certainly arrived, the rule is broken. Otherwise the record cannot decide the rule.
 //!
-//! Source: architecture 9.7.6 (completions), 9.7.5.1.1 (NAKs acknowledge what lies before them).
+//! Source: architecture 9.7.6 (completions), 9.7.5.1.1 (a NAK acknowledges all requests before it).
 
 use core::time::Duration;
 
@@ -26,18 +26,19 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::NakAcknowledges, nak_acknowledges),
 ];
 
-/// How long what the connection's own timers hold back may take.
+/// Returns the longest time by which the connection's own timers may delay an event.
 pub(super) fn patience(qp: &QpTrace<'_>, rnr_interval: Duration) -> Duration {
     let code = qp.dialogue.attributes.timeout.and_then(|code| u8::try_from(code).ok());
     let retry_cnt = u8::try_from(qp.retry_cnt()).unwrap_or(7);
     let lasts = verbatim_record::silence::rc_lasts(rnr_interval, AckTimeout(code.unwrap_or(0)), retry_cnt);
-    // A timer that is longer than it may be takes as much longer for all its retries, and one more for early ones.
+    // A timer that exceeds its limit adds its interval for each retry. One more interval allows for early
+    // retransmissions.
     let longest = qp.habits.longest.filter(|_| qp.timeout().is_some());
     longest.map_or(lasts, |longest| lasts.max(longest * (u32::from(retry_cnt) + 2)))
 }
 
 impl<'t> Asking<'_, 't> {
-    /// Something that must happen within a time of its cause. `proven`: whether its cause must have arrived.
+    /// Notes the outcome of a requirement with a deadline. `proven`: its cause has certainly arrived.
     pub(super) fn owes(
         &mut self,
         owed: Owed<'t>,
@@ -66,7 +67,7 @@ pub(super) fn in_words(completion: &[&Completion<'_>]) -> String {
     }
 }
 
-/// How long after its cause something came, to stand behind it: what is late looks like what is not. Nothing where it did not come.
+/// Returns the time from a cause to its effect, in words to append; empty if there was no effect.
 pub(super) fn after(since: Time, came: Option<Time>) -> String {
     came.map_or_else(String::new, |came| {
         format!(", {} after it", duration_words(came.since(since)))
@@ -79,7 +80,7 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .requests
             .iter()
             .find(|sent| sent.offset.is_some_and(|offset| post.has(offset)));
-        // Only what is alone is held back by nothing.
+        // Earlier requests may delay a request. Check only a request whose earlier requests have all completed.
         let before = &qp.posts[..at];
         let is_alone = (0..before.len()).all(|at| {
             qp.completions_of(at)
@@ -107,19 +108,19 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether what was never sent can't have been lost: where a timer runs it comes again, as often as tells.
+/// Returns whether the timer repeats a request so often that losses alone cannot hide it.
 fn comes_again(qp: &QpTrace<'_>) -> bool {
     qp.timeout().is_some() && qp.retry_cnt() >= TRIES
 }
 
-/// Whether the peer has answered that PSN, or what lies behind it, though nobody saw it: where packets are lost it was sent, and
-/// need not come again.
+/// Returns whether the peer answered that PSN, or a later PSN, though no request with that PSN was seen. The request
+/// was then sent and lost, and need not come again.
 fn is_answered_unseen(qp: &QpTrace<'_>, offset: u32) -> bool {
     let reaches = |answer: &PeerResponse<'_>| answer.end().is_some_and(|end| end > offset);
     !qp.is_lossless() && qp.answers.iter().any(reaches)
 }
 
-/// How long it may take until one of its tries came in.
+/// Returns the longest time until one of a request's transmissions has arrived.
 fn until_all_tries(qp: &QpTrace<'_>) -> Duration {
     if qp.is_lossless() {
         EVENT_WAIT
@@ -129,7 +130,7 @@ fn until_all_tries(qp: &QpTrace<'_>) -> Duration {
 }
 
 fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
-    // What else an answer says may hold a request back.
+    // Other responses may delay a request.
     let is_calm = |answer: &PeerResponse<'_>| {
         matches!(
             answer.says,
@@ -148,7 +149,7 @@ fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let post = &qp.posts[at];
-        // A READ is one packet, whatever PSNs it takes.
+        // A READ is one packet with several PSNs.
         if post.posted.has_response_data() && next != post.first {
             continue;
         }
@@ -187,7 +188,7 @@ fn goes_on<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// The answer after which a request must complete, by what the peer has sent: the one that was missing last.
+/// Returns the response after which a request must complete: the last response that was missing.
 pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a PeerResponse<'t>> {
     let post = &qp.posts[at];
     let failed = qp.failed().map_or(usize::MAX, Completion::place);
@@ -197,7 +198,8 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
             .filter(move |answer| answer.is_of_seen && answer.place() < failed)
     };
     if post.posted.has_response_data() {
-        // In order, each response once; behind one that is missing the rest counts when the READ has come again.
+        // Each response counts once and in order. After a missing response, later responses count only if the READ was
+        // sent again.
         let (mut next, mut gap) = (post.first, None);
         for answer in usable() {
             let Some(offset) = answer
@@ -213,7 +215,7 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
                     .count()
             };
             let came_again = |since: usize| times(since) > 0;
-            // Nobody need take a response whose opcode is another's.
+            // The requester may discard a response with the opcode of another position.
             let is_odd =
                 is_read(post) && times(post.place()) < 2 && answer.says != ResponseKind::Read(expected(post, offset));
             if offset > next {
@@ -230,7 +232,7 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
         return None;
     }
     let acknowledged = usable().find(|answer| may_acknowledge(answer, post.end))?;
-    // What lies in front must be out of the way, or be answered by the same.
+    // Earlier READs and atomics must have been answered before, or by the same response.
     let with_data = (0..at).filter(|at| qp.posts[*at].posted.has_response_data());
     let mut last = acknowledged;
     for at in with_data {
@@ -245,7 +247,8 @@ pub(super) fn answered_by<'a, 't>(qp: &'a QpTrace<'t>, at: usize) -> Option<&'a 
     Some(last)
 }
 
-/// Whether an answer could have ended a request in another way, or delays it: nothing is owed then.
+/// Returns whether a response may have ended a request in another way, or may have delayed the request. No completion
+/// is required then.
 pub(super) fn is_disturbed(qp: &QpTrace<'_>, until: usize) -> bool {
     qp.answers.iter().any(|answer| {
         answer.place() < until && (answer.is_odd() || answer.says == ResponseKind::Fatal && !qp.is_stale(answer))
@@ -267,7 +270,7 @@ fn is_nak(answer: &PeerResponse<'_>) -> bool {
     )
 }
 
-/// When an acknowledgement of a request must have arrived, be it not the first one.
+/// Returns when an acknowledgement of a request, not necessarily the first, has certainly arrived.
 fn another_arrived(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> Option<Time> {
     let all = qp
         .answers
@@ -277,19 +280,20 @@ fn another_arrived(qp: &QpTrace<'_>, post: &WorkRequest<'_>) -> Option<Time> {
     of_it.filter_map(|answer| qp.has_arrived(answer)).min()
 }
 
-/// What answers of one kind complete.
+/// Requires the completion of requests whose response satisfies `of_kind`.
 fn completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&PeerResponse<'_>) -> bool) {
     for (at, post) in qp.posts.iter().enumerate() {
         let Some(answer) = answered_by(qp, at).filter(|answer| of_kind(answer)) else {
             continue;
         };
         let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
-        // A time-out may have ended it before an answer that came late; an error without any reason ends nothing.
+        // An error with a reason, such as a timeout before a late response, may have ended the request. An error
+        // without a reason does not excuse a missing completion.
         let error = completion.first().filter(|completion| !completion.is_success());
         let arrived = qp
             .has_arrived(answer)
             .or_else(|| error.and_then(|_| another_arrived(qp, post)));
-        // What was answered is retried no more, so that no time-out ends it any more.
+        // An answered request is not retried, so that no timeout can end it later.
         let came_in_vain = |completion: &Completion<'_>| {
             let within = qp.timeout().unwrap_or(EVENT_WAIT);
             let is_late =

@@ -1,5 +1,5 @@
-//! What the responder owes, as the wire shows it: its state is followed packet by packet, and each answer that it owes is noted
-//! with what may answer it.
+//! Responses expected from the device. The state of its responder is followed packet by packet, and each expected
+//! response is noted with its request.
 //!
 //! Source: architecture 9.7.4.1.1 (duplicates, gaps), 9.7.5.1 (acknowledgements), 9.7.5.2 (NAKs).
 
@@ -17,42 +17,42 @@ use crate::rc::HALF;
 use crate::rules::responder::ResponseKind;
 
 impl QpTrace<'_> {
-    /// How long an answer may take before the request is sent again.
+    /// Returns how long the tester waits for a response before it repeats the request.
     pub(super) fn waited(&self) -> Duration {
         crate::rc::RESPONSE_WAIT.max(self.answer_time)
     }
 }
 
-/// Why an answer is owed.
+/// Reason for which a response is expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Why {
-    /// The request is the next one, or one of those that may be.
+    /// The request has the expected PSN, or may have it.
     Asked,
-    /// It was executed before.
+    /// The request was executed before.
     Again,
-    /// One before it is missing.
+    /// An earlier request is missing.
     Gap,
 }
 
-/// An answer that is owed.
+/// Expected response.
 #[derive(Debug)]
 pub(super) struct Due<'t> {
     pub(super) why: Why,
     pub(super) parsed: Parsed<'t>,
-    /// The PSNs that it takes, counted from the first that the device expects.
+    /// First and last PSN of the request, counted from the first PSN that the device expects.
     pub(super) psns: (u32, u32),
-    /// When it was sent, as often as it takes.
+    /// Transmissions of the request that no response has answered.
     pub(super) tries: Vec<&'t FrameSeen>,
-    /// Whether that is often enough, so that silence is no lost packet.
+    /// Whether the transmissions are so many that a lost packet does not explain a missing response.
     pub(super) is_proof: bool,
-    /// Whether it is the next one if no packet was lost, and was sent once.
+    /// Whether the request has the expected PSN if no packet was lost, and was sent once.
     pub(super) is_next: bool,
-    /// Where it was sent again after so long that what came then is no answer to these.
+    /// Place of a much later transmission: responses from there on answer that transmission.
     pub(super) until: usize,
 }
 
 impl Due<'_> {
-    /// Whether a response answers it, or says why it has no answer.
+    /// Returns whether a response answers the request, or explains the missing answer.
     fn is_met_by(&self, response: &DutResponse) -> bool {
         let (first, last) = self.psns;
         if response.place > self.until || self.tries.first().is_none_or(|first| response.place < first.place) {
@@ -60,7 +60,7 @@ impl Due<'_> {
         }
         match (response.says, RequestKind::of(self.parsed.opcode)) {
             (ResponseKind::Fatal | ResponseKind::Rnr | ResponseKind::Sequence, asks) => {
-                // A NAK acknowledges what lies before it, too.
+                // A NAK acknowledges all requests before it, too.
                 response.offset <= last || self.why == Why::Asked && !asks.has_response()
             }
             (_, _) if self.why == Why::Gap => false,
@@ -75,16 +75,15 @@ impl Due<'_> {
     }
 }
 
-/// A response of the device.
 pub(super) struct DutResponse {
     pub(super) says: ResponseKind,
-    /// Its PSN, counted from the first that the device expects.
+    /// PSN, counted from the first PSN that the device expects.
     pub(super) offset: u32,
     pub(super) place: usize,
     pub(super) at: Time,
 }
 
-/// In the order of the record.
+/// Returns the device's responses, in the order of the record.
 pub(super) fn responses(qp: &QpTrace<'_>, first: Psn) -> Vec<DutResponse> {
     let all = qp.responses().map(|(parsed, frame)| DutResponse {
         says: ResponseKind::of(&parsed),
@@ -97,39 +96,38 @@ pub(super) fn responses(qp: &QpTrace<'_>, first: Psn) -> Vec<DutResponse> {
     all
 }
 
-/// What happens on the wire, in order.
+/// Event on the wire.
 enum Happens<'r, 't> {
     Sent(u32, Parsed<'t>, &'t FrameSeen),
     Answered(&'r DutResponse),
 }
 
-/// The responder as the wire shows it.
+/// State of the responder that the packets show.
 struct Responder<'k, 't> {
     qp: &'k QpTrace<'t>,
-    /// The PSN that it expects; where packets can be lost, one that it has come to for certain.
+    /// PSN that the responder expects; where packets can be lost, a PSN that the responder has certainly reached.
     expects: u32,
-    /// The same if no packet was lost.
+    /// PSN that the responder expects if no packet was lost.
     next: u32,
-    /// The PSN that it has refused for the time being, or of which it has told that it is missing: it says nothing of what lies
-    /// behind.
+    /// PSN of the last RNR NAK, or of a reported gap. The responder does not respond to requests after that PSN.
     waits_for: Option<u32>,
-    /// When it was last heard that it has refused something for the time being.
+    /// Place of the last RNR NAK or sequence NAK.
     refused: usize,
-    /// It has ended the connection.
+    /// Whether a NAK has ended the connection.
     is_over: bool,
-    /// The first PSNs of READs and atomics.
+    /// First PSNs of READs and atomics.
     with_data: BTreeSet<u32>,
-    /// What was sent with each PSN: every kind of it, with its frames.
+    /// Distinct requests that were sent with each PSN, with their frames.
     sent: BTreeMap<u32, Vec<Sent<'t>>>,
-    /// Up to here nothing is missing, from the PSN that it expects on.
+    /// PSN up to which no request is missing, from `expects` on.
     whole: u32,
     parsed: Vec<&'k DutResponse>,
     due: Vec<Due<'t>>,
-    /// Which of these are answered by whatever comes, by their first PSN.
+    /// For each first PSN of a request: indices in `due` of the responses that later packets may still provide.
     open: BTreeMap<u32, Vec<usize>>,
 }
 
-/// What was sent with a PSN, once or again.
+/// Request that was sent, and its transmissions.
 struct Sent<'t> {
     parsed: Parsed<'t>,
     frames: Vec<&'t FrameSeen>,
@@ -160,19 +158,21 @@ impl<'k, 't> Responder<'k, 't> {
         }
     }
 
-    /// Whether a READ or atomic with that PSN must be kept still: as many are as it answers at a time.
+    /// Returns whether the responder must still be able to repeat the READ or atomic with that PSN. The responder must
+    /// keep as many of the last READs and atomics as it accepts at a time.
     fn must_keep(&self, offset: u32) -> bool {
         let most = self.qp.dialogue.attributes.max_dest_rd_atomic.unwrap_or(0);
         self.with_data.range(offset..).count() <= most as usize
     }
 
-    /// Whether the host took memory away, which a READ that comes again would need.
+    /// Returns whether the host deregistered memory, which a repeated READ may need.
     fn has_lost_memory(&self, place: usize) -> bool {
         let mut before = self.qp.memory.iter().filter(|done| done.place < place);
         before.any(|done| matches!(done.command, Command::DeregisterMemory(_)))
     }
 
-    /// The PSN that it expects, or has come to by what was sent three times since it refused something: that one, if it may.
+    /// Returns the PSN, at most `offset`, that the responder has reached. Where packets can be lost, the responder has
+    /// passed each request that was sent three times since the last refusal.
     fn comes_to(&self, offset: u32) -> u32 {
         let mut next = self.expects;
         while next < offset && !self.qp.is_lossless() {
@@ -188,7 +188,7 @@ impl<'k, 't> Responder<'k, 't> {
         next
     }
 
-    /// The first PSN that is missing before that one, as nothing was ever sent with it.
+    /// Returns the first PSN before `offset` with which no request was sent.
     fn missing_before(&mut self, offset: u32) -> Option<u32> {
         let mut next = self.expects.max(self.whole);
         let mut missing = None;
@@ -203,13 +203,14 @@ impl<'k, 't> Responder<'k, 't> {
         missing
     }
 
-    /// Notes a packet: all frames of the first kind that was sent with its PSN, and whether there is no other.
+    /// Notes a packet. Returns all frames of the first request with the packet's PSN, and whether no different request
+    /// has that PSN.
     fn note(&mut self, offset: u32, parsed: Parsed<'t>, frame: &'t FrameSeen) -> (Vec<&'t FrameSeen>, bool) {
         let kinds = self.sent.entry(offset).or_default();
         match kinds.iter_mut().find(|sent| sent.is_as(&parsed)) {
             Some(sent) => sent.frames.push(frame),
             None => {
-                // It may take more PSNs than what was sent with this one before.
+                // The request may take more PSNs than an earlier request with this PSN.
                 self.whole = self.whole.min(offset);
                 kinds.push(Sent {
                     parsed,
@@ -226,7 +227,7 @@ impl<'k, 't> Responder<'k, 't> {
             return;
         }
         let is_lossless = self.qp.is_lossless();
-        // What lies up to 2^23 PSNs back was executed, be it before the first that is known.
+        // Requests up to 2^23 PSNs back were executed, even those before the first known PSN.
         if offset >= HALF && self.expects + (Psn::COUNT - offset) <= HALF {
             return self.sent_before_all(parsed, frame);
         }
@@ -248,7 +249,7 @@ impl<'k, 't> Responder<'k, 't> {
         let is_owed = match why {
             Why::Gap => missing.is_some() && self.waits_for.is_none(),
             Why::Asked => asks_for_it && (is_lossless || is_alone),
-            // Of two kinds it is not known here which was executed.
+            // If two different requests have one PSN, it is unknown which request the device executed.
             Why::Again if !is_alone || is_lossless && frames.len() == 1 => false,
             Why::Again if asks == RequestKind::Read => self.must_keep(offset) && !self.has_lost_memory(frame.place),
             Why::Again if asks == RequestKind::Atomic => self.must_keep(offset),
@@ -278,7 +279,8 @@ impl<'k, 't> Responder<'k, 't> {
         }
     }
 
-    /// What comes from now on answers this frame, and no longer one that was sent so long before it.
+    /// Assigns later responses to this frame, and no longer to transmissions that were sent a full waiting time
+    /// earlier.
     fn end_waiting(&mut self, offset: u32, frame: &FrameSeen) {
         let longest = self.qp.waited();
         let waited = |sent: &&FrameSeen| frame.at.since(sent.at).0 >= longest;
@@ -302,7 +304,7 @@ impl<'k, 't> Responder<'k, 't> {
             is_next,
             until: usize::MAX,
         };
-        // What was answered is asked anew when it comes again.
+        // An answered request needs a new response when it comes again.
         let first = due.tries.first().map_or(usize::MAX, |first| first.place);
         let since = self.parsed.iter().rev().take_while(|response| response.place >= first);
         if let Some(last) = since.copied().find(|response| due.is_met_by(response)) {
@@ -314,7 +316,8 @@ impl<'k, 't> Responder<'k, 't> {
         self.due.push(due);
     }
 
-    /// A duplicate of what nobody sent: SEND and WRITE are acknowledged all the same.
+    /// Notes a duplicate of a request from before the connection. The responder must still acknowledge SENDs and
+    /// WRITEs.
     fn sent_before_all(&mut self, parsed: Parsed<'t>, frame: &'t FrameSeen) {
         let is_asked = parsed.bth.ack_request() && !RequestKind::of(parsed.opcode).has_response();
         if self.qp.is_lossless() && is_asked && self.expects > 0 {
@@ -344,7 +347,7 @@ impl<'k, 't> Responder<'k, 't> {
     }
 }
 
-/// All answers that are owed on a connection.
+/// Returns all responses that are expected on a connection.
 pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<Due<'t>> {
     let mut events: Vec<(usize, Happens<'_, 't>)> = Vec::new();
     for (offset, parsed, frame) in qp.asked_anywhere() {
@@ -366,7 +369,7 @@ pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<Due<'
     responder.due
 }
 
-/// The response that came of it, if any.
+/// Returns the first response that satisfies the expectation, if any.
 pub(super) fn met<'r>(due: &Due<'_>, responses: &'r [DutResponse]) -> Option<&'r DutResponse> {
     let first = due.tries.first().map_or(usize::MAX, |first| first.place);
     let since = responses.partition_point(|response| response.place < first);

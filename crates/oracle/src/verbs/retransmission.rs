@@ -1,4 +1,5 @@
-//! What must come again: what is missing after a NAK, what an RNR NAK put off, what nobody answers.
+//! Rules for required retransmissions: of packets missing after a NAK, of requests that an RNR NAK refused, and of
+//! unanswered requests.
 //!
 //! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (time-outs).
 
@@ -24,7 +25,8 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::TimeoutRetried, timeout_retried),
 ];
 
-/// The READ or atomic of which a sequence NAK speaks when it has had all its responses: the NAK is old.
+/// Returns the READ or atomic with the PSN of a sequence NAK, if all its responses preceded the NAK. The NAK is then
+/// outdated.
 fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option<&'p WorkRequest<'t>> {
     let offset = answer
         .offset
@@ -36,11 +38,11 @@ fn done_before<'p, 't>(qp: &'p QpTrace<'t>, answer: &PeerResponse<'_>) -> Option
     is_done.then_some(post)
 }
 
-/// The PSN from which on something must come again because of an answer.
+/// Returns the PSN from which on a response requires a retransmission.
 fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     let offset = answer.offset.filter(|_| answer.is_of_seen)?;
     let before = || qp.answers.iter().filter(|other| other.place() < answer.place());
-    // What was answered does not come again.
+    // Answered requests are not retransmitted.
     let acknowledged = before().filter_map(PeerResponse::end).max().unwrap_or(0);
     let is_open = |post: &&WorkRequest<'_>| {
         let skips_all = post.end <= offset;
@@ -61,7 +63,7 @@ fn wants_again(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<u32> {
     };
     match (skipped, answer.says) {
         (_, ResponseKind::Nothing | ResponseKind::Fatal | ResponseKind::Rnr) => None,
-        // Further answers behind it say nothing new.
+        // Later responses after the same gap require nothing new.
         (Some(post), _) if was_skipped(post) => None,
         (Some(post), _) => Some(post.first),
         (None, ResponseKind::Sequence) if offset >= acknowledged && done_before(qp, answer).is_none() => Some(offset),
@@ -91,8 +93,9 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let is_it = sent.offset == Some(from) || is_read && sent.offset.is_some_and(|offset| post.has(offset));
             is_it && sent.seen.place > answer.place()
         });
-        // An answer that skips is acted on once, be it a NAK, so that sending it again shows nothing; of sequence NAKs that are
-        // all the same each asks anew, so that three without any retry are not all lost.
+        // The requester reacts only once to responses that skip a request, so that a repeated response proves nothing.
+        // Each of several identical sequence NAKs requires a retransmission. Loss does not explain three such NAKs
+        // without a retransmission.
         let asks_anew = answer.says == ResponseKind::Sequence && answer.offset == Some(from) && again.is_none();
         let third = thrice(qp, answer).filter(|_| asks_anew);
         let proven = qp.is_lossless() || third.is_some();
@@ -114,11 +117,13 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What has had all its responses does not come again for an old NAK of it; where responses can be lost on their way it may, by its timer.
+/// Checks that a READ or atomic with all its responses is not retransmitted for an outdated NAK. If responses can be
+/// lost, the timer may repeat the request.
 fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerResponse<'t>, post: &WorkRequest<'t>) {
     let is_it = |sent: &&Request<'t>| sent.seen.place > answer.place() && sent.offset.is_some_and(|at| post.has(at));
     let again = qp.requests.iter().find(is_it);
-    // What skipped something before may have had it under way again when its responses came.
+    // An earlier response that skipped the request may have started a retransmission before the request's responses
+    // came.
     let is_under_way = || causes(qp, post, answer.place()).errors > 0;
     if again.is_some() && (!qp.is_lossless() || is_under_way()) {
         return;
@@ -129,7 +134,7 @@ fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerRe
     });
 }
 
-/// What the first NAK asks for comes again before what lies behind it does.
+/// Checks that the packet with the PSN of the first NAK is retransmitted before later packets.
 fn first_again<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -141,7 +146,7 @@ fn first_again<'t>(
             .is_some_and(|offset| !qp.transmissions(offset, sent.seen.place).is_empty())
     };
     let mut repeated = qp.requests.iter().filter(comes_again);
-    // What came again before may have been on its way still.
+    // An earlier retransmission may still have been on its way.
     let Some(first) = repeated.next().filter(|first| first.seen.place > answer.place()) else {
         return;
     };
@@ -150,7 +155,8 @@ fn first_again<'t>(
             && (qp.is_lossless() || sent.seen.frame.at.is_before(again.seen.frame.at));
         is_before && sent.offset.is_some_and(|offset| offset > from)
     };
-    // One that was lost comes again for another reason only.
+    // A lost retransmission is repeated only for another cause. With a single cause, `again` is the first
+    // retransmission.
     let has_one_reason = || {
         let Some(post) = qp.post_of(from).map(|at| &qp.posts[at]) else {
             return false;
@@ -174,7 +180,7 @@ fn first_again<'t>(
     }
 }
 
-/// When an answer that is the first of its kind had been sent three times.
+/// Returns the time of the third copy of a response, if `answer` is the first copy.
 fn thrice(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<Time> {
     let mut copies = qp
         .answers
@@ -190,7 +196,7 @@ fn thrice(qp: &QpTrace<'_>, answer: &PeerResponse<'_>) -> Option<Time> {
         .map(|third| third.frame.at.latest)
 }
 
-/// All that was sent behind the missing packet comes again with it.
+/// Checks that all packets sent after the missing packet are also retransmitted.
 fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let naks = qp.answers.iter().filter(|answer| answer.says == ResponseKind::Sequence);
     let mut naks = naks.filter(|answer| wants_again(qp, answer).is_some());
@@ -207,7 +213,7 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let last = sent_before.filter_map(|sent| sent.offset).max().unwrap_or(from);
     for offset in from..=last {
         let times = qp.transmissions(offset, usize::MAX);
-        // Of the PSNs within a READ only the first is sent.
+        // Only the first PSN of a READ is sent.
         if times.is_empty() {
             continue;
         }
@@ -221,7 +227,7 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .into_iter()
             .chain(answered.map(|answer| answer.frame.at.earliest))
             .min();
-        // What it sent last in front of it asks for an acknowledgement: for that it may wait.
+        // The requester may wait for an acknowledgement that the last packet before this PSN requests.
         let until = answered.map_or(usize::MAX, PeerResponse::place);
         let mut after = qp
             .requests
@@ -277,7 +283,7 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let naks = rnr_naks(qp, post, answer.place() + 1);
-        // An RNR NAK of what was acknowledged before it asks for nothing.
+        // An RNR NAK for an acknowledged request requires nothing.
         let before = qp.answers.iter().take_while(|other| other.place() < answer.place());
         let acknowledged = qp
             .answers
@@ -294,11 +300,11 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .requests
             .iter()
             .find(|sent| sent.offset == answer.offset && sent.seen.place > answer.place());
-        // Each NAK asks anew: three without any retry are not all lost.
+        // Each RNR NAK requires a retransmission. Loss does not explain three RNR NAKs without a retransmission.
         let third = thrice(qp, answer).filter(|_| again.is_none() && qp.rnr_retry() >= TRIES);
         let since = third.unwrap_or(answer.frame.at.latest);
         let came = again.map(|sent| sent.seen.frame.at.earliest);
-        // In SQD what was sent before goes on.
+        // In SQD, the device continues with requests that it sent before.
         let owed = qp.owed_before(qp.deaf, (since, patience(qp, interval(answer))), came);
         let proven = qp.is_lossless() || third.is_some();
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
@@ -308,8 +314,8 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// With the timer on, what is outstanding ends: whatever came before, when nobody says any more of it, it comes again until its
-/// retries are spent, and fails.
+/// Checks that an outstanding request ends if the timer is on. Without further responses, the request is retransmitted
+/// until its retries are spent, and then fails.
 fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let open = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success));
     let (Some(_), Some(at)) = (qp.timeout(), open) else {
@@ -319,7 +325,7 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let is_of_it = |offset: Option<u32>| offset.is_some_and(|offset| post.has(offset));
     let last = qp.requests.iter().rev().find(|sent| is_of_it(sent.offset));
     let is_answered = |answer: &PeerResponse<'_>| {
-        // Of a READ the last response: one before it is no end.
+        // A READ ends with its last response.
         let has_data = post.posted.has_response_data() && answer.offset == Some(post.end - 1);
         let is_nak = matches!(answer.says, ResponseKind::Rnr | ResponseKind::Sequence);
         answer.end().is_some_and(|end| end >= post.end) || has_data && !is_nak
@@ -335,7 +341,7 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
     let came = completion.first().map(|completion| completion.done.event.at.earliest);
     let owed = qp.owed_before(qp.deaf, (since, within), came);
-    // The host tells over a reliable stream, and its timer needs no packet of ours.
+    // The host reports over a reliable stream, and the retry timer needs no packet from the tester.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
         let within = duration_words(within);
         let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
@@ -343,14 +349,15 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Whether a request was flushed where the peer has asked, too: what the device refused of that ends its queue pair, and the NAK may be lost.
+/// Returns whether a request was flushed on a connection where the peer also sent requests. The device may have refused
+/// such a request, which ends its queue pair, and the NAK may be lost.
 pub(super) fn is_flushed(qp: &QpTrace<'_>, at: usize) -> bool {
     let is_flush = |completion: &Completion<'_>| completion.done.status() == WcStatus::WR_FLUSH_ERR;
     qp.asked().next().is_some() && qp.completions_of(at).any(is_flush)
 }
 
-/// The oldest request that the peer has not said a word of, when it was sent, and how often. What speaks of requests before it
-/// alone, which are done, is no word of it.
+/// Returns the oldest incomplete request, if it was sent and the peer has not responded to it. ACKs that cover only
+/// earlier requests do not count.
 pub(super) fn unanswered<'a, 't>(qp: &'a QpTrace<'t>) -> Option<(usize, &'a WorkRequest<'t>)> {
     let at = (0..qp.posts.len()).find(|at| !qp.completions_of(*at).any(Completion::is_success))?;
     let post = &qp.posts[at];
@@ -363,8 +370,8 @@ pub(super) fn unanswered<'a, 't>(qp: &'a QpTrace<'t>) -> Option<(usize, &'a Work
     (!answered && sent).then_some((at, post))
 }
 
-/// When a request that is not answered had begun to wait at the latest, in words too: when it was posted, or when what lies before it was
-/// done, and it was first seen: what is posted in SQD leaves later.
+/// Returns the latest time at which an unanswered request began to wait, and the event at that time in words. The event
+/// is the post, an earlier completion or response, or the request's first packet. A request posted in SQD leaves later.
 pub(super) fn waits_since(qp: &QpTrace<'_>, at: usize) -> (Time, &'static str) {
     let post = &qp.posts[at];
     let posted = post.posted.command.asked.latest;
@@ -393,7 +400,8 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         .requests
         .iter()
         .filter(|sent| sent.offset.is_some_and(|offset| offset >= post.end));
-    // One retry has them all: what was lost of it shows nothing.
+    // A retry repeats later requests, too. A single round proves nothing, since its packet for this request may be
+    // lost.
     let rounds = later
         .map(|sent| qp.transmissions(sent.offset.unwrap_or(0), sent.seen.place).len())
         .max()
@@ -401,7 +409,8 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let completion: Vec<&Completion<'t>> = qp.completions_of(at).collect();
     let within = patience(qp, Duration::ZERO);
     let again = sent.get(1).map(|again| again.seen.frame.at.earliest);
-    // No lost packet explains that neither a retry comes nor an error is told, nor that all retries are of other requests.
+    // A lost packet does not explain that both retry and error are missing, or that all retries are of other
+    // requests.
     let error = completion.first().map(|completion| completion.done.event.at.earliest);
     let (since, words) = waits_since(qp, at);
     let owed = qp.owed(

@@ -1,7 +1,7 @@
-//! Rules of what is sent again: why, how often, when.
+//! Rules for retransmissions: cause, number and time.
 //!
-//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (the transport timer), 9.7.5.1.3 (retry counters);
-//! Linux rxe and rdmavt.
+//! Source: architecture 9.7.5.1.1 (NAKs), 9.7.5.2.8 (RNR NAKs), 9.7.6.1.3 (the transport timer), 9.7.5.1.3 (retry
+//! counters); Linux rxe and rdmavt.
 
 use core::time::Duration;
 
@@ -25,10 +25,10 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::TimerRestarts, timer_restarts),
 ];
 
-/// rnr_retry without end.
+/// Value of rnr_retry for no limit.
 const ENDLESS: u32 = 7;
 
-/// Each request packet that came before, with how often up to it.
+/// Returns the PSN and request of each retransmission, with all transmissions up to it.
 fn repeats<'a, 't>(qp: &'a QpTrace<'t>) -> impl Iterator<Item = (u32, &'a WorkRequest<'t>, Vec<&'a Request<'t>>)> {
     qp.requests.iter().filter_map(|request| {
         let offset = request.offset?;
@@ -76,7 +76,7 @@ fn unasked_retry<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let Causes { rnr, errors, .. } = found;
         let begun = oldest_open(qp, post).posted.command.asked;
         let until = last.seen.frame.at.since(begun).1;
-        // What was answered has no time-out any more.
+        // An answered request has no further timeout.
         let at = qp.post_of(of).filter(|_| qp.is_lossless());
         let answered = at.and_then(|at| answered_by(qp, at));
         let answered = answered.map_or(until, |answer| answer.frame.at.since(begun).1);
@@ -103,7 +103,8 @@ fn unasked_retry<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// The oldest request that may have been without an answer when one was posted: the timer may be its own, and run since then.
+/// Returns the oldest request that may have been unanswered when `post` was posted. The timer may belong to that
+/// request, and may have run since its post.
 pub(super) fn oldest_open<'k, 't>(qp: &'k QpTrace<'t>, post: &'k WorkRequest<'t>) -> &'k WorkRequest<'t> {
     let completion = qp
         .completions
@@ -135,11 +136,12 @@ fn at_most_retry_cnt<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let retry_cnt = qp.retry_cnt();
     for (_, post, sent) in repeats(qp) {
         let Causes { rnr, errors, progress } = causes(qp, post, sent[sent.len() - 1].seen.place);
-        // What comes again without a reason is the matter of another rule.
+        // Another rule covers a retransmission without a cause.
         if errors == 0 && qp.timeout().is_none() {
             continue;
         }
-        // An RNR NAK spends a counter of its own. What is progress may load the counter before or after: allowed is a whole one more.
+        // RNR NAKs have their own counter. Each progress may reset the retry counter, which allows `retry_cnt` more
+        // transmissions.
         let allowed = 1 + rnr + retry_cnt * (1 + progress);
         asking
             .due_to(of_excess(qp, &sent))
@@ -167,8 +169,8 @@ fn rnr_count<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 
 fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let Some(once) = qp.timeout() else { return };
-    // What was done before the last that is done is no word of it. Of the last one an ACK may come again at any time, with credits:
-    // whether that begins the timer anew is left open.
+    // Responses to completed requests do not count. The peer may repeat an ACK of the last completed request at any
+    // time, to grant credits. It is left open whether that ACK restarts the timer.
     let answered = |offset: u32, since: usize, until: usize| {
         let is_before = |end: u32, place: usize| end < offset || end == offset && place < since;
         let is_stale = |answer: &PeerResponse<'_>| {
@@ -187,13 +189,14 @@ fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         before.all(is_told)
     };
     let spread = spread(qp);
-    // The first of two may have waited behind what else leaves the port, the second not.
+    // The first of two packets may have waited in its port, while the second packet did not.
     let queued = if qp.is_lossless() { Duration::ZERO } else { QUEUED };
     for (offset, post, sent) in repeats(qp) {
         let [.., earlier, later] = sent.as_slice() else {
             continue;
         };
-        // Only of the oldest, while nothing was answered: an answer starts the timer anew, or asks for it sooner.
+        // Check only the oldest request, and only without a response: a response restarts the timer, or causes an
+        // earlier retransmission.
         let is_oldest = offset == post.first && is_done_before(offset, earlier.seen.place);
         let is_answered = answered(offset, earlier.seen.place, later.seen.place);
         if !is_oldest || is_answered || qp.trace.timeline.round_trips.is_empty() {
@@ -231,15 +234,15 @@ fn ack_timeout<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// On a link that loses nothing: of the only request of a connection.
+/// Checks the restart of the timer on a lossless link, for the only request of a connection.
 fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (Some(once), Some(path), true) = (qp.timeout(), qp.path(), qp.is_lossless()) else {
         return;
     };
-    // One in front of it that comes again brings it with it.
+    // A retransmission of an earlier request would also repeat this request.
     for post in qp.posts.iter().filter(|_| qp.posts.len() == 1) {
         let is_read = post.posted.has_response_data();
-        // Each packet of a message by itself; of a READ all that ask for a part of it.
+        // Check each packet of a message separately, but all requests for parts of a READ together.
         let parts = if is_read { 1 } else { post.end - post.first };
         for part in (post.first..).take(parts as usize) {
             let is_of_it = |offset| offset == part || is_read && post.has(offset);
@@ -247,7 +250,7 @@ fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let sent: Vec<&Request<'t>> = of_it.collect();
             for pair in sent.windows(2) {
                 let (earlier, later) = (pair[0].seen.frame, pair[1].seen.frame);
-                // What follows one before it that came again need not wait for a time-out.
+                // A packet after a retransmitted packet need not wait for a timeout.
                 let follows = |sent: &Request<'_>| {
                     let is_before = sent.offset.is_some_and(|offset| post.has(offset) && offset < part);
                     is_before && (earlier.place..later.place).contains(&sent.seen.place)
@@ -274,8 +277,9 @@ fn timer_restarts<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What last started the timer that brought `later`: `earlier` itself, or a response behind it that is progress. `None` where `later` may
-/// have another cause than the timer, and where the peer said nothing at all, which `ack-timeout` judges.
+/// Returns the frame that last started the timer before `later`: `earlier` itself, or a later response that is
+/// progress. `None` if `later` may have another cause, or if the peer never responded. The rule `ack-timeout` covers
+/// the last case.
 fn timer_started_by<'t>(
     qp: &QpTrace<'t>,
     (post, part): (&WorkRequest<'_>, u32),
@@ -289,7 +293,7 @@ fn timer_started_by<'t>(
     if before.is_empty() {
         return None;
     }
-    // Each that asks for a retry may have brought one, `later` too; a single one that came when a time-out was over, as well.
+    // If several responses asked for a retry, any of them may have caused `later`.
     let asks = |answer: &&&PeerResponse<'_>| {
         let skips = matches!(answer.says, ResponseKind::Read(_)) && !qp.is_next_response(answer);
         answer.says == ResponseKind::Sequence || skips
@@ -303,7 +307,7 @@ fn timer_started_by<'t>(
         let end = answer.end().unwrap_or(0);
         let is_new = end > acknowledged;
         acknowledged = acknowledged.max(end);
-        // After anything else the peer said more than one cause may be open.
+        // After any other response, more than one cause is possible.
         let is_plain = match answer.says {
             ResponseKind::Ack => answer.offset.is_some(),
             ResponseKind::Read(_) => answer.offset.is_some_and(|of| post.has(of)),

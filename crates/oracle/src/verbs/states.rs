@@ -1,12 +1,13 @@
-//! Rules of a queue pair's own states: which steps it takes, in which it takes work, what it says of itself and reports, where
-//! it is silent. They look at every queue pair of the device, connected or not.
+//! Rules for the states of a queue pair: accepted steps and work, reports and events, and the states in which the queue
+//! pair is silent. The rules apply to every queue pair of the device, connected or not.
 //!
-//! What a queue pair may be is a set of states (`life`). Where the states of a set differ in what must be, nothing is asked.
+//! A queue pair may be in one of a set of states (`qp_history`). If these states lead to different requirements, no
+//! rule is applied.
 //!
 //! Source: architecture 10.3.1 (states), 11.2.5.2 (modify queue pair), 11.4.1 (work requests), 11.6.3.1 (events); Linux
-//! `ib_modify_qp_is_ok`. On a host its kernel, its driver or an agent refuses before the device hears of it. There a
-//! command that must be refused and is taken is INCONCLUSIVE, and one that must be taken and is refused is
-//! NOT_APPLICABLE.
+//! `ib_modify_qp_is_ok`. On a host, its kernel, its driver or an agent may refuse a command before the device gets the
+//! command. On such a host, an accepted command that must be refused is INCONCLUSIVE. A refused command that must be
+//! accepted is NOT_APPLICABLE.
 
 use core::time::Duration;
 
@@ -110,7 +111,8 @@ fn state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
                     let about = "state of the queue pair".to_owned();
                     (about, wanted.join(" or "), state_in_words(status.state()))
                 });
-                // What has come or gone has moved them on; a driver may tell of them as it likes, and in ERR they mean nothing.
+                // Traffic advances the PSNs, a driver may report them in its own way, and in ERR they have no
+                // meaning.
                 let is_over = status.state() == pb::QpState::Err;
                 if !history.is_simulated() || is_over || history.has_traffic(psn_since, done.place) {
                     return;
@@ -128,7 +130,7 @@ fn state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// Whether work is posted in a state that refuses it.
+/// Returns whether the command posts work in a state that refuses it.
 pub(super) fn refuses(is: Is, done: &VerbsDone) -> bool {
     posts(&done.command).is_some_and(|(is_receive, ..)| match is.state {
         pb::QpState::Reset => true,
@@ -229,7 +231,7 @@ fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
             .copied()
             .find(|happened| status(happened).is_some());
         let due = answered.latest.after(EVENT_WAIT);
-        // Until it is reset or gone, and the host was asked for something when it was due.
+        // The host must have replied to a command about the queue pair after the deadline.
         let mut later = history.commands.iter().filter(|later| later.place > done.place);
         let is_alive = later.any(|later| later.asked.earliest >= due && later.answer.is_some());
         if happened.is_none() && !is_alive {
@@ -257,8 +259,8 @@ fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     });
 }
 
-/// What was done to a queue pair when something was due, and came before that: it flushes all that lies there. When a host fetched
-/// what it tells of nobody knows.
+/// Returns the step or post after the deadline that triggered a late completion. Applies in simulations only: on
+/// hardware, the time at which a host fetched a completion is unknown.
 fn stirred_by<'t>(history: &QpHistory<'t>, (place, due): (usize, Time), happened: &HostEvent) -> Option<&'t VerbsDone> {
     let mut later = history.commands.iter().copied().filter(|later| later.place > place);
     let stirs = |later: &&VerbsDone| {
@@ -285,7 +287,7 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
             .copied()
             .filter(|later| later.place > done.place);
         let mut steps = later.clone().filter(step);
-        // From when on it is to be sent, and until when.
+        // After this command, the device must send the datagram.
         let begins = match is.state {
             pb::QpState::Rts => Some(done),
             _ => steps.next().filter(
@@ -321,13 +323,13 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
     });
 }
 
-/// Whether memory is there that a request names, which the device may write: a host may refuse what lands elsewhere.
+/// Returns whether the memory of a request is registered and writable for the device. A host may refuse other memory.
 fn is_in_memory(memory: &[&VerbsDone], local: Option<pb::Slice>, until: usize) -> bool {
     let Some(local) = local.filter(|local| local.length > 0) else {
         return true;
     };
     let before = &memory[..memory.partition_point(|done| done.place < until)];
-    // The last that is about it decides.
+    // The last command about that memory decides.
     let last = before
         .iter()
         .rev()
@@ -363,7 +365,7 @@ fn silent_state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         let until = steps.get(at + 1).map_or(history.end, |(next, _)| next.place);
-        // What is in the port's queue leaves all the same.
+        // Packets in the port's queue still leave.
         let path = match modify.state() {
             pb::QpState::Err => path.max(QUEUED),
             _ => path,
@@ -378,9 +380,9 @@ fn silent_state<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What a path may take beyond the longest that was measured.
+/// Time that a packet may take beyond the longest measured round trip.
 const MARGIN: Duration = Duration::from_millis(1);
-/// Longer than any path takes of which nothing is known.
+/// Upper bound of the transit time on a path that was not measured.
 const ANY_PATH: Duration = Duration::from_secs(1);
 
 fn listen<'t>(
@@ -401,7 +403,7 @@ fn listen<'t>(
             _ => None,
         })
         .collect();
-    // Another queue pair may be connected to the same one.
+    // Another queue pair may be connected to the same peer.
     if others.contains(&peer) {
         return;
     }

@@ -1,15 +1,19 @@
-//! Which steps a queue pair has: the attributes that each needs, and those that it may have.
+//! Steps of a queue pair: the attributes that each step needs, and the attributes that it may have.
 //!
-//! Source: architecture 10.3.1 and 11.2.5.2 (the table of attributes by transition); Linux `ib_modify_qp_is_ok`, which has the
-//! same. Either way conforms: RESET to ERR, which Linux refuses; an attribute with a step to RESET or ERR; another port in SQD,
-//! which a device need not have; values that do not fit into the field of a packet, since who calls cannot give them; a path MTU
-//! that is more than the port's, which Linux rxe refuses and qib brings down to the port's.
+//! Source: architecture 10.3.1 and 11.2.5.2 (the table of attributes by transition); Linux `ib_modify_qp_is_ok`, which
+//! has the same table. Acceptance and refusal both conform in these cases:
+//!
+//! * RESET to ERR, which Linux refuses;
+//! * a step to RESET or ERR with an attribute;
+//! * a change of the port in SQD, which a device need not support;
+//! * a value that exceeds the field of a packet, which a caller may be unable to pass;
+//! * a path MTU above the port's MTU, which Linux rxe refuses and qib reduces to the port's MTU.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Side, Trace};
 use verbatim_wire::Mtu;
 
-/// What the host said of its device.
+/// Facts that the host reported about its device.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
     port: Option<u32>,
@@ -21,7 +25,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Whether a device that says so takes that request on a queue pair of that service, be there memory and room.
+    /// Returns whether a device with these facts accepts the request on a queue pair of that service, given memory
+    /// and a free queue entry.
     pub(super) fn takes(&self, service: pb::Service, post: &pb::PostSend) -> bool {
         use pb::Operation::{CompareSwap, FetchAdd, Read, Send, Write};
         let length = post.local.map_or(0, |local| local.length);
@@ -57,30 +62,29 @@ impl Facts {
     }
 }
 
-/// What must come of a step.
+/// Required result of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It is done.
+    /// The step is accepted.
     Taken,
-    /// It is not, and why.
+    /// The step is refused, for this reason.
     Refused(String),
-    /// Both conform.
+    /// Both results conform.
     Either,
 }
 
 impl Verdict {
-    /// Whether the same must come of it, whatever the reason.
+    /// Returns whether both verdicts require the same result, regardless of the reason.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         core::mem::discriminant(self) == core::mem::discriminant(other)
     }
 }
 
-/// A state in words.
 pub(super) fn state_in_words(state: pb::QpState) -> String {
     state.as_str_name().replace("QP_STATE_", "")
 }
 
-/// The names of the attributes that are given.
+/// Returns the names of the attributes in a step.
 pub(super) fn given(modify: &pb::ModifyQp) -> Vec<&'static str> {
     let Some(of) = &modify.attributes else {
         return Vec::new();
@@ -108,7 +112,8 @@ pub(super) fn given(modify: &pb::ModifyQp) -> Vec<&'static str> {
         .collect()
 }
 
-/// Attributes that a step of a reliable connection needs, and those that it may have; `None`: there is no such step.
+/// Returns the attributes that a step of an RC queue pair needs, and the attributes that it may have; `None` if there
+/// is no such step.
 fn of_connection(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
     use pb::QpState::{Init, Reset, Rtr, Rts, Sqd};
     Some(match (from, to) {
@@ -149,7 +154,8 @@ fn of_connection(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'stat
     })
 }
 
-/// The same of a datagram queue pair.
+/// Returns the attributes that a step of a datagram queue pair needs, and the attributes that it may have; `None` if
+/// there is no such step.
 fn of_datagrams(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'static str], &'static [&'static str])> {
     use pb::QpState::{Init, Reset, Rtr, Rts, Sqd, Sqe};
     Some(match (from, to) {
@@ -164,7 +170,7 @@ fn of_datagrams(from: pb::QpState, to: pb::QpState) -> Option<(&'static [&'stati
     })
 }
 
-/// What must come of a step from a state.
+/// Returns the required result of a step from a state.
 pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::ModifyQp, facts: &Facts) -> Verdict {
     use pb::QpState::{Err, Reset, Sqd};
     let (to, given) = (modify.state(), given(modify));

@@ -1,5 +1,5 @@
-//! Where a packet of the peer's changes the device's memory: by its RETH or AtomicETH, by that of the message that it belongs to,
-//! or by the receive that its SEND takes.
+//! Memory that a packet of the peer changes on the device. The range follows from the packet's RETH or AtomicETH, from
+//! the RETH of its message, or from the receive that its SEND takes.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use super::replay::{Replay, range_of};
 use crate::parsed::{Parsed, Part, RequestKind};
 
 impl Replay<'_, '_> {
-    /// Where a request's packet changes the memory, if it is this memory.
+    /// Returns the range that a request packet changes, if it is in this memory.
     pub(super) fn target(&self, offset: u32) -> Option<Range<usize>> {
         let request = self.requests.get(&offset)?;
         let of = &request.parsed;
         let length = match RequestKind::of(of.opcode) {
             RequestKind::Read => return None,
             RequestKind::Atomic => 8,
-            // ATOMIC WRITE; what else a code without a meaning does is not known.
+            // At least the 8 bytes of an ATOMIC WRITE. The effect of an undefined opcode is unknown.
             RequestKind::Other => of.reth()?.dma_len().max(8) as usize,
             RequestKind::Send(_) | RequestKind::Write(_) => of.length as usize,
         };
@@ -35,14 +35,14 @@ impl Replay<'_, '_> {
         Some(begin.min(of_it.end)..(begin + length).min(of_it.end))
     }
 
-    /// All of the receive that the message takes to which a SEND's packet belongs, if it is of this memory.
+    /// Returns the whole receive of a SEND packet's message, if it is in this memory.
     pub(super) fn receive(&self, offset: u32) -> Option<Range<usize>> {
         let (first, _) = self.begins(offset)?;
         let opens = &self.requests.get(&first)?.parsed;
         matches!(RequestKind::of(opens.opcode), RequestKind::Send(_)).then(|| self.receive_of(first))?
     }
 
-    /// The receive that a message takes which begins with this PSN.
+    /// Returns the receive of the message that begins with this PSN.
     fn receive_of(&self, first: u32) -> Option<Range<usize>> {
         let before = self.requests.range(..first);
         let taken = before.filter(|(_, request)| takes_receive(&request.parsed)).count();
@@ -50,7 +50,8 @@ impl Replay<'_, '_> {
         (receive.memory == self.handle).then(|| range_of(receive))
     }
 
-    /// The first packet of the message that a packet belongs to, and how many bytes of it lie in front of the packet.
+    /// Returns the PSN of the first packet of a packet's message, and the number of bytes before the packet in the
+    /// message.
     fn begins(&self, offset: u32) -> Option<(u32, usize)> {
         let is_send = matches!(
             RequestKind::of(self.requests.get(&offset)?.parsed.opcode),
@@ -70,14 +71,14 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Where an address lies in the memory, when the R_Key is its own.
+    /// Returns the offset of an address in the memory, if the R_Key is the memory's own.
     pub(super) fn place_of(&self, va: u64, r_key: RKey) -> Option<usize> {
         let offset = va.checked_sub(self.base).filter(|_| r_key == self.r_key)?;
         usize::try_from(offset).ok().filter(|at| *at < usize::MAX / 2)
     }
 }
 
-/// Whether its payload goes into memory.
+/// Returns whether the payload goes into memory.
 pub(super) fn has_payload(parsed: &Parsed<'_>) -> bool {
     matches!(
         RequestKind::of(parsed.opcode),
@@ -85,12 +86,12 @@ pub(super) fn has_payload(parsed: &Parsed<'_>) -> bool {
     )
 }
 
-/// Whether it says by itself which memory it is about.
+/// Returns whether the packet carries its own address.
 pub(super) fn has_place(parsed: &Parsed<'_>) -> bool {
     parsed.reth().is_some() || parsed.atomic().is_some()
 }
 
-/// Whether a receive completes with it.
+/// Returns whether the packet completes a receive.
 pub(super) fn takes_receive(parsed: &Parsed<'_>) -> bool {
     match RequestKind::of(parsed.opcode) {
         RequestKind::Send(part) => matches!(part, Part::Last | Part::Only),

@@ -1,4 +1,4 @@
-//! Rules of what must wait: after an RNR NAK for its interval, in SQD for RTS.
+//! Rules for required waiting: for the interval after an RNR NAK, and for RTS after SQD.
 //!
 //! Source: architecture 9.7.5.2.8 (RNR NAK), C9-130 (its interval), 10.3.1 (SQD).
 
@@ -17,7 +17,7 @@ use crate::rules::responder::ResponseKind;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::RnrWait, rnr_wait), (Rule::Drained, drained)];
 
-/// Longer than what left before the NAK came takes to cross it on a short path.
+/// Upper bound of the time in which a packet and the NAK cross on a short path.
 const CROSSING: Duration = Duration::from_micros(100);
 
 fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
@@ -32,21 +32,21 @@ fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let before = qp.answers.iter().filter(move |answer| answer.place() < place);
             before.filter(move |answer| answer.says == ResponseKind::Rnr && answer.offset == Some(offset))
         };
-        // With the timer on it may have left before the NAK arrived, which `rnr-interval` judges: here only what the RNR NAK alone can have
-        // brought about.
+        // With the timer on, the packet may have left before the NAK arrived, a case that `rnr-interval` covers. Only a
+        // retransmission with the RNR NAK as its sole possible cause counts here.
         let began = oldest_open(qp, post).posted.command.asked;
         let lasted = qp.trace.begin.at_most(request.seen.frame.at.since(began).1);
         let is_early = qp.habits.of_retry(false).is_some();
         if qp.timeout().is_some_and(|once| lasted >= once || is_early) {
             continue;
         }
-        // Each transmission but the first has one reason, the latest of which is the last RNR NAK.
+        // Each transmission but the first has one cause, and the latest cause is the last RNR NAK.
         let is_each_used =
             times > 1 && naks().count() == times - 1 && causes(qp, post, place).all() as usize == times - 1;
         let Some(last) = naks().next_back().filter(|_| is_each_used) else {
             continue;
         };
-        // What was being sent when the NAK came goes on, as long as a host takes to look at the NAK.
+        // The device continues a running transmission until its host has processed the NAK.
         if !qp.is_lossless() && is_begun_before(&sent[..=at], last.place()) {
             continue;
         }
@@ -54,7 +54,8 @@ fn rnr_wait<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// Whether the last of these packets, each with its PSN and its place, follows without a gap on one that came before a place.
+/// Returns whether the last of these packets continues, without a gap, a packet that came before `place`. Each element
+/// holds the PSN and the place of a packet.
 fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
     for pair in sent.windows(2).rev() {
         let [(before, came), (next, _)] = pair else {
@@ -71,7 +72,8 @@ fn is_begun_before(sent: &[(Option<u32>, usize)], place: usize) -> bool {
     false
 }
 
-/// The time between the RNR NAK, when it left here, and what comes again, when it came in here, is the interval or more.
+/// Checks that the time from sending the RNR NAK to receiving the retransmission, at the tester, is at least the
+/// interval.
 fn must_wait<'t>(
     qp: &QpTrace<'t>,
     asking: &mut Asking<'_, 't>,
@@ -81,11 +83,11 @@ fn must_wait<'t>(
     let least = interval(nak);
     let (shortest, longest) = again.at.since(nak.frame.at);
     let waited = qp.trace.begin.at_most(longest);
-    // It may have been on its way, and others of it swapped, so that it was counted as the next.
+    // The packet may have crossed the NAK, and may count as the next transmission only because packets were swapped.
     if !qp.is_lossless() && waited < CROSSING {
         return;
     }
-    // What the way alone may have taken is no proof that anybody waited.
+    // A wait that the path alone may explain proves nothing.
     let is_open = |path| waited >= least && shortest.saturating_sub(path) < least;
     if qp.path().is_some_and(is_open) {
         return;
@@ -122,7 +124,7 @@ fn drained<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     }
 }
 
-/// What was posted between these places came after them.
+/// Checks that requests posted between two places are sent after the second place.
 fn waits<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, (begins, ends): (usize, usize)) {
     for post in qp
         .posts
@@ -150,9 +152,10 @@ mod tests {
     use super::is_begun_before;
 
     #[test]
-    fn what_was_being_sent_when_the_nak_left_goes_on_and_what_begins_anew_does_not() {
+    fn separates_running_from_new_transmission() {
         let sent = |all: &[(u32, usize)]| all.iter().map(|(of, place)| (Some(*of), *place)).collect::<Vec<_>>();
-        // The NAK is at 5: a round that began before it, the same packet alone, a round that began behind it.
+        // The NAK is at place 5. The last packet continues a series from before the NAK, repeats one packet, continues
+        // a series from after the NAK, or stands alone.
         assert!(is_begun_before(&sent(&[(0, 1), (1, 2), (0, 4), (1, 6), (2, 7)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (1, 6)]), 5));
         assert!(!is_begun_before(&sent(&[(0, 1), (1, 2), (0, 6), (1, 7)]), 5));

@@ -1,8 +1,8 @@
-//! Rules of a SEND and its receive: one that is too short, or memory that the device may not write, refuses it; one that is
-//! missing puts it off; nothing else of a sound SEND does either.
+//! Rules for a SEND and its receive. The responder refuses a SEND for good if the receive is too short or not writable.
+//! The responder sends an RNR NAK if the receive is missing. A valid SEND with a suitable receive gets neither NAK.
 //!
-//! Source: architecture 9.7.5.2.4 (invalid request), 9.7.5.2.6 (remote operational error), 9.7.5.2.8 (RNR NAK), 9.9.3. They rest on
-//! what had been posted and sent before, so they hold on every link.
+//! Source: architecture 9.7.5.2.4 (invalid request), 9.7.5.2.6 (remote operational error), 9.7.5.2.8 (RNR NAK),
+//! 9.9.3. The rules depend only on earlier posts and packets, so that they hold on every link.
 
 use std::collections::BTreeSet;
 
@@ -26,17 +26,17 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::SendRefused, send_refused),
 ];
 
-/// What is wrong with the receive that a SEND takes.
+/// Fault of the receive that a SEND takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrong {
-    /// It is too short.
+    /// The receive is too short.
     Short,
-    /// The device may not write there.
+    /// The receive's memory is not writable for the device.
     Closed,
 }
 
-/// What is wrong with the receive of the SEND that ends with that PSN, as far as all that takes one before it is known; in words,
-/// what it is. A receive that is too short and closed is nobody's matter.
+/// Returns the fault of the receive for the SEND that ends with that PSN, and a description. `None` if the receive is
+/// unknown, or if it has no fault or both faults.
 fn wrong_receive(qp: &QpTrace<'_>, asked: &[Asked<'_>], offset: u32) -> Option<(Wrong, String)> {
     let (takers, until) = takers(qp, asked);
     let nth = takers.range(..offset).count();
@@ -60,13 +60,13 @@ fn is_send(parsed: &Parsed<'_>) -> bool {
     matches!(RequestKind::of(parsed.opcode), RequestKind::Send(_))
 }
 
-/// PSNs, counted from the first that the device expects, with which a part of a SEND came.
+/// Returns the PSNs of SEND packets, counted from the first PSN that the device expects.
 fn sends(qp: &QpTrace<'_>) -> BTreeSet<u32> {
     let sends = qp.asked().filter(|(at, parsed, _)| *at < HALF && is_send(parsed));
     sends.map(|(at, ..)| at).collect()
 }
 
-/// The packet with that PSN, if nothing else was sent with it.
+/// Returns the packet with that PSN, if no different packet has it.
 fn only<'a, 't>(asked: &'a [Asked<'t>], of: u32) -> Option<&'a Parsed<'t>> {
     let mut kinds = asked
         .iter()
@@ -77,7 +77,7 @@ fn only<'a, 't>(asked: &'a [Asked<'t>], of: u32) -> Option<&'a Parsed<'t>> {
     is_alone.then_some(first)
 }
 
-/// The packets of a SEND up to that PSN, from there back to its First or Only.
+/// Returns the packets of a SEND from that PSN back to its First or Only.
 fn send_until<'a, 't>(asked: &'a [Asked<'t>], offset: u32) -> Option<Vec<&'a Parsed<'t>>> {
     let mut packets = Vec::new();
     for at in (0..=offset).rev() {
@@ -97,7 +97,7 @@ fn send_until<'a, 't>(asked: &'a [Asked<'t>], offset: u32) -> Option<Vec<&'a Par
     None
 }
 
-/// Whether the device may not write to that memory.
+/// Returns whether that memory is not writable for the device.
 fn is_closed(qp: &QpTrace<'_>, memory: u32) -> bool {
     let made = qp.memory.iter().find_map(|done| match (&done.command, &done.answer) {
         (Command::RegisterMemory(of), Some((_, _, Reply::Memory(made), _))) if made.memory == memory => Some(of),
@@ -106,8 +106,8 @@ fn is_closed(qp: &QpTrace<'_>, memory: u32) -> bool {
     made.and_then(|of| of.access).is_some_and(|access| !access.local_write)
 }
 
-/// The receive of the sound SEND to which the packet with that PSN belongs, or that there is none; nothing where the SEND is not
-/// sound, too long for it, or may not be written there.
+/// Returns the receive of the valid SEND that the packet with that PSN belongs to; `Some(None)` if no receive was
+/// posted. `None` if the SEND is malformed or too long for the receive, or the receive is not writable.
 fn receive_of<'t>(qp: &QpTrace<'t>, asked: &[Asked<'t>], offset: u32, place: usize) -> Option<Option<&'t VerbsDone>> {
     let (takers, until) = takers(qp, asked);
     let packets = send_until(asked, offset).filter(|_| offset < until)?;
@@ -123,7 +123,7 @@ fn receive_of<'t>(qp: &QpTrace<'t>, asked: &[Asked<'t>], offset: u32, place: usi
         RequestKind::Send(Part::Last) => (1..=qp.mtu).contains(&packet.length),
         _ => packet.length <= qp.mtu,
     };
-    // Rights to what it names are another matter.
+    // A SEND with Invalidate may also be refused for its R_Key.
     let is_plain = |packet: &&Parsed<'_>| {
         !matches!(
             packet.opcode,
@@ -153,14 +153,14 @@ fn send_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     refused(qp, asking, true);
 }
 
-/// The NAK that ends a connection is not that of a sound SEND, with a receive or without; nor is it put off with one, as other
-/// rules have it.
+/// Checks that a valid SEND gets no NAK that ends the connection, with or without a receive. Another rule covers an RNR
+/// NAK despite a receive.
 fn refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, has_receive: bool) {
     let Some(first) = qp.first() else { return };
     let (mut has_held, sends) = (false, sends(qp));
     for (parsed, frame) in qp.responses() {
         let of = parsed.psn.since(first);
-        // What a sound device says of it.
+        // Response of a conforming device.
         let usual = if has_receive {
             ResponseKind::Ack
         } else {
@@ -169,7 +169,7 @@ fn refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, has_receive: bool)
         if !sends.contains(&of) || ![usual, ResponseKind::Fatal].contains(&ResponseKind::of(&parsed)) {
             continue;
         }
-        // One shows that the rule was asked.
+        // One such response is enough to show that the rule held.
         if has_held && ResponseKind::of(&parsed) == usual {
             continue;
         }
@@ -203,7 +203,7 @@ fn receive_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     is_refused(qp, asking, Wrong::Closed, NakCode::REMOTE_OPERATIONAL);
 }
 
-/// What is said of such SENDs is that code, and they are never acknowledged.
+/// Checks that a SEND with that fault gets the NAK `code`, and no ACK.
 fn is_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, code: NakCode) {
     let Some(first) = qp.first() else { return };
     let sends = sends(qp);

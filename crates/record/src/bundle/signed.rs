@@ -1,22 +1,22 @@
-//! The signature beside a manifest.
+//! The signature of a manifest.
 
 use std::path::Path;
 
 use super::{BundleError, LARGEST_SIGNATURE, PUBLIC_KEY, SIGNATURE, open_file, read_up_to};
 
-/// What stands beside a manifest that is signed. Whether the signature is true is not known here.
+/// A signature of a manifest with its public key. The signature is not verified here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Signed {
     /// The signature over the manifest's bytes.
     pub signature: Vec<u8>,
-    /// The public key, as a PEM file.
+    /// The public key as a PEM file.
     pub public_key: Vec<u8>,
 }
 
 impl Signed {
-    /// What stands in a directory; none where there is no signature.
+    /// Reads the signature in a directory, or returns `None` if there is none.
     pub(super) fn read(directory: &Path) -> Result<Option<Self>, BundleError> {
-        // A link that leads nowhere is there, too.
+        // `symlink_metadata` also sees a dangling link.
         if directory.join(SIGNATURE).symlink_metadata().is_err() {
             return Ok(None);
         }

@@ -1,8 +1,8 @@
-//! Bundles that somebody else made: nothing is read but plain files of theirs.
+//! Bundles of unknown origin: only regular files in the bundle's directory are opened.
 
 use super::*;
 
-/// A bundle whose manifest names this file, truly as far as it can.
+/// Writes a manifest that names one empty file; returns the error of opening the bundle, or an empty string.
 fn naming(directory: &Path, name: &str) -> String {
     let listed = ManifestFile {
         name: name.into(),
@@ -17,7 +17,7 @@ fn naming(directory: &Path, name: &str) -> String {
 }
 
 #[test]
-fn a_manifest_names_plain_files_of_the_bundle_and_nothing_else_is_opened() {
+fn opens_only_regular_files_of_the_bundle() {
     let directory = tempfile::tempdir().unwrap();
     for name in ["/dev/zero", "../secret", "..", "", ".hidden", "a/b"] {
         let error = naming(directory.path(), name);
@@ -37,7 +37,7 @@ fn a_manifest_names_plain_files_of_the_bundle_and_nothing_else_is_opened() {
 }
 
 #[test]
-fn a_manifest_names_each_file_once() {
+fn rejects_file_listed_twice() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("sound"), "").unwrap();
     let listed = ManifestFile {
@@ -52,9 +52,9 @@ fn a_manifest_names_each_file_once() {
 }
 
 #[test]
-fn a_file_of_another_size_is_not_read() {
+fn rejects_wrong_size_without_reading() {
     let directory = tempfile::tempdir().unwrap();
-    // Far larger than memory, and sparse.
+    // A sparse file, larger than memory.
     let large = File::create(directory.path().join("large")).unwrap();
     large.set_len(1 << 42).unwrap();
     let error = naming(directory.path(), "large");
@@ -66,7 +66,7 @@ fn a_file_of_another_size_is_not_read() {
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn pipe_does_not_block() {
     let directory = tempfile::tempdir().unwrap();
     let pipe = directory.path().join("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -75,7 +75,7 @@ fn a_pipe_is_not_waited_for() {
 }
 
 #[test]
-fn a_manifest_that_is_no_plain_file_is_not_read() {
+fn rejects_manifest_that_is_a_link() {
     let directory = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink("/dev/zero", directory.path().join(MANIFEST)).unwrap();
     let error = Bundle::open(directory.path()).unwrap_err().to_string();

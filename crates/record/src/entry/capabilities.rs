@@ -1,22 +1,23 @@
-//! Lists of capabilities that a host reports of its device. An empty list reports nothing.
+//! Lists of capabilities that a host reports of its device. An empty list means that the host did not report.
 
 use verbatim_wire::packet::Opcode;
 
 use super::verbs::pb::Operation;
 
-/// Whether a list of values has this one; an empty list says nothing.
+/// Returns whether the list contains this value or is empty.
 #[must_use]
 pub fn takes_value(listed: &[u32], value: u8) -> bool {
     listed.is_empty() || listed.contains(&value.into())
 }
 
-/// Whether a list of capabilities has this one; an empty list says nothing.
+/// Returns whether the list contains this capability or is empty.
 #[must_use]
 pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
     listed.is_empty() || listed.contains(&one.into())
 }
 
-/// The operation of a request packet on a reliable connection, as far as its opcode tells.
+/// Returns the operation that a request packet's opcode implies on a reliable connection. First and middle packets of a
+/// message may imply more than one; the function then returns the plain one.
 #[must_use]
 pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {

@@ -1,4 +1,4 @@
-//! Entries as bytes: `verbatim.record.v1`, with MADs packed.
+//! Encodes entries in the schema `verbatim.record.v1`, with compact MADs.
 
 use core::time::Duration;
 
@@ -11,22 +11,20 @@ use super::verbs::{self, Frame, RoundTrips, Side, VerbsAnswered, VerbsAsked, Ver
 use super::{Arrived, Begin, Entry, Match, Note, Reset, Role, Sent, StopReason, Stopped};
 use crate::time::{Span, Time, TimeSource};
 
-/// Why bytes are no entry.
+/// The reason why bytes are not an entry.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EntryError {
-    /// Not a message of the schema.
+    /// The bytes are not a message of the schema.
     #[error("not an entry of verbatim.record.v1: {0}")]
     Malformed(String),
-    /// A field that every entry of this kind has is absent or holds no known value.
+    /// A mandatory field is absent or has an unknown value.
     #[error("entry without a usable {0}: made by a newer version?")]
     Unusable(&'static str),
 }
 
-/// A value as it stands in a message.
+/// A type with an encoding in message type `M`.
 trait Form<M>: Sized {
-    /// Its form.
     fn form(self) -> M;
-    /// The value that this is the form of.
     fn taken(form: M) -> Result<Self, EntryError>;
 }
 
@@ -122,7 +120,7 @@ impl<T: Form<M>, M> Form<M> for Box<T> {
     }
 }
 
-/// Enumerations that leave what is not said unspecified.
+/// Implements [`Form`] for optional enumerations; `None` is encoded as `Unspecified`.
 macro_rules! enumerations_or_none {
     ($($name:ident { $($variant:ident)* })*) => { $(
         impl Form<i32> for Option<$name> {
@@ -187,10 +185,10 @@ impl Form<Vec<pb::Parameter>> for Vec<(String, u64)> {
     }
 }
 
-/// Zeros that end a run: fewer cost less inside a run than the head of the next one.
+/// Number of zero bytes that end a run. Encoding fewer zeros inside a run costs less than the next run's header.
 const GAP: usize = 3;
 
-/// The runs of a MAD that are not 0: most of its 256 bytes are.
+/// Encodes the non-zero runs of a MAD, each with its offset and length. Most of a MAD's 256 bytes are 0.
 fn pack(mad: &Mad) -> Vec<u8> {
     let bytes = mad.bytes();
     let mut packed = Vec::with_capacity(96);
@@ -238,7 +236,7 @@ impl Form<Vec<u8>> for Mad {
     }
 }
 
-/// Messages and the fields of ours that they have, those of another name behind the `;`.
+/// Implements [`Form`] for structs whose fields match a message's. Fields with different names follow the `;`.
 macro_rules! messages {
     ($($name:ident { $($same:ident)* $(; $($mine:ident = $theirs:ident)*)? })*) => { $(
         impl Form<pb::$name> for $name {
@@ -276,7 +274,7 @@ messages! {
     RoundTrips { answered lost of; shortest = shortest_ns longest = longest_ns }
 }
 
-/// The kinds of entries: those that are a message of their own, and those whose fields stand in the entry.
+/// Implements [`Form`] for `Entry`. The variants before the `;` hold a struct, the others hold their fields.
 macro_rules! kinds {
     (
         $($whole:ident)*;
@@ -314,7 +312,7 @@ kinds! {
 }
 
 impl Entry {
-    /// Appends the entry's bytes.
+    /// Appends the encoded entry to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let kind = Some(self.clone().form());
         pb::Entry { kind }
@@ -322,15 +320,15 @@ impl Entry {
             .expect("a vector takes any number of bytes");
     }
 
-    /// The entry that these bytes are.
+    /// Decodes an entry.
     ///
     /// # Errors
-    /// When they are none.
+    /// Returns an error when the bytes are not an entry.
     pub fn decode(bytes: &[u8]) -> Result<Self, EntryError> {
         Self::of(bytes)
     }
 
-    /// The same of bytes that a frame then shares.
+    /// Decodes an entry. A frame's bytes share the buffer.
     pub(crate) fn decode_shared(bytes: Bytes) -> Result<Self, EntryError> {
         Self::of(bytes)
     }
@@ -348,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_packed_mad_is_the_same_mad(sparse in proptest::collection::vec((0usize..256, any::<u8>()), 0..300)) {
+        fn any_mad_unpacks_to_itself(sparse in proptest::collection::vec((0usize..256, any::<u8>()), 0..300)) {
             let mut mad = Mad::default();
             for (place, byte) in sparse {
                 mad.bytes_mut()[place] = byte;
@@ -357,13 +355,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_packed_mad_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_unpack_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = unpack(&bytes);
         }
     }
 
     #[test]
-    fn an_empty_and_a_full_mad_pack_too() {
+    fn zero_and_full_mads_unpack() {
         for mad in [Mad::default(), Mad::from([7; 256])] {
             assert_eq!(unpack(&pack(&mad)), Ok(mad));
         }
@@ -371,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_a_packet_and_the_lid_of_a_mad_are_kept_and_a_frame_has_no_delimiter() {
+    fn optional_fields_decode_to_the_same_value() {
         let at = Span::exactly(Time(7));
         for delimiter in [None, Some(Delimiter::Egp), Some(Delimiter::Ebp), Some(Delimiter::Other)] {
             let frame = Entry::Frame(Frame {

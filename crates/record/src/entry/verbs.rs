@@ -1,4 +1,4 @@
-//! Frames and verbs commands in a record: what passed on the wire, and what the hosts of the devices did.
+//! Frames and verbs commands in a record.
 
 use core::fmt;
 use core::time::Duration;
@@ -15,32 +15,31 @@ use verbatim_wire::verbs::WcStatus;
 pub use super::capabilities::{asks_for, takes, takes_value};
 use crate::time::{Span, Time, words};
 
-/// A frame left or came in.
+/// A frame that the tester sent or received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// Its number, from 1 on.
+    /// The frame's number, counted from 1.
     pub number: u32,
-    /// Number of its label; 0 when it came in, or when the tester answered by itself.
+    /// The number of the frame's label. 0 for a received frame, and for the tester's automatic responses.
     pub label: u32,
-    /// The rig's port.
+    /// The number of the rig's port.
     pub port: u32,
-    /// Whether it came in.
+    /// Whether the tester received the frame.
     pub received: bool,
-    /// When.
+    /// The time of the send or the receipt.
     pub at: Span,
-    /// The frame, from the first byte of its link's header; of a native packet all between the delimiters, the VCRC with
-    /// it.
+    /// The frame from the first byte of its link header. A native packet's bytes end with the VCRC.
     pub bytes: Bytes,
-    /// What ended a native InfiniBand packet; `None` for an Ethernet frame.
+    /// The delimiter that ended a native InfiniBand packet, or `None` for an Ethernet frame.
     pub delimiter: Option<Delimiter>,
 }
 
-/// Whose device.
+/// The owner of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
     /// The device under test.
     Dut,
-    /// The tester's own.
+    /// The tester's own device.
     Tester,
 }
 
@@ -53,70 +52,70 @@ impl fmt::Display for Side {
     }
 }
 
-/// A verbs command left for the host of a device.
+/// A verbs command that the tester sent to a device's host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerbsAsked {
-    /// Its number, from 1 on.
+    /// The command's number, counted from 1.
     pub number: u32,
-    /// Number of its label.
+    /// The number of the command's label.
     pub label: u32,
-    /// Whose device.
+    /// The device that the command is for.
     pub side: Side,
-    /// When.
+    /// The time of the send.
     pub at: Span,
-    /// What.
+    /// The command.
     pub command: Command,
 }
 
-/// A verbs command was answered.
+/// A reply to a verbs command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct VerbsAnswered {
-    /// Number of the command.
+    /// The command's number.
     pub number: u32,
-    /// When the tester knew of it.
+    /// The time at which the tester received the reply.
     pub at: Span,
-    /// When it was done, on the clock of that host.
+    /// The time of the execution, on the clock of the device's host.
     pub host_at: Span,
-    /// What it came to.
+    /// The reply.
     pub reply: Reply,
 }
 
-/// The host of a device told of something: a completion, an asynchronous event.
+/// A completion or an asynchronous event that a device's host reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerbsTold {
-    /// Whose device.
+    /// The device of the event.
     pub side: Side,
-    /// When the tester knew of it.
+    /// The time at which the tester received the report.
     pub at: Span,
-    /// When it happened, on the clock of that host.
+    /// The time of the event, on the clock of the device's host.
     pub host_at: Span,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
-/// A wait of the procedure was over.
+/// A finished wait of the procedure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waited {
-    /// Number of its label.
+    /// The number of the wait's label.
     pub label: u32,
-    /// When it began.
+    /// The time at which the wait began.
     pub since: Time,
-    /// When it was found to be over; all that came before this is recorded before it.
+    /// The time at which the tester noticed the end. The record holds all earlier events before this entry.
     pub until: Time,
 }
 
-/// The delay of the path, measured by exchanges that the device answers at once.
+/// The delay of the path, measured with requests that the device answers at once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RoundTrips {
-    /// Exchanges that were answered.
+    /// The number of answered requests.
     pub answered: u32,
-    /// Exchanges that were not.
+    /// The number of unanswered requests.
     pub lost: u32,
-    /// The shortest, as its lower bound.
+    /// The lower bound of the shortest round trip.
     pub shortest: Duration,
-    /// The longest, as its upper bound.
+    /// The upper bound of the longest round trip.
     pub longest: Duration,
-    /// What was exchanged.
+    /// The kind of request.
     pub of: String,
 }
 
@@ -137,7 +136,7 @@ impl fmt::Display for RoundTrips {
     }
 }
 
-/// A command in words, for evidence.
+/// Describes a command, for evidence.
 #[must_use]
 pub fn command_words(command: &Command) -> String {
     match command {
@@ -166,7 +165,7 @@ pub fn command_words(command: &Command) -> String {
     }
 }
 
-/// A reply in words, for evidence.
+/// Describes a reply, for evidence.
 #[must_use]
 pub fn reply_words(reply: &Reply) -> String {
     match reply {
@@ -180,7 +179,7 @@ pub fn reply_words(reply: &Reply) -> String {
     }
 }
 
-/// An event in words, for evidence.
+/// Describes an event, for evidence.
 #[must_use]
 pub fn event_words(event: &Event) -> String {
     match event {

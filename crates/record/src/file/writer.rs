@@ -1,4 +1,4 @@
-//! The thread that writes a record's file.
+//! The thread that writes a record to its file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,24 +9,24 @@ use std::thread::JoinHandle;
 use super::{BATCH, LARGEST};
 use crate::entry::Entry;
 
-/// Batches that may wait for the disk.
+/// The most batches in the queue to the thread.
 const WAITING: usize = 256;
-/// What is written in one call, at least, unless nothing more is to be written now.
+/// The least number of bytes per write, unless the queue is empty.
 const CHUNK: usize = 1 << 16;
 
-/// What the thread is given.
+/// A message to the thread.
 enum Work {
-    /// Entries, in their order.
+    /// Write these entries.
     Entries(Vec<Entry>),
-    /// Say when all before is written.
+    /// Write all earlier entries, then send a reply.
     Say(SyncSender<()>),
 }
 
-/// Hands entries to the thread. Dropping it waits until all are written.
+/// The sender's side of the thread. Dropping the writer waits until all entries are written.
 #[derive(Debug)]
 pub(super) struct Writer {
     work: Option<SyncSender<Work>>,
-    /// Emptied batches come back, to be filled again.
+    /// Emptied batches, for reuse.
     empty: Receiver<Vec<Entry>>,
     error: Arc<OnceLock<io::Error>>,
     thread: Option<JoinHandle<()>>,
@@ -34,7 +34,7 @@ pub(super) struct Writer {
 
 impl Writer {
     /// # Errors
-    /// When the system has no thread left.
+    /// Returns an error when the system cannot start a thread.
     pub(super) fn new(file: File) -> io::Result<Self> {
         let (work, todo) = sync_channel(WAITING);
         let (done, empty) = sync_channel(4);
@@ -51,13 +51,13 @@ impl Writer {
         })
     }
 
-    /// Takes entries; gives an empty batch for the next.
+    /// Sends entries to the thread; returns an empty batch.
     pub(super) fn take(&mut self, entries: Vec<Entry>) -> Vec<Entry> {
         self.give(Work::Entries(entries));
         self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(BATCH))
     }
 
-    /// Waits until all that was taken is written, or cannot be.
+    /// Waits until the thread has written all entries or failed.
     pub(super) fn wait(&mut self) {
         let (say, said) = sync_channel(1);
         self.give(Work::Say(say));
@@ -66,7 +66,6 @@ impl Writer {
         }
     }
 
-    /// The first error.
     pub(super) fn error(&self) -> Option<&io::Error> {
         self.error.get()
     }
@@ -96,11 +95,11 @@ impl Drop for Writer {
 fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>>, first_error: &OnceLock<io::Error>) {
     let mut bytes = Vec::with_capacity(CHUNK + (1 << 12));
     let fail = |error| {
-        // Only the first counts.
+        // Keep only the first error.
         let _ = first_error.set(error);
     };
     let mut write = |bytes: &mut Vec<u8>| {
-        // After an error the file is not whole, whatever follows.
+        // After an error the file stays incomplete, so later entries are dropped.
         if first_error.get().is_none()
             && let Err(error) = file.write_all(bytes)
         {
@@ -130,10 +129,10 @@ fn write_all(mut file: File, todo: &Receiver<Work>, done: &SyncSender<Vec<Entry>
     }
 }
 
-/// An entry behind its length and CRC-32.
+/// Appends an entry after its length and CRC-32.
 ///
 /// # Errors
-/// When it is larger than a reader takes; then `bytes` are as they were.
+/// Returns an error when the entry exceeds the reader's limit. `bytes` is then unchanged.
 fn append(entry: &Entry, bytes: &mut Vec<u8>) -> io::Result<()> {
     const HEADER: usize = 8;
     let start = bytes.len();

@@ -1,4 +1,4 @@
-//! A claim: one check in the making. Statement and what it is about, what shows it, what was seen, what must be.
+//! Builds one check: statement, subject, evidence, seen value and expected value.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use super::{Check, Findings, Passed, of};
 use crate::evidence::Evidence;
 use crate::label::Label;
 
-/// A check in the making: `f.claim("C14-24", "BaseVersion").on(FOUND).saw(found.base_version()).is(1)`.
+/// A check under construction: `f.claim("C14-24", "BaseVersion").on(FOUND).saw(found.base_version()).is(1)`.
 #[derive(Debug)]
 #[must_use = "a claim that is not ended is no check"]
 pub struct Claim<'f, 't, 'e> {
@@ -32,44 +32,44 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         }
     }
 
-    /// The exchange under a label shows it.
+    /// Adds the exchange under a label to the evidence.
     pub fn on<A>(mut self, label: Label<A>) -> Self {
         self.shown_by
             .extend(self.findings.trace.exchange(label).ok().map(Evidence::from));
         self
     }
 
-    /// This shows it.
+    /// Adds one item to the evidence.
     pub fn by(mut self, evidence: impl Into<Evidence<'e>>) -> Self {
         self.shown_by.push(evidence.into());
         self
     }
 
-    /// All of these show it.
+    /// Adds items to the evidence.
     pub fn by_all(mut self, evidence: impl IntoIterator<Item = impl Into<Evidence<'e>>>) -> Self {
         self.shown_by.extend(evidence.into_iter().map(Into::into));
         self
     }
 
-    /// A rule of that name demands it.
+    /// Names the oracle's rule behind the check.
     pub fn rule(mut self, name: &str) -> Self {
         self.check.rule = name.into();
         self
     }
 
-    /// The state that it rests on, in words.
+    /// Adds the state that the check depends on, as text.
     pub fn given(mut self, words: impl IntoIterator<Item = String>) -> Self {
         self.check.given.extend(words);
         self
     }
 
-    /// It held so often; this is the closest case.
+    /// Sets how many times the check was made. The check shows the case closest to its bound.
     pub fn times(mut self, times: u32) -> Self {
         self.check.times = times;
         self
     }
 
-    /// A time is what was seen: between these two, and not to be shorter or longer than those.
+    /// Adds a measured time: its least and greatest possible value, then the lower and upper bound that apply to it.
     pub fn measured(
         mut self,
         (least, most): (Duration, Duration),
@@ -80,14 +80,14 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
         self
     }
 
-    /// What the record shows.
+    /// Sets the seen value.
     pub fn saw<V: fmt::Display>(self, seen: V) -> Seen<'f, 't, 'e, V> {
         Seen { claim: self, seen }
     }
 
-    /// States the check. True when it passed.
+    /// Adds the check to the findings. Returns true if it passed.
     fn end(self, expected: String, seen: String, result: Passed) -> bool {
-        // A device that was busy to the end may have done what was asked of it, or not: that is no finding.
+        // A busy device may or may not have carried out the request, so its response cannot prove a failure.
         let busy = |shown: &Evidence<'_>| matches!(shown, Evidence::Exchange(exchange) if exchange.is_busy());
         let result = match result {
             Passed::Fail if self.shown_by.iter().any(busy) => Passed::Inconclusive,
@@ -116,7 +116,7 @@ impl<'f, 't: 'e, 'e> Claim<'f, 't, 'e> {
     }
 }
 
-/// A time in the form that a check keeps.
+/// Converts a measured time to the form of a check.
 fn measured((least, most): (Duration, Duration), lower: Option<Duration>, upper: Option<Duration>) -> Measured {
     let ns = |of: Duration| u64::try_from(of.as_nanos()).unwrap_or(u64::MAX);
     Measured {
@@ -127,7 +127,8 @@ fn measured((least, most): (Duration, Duration), lower: Option<Duration>, upper:
     }
 }
 
-/// What a measured time shows of a device whose speed varies: for it, up to `stretch` times as much may have gone by.
+/// Weakens a result that depends on the speed of a device whose clock varies. A recorded time may have been `stretch`
+/// times as long on the device.
 fn as_far_as_known(measured: &Measured, stretch: f64, result: Passed) -> Passed {
     if stretch <= 1.0 {
         return result;
@@ -143,7 +144,7 @@ fn as_far_as_known(measured: &Measured, stretch: f64, result: Passed) -> Passed 
     }
 }
 
-/// A claim that knows what was seen; what must be ends it.
+/// A check with its seen value. The expected value completes it.
 #[derive(Debug)]
 #[must_use = "a claim that is not ended is no check"]
 pub struct Seen<'f, 't, 'e, V> {
@@ -152,7 +153,7 @@ pub struct Seen<'f, 't, 'e, V> {
 }
 
 impl<'t: 'e, 'e, V: fmt::Display> Seen<'_, 't, 'e, V> {
-    /// It must be this. True when it is.
+    /// Passes if the seen value equals `wanted`. Returns true if the check passed.
     pub fn is(self, wanted: V) -> bool
     where
         V: PartialEq,
@@ -161,12 +162,12 @@ impl<'t: 'e, 'e, V: fmt::Display> Seen<'_, 't, 'e, V> {
         self.comes_to(wanted, result)
     }
 
-    /// It must be as `expected` says, and either is or is not. True when it is.
+    /// Passes if `is_so`; `expected` describes the condition. Returns true if the check passed.
     pub fn must(self, expected: impl fmt::Display, is_so: bool) -> bool {
         self.comes_to(expected, of(is_so))
     }
 
-    /// It must be as `expected` says, and the record came to `result`. True when it passed.
+    /// Completes the check with `result`; `expected` describes the condition. Returns true if the check passed.
     pub fn comes_to(self, expected: impl fmt::Display, result: Passed) -> bool {
         self.claim.end(expected.to_string(), self.seen.to_string(), result)
     }
@@ -177,13 +178,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_device_whose_speed_varies_a_time_proves_what_it_proves_at_any_speed() {
+    fn varying_speed_weakens_results() {
         let ms = Duration::from_millis;
         let came = |span: (u64, u64), lower: Option<u64>, upper: Option<u64>, result| {
             let measured = measured((ms(span.0), ms(span.1)), lower.map(ms), upper.map(ms));
             as_far_as_known(&measured, 4.0, result)
         };
-        // 9 ms by the slowest clock may be 36 ms: that it is shorter than 10 ms is not shown, that it is longer than 5 ms is.
+        // 9 ms on the slowest clock may be 36 ms on the device. It is not proven shorter than 10 ms, but proven longer
+        // than 5 ms.
         assert_eq!(came((8, 9), Some(10), None, Passed::Fail), Passed::Inconclusive);
         assert_eq!(came((1, 2), Some(10), None, Passed::Fail), Passed::Fail);
         assert_eq!(came((8, 9), None, Some(5), Passed::Fail), Passed::Fail);

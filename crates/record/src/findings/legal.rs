@@ -1,4 +1,4 @@
-//! Tables of what the fields of an attribute may hold, a row a field.
+//! Tables of the legal values of an attribute's fields, one row per field.
 
 use core::fmt;
 
@@ -7,21 +7,21 @@ use verbatim_wire::{Attribute, Field};
 use super::Findings;
 use crate::trace::Exchange;
 
-/// What a field may hold: `("BaseVersion", Legal::Is(1))` is a row.
+/// The legal values of a field. A table's row is `("BaseVersion", Legal::Is(1))`.
 #[derive(Clone, Copy, Debug)]
 pub enum Legal {
-    /// This.
+    /// Only this value.
     Is(u64),
-    /// One of these, the ends too.
+    /// A value of this range, both ends included.
     Within(u64, u64),
-    /// This or more.
+    /// This value or more.
     AtLeast(u64),
-    /// Anything but 0.
+    /// Any value but 0.
     NotZero,
 }
 
 impl Legal {
-    /// Whether a value is legal.
+    /// Returns whether a value is legal.
     #[must_use]
     pub fn holds(self, value: u64) -> bool {
         match self {
@@ -45,7 +45,7 @@ impl fmt::Display for Legal {
 }
 
 impl Findings<'_> {
-    /// The fields of an attribute must hold what the table allows; the evidence is the exchange that showed it.
+    /// Checks each field of the table in a received attribute. The evidence is the exchange.
     #[track_caller]
     pub fn legal<A: Attribute>(
         &mut self,

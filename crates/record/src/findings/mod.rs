@@ -1,4 +1,4 @@
-//! Checks: what a judge states, each with statement, expected, seen and evidence.
+//! Checks that a judge states, each with statement, expected value, seen value and evidence.
 
 mod claim;
 mod legal;
@@ -14,12 +14,11 @@ use crate::trace::{Exchange, Gap, Trace};
 pub use claim::{Claim, Seen};
 pub use legal::Legal;
 
-/// What a check comes to that the record decides.
 fn of(is_so: bool) -> Passed {
     if is_so { Passed::Pass } else { Passed::Fail }
 }
 
-/// Tries after which an unanswered request is no lost packet.
+/// Number of unanswered tries that prove silence: three lost packets in a row are taken as impossible.
 pub const TRIES: u32 = 3;
 
 fn no_answer(exchange: &Exchange) -> String {
@@ -29,24 +28,24 @@ fn no_answer(exchange: &Exchange) -> String {
     }
 }
 
-/// What a judge has stated so far.
+/// The findings of a judge on one trace.
 #[derive(Debug)]
 pub struct Findings<'t> {
     trace: &'t Trace,
-    /// Checks, in the order made.
+    /// Checks, in the order of their creation.
     pub checks: Vec<Check>,
-    /// Observations, in the order made.
+    /// Observations, in the order of their creation.
     pub observations: Vec<Observation>,
-    /// Why the test does not apply to this device.
+    /// The reason why the test does not apply to this device.
     pub not_applicable: Option<String>,
-    /// That the oracle judges all of the test, and which of its rules must have been asked for that.
+    /// The oracle's rules that the test must exercise. `Some` means that the oracle judges the whole test.
     pub exercises: Option<Vec<&'static str>>,
-    /// Rules and statements that need not have been asked, since the device has not what they speak of.
+    /// Rules and statements that may stay untested, because the device lacks the feature that they are about.
     pub goes_without: Vec<&'static str>,
 }
 
 impl<'t> Findings<'t> {
-    /// Nothing yet.
+    /// Creates empty findings.
     #[must_use]
     pub fn new(trace: &'t Trace) -> Self {
         Self {
@@ -59,28 +58,28 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// The test is a stimulus: the oracle judges all of it. These of its rules must have been asked, else the record does not
-    /// show what the test is there for.
+    /// Declares that the oracle judges the whole test, and that the test must exercise these rules. If the record
+    /// exercises one of them too little, it misses the test's purpose.
     pub fn exercises(&mut self, rules: &[impl Copy + Into<&'static str>]) {
         let names = rules.iter().map(|rule| (*rule).into());
         self.exercises.get_or_insert_default().extend(names);
         self.trace.judged_whole();
     }
 
-    /// The test is a stimulus: the oracle judges all of it, and no rule must have been asked.
+    /// Declares that the oracle judges the whole test, without rules that it must exercise.
     pub fn exercises_any(&mut self) {
         self.exercises.get_or_insert_default();
         self.trace.judged_whole();
     }
 
-    /// The device has not what these rules and statements speak of, as its agent says: where nothing was shown of them, that is
-    /// told, and leaves nothing open.
+    /// Declares that the device lacks the feature behind these rules and statements, as its agent reports. They may
+    /// stay untested. An observation names them with the reason.
     pub fn goes_without(&mut self, names: &[&'static str], why: &str) {
         self.goes_without.extend(names);
         self.observe(format!("nothing is asked about {}: {why}", names.join(", ")), &[]);
     }
 
-    /// Begins a check of a statement; what is looked at is a field's name, or what else says it shortly.
+    /// Begins a check of a statement. `about` is the name of a field, or another short subject.
     pub fn claim<'e>(&mut self, statement: &str, about: impl Into<String>) -> Claim<'_, 't, 'e>
     where
         't: 'e,
@@ -88,7 +87,7 @@ impl<'t> Findings<'t> {
         Claim::new(self, statement, about.into())
     }
 
-    /// States a check that frames, commands, events or waits show, in one call. True when it passed.
+    /// States a check with its evidence in one call. Returns true if it passed.
     pub fn prove(
         &mut self,
         statement: &str,
@@ -103,8 +102,8 @@ impl<'t> Findings<'t> {
             .comes_to(expected.into(), result)
     }
 
-    /// As [`Findings::prove`], of a time that was measured: between two instants, and not to be shorter or longer than the
-    /// bounds.
+    /// States a check of a measured time, otherwise as [`Findings::prove`]. `span` is its least and greatest possible
+    /// value; `lower` and `upper` are the bounds that apply to it.
     pub fn prove_time(
         &mut self,
         statement: &str,
@@ -121,10 +120,10 @@ impl<'t> Findings<'t> {
             .comes_to(expected.into(), result)
     }
 
-    /// What an exchange was answered with must hold in these fields what `wanted` holds there. True when all do.
+    /// Checks that these fields of an exchange's response equal those of `wanted`. Returns true if all do.
     ///
     /// # Errors
-    /// When there was no answer or an error status.
+    /// Returns an error when there was no response, or an error status.
     #[track_caller]
     pub fn same_fields<A: Attribute>(
         &mut self,
@@ -147,7 +146,7 @@ impl<'t> Findings<'t> {
         Ok(all)
     }
 
-    /// The exchange must stay unanswered.
+    /// Checks that the exchange stayed without a response. Returns true if the check passed.
     pub fn silent(&mut self, statement: &str, exchange: &Exchange) -> bool {
         let (result, seen) = match exchange.response() {
             Some(arrived) if exchange.is_busy() => (Passed::Inconclusive, format!("{}", arrived.mad)),
@@ -161,7 +160,7 @@ impl<'t> Findings<'t> {
             .comes_to("no answer", result)
     }
 
-    /// The exchange must be answered, with one of these status codes.
+    /// Checks that the exchange's response has one of these status codes. Returns true if the check passed.
     pub fn status(&mut self, statement: &str, exchange: &Exchange, allowed: &[Status]) -> bool {
         let expected = allowed
             .iter()
@@ -185,8 +184,8 @@ impl<'t> Findings<'t> {
             .comes_to(expected, result)
     }
 
-    /// Silence speaks against a device only if it was asked again, unless no packet can be lost, and if it answered
-    /// something later.
+    /// Returns the result of a missing response. It is a failure only if the device responded to a later request, and a
+    /// single lost packet cannot explain it: the request was repeated, or time is simulated.
     #[must_use]
     pub fn silence_of(&self, exchange: &Exchange) -> Passed {
         let asked_again = self.trace.silences(exchange) >= TRIES as usize || self.trace.begin.simulated;
@@ -197,12 +196,12 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Something that was seen and decides nothing.
+    /// Adds an observation that decides nothing.
     pub fn observe(&mut self, text: impl Into<String>, evidence: &[&Exchange]) {
         self.note(text.into(), evidence, false);
     }
 
-    /// Something that the architecture leaves open.
+    /// Adds an observation on behavior that the architecture leaves open.
     pub fn observe_ambiguous(&mut self, text: impl Into<String>, evidence: &[&Exchange]) {
         self.note(text.into(), evidence, true);
     }

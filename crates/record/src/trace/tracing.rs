@@ -1,25 +1,25 @@
-//! A trace made of entries as they come.
+//! Builds a trace entry by entry.
 
 use std::sync::Arc;
 
 use super::{Exchange, Trace, TraceError};
 use crate::entry::{Entry, Sink};
 
-/// Makes a [`Trace`] of entries as they come: whoever judges a record that is still made need not keep its entries, which
-/// are of hundreds of thousands of packets in the longest tests.
+/// A sink that builds a [`Trace`]. The longest tests have hundreds of thousands of packets. With this sink, a judge of
+/// a running test need not keep their entries.
 #[derive(Debug, Default)]
 pub struct Tracing {
     trace: Option<Trace>,
-    /// Labels, by number − 1.
+    /// The labels' texts; label n is at index n − 1.
     names: Vec<Arc<str>>,
-    /// Entries that came.
+    /// The number of accepted entries.
     taken: usize,
     error: Option<TraceError>,
 }
 
 impl Sink for Tracing {
     fn put(&mut self, entry: Entry) {
-        // After an error there is no trace, whatever follows.
+        // After an error there is no trace, so later entries are ignored.
         if self.error.is_none() {
             self.error = self.take(entry).err();
             self.taken += 1;
@@ -30,10 +30,10 @@ impl Sink for Tracing {
 }
 
 impl Tracing {
-    /// The trace of what came so far.
+    /// Returns the trace of all entries so far.
     ///
     /// # Errors
-    /// When an entry refers to what did not come before it.
+    /// Returns an error when an entry refers to an undefined item, or no entry has arrived.
     pub fn trace(&self) -> Result<&Trace, TraceError> {
         match (&self.error, &self.trace) {
             (Some(error), _) => Err(error.clone()),
@@ -42,10 +42,10 @@ impl Tracing {
         }
     }
 
-    /// The trace of all that came.
+    /// Returns the trace of all entries.
     ///
     /// # Errors
-    /// As [`Tracing::trace`].
+    /// Returns the errors of [`Tracing::trace`].
     pub fn into_trace(self) -> Result<Trace, TraceError> {
         match self.error {
             Some(error) => Err(error),
@@ -53,7 +53,7 @@ impl Tracing {
         }
     }
 
-    /// The label of a number.
+    /// Returns the text of a label by its number.
     #[must_use]
     pub fn label(&self, number: u32) -> Option<&str> {
         let at = (number as usize).checked_sub(1)?;
@@ -115,7 +115,8 @@ impl Tracing {
                     .ok_or_else(|| dangling("exchange", number))?
                     .arrivals;
                 if arrivals.is_empty() {
-                    // Nearly always it stays the only one: room for the usual four would be most of a long record's memory.
+                    // Most exchanges have one arrival. The default capacity of four would take most of a long record's
+                    // memory.
                     arrivals.reserve_exact(1);
                 }
                 arrivals.push(*arrived);
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_with_its_one_answer_takes_no_room_for_more() {
+    fn single_arrival_allocates_one_slot() {
         let mut tracing = tracing();
         tracing.put(sent(1, 1));
         tracing.put(Entry::Arrived(Box::new(Arrived {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn exchanges_under_a_label_share_its_words() {
+    fn exchanges_share_label_text() {
         let mut tracing = tracing();
         tracing.put(sent(1, 1));
         tracing.put(sent(2, 1));
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_entry_that_refers_to_nothing_there_is_no_trace() {
+    fn undefined_label_ends_the_trace() {
         let mut tracing = tracing();
         tracing.put(sent(1, 7));
         tracing.put(sent(1, 1));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_does_not_begin_is_none() {
+    fn trace_needs_begin_first() {
         assert_eq!(Tracing::default().trace().unwrap_err(), TraceError::NoBegin);
         let mut tracing = Tracing::default();
         tracing.put(sent(1, 1));

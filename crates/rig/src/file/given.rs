@@ -1,21 +1,22 @@
-//! Keys of a rig of kind `virtual` as `KEY=VALUE`: given for one run, and told so that a run can be repeated.
+//! Keys of a rig of kind `virtual` as `KEY=VALUE`: set for one run, and printed so that a run can be repeated.
 
 use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER, Route};
 
 use super::{DEFAULT_WINDOW, DeviceSeed, ProfileName, RigConfig, RigKind, VirtualConfig, parse, virtual_rig};
 
-/// A key that a rig cannot have.
+/// Error for an invalid `KEY=VALUE`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{given}: {what}")]
 pub struct WrongKey {
-    /// As it was given.
+    /// The `KEY=VALUE`.
     pub given: String,
-    /// What is wrong and what was expected.
+    /// Error text, with the expected value.
     pub what: String,
 }
 
 impl RigConfig {
-    /// The keys that make this rig of the built-in one, as `key=value`, in TOML. Rigs of other kinds have none.
+    /// Returns the keys that turn the built-in rig into this one, as `key=value` in TOML. Empty for rigs of other
+    /// kinds.
     #[must_use]
     pub fn keys(&self) -> Vec<String> {
         let RigKind::Virtual(model) = &self.kind else {
@@ -39,10 +40,10 @@ impl RigConfig {
         of_rig.chain(model.keys()).collect()
     }
 
-    /// This rig, with these `KEY=VALUE`s of the rig file in place of its own.
+    /// Returns this rig with the given `KEY=VALUE`s in place of its own. Keys and values are those of the rig file.
     ///
     /// # Errors
-    /// When one is no key of a rig of kind `virtual`, or this rig is of another kind.
+    /// When a `KEY=VALUE` is invalid for a rig of kind `virtual`, or this rig is of another kind.
     pub fn with_keys(&self, given: &[String]) -> Result<Self, WrongKey> {
         let Some(first) = given.first() else {
             return Ok(self.clone());
@@ -92,7 +93,7 @@ impl RigConfig {
     }
 }
 
-/// The key of a `KEY=VALUE`, which must be one alone.
+/// Returns the key of a `KEY=VALUE`. Fails unless the text has exactly one key, and a run may set that key.
 fn name_of(given: &str) -> Result<String, WrongKey> {
     let wrong = |what: String| WrongKey {
         given: given.into(),
@@ -116,7 +117,7 @@ fn name_of(given: &str) -> Result<String, WrongKey> {
 }
 
 impl VirtualConfig {
-    /// Its keys that are not as in the built-in rig.
+    /// Returns the keys that differ from the built-in rig.
     fn keys(&self) -> Vec<String> {
         let list = |key: &str, names: &[&str]| (!names.is_empty()).then(|| format!("{key}={names:?}"));
         let profile = (self.profile != ProfileName::default()).then(|| format!("profile={:?}", self.profile.name()));

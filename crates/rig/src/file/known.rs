@@ -1,18 +1,18 @@
-//! The keys of a rig file for parameters of the DUT that hold in each test of its connections.
+//! Parameters of the DUT that the rig file sets for each test of its connections.
 
 use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER};
 
-/// Parameters of the device.
+/// Parameters of the DUT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KnownOfDut {
-    /// The code of the least local ACK timeout that it keeps to; 0: any.
+    /// Code of the shortest local ACK timeout that the device honors; 0 for no limit.
     pub ack_timeout_least: u8,
-    /// Whether it puts data into memory ahead of its turn.
+    /// Whether the device may write data to memory out of order.
     pub out_of_order: bool,
 }
 
 impl KnownOfDut {
-    /// As parameters of tests; none of what is not known.
+    /// Returns the parameters that are set, as names and values of test parameters.
     #[must_use]
     pub fn parameters(self) -> Vec<(String, u64)> {
         let all = [

@@ -1,4 +1,4 @@
-//! From the bytes of a rig file to rigs, or to what is wrong and where.
+//! The parser of rig files. Errors have the place in the file.
 
 mod either;
 mod keys;
@@ -24,12 +24,12 @@ use super::{DEFAULT_WINDOW, KnownOfDut, RigConfig, RigFileError, RigKind, RigSou
 pub use virtual_rig::defect;
 
 const KINDS: [&str; 5] = ["virtual", "umad", "model", "packet", "verbs"];
-/// Hops that a directed route may have.
+/// The longest directed route, in hops.
 const MAX_HOPS: usize = 63;
-/// The largest LID of one port alone.
+/// The largest unicast LID.
 const LAST_UNICAST_LID: i64 = 0xBFFF;
 
-/// All that is looked at before the version is known.
+/// The key that must be checked before all others: an unknown version may have other keys.
 #[derive(Deserialize)]
 struct Versioned {
     config_version: Option<Spanned<i64>>,
@@ -95,7 +95,7 @@ struct RawRig {
     send_within: Option<Spanned<i64>>,
 }
 
-/// What is wrong, and which bytes of the file are.
+/// An error, and the bytes of the file that it is about.
 struct Wrong {
     span: Range<usize>,
     what: String,
@@ -129,7 +129,7 @@ pub(super) fn rigs(bytes: &[u8], path: &Path) -> Result<Vec<RigConfig>, RigFileE
     })
 }
 
-/// Line and column of a byte, both from 1 on; the column in characters.
+/// Returns line and column of a byte, both counted from 1; the column in characters.
 fn place(bytes: &[u8], at: usize) -> (usize, usize) {
     let before = &bytes[..at.min(bytes.len())];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
@@ -138,7 +138,7 @@ fn place(bytes: &[u8], at: usize) -> (usize, usize) {
     (lines + 1, column + 1)
 }
 
-/// The only rig of such a text, or what is wrong with which of its bytes.
+/// Parses a rig file with one rig. An error has the offset of the wrong byte.
 pub(super) fn only_rig(text: &str) -> Result<RigConfig, (usize, String)> {
     let rigs = rigs_of(text, Path::new("")).map_err(|Wrong { span, what }| (span.start, what))?;
     rigs.into_iter().next().ok_or_else(|| (0, "no rig is there".into()))
@@ -181,7 +181,7 @@ fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
     Ok(rigs)
 }
 
-/// What the TOML library says, with the nearest known key.
+/// Rewords an error of the TOML library. Suggests the nearest known key for an unknown one.
 fn in_words(error: &toml::de::Error) -> Wrong {
     let span = error.span().unwrap_or(0..0);
     let message = error.message().replace('\n', "; ");
@@ -318,7 +318,7 @@ fn model_socket(rig: &RawRig, kind: &str, header: &Range<usize>, file: &Path) ->
     }
 }
 
-/// A relative path counts from the directory of the rig file.
+/// Resolves a path relative to the directory of the rig file.
 fn below(file: &Path, path: impl AsRef<Path>) -> PathBuf {
     file.parent().unwrap_or(Path::new("/")).join(path)
 }
@@ -358,7 +358,7 @@ fn m_key(number: &Spanned<Number>) -> Result<u64, Wrong> {
     })
 }
 
-/// The route in the notation of infiniband-diags: "0,1" leaves our adapter by port 1.
+/// Parses the route, which has the notation of infiniband-diags: "0,1" leaves the tester's adapter through port 1.
 fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong> {
     match (&rig.route, &rig.lid) {
         (Some(_), Some(lid)) => wrong(lid.span(), "\"route\" and \"lid\" are both there; keep one of them"),
@@ -416,7 +416,7 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
     }
 }
 
-/// The LID to give a device that nobody gave one.
+/// Returns the LID to give to a device that has none.
 fn assign_lid(rig: &RawRig) -> Result<Option<Lid>, Wrong> {
     let lid = within(rig.assign_lid.as_ref(), "assign_lid", 1, LAST_UNICAST_LID)?.map(Lid);
     let Some(key) = rig.assign_lid.as_ref() else {

@@ -1,4 +1,4 @@
-//! What the rig file says of rigs without MADs: the tester's own port, and the agent on the DUT's host.
+//! Settings of rigs without MADs: the tester's own port, and the agent on the DUT's host.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -8,33 +8,33 @@ use verbatim_wire::ether::MacAddress;
 
 use verbatim_verbs::AgentAddress;
 
-/// A rig of kind `packet`: frames of our own making, and verbs on the DUT's host.
+/// A rig of kind `packet`: raw frames from the tester, and verbs on the DUT's host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacketConfig {
-    /// What carries the frames.
+    /// Carrier of the frames.
     pub wire: Wire,
-    /// The tester's own MAC address; none for that of the interface.
+    /// The tester's MAC address; None for that of the interface.
     pub mac: Option<MacAddress>,
-    /// The tester's own IP address, which no kernel has.
+    /// The tester's IP address, which no host may have configured.
     pub ip: IpAddr,
-    /// The DUT's IP address; none for the first of its RoCE v2 GIDs that fits.
+    /// The DUT's IP address; None for the first of its RoCE v2 GIDs that fits.
     pub dut_ip: Option<IpAddr>,
-    /// Index of the DUT's GID; none for the one of its IP address.
+    /// Index of the DUT's GID; None for the GID of its IP address.
     pub dut_gid_index: Option<u32>,
     /// The agent on the DUT's host.
     pub agent: AgentConfig,
 }
 
-/// What carries frames.
+/// A carrier of frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wire {
     /// An Ethernet interface of this host, by its name.
     Interface(String),
-    /// A pair of unix datagram sockets, a frame a datagram.
+    /// A pair of unix datagram sockets, with one frame per datagram.
     Socket {
-        /// The socket that we make.
+        /// Path of the socket that the tester creates.
         local: PathBuf,
-        /// The socket that the machine makes.
+        /// Path of the socket that the device's machine creates.
         remote: PathBuf,
     },
 }
@@ -48,16 +48,16 @@ impl fmt::Display for Wire {
     }
 }
 
-/// A rig of kind `verbs`: verbs on both hosts, between two adapters.
+/// A rig of kind `verbs`: verbs on both hosts, between two RDMA devices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VerbsConfig {
-    /// The tester's own adapter.
+    /// Name of the tester's RDMA device.
     pub device: String,
-    /// Its port.
+    /// Port number of the tester's device.
     pub port: u8,
-    /// Index of the tester's GID; none for the first RoCE v2 one that fits.
+    /// Index of the tester's GID; None for the first RoCE v2 GID that fits.
     pub gid_index: Option<u32>,
-    /// The same of the DUT's.
+    /// Index of the DUT's GID; None for the first RoCE v2 GID that fits.
     pub dut_gid_index: Option<u32>,
     /// The agent on the DUT's host.
     pub agent: AgentConfig,
@@ -66,8 +66,8 @@ pub struct VerbsConfig {
 /// The agent on the DUT's host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentConfig {
-    /// Where it listens, and the certificates for it.
+    /// Address that the agent listens on, and the certificates for it.
     pub address: AgentAddress,
-    /// The device that it must have open; none for any.
+    /// The RDMA device that the agent must offer; None for any.
     pub device: Option<String>,
 }

@@ -1,18 +1,18 @@
-//! What a rig file says of devices that are slow, or that a command brings back.
+//! Settings of slow devices and of the reset command.
 
 use core::time::Duration;
 use std::path::PathBuf;
 
-/// How much slower than usual a device and its host are.
+/// Slowness of a device and its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slowness {
-    /// How many times slower than our own clock the device's runs, at most.
+    /// Upper limit of the ratio of host time to device time.
     pub scale: u32,
-    /// How many times slower it runs at least, where that varies.
+    /// Lower limit of that ratio, if the device's speed varies.
     pub scale_least: Option<u32>,
-    /// How long the agent may take for a command; none for what is usual.
+    /// Time limit of an agent's command; None for the default.
     pub agent_within: Option<Duration>,
-    /// How long a frame may wait for room in the device's socket; none for what is usual.
+    /// Time limit for sending a frame to the device's socket; None for the default.
     pub send_within: Option<Duration>,
 }
 
@@ -27,13 +27,13 @@ impl Default for Slowness {
     }
 }
 
-/// The command that brings a device back to where it begins.
+/// The command that resets a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResetConfig {
-    /// Program and arguments, as they are: no shell takes them apart.
+    /// Program and arguments. No shell interprets them.
     pub command: Vec<String>,
-    /// Where it runs: the directory of the rig file.
+    /// Working directory: that of the rig file.
     pub directory: PathBuf,
-    /// How long it may take.
+    /// Time limit.
     pub within: Duration,
 }

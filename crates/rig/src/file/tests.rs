@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<RigFile, RigFileError> {
     RigFile::parse(text.as_bytes(), Path::new("/etc/x/rigs.toml"))
 }
 
-/// A file of one rig, whose lines begin in line 3.
+/// Returns a file with one rig, whose keys begin in line 3.
 fn rig(lines: &str) -> String {
     format!("config_version = 1\n[[rig]]\n{lines}")
 }
@@ -73,7 +73,7 @@ fn fails(text: &str, at: (usize, usize), words: &[&str]) {
 }
 
 #[test]
-fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
+fn reads_every_kind_and_adds_built_in() {
     let file = parse(WHOLE).unwrap();
     let umad = file.find("bench-3").unwrap();
     assert_eq!(
@@ -125,14 +125,14 @@ fn every_kind_of_rig_is_read_and_the_built_in_one_is_added() {
 }
 
 #[test]
-fn a_rig_called_virtual_replaces_the_built_in_one() {
+fn rig_named_virtual_replaces_built_in() {
     let file = parse(&rig("name = \"virtual\"\nkind = \"virtual\"\nprofile = \"minimal\"\n")).unwrap();
     assert_eq!(file.rigs.len(), 1);
     assert!(matches!(&file.rigs[0].kind, RigKind::Virtual(config) if config.profile == ProfileName::Minimal));
 }
 
 #[test]
-fn a_misspelt_key_is_told_with_its_place_and_the_nearest_known_one() {
+fn misspelt_key_names_place_and_nearest() {
     fails(
         &rig("name = \"a\"\nkind = \"umad\"\n  devcie = \"x\"\n"),
         (5, 3),
@@ -149,7 +149,7 @@ fn a_misspelt_key_is_told_with_its_place_and_the_nearest_known_one() {
 }
 
 #[test]
-fn the_version_is_asked_for_before_anything_else() {
+fn checks_version_first() {
     fails("", (1, 1), &["config_version = 1"]);
     fails(
         "config_version = 2\nnew = 1\n",
@@ -160,7 +160,7 @@ fn the_version_is_asked_for_before_anything_else() {
 }
 
 #[test]
-fn broken_toml_is_told_with_its_place() {
+fn broken_toml_names_its_place() {
     fails("config_version = 1\n[[rig]\n", (2, 7), &["unclosed array table", "`]`"]);
     fails(&rig("name = \"a\"\nname = \"b\"\n"), (4, 1), &["duplicate key"]);
     let error = RigFile::parse(b"config_version = 1\n# \xFF\n", Path::new("f")).unwrap_err();
@@ -171,7 +171,7 @@ fn broken_toml_is_told_with_its_place() {
 }
 
 #[test]
-fn a_missing_key_is_told_at_its_rig() {
+fn missing_key_points_at_its_rig() {
     fails(&rig("kind = \"virtual\"\n"), (2, 1), &["missing key `name`"]);
     fails(&rig("name = \"a\"\n"), (2, 1), &["missing key `kind`"]);
     let umad = "name = \"a\"\nkind = \"umad\"\nroute = \"0,1\"\n";
@@ -194,7 +194,7 @@ fn a_missing_key_is_told_at_its_rig() {
 }
 
 #[test]
-fn a_key_of_another_kind_is_refused() {
+fn refuses_keys_of_other_kinds() {
     for (kind, line, owner) in [
         ("virtual", "device = \"d\"", "\"umad\" or \"verbs\""),
         ("model", "port = 1", "\"umad\" or \"verbs\""),
@@ -220,7 +220,7 @@ fn a_key_of_another_kind_is_refused() {
 }
 
 #[test]
-fn a_value_that_is_out_of_range_is_told_with_its_range() {
+fn out_of_range_value_names_the_range() {
     let umad = "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nlid = 1\n";
     fails(
         &rig(&format!("{umad}port = 0\n")),
@@ -261,7 +261,7 @@ fn a_value_that_is_out_of_range_is_told_with_its_range() {
 }
 
 #[test]
-fn a_name_or_kind_that_cannot_be_is_refused() {
+fn refuses_invalid_name_or_kind() {
     for name in ["", "a b", "../x", ".hidden", "-x", "a/b", &"x".repeat(65)] {
         fails(
             &rig(&format!("name = \"{name}\"\nkind = \"virtual\"\n")),
@@ -277,21 +277,21 @@ fn a_name_or_kind_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_route_that_leaves_by_another_port_than_the_rigs_is_told_at_the_route() {
+fn refuses_route_that_leaves_by_other_port() {
     let text = rig("name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 2\nroute = \"0,1\"\n");
     fails(&text, (7, 9), &["leaves by port 1, and `port` is 2"]);
     assert!(parse(&text.replace("0,1", "0,2")).is_ok());
 }
 
 #[test]
-fn two_rigs_of_one_name_are_refused() {
+fn refuses_duplicate_rig_names() {
     let text = format!("{WHOLE}[[rig]]\nkind = \"virtual\"\nname = \"model\"\n");
     let line = WHOLE.lines().count() + 3;
     fails(&text, (line, 8), &["a rig \"model\" is there already"]);
 }
 
 #[test]
-fn a_route_that_ends_nowhere_is_refused_with_the_reason() {
+fn refuses_invalid_route_with_reason() {
     for (route, reason) in [
         ("0", "ends at our own port"),
         ("1", "does not begin with 0"),
@@ -314,7 +314,7 @@ fn a_route_that_ends_nowhere_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_lid_is_given_only_where_nobody_else_gives_one() {
+fn assign_lid_excludes_lid_and_shared_subnet() {
     let assigned = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\nassign_lid = 5\n";
     let read = parse(&rig(assigned)).unwrap().rigs.remove(0);
     assert_eq!(read.assign_lid, Some(Lid(5)));
@@ -325,13 +325,13 @@ fn a_lid_is_given_only_where_nobody_else_gives_one() {
 }
 
 #[test]
-fn counters_are_written_only_where_the_file_says_so() {
+fn writes_counters_only_if_allowed() {
     let model = "name = \"a\"\nkind = \"model\"\nsocket = \"s\"\n";
     let offers = |text: &str| crate::info(&parse(&rig(text)).unwrap().rigs.remove(0), Duration::ZERO).offers;
     assert!(!offers(model).contains(&Need::Counters));
     assert!(offers(&format!("{model}write_counters = true\n")).contains(&Need::Counters));
     assert!(!offers(&format!("{model}write_counters = false\n")).contains(&Need::Counters));
-    // The virtual device ends with its run.
+    // A virtual device exists only during the run, so its counters need no restore.
     let its_own = "name = \"a\"\nkind = \"virtual\"\n";
     assert!(offers(its_own).contains(&Need::Counters));
     let needless = format!("{its_own}write_counters = true\n");
@@ -340,14 +340,14 @@ fn counters_are_written_only_where_the_file_says_so() {
 }
 
 #[test]
-fn an_environment_that_no_process_can_have_is_refused() {
+fn refuses_invalid_environment() {
     let umad = "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nlid = 1\n[rig.env]\n";
     fails(&rig(&format!("{umad}\"A=B\" = \"x\"\n")), (9, 9), &["\"A=B\""]);
     fails(&rig(&format!("{umad}A = 1\n")), (9, 5), &["string"]);
 }
 
 #[test]
-fn the_search_takes_the_explicit_path_then_the_variable_then_the_systems_file_then_the_built_in_rig() {
+fn searches_explicit_variable_system_built_in() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| {
         let path = directory.path().join(name);
@@ -373,7 +373,7 @@ fn the_search_takes_the_explicit_path_then_the_variable_then_the_systems_file_th
 }
 
 #[test]
-fn an_unknown_rig_is_told_with_those_that_exist() {
+fn unknown_rig_lists_existing_ones() {
     let error = parse(WHOLE).unwrap().find("bench3").unwrap_err().to_string();
     assert!(error.contains("did you mean \"bench-3\"?"), "{error}");
     assert!(
@@ -388,7 +388,7 @@ fn an_unknown_rig_is_told_with_those_that_exist() {
 }
 
 #[test]
-fn a_key_given_to_a_virtual_rig_is_that_of_its_device() {
+fn m_key_of_virtual_rig_reaches_its_device() {
     let file = parse(&rig("name = \"a\"\nkind = \"virtual\"\nm_key = \"0x1_0000\"\n")).unwrap();
     let RigKind::Virtual(config) = &file.rigs[0].kind else {
         panic!("not virtual");
@@ -401,13 +401,13 @@ fn a_key_given_to_a_virtual_rig_is_that_of_its_device() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_rig_file_or_an_error_with_a_place(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_parse_or_fail_with_place(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = RigFile::parse(&bytes, Path::new("f"));
     }
 
-    /// Near a good file: what a typing error makes of it.
+    /// Covers typing errors in a valid file.
     #[test]
-    fn a_file_with_one_byte_changed_or_cut_is_a_rig_file_or_an_error_with_a_place(
+    fn altered_file_parses_or_fails_with_place(
         at in 0..WHOLE.len(), byte in any::<u8>(), cut in any::<bool>(),
     ) {
         let mut bytes = WHOLE.as_bytes().to_vec();
@@ -418,7 +418,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_as_a_value_is_taken_or_refused(text in "\\PC{0,40}") {
+    fn any_text_is_safe_as_a_value(text in "\\PC{0,40}") {
         let keys = [
             "name", "kind", "m_key", "route", "device", "socket", "profile", "port", "interface", "mac", "ip", "dut_ip",
             "gid_index", "agent", "agent_ca", "dut_device",
@@ -435,7 +435,7 @@ proptest! {
 }
 
 #[test]
-fn a_defect_that_only_another_model_has_is_not_called_unknown() {
+fn defect_of_another_model_is_not_unknown() {
     let error = super::defect("rnr-interval-halved").unwrap_err();
     assert!(
         error.contains("kind virtual") && !error.contains("did you mean"),
@@ -446,7 +446,7 @@ fn a_defect_that_only_another_model_has_is_not_called_unknown() {
 }
 
 #[test]
-fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
+fn refuses_env_if_others_may_write_the_file() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rigs.toml");
@@ -466,7 +466,7 @@ fn a_file_that_others_may_write_and_that_says_what_to_load_is_refused() {
 }
 
 #[test]
-fn a_slow_device_and_its_reset_are_read_and_mistakes_in_them_told() {
+fn reads_slowness_and_reset() {
     let keys = "name = \"a\"\nkind = \"packet\"\nsocket = { local = \"t\", remote = \"m\" }\n\
                 mac = \"02:00:00:00:00:02\"\nip = \"10.0.0.2\"\nagent = \"unix:a\"\n";
     let with = |more: &str| rig(&format!("{keys}{more}"));
@@ -514,7 +514,7 @@ fn a_slow_device_and_its_reset_are_read_and_mistakes_in_them_told() {
 }
 
 #[test]
-fn a_rig_file_that_others_may_write_starts_no_program() {
+fn refuses_reset_if_others_may_write_the_file() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("rigs.toml");
     let text = rig("name = \"a\"\nkind = \"model\"\nsocket = \"m\"\nreset = [\"./r\"]\n");
@@ -534,7 +534,7 @@ fn a_rig_file_that_others_may_write_starts_no_program() {
 }
 
 #[test]
-fn files_of_deviations_are_read_with_the_rig_file() {
+fn reads_deviation_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("rigs.toml");
     let rigs = "config_version = 1\n[[rig]]\nname = \"core\"\nkind = \"virtual\"\ndeviations = [\"my.toml\"]\n";
@@ -555,9 +555,9 @@ fn files_of_deviations_are_read_with_the_rig_file() {
     let file = read(entry).unwrap();
     let rig = file.find("core").unwrap();
     assert_ne!(rig.deviations, Register::default());
-    // Keys that are given for one run leave them.
+    // `with_keys` keeps the deviations.
     assert_eq!(rig.with_keys(&["busy=2".into()]).unwrap().deviations, rig.deviations);
-    // The bytes of a rig file by themselves read no other file: a restore must not depend on one.
+    // `parse` reads no other file: a restore must not depend on the files of deviations.
     assert_eq!(
         parse(rigs).unwrap().find("core").unwrap().deviations,
         Register::default()

@@ -1,4 +1,4 @@
-//! What the rig file says of rigs of kind `virtual`: which device model, and how it is reached and judged.
+//! Settings of rigs of kind `virtual`: the device model, its connection, and the rules that apply.
 
 use core::time::Duration;
 use std::str::FromStr;
@@ -13,20 +13,20 @@ use verbatim_wire::values::ProtectBits;
 
 use super::hint;
 
-/// The word for a device that no seed varies.
+/// The value of `seed` for the unvaried profile.
 pub(super) const NO_SEED: &str = "none";
 
-/// Names as people type them, and where each stands.
+/// Names in the rig file, each with the field that it sets.
 pub(super) type Names<T, const N: usize> = [(&'static str, fn(&mut T) -> &mut bool); N];
 
-/// What the way between tester and device does.
+/// Names of the disturbances.
 pub(super) const DISTURBANCES: Names<Disturbances, 3> = [
     ("loses", |of| &mut of.loses),
     ("swaps", |of| &mut of.swaps),
     ("late", |of| &mut of.late),
 ];
 
-/// The choices that the link layer leaves to an implementer.
+/// Names of the choices that the architecture leaves to a link layer.
 pub(super) const LINK_CHOICES: Names<LinkChoices, 4> = [
     ("corrupts-and-forwards", |of| &mut of.corrupts_and_forwards),
     ("checks-icrc-in-transit", |of| &mut of.checks_icrc_in_transit),
@@ -34,19 +34,20 @@ pub(super) const LINK_CHOICES: Names<LinkChoices, 4> = [
     ("takes-grh-on-vl15", |of| &mut of.takes_grh_on_vl15),
 ];
 
-/// What the way between tester and device does to frames and MADs, as a cable and a tester's host may.
+/// Disturbances between tester and device, as a cable and a tester's host may cause them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Disturbances {
-    /// Two of a hundred are lost.
+    /// 2 % of the packets are lost.
     pub loses: bool,
-    /// Frames that come in within 20 us overtake one another in the tester's port, and their spans overlap.
+    /// Frames that arrive within 20 us of each other overtake each other in the tester's port, and their spans overlap.
     pub swaps: bool,
-    /// Two of a hundred answers come when the tester has asked again.
+    /// 2 % of the responses arrive after the tester has sent the request again.
     pub late: bool,
 }
 
 impl Disturbances {
-    /// By the rules of hardware frames also take time, so that their spans say which was first.
+    /// Returns the disturbance for a seed. With the rules of hardware, frames are also spaced in time, so that their
+    /// spans show their order.
     fn drawn(self, seed: u64, rules_of_hardware: bool) -> Disturbance {
         let share = |is: bool| if is { 20 } else { 0 };
         Disturbance {
@@ -60,59 +61,59 @@ impl Disturbances {
     }
 }
 
-/// Time from frame to frame of a station: what 1250 bytes take at 10 Gb/s.
+/// Time between two frames of a station: 1250 bytes at 10 Gb/s.
 const SPACING: Duration = Duration::from_micros(1);
-/// How long a port that swaps frames holds one.
+/// Time for which a port that swaps frames holds back a frame.
 const HELD: Duration = Duration::from_micros(20);
 
-/// The names of those that are so.
+/// Returns the names of the fields that are set.
 pub(super) fn names<T: Copy, const N: usize>(of: T, all: &Names<T, N>) -> Vec<&'static str> {
     let mut of = of;
     let so = all.iter().filter(|(_, place)| *place(&mut of));
     so.map(|(name, _)| *name).collect()
 }
 
-/// Which device model.
+/// Settings of a device model.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VirtualConfig {
-    /// What it can do.
+    /// Capabilities of the device.
     pub profile: ProfileName,
-    /// Which device of that kind, and which adapter.
+    /// Seed that varies the device and its adapter.
     pub seed: DeviceSeed,
-    /// What its management agents do wrong.
+    /// Defects of the device's management agents.
     pub defects: Vec<Defect>,
-    /// What its adapter does wrong.
+    /// Defects of the device's adapter.
     pub adapter_defects: Vec<RcDefect>,
-    /// What the link layer of its ports does wrong.
+    /// Defects of the link layer of the device's ports.
     pub link_defects: Vec<LinkDefect>,
-    /// What the link layer of its ports does where the architecture leaves a choice.
+    /// The link layer's behavior where the architecture leaves a choice.
     pub link_choices: LinkChoices,
-    /// What the way to it does.
+    /// Disturbances between tester and device.
     pub disturbance: Disturbances,
-    /// Of 16 SMPs that many are answered with "busy", by chance; none: as the seed has it.
+    /// How many of 16 SMPs get a response with the status "busy", at random; None if the seed decides.
     pub busy: Option<u8>,
-    /// Whether frames go over IPv6; else over IPv4.
+    /// Whether frames use IPv6; else IPv4.
     pub ipv6: bool,
-    /// Whether it is judged by the rules that hold on hardware; else by those of simulated time.
+    /// Whether the rules for hardware apply; else those for simulated time.
     pub rules_of_hardware: bool,
-    /// The M_Key that it is found with.
+    /// The M_Key of the device at the start of a test.
     pub m_key: MKey,
 }
 
-/// Which of the devices of a kind.
+/// The seed that varies a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum DeviceSeed {
-    /// The one of the run's seed.
+    /// The seed of the run.
     #[default]
     OfRun,
-    /// The one of this seed.
+    /// This seed.
     Is(u64),
-    /// The profile as it is.
+    /// No seed: the unvaried profile.
     None,
 }
 
 impl VirtualConfig {
-    /// The names of all that it does wrong.
+    /// Returns the names of all defects.
     #[must_use]
     pub fn defect_names(&self) -> Vec<&'static str> {
         let agents = self.defects.iter().map(|defect| defect.name());
@@ -122,19 +123,20 @@ impl VirtualConfig {
             .collect()
     }
 
-    /// The names of what it does where the link layer leaves a choice.
+    /// Returns the names of the link layer's choices.
     #[must_use]
     pub fn link_choice_names(&self) -> Vec<&'static str> {
         names(self.link_choices, &LINK_CHOICES)
     }
 
-    /// The names of what the way to it does.
+    /// Returns the names of the disturbances.
     #[must_use]
     pub fn disturbance_names(&self) -> Vec<&'static str> {
         names(self.disturbance, &DISTURBANCES)
     }
 
-    /// The seed that varies it; until the run is known, none where it is the run's.
+    /// Returns the seed that varies the device. None for the unvaried profile, and for the run's seed before
+    /// `RigConfig::in_run` has set it.
     #[must_use]
     pub fn varied_by(&self) -> Option<u64> {
         match self.seed {
@@ -143,7 +145,7 @@ impl VirtualConfig {
         }
     }
 
-    /// The rig: a device as configured, its adapter varied by the same seed.
+    /// Creates the virtual rig. The same seed varies the device and its adapter.
     #[must_use]
     pub fn rig(&self) -> VirtualRig {
         let adapter = VirtualRig::adapter_profile(Side::Dut);
@@ -166,12 +168,12 @@ impl VirtualConfig {
             )
     }
 
-    /// The profile, varied by the seed.
+    /// Returns the device's profile, varied by the seed.
     #[must_use]
     pub fn profile(&self) -> Profile {
         let mut profile = self.profile.profile(self.varied_by());
         profile.m_key = self.m_key;
-        // Who has given it a key has given it a level too.
+        // A device with an M_Key also gets protection bits.
         if self.m_key != MKey(0) {
             profile.protect_bits = ProtectBits((self.varied_by().unwrap_or(0) & 3) as u8);
         }
@@ -183,18 +185,18 @@ impl VirtualConfig {
 /// A profile of the device model, by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ProfileName {
-    /// [`Profile::minimal`].
+    /// The profile [`Profile::minimal`].
     Minimal,
-    /// [`Profile::full`].
+    /// The profile [`Profile::full`].
     #[default]
     Full,
-    /// [`Profile::one_data_vl`].
+    /// The profile [`Profile::one_data_vl`].
     OneDataVl,
-    /// [`Profile::any`] of the seed; without one, of seed 0.
+    /// The profile [`Profile::any`] of the seed, or of seed 0 if there is no seed.
     Any,
-    /// ConnectX-6 at its defaults, by its published figures.
+    /// ConnectX-6 with its default settings, from its published data.
     ConnectX6,
-    /// ConnectX-6 without the floor of its ACK timeout and without adaptive retransmission.
+    /// ConnectX-6 without its lower limit of the ACK timeout and without adaptive retransmission.
     ConnectX6Conforming,
     /// QLogic 7322 with the driver qib.
     Qib,
@@ -203,7 +205,7 @@ pub enum ProfileName {
 }
 
 impl ProfileName {
-    /// All of them.
+    /// All profile names.
     pub const ALL: [Self; 8] = [
         Self::Minimal,
         Self::Full,
@@ -215,7 +217,7 @@ impl ProfileName {
         Self::SmallFpgaCore,
     ];
 
-    /// As people type it.
+    /// Returns the value of `profile` in the rig file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -230,16 +232,16 @@ impl ProfileName {
         }
     }
 
-    /// Known deviations of devices of this kind.
+    /// Returns the known deviations of devices with this profile.
     fn defects(self) -> &'static [Defect] {
         match self {
-            // Its answers begin as a copy of the request.
+            // The device builds its responses from a copy of the request.
             Self::Qib => &[Defect::ResponseReservedEchoed],
             _ => &[],
         }
     }
 
-    /// The profile, varied by the seed if there is one.
+    /// Returns the profile, varied by the seed if there is one. The seed never varies the profile of a real device.
     #[must_use]
     pub fn profile(self, seed: Option<u64>) -> Profile {
         let profile = match self {
@@ -247,7 +249,7 @@ impl ProfileName {
             Self::Full => Profile::full(),
             Self::OneDataVl => Profile::one_data_vl(),
             Self::Any => return Profile::any(seed.unwrap_or(0)),
-            // Silicon as sold does not vary.
+            // Profiles of real devices are not varied.
             Self::ConnectX6 | Self::ConnectX6Conforming => return Profile::connectx_6(),
             Self::Qib => return Profile::qib(),
             Self::SmallFpgaCore => return Profile::minimal(),

@@ -1,21 +1,22 @@
-//! One message in one datagram; the form is described in the [parent module](super).
+//! One message per datagram. The [parent module](super) describes the format.
 
 use verbatim_wire::{MAD_LENGTH, Mad};
 
-/// No datagram is longer; what is, was cut, and its length does not fit any more.
+/// Size of the receive buffer, in bytes. A longer datagram is truncated, and is then rejected because its length field
+/// does not match.
 pub const LONGEST: usize = 8192;
 
 const NOTHING: u8 = 0x00;
 const MAD: u8 = 0x01;
 const PACKET: u8 = 0x02;
-/// Length and kind.
+/// Length of the header: the length field and the kind.
 const HEAD: usize = 3;
 
-/// What a datagram carries.
-#[allow(clippy::large_enum_variant)] // one at a time, on the stack; a box would be an allocation for each MAD
+/// The content of a datagram.
+#[allow(clippy::large_enum_variant)] // one message at a time, on the stack; a box would allocate for each MAD
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
-    /// Nothing: sent to learn whether somebody is there.
+    /// No content: a probe whether the peer exists.
     Nothing,
     /// A MAD.
     Mad(Mad),
@@ -23,27 +24,27 @@ pub enum Message {
     Packet(Vec<u8>),
 }
 
-/// Why a datagram is no message.
+/// The reason why a datagram is no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Junk {
-    /// It ends before its kind.
+    /// The datagram is shorter than its header.
     #[error("a datagram that ends within its first 3 bytes (length, kind); expected length, kind and body")]
     NoHead,
-    /// Its length is not what it says.
+    /// The length field differs from the datagram's length.
     #[error(
         "a datagram whose first two bytes are not, big-endian, the number of bytes that follow; was it written for \
          another program?"
     )]
     Length,
-    /// This program does not know its kind.
+    /// The kind is unknown.
     #[error("a datagram of kind {0:#04x}; this program knows 0x00 (nothing), 0x01 (a MAD) and 0x02 (a native packet)")]
     Kind(u8),
-    /// Its body does not have the size of its kind.
+    /// The body has the wrong size for the kind.
     #[error("a datagram of kind {0:#04x} whose body has another size than {1} bytes")]
     Body(u8, usize),
 }
 
-/// The datagram of a message.
+/// Encodes a message as a datagram.
 #[must_use]
 pub fn encode(message: &Message) -> Vec<u8> {
     let (kind, body): (u8, &[u8]) = match message {
@@ -51,7 +52,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
         Message::Mad(mad) => (MAD, mad.bytes()),
         Message::Packet(bytes) => (PACKET, bytes),
     };
-    #[allow(clippy::cast_possible_truncation)] // a MAD or its packet
+    #[allow(clippy::cast_possible_truncation)] // the body is a MAD or one packet
     let length = (1 + body.len()) as u16;
     let mut datagram = Vec::with_capacity(HEAD + body.len());
     datagram.extend_from_slice(&length.to_be_bytes());
@@ -60,10 +61,10 @@ pub fn encode(message: &Message) -> Vec<u8> {
     datagram
 }
 
-/// The message of a datagram.
+/// Decodes the message of a datagram.
 ///
 /// # Errors
-/// [`Junk`] when it has none.
+/// [`Junk`] when the datagram is malformed.
 pub fn decode(datagram: &[u8]) -> Result<Message, Junk> {
     let [high, low, kind, body @ ..] = datagram else {
         return Err(Junk::NoHead);
@@ -88,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_mad_is_length_kind_and_256_bytes() {
+    fn encodes_length_kind_and_body() {
         let datagram = encode(&Message::Mad(Mad::from([7; MAD_LENGTH])));
         assert_eq!(datagram[..3], [1, 1, 1], "257, kind 1");
         assert_eq!(datagram[3..], [7; MAD_LENGTH]);
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_called_by_its_name() {
+    fn names_each_fault() {
         for (datagram, junk) in [
             (vec![], Junk::NoHead),
             (vec![0, 1], Junk::NoHead),
@@ -114,14 +115,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_junk(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        fn any_bytes_decode_or_fail(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             if let Ok(message) = decode(&bytes) {
                 prop_assert_eq!(encode(&message), bytes);
             }
         }
 
         #[test]
-        fn any_body_behind_a_true_length_is_a_message_or_junk(
+        fn any_body_decodes_or_fails(
             kind in 0_u8..3, body in proptest::collection::vec(any::<u8>(), 254..258),
         ) {
             let mut datagram = u16::try_from(body.len() + 1).unwrap().to_be_bytes().to_vec();

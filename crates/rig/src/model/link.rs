@@ -1,10 +1,10 @@
-//! The cable, with the interfaces at its ends (architecture 14.2.2).
+//! The cable between tester and device, with the interfaces at both ends (architecture 14.2.2).
 
 use verbatim_wire::{DrSmp, Layout, Mad};
 
 use super::process::PORT;
 
-/// A MAD as it leaves its sender's port, or why it does not come to this device.
+/// Returns a MAD as it leaves the sender's port, or the reason why it does not reach this device.
 pub(super) fn leaves(mad: &Mad) -> Result<Mad, &'static str> {
     if !mad.is_directed() {
         return Ok(*mad);
@@ -22,7 +22,7 @@ pub(super) fn leaves(mad: &Mad) -> Result<Mad, &'static str> {
     Ok(with(&smp.with_hop_pointer(1), mad))
 }
 
-/// A MAD as its receiver's program gets it.
+/// Returns a MAD as the receiver's port hands it to its program.
 pub(super) fn arrives(mad: &Mad) -> Mad {
     if !mad.is_directed() {
         return *mad;
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_smp_with_one_hop_arrives_at_the_end_of_its_route() {
+    fn one_hop_smp_arrives_at_end_of_route() {
         let there = leaves(&get(&[1])).unwrap();
         assert_eq!((there.bytes()[6], there.bytes()[7]), (1, 1));
         let gmp = Mad::performance(Method::GET, AttributeId::PORT_COUNTERS, 0);
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_ends_with_hop_pointer_0() {
+    fn response_ends_with_hop_pointer_0() {
         let mut answer = get(&[1]).with_method(Method::GET_RESP);
         answer.bytes_mut()[4] |= 0x80;
         answer.bytes_mut()[6] = 1;
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn an_smp_that_is_not_for_this_device_does_not_come_to_it() {
+    fn rejects_smps_for_other_devices() {
         let mut under_way = get(&[1]);
         under_way.bytes_mut()[6] = 1;
         for mad in [get(&[]), get(&[2]), under_way] {

@@ -1,4 +1,4 @@
-//! The device model of another process: the process itself, and a rig's port to it.
+//! The device model as a separate process, and the rig's port to it.
 
 pub mod datagram;
 mod link;

@@ -1,4 +1,4 @@
-//! The device model of another process, through its socket.
+//! The rig's port to a device model in another process, over its socket.
 
 use core::time::Duration;
 use std::io;
@@ -19,10 +19,9 @@ use crate::place::Place;
 use crate::port::{Incoming, Link, NotSent, PortRig};
 use crate::{OpenRig, Session, fingerprint, info};
 
-/// How long the model may leave its queue full.
+/// Time that the model's queue may stay full.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Opens the rig.
 pub(crate) fn open(config: &RigConfig, socket: &Path, cancel: Arc<AtomicBool>) -> Result<OpenRig, RigError> {
     let link = ModelLink::connect(&config.name, socket)?;
     let mut port = PortRig::new(link, config.slow.scale, cancel);
@@ -37,11 +36,11 @@ pub(crate) fn open(config: &RigConfig, socket: &Path, cancel: Arc<AtomicBool>) -
     })
 }
 
-/// Our end of the cable.
+/// The tester's end of the cable.
 struct ModelLink {
     socket: UnixDatagram,
     model: PathBuf,
-    /// Where our own socket is; removed with it.
+    /// Directory of our own socket; dropping it removes both.
     _place: Place,
 }
 
@@ -81,7 +80,7 @@ impl ModelLink {
         )
     }
 
-    /// Waits until `what` is possible; false when it was not within the time.
+    /// Waits until the socket is ready for `what`; false on timeout.
     fn wait_for(&self, what: PollFlags, timeout: Duration) -> Result<bool, String> {
         match ppoll(
             &mut [PollFd::new(self.socket.as_fd(), what)],
@@ -133,7 +132,7 @@ impl Link for ModelLink {
             };
             match datagram::decode(&buffer[..length]) {
                 Ok(Message::Mad(mad)) => return Ok(Some(Incoming { mad, errno: 0 })),
-                // What a newer model has to say beyond MADs is not for this rig.
+                // Ignore kinds that a newer model may add.
                 Ok(Message::Nothing | Message::Packet(_)) | Err(Junk::Kind(_)) => {}
                 Err(junk) => {
                     return Err(format!(

@@ -1,13 +1,13 @@
-//! `verbatimd model`: the device model as a process of its own, in real time, behind a unix datagram socket.
+//! `verbatimd model`: the device model as a separate process, in real time, on a unix datagram socket.
 //!
-//! A device that survives the death of its tester: for crash tests, and for a tester's real ports to be measured
-//! against. Who sends to the socket is cabled to port 1 of the device, until somebody else sends.
+//! The device survives the death of its tester. Crash tests and measurements of a tester's real ports use the model.
+//! The last sender to the socket counts as the tester, which is cabled to port 1 of the device.
 //!
 //! # Datagrams
 //!
 //! One datagram is one message, in both directions:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 2 | length of all that follows, big-endian |
 //! | 1 | kind |
@@ -15,23 +15,23 @@
 //!
 //! | kind | body | meaning |
 //! |---|---|---|
-//! | 0x00 | none | nothing: its sender wants to know whether somebody is there, which its system tells |
+//! | 0x00 | none | a probe: the operating system reports whether the receiver exists |
 //! | 0x01 | 256 bytes | a MAD |
-//! | 0x02 | a native packet, LRH to VCRC | what a port sends on its cable, as it is there |
+//! | 0x02 | a native packet, LRH to VCRC | a packet as it is on the cable |
 //!
-//! Other kinds are reserved. A datagram that is not of this form is reported once on stderr, by its sort of fault,
-//! and dropped. The sender's socket must have an address of its own, or nobody can answer.
+//! Other kinds are reserved. The model drops a malformed datagram, and reports each kind of fault once on stderr. The
+//! sender's socket must be bound to an address, or the model cannot respond.
 //!
 //! # The link
 //!
-//! A MAD is as its sender's program hands it to its port, and as it gets it from there: a directed-route SMP leaves
-//! with HopPointer 0, and its answer comes with HopPointer 0. The steps of the interfaces at both ends of the cable
-//! (architecture 14.2.2) happen here. An SMP that would not have come to this device, because it has no hop or leaves
-//! by another port, is dropped like a malformed datagram.
+//! A MAD has the form in which the sender's program passes it to its port, and in which the receiver's program gets it.
+//! A directed-route SMP therefore leaves with HopPointer 0, and its response arrives with HopPointer 0. The model
+//! performs the steps of the interfaces at both ends of the cable (architecture 14.2.2). The model drops an SMP that a
+//! cable would not carry to this device, because the SMP has no hop or leaves through another port.
 //!
-//! A native packet has left its sender's port: nothing is done to it. It goes through the link layer of the device's
-//! port, which drops what no port would take, and is answered by a packet. With the first one of a new sender the link
-//! comes up anew: the port's state is Initialize.
+//! A native packet has already left its sender's port, so the model does not change it. The packet passes through the
+//! link layer of the device's port, which drops invalid packets. The device responds with a packet. The first native
+//! packet of a new sender brings the link up again, so the port's state is then Initialize.
 
 #[cfg(test)]
 mod tests;
@@ -56,43 +56,42 @@ use verbatim_wire::Mad;
 use super::datagram::{self, Message};
 use super::link;
 
-/// The port of the device that the tester is cabled to.
 pub(super) const PORT: u8 = 1;
-/// The longest sleep: how late a signal may be obeyed that came just before it.
+/// The longest sleep. A signal that arrives just before the sleep waits up to this long.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
-/// How soon a tester with a full queue is tried again.
+/// Interval between two tries to send to a tester with a full queue.
 const RETRY: Duration = Duration::from_micros(200);
-/// How long a tester may leave its queue full before the MADs for it are lost.
+/// Time that a tester's queue may stay full before the model drops the tester's MADs.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Datagrams taken before the device's own answers are looked after.
+/// Maximum number of datagrams that the model receives before it handles the device's own sends.
 const BATCH: usize = 64;
-/// MADs that wait for a tester with a full queue.
+/// Limit of MADs that wait for a tester with a full queue.
 const MAX_OUTBOX: usize = 4096;
 
-/// What to serve, and where.
+/// A device model and its socket.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// The socket to make.
+    /// Path of the socket to create.
     pub listen: PathBuf,
-    /// The device as found.
+    /// The device's initial state and capabilities.
     pub profile: Profile,
-    /// What it does wrong.
+    /// Defects of the device.
     pub defects: Vec<Defect>,
 }
 
-/// Why the model does not serve.
+/// The reason why the model does not serve.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModelError {
-    /// Somebody serves that socket.
+    /// Another process serves the socket.
     #[error(
         "{} is in use: a process answers there, another model perhaps; end it, or listen elsewhere", path.display()
     )]
     InUse {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
     },
-    /// Something else is there.
+    /// The path exists and is no socket.
     #[error(
         "{} exists and is {seen}, not the socket of a model that ended; remove it yourself, or listen elsewhere",
         path.display()
@@ -100,38 +99,39 @@ pub enum ModelError {
     NotASocket {
         /// The path.
         path: PathBuf,
-        /// What is there.
+        /// File type of the path.
         seen: &'static str,
     },
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     #[error(
         "no socket can be made at {} ({source}); its directory must exist and be writable, and the path must have less \
          than 108 bytes",
         path.display()
     )]
     Bind {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
-    /// The socket broke.
+    /// The socket failed.
     #[error("the socket {} broke ({source}); start the model again", path.display())]
     Socket {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
 }
 
 impl Model {
-    /// Serves until `stop` is set; then the socket is removed. `ready` is called once, when the socket takes datagrams.
+    /// Serves until `stop` is set, then removes the socket. Calls `ready` once, when the socket accepts datagrams.
     ///
     /// # Errors
-    /// [`ModelError`]. Nothing that arrives at the socket is an error, and the end of a tester is none.
+    /// [`ModelError`] when the socket fails. Malformed datagrams and the end of a tester are no errors.
     pub fn serve(&self, stop: &AtomicBool, ready: impl FnOnce(&Path)) -> Result<(), ModelError> {
-        // Sleeps end when they should, not 50 us later. It is only this much worse where it cannot be had.
+        // The default timer slack makes a sleep end up to 50 us late. If the call fails, the model only keeps time less
+        // exactly.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut served = Served {
             socket: bind(&self.listen)?,
@@ -155,7 +155,6 @@ impl Model {
     }
 }
 
-/// Makes the model's socket.
 fn bind(path: &Path) -> Result<Bound<UnixDatagram>, ModelError> {
     let nonblocking = || {
         let socket = UnixDatagram::bind(path)?;
@@ -175,25 +174,25 @@ fn bind(path: &Path) -> Result<Bound<UnixDatagram>, ModelError> {
     })
 }
 
-/// A device at its socket.
+/// A device model that serves its socket.
 struct Served {
     socket: Bound<UnixDatagram>,
     device: Device,
     clock: Instant,
     native: NativeLink,
-    /// Who is at the other end of the cable.
+    /// Address of the tester.
     partner: Option<SocketAddr>,
-    /// Whether it sends native packets.
+    /// Whether the tester sends native packets.
     has_packets: bool,
-    /// What a partner whose queue is full has not got yet.
+    /// Messages for a tester whose queue is full.
     outbox: VecDeque<Message>,
     stuck_since: Option<Instant>,
-    /// What was reported, so that it is reported once.
+    /// Texts that were already reported.
     reported: BTreeSet<String>,
 }
 
 impl Served {
-    /// Sends what is due, takes what is there, and sleeps when neither was anything.
+    /// Sends pending messages and receives datagrams. Sleeps if no datagram arrived.
     fn turn(&mut self) -> io::Result<()> {
         self.device.tick(self.clock.elapsed());
         self.collect();
@@ -214,13 +213,13 @@ impl Served {
         }
         let mut socket = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
         match ppoll(&mut socket, Some(sleep.into()), None) {
-            // A signal: whoever set a flag in it is asked next.
+            // On a signal, return, so that the caller checks its flag.
             Ok(_) | Err(Errno::EINTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// What the device sends by the port that is cabled.
+    /// Moves the device's sends through the cabled port to the outbox.
     fn collect(&mut self) {
         while let Some(transmit) = self.device.poll_transmit() {
             if transmit.port == PORT && self.outbox.len() < MAX_OUTBOX {
@@ -230,7 +229,7 @@ impl Served {
         }
     }
 
-    /// How it leaves; `None` when it goes to somebody else than the tester.
+    /// Returns the message for a transmit; None if its destination is not the tester.
     fn message(&mut self, transmit: &Transmit) -> Option<Message> {
         let mad = Mad::from(transmit.bytes);
         match self.native.leaves(transmit) {
@@ -244,7 +243,7 @@ impl Served {
     fn deliver(&mut self) {
         while let Some(message) = self.outbox.front() {
             let Some(partner) = &self.partner else {
-                // A trap, and nobody was ever there.
+                // The device sent a trap before a tester came.
                 self.outbox.clear();
                 return;
             };
@@ -262,7 +261,7 @@ impl Served {
                     }
                     self.lose("the tester leaves its queue full");
                 }
-                // The tester died. The device does not.
+                // The tester died; the device keeps running.
                 Err(error) => self.lose(&format!("the tester is gone ({error})")),
             }
         }
@@ -275,13 +274,13 @@ impl Served {
         self.report(format!("{why}: MADs for it are lost"));
     }
 
-    /// Takes a datagram, if one is there.
+    /// Receives a datagram; false if there is none.
     fn take_one(&mut self) -> io::Result<bool> {
         let mut buffer = [0; datagram::LONGEST];
         let (length, from) = match self.socket.recv_from(&mut buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            // A partner that went away shows here too, on some systems.
+            // Some systems also report a vanished tester here.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -297,7 +296,7 @@ impl Served {
             Ok(Message::Mad(mad)) => self.device.handle(now, PORT, mad.bytes()),
             Ok(Message::Packet(bytes)) => {
                 let arrival = Arrival::good(&bytes);
-                // A channel adapter sends nothing on.
+                // A channel adapter forwards no packet.
                 let _ = self.native.receive((&mut self.device, now), PORT, &arrival, false);
             }
             Ok(Message::Nothing) => {}
@@ -312,7 +311,7 @@ impl Served {
             return Err("a datagram from a socket without an address cannot be answered; bind it first".into());
         }
         if self.partner.as_ref().is_none_or(|known| !same(known, &from)) {
-            // What waits for the former partner is not for this one.
+            // The queued messages are for the former tester.
             self.outbox.clear();
             self.stuck_since = None;
             self.partner = Some(from);
@@ -330,7 +329,7 @@ impl Served {
         Ok(message)
     }
 
-    /// Once for each text.
+    /// Reports each text once.
     fn report(&mut self, what: String) {
         if self.reported.len() < 64 && !self.reported.contains(&what) {
             tell(format_args!("verbatimd model: {what}; this is not reported again"));
@@ -344,7 +343,7 @@ fn same(a: &SocketAddr, b: &SocketAddr) -> bool {
     (a.as_pathname(), a.as_abstract_name()) == (b.as_pathname(), b.as_abstract_name())
 }
 
-/// Says something on stderr, if anybody still reads it: a device outlives whoever started it.
+/// Writes a line to stderr. Ignores errors, because the model may outlive the process that reads stderr.
 fn tell(words: core::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{words}");
 }

@@ -1,4 +1,4 @@
-//! The host of a device: what it was asked, what it says, and whether it lives.
+//! The host of a device: its outstanding commands, its reports, and its liveness.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -13,49 +13,49 @@ use super::{AT_ONCE, Found};
 use crate::clock::Clock;
 use verbatim_verbs::{Gone, Said, VerbsLink};
 
-/// How long a refusal that smells of a device that is gone is kept back, for the word that it is.
+/// After a refusal that may mean a removed device, the time to wait for the host's report of the removal.
 const WORD_WITHIN: Duration = Duration::from_millis(500);
-/// After so long without a word a host is asked for a sign of life, and how long that may take.
+/// Default limits of a host's silence.
 const SIGNS: Signs = Signs {
     after: Duration::from_secs(1),
     within: Duration::from_secs(10),
 };
-/// Error numbers that the driver of a device that is gone gives: EIO, ENXIO, ENODEV.
+/// Errnos of the driver of a removed device: EIO, ENXIO, ENODEV.
 const OF_THE_GONE: [i32; 3] = [5, 6, 19];
-/// The report after which a device is of no use.
+/// The event after which the device is unusable.
 pub(super) const DEVICE_FATAL: &str = "IBV_EVENT_DEVICE_FATAL";
-/// What a device reports when its port goes down: silence after it is the cable's.
+/// The event that the device's port went down. After this event, the cable explains the device's silence.
 const PORT_ERR: &str = "IBV_EVENT_PORT_ERR";
 
-/// When a host is asked for a sign of life. No deadline is met before it gave the sign: the silence of a device proves
-/// nothing where its whole host is silent. The agent's keep-alive is another thing: it frees the device of a tester that
-/// is gone, and proves nothing to the tester that is there.
+/// Limits of a host's silence. The rig reports no deadline before a silent host has responded to a probe. While the
+/// whole host is silent, the device's silence proves nothing. The agent's own keep-alive does not replace the probe: it
+/// releases the device if the tester is gone, and gives the tester no information.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
-    /// After so long without a word.
+    /// Silence after which the rig probes the host.
     pub(super) after: Duration,
-    /// It is gone after so long without the sign.
+    /// Time limit of the response to the probe. After this time the host counts as lost.
     pub(super) within: Duration,
 }
 
-/// A host, and what is known of it.
+/// A host, with its state.
 pub(super) struct Host {
     pub(super) side: Side,
     link: Box<dyn VerbsLink>,
-    /// Nothing that is still to come was said before this.
+    /// The host's next report cannot have arrived before this time.
     pub(super) empty_at: Time,
-    /// The last number that a command was given on its way.
+    /// Number of the last command sent to the host.
     last: u64,
-    /// Commands without an answer: that number, and the tester's.
+    /// Outstanding commands. The key is a command's number on the connection, the value is the tester's number.
     asked: BTreeMap<u64, u32>,
-    /// What it said that was looked at and not taken.
+    /// A report that was received and is not processed yet.
     next: Option<Said>,
     pub(super) signs: Signs,
-    /// The rig's.
+    /// The rig's clock.
     clock: Clock,
-    /// When it was last heard of.
+    /// Time of the host's last report.
     sign_at: Time,
-    /// Since when it owes a sign of life.
+    /// Time of a probe that has no response yet.
     asked_for_sign: Option<Time>,
 }
 
@@ -78,7 +78,7 @@ impl Host {
         }
     }
 
-    /// Takes what it said.
+    /// Takes the host's reports.
     pub(super) fn look(&mut self, clock: Clock, found: &mut Found) -> Result<(), String> {
         for _ in 0..AT_ONCE {
             let before = clock.now();
@@ -90,7 +90,7 @@ impl Host {
             self.sign_at = before;
             self.asked_for_sign = None;
             match said {
-                // What a newer agent has to tell beyond what is known here is not for this rig.
+                // Ignore kinds of events that a newer agent may add.
                 Said::Event(_, proto::Event { kind: None }) => {}
                 Said::Event(host_at, proto::Event { kind: Some(event) }) => {
                     let over = match &event {
@@ -116,7 +116,7 @@ impl Host {
                     if smells_of_gone(&reply) {
                         self.wait_for_the_word(&reply)?;
                     }
-                    // An answer that nobody waits for is a sign of life, or is of an earlier test.
+                    // A response without an outstanding command answers a probe or a command of an earlier test.
                     if let Some(number) = self.asked.remove(&number) {
                         found.push(
                             at.latest,
@@ -136,12 +136,11 @@ impl Host {
         Ok(())
     }
 
-    /// Whether something that it said was looked at and not taken.
     pub(super) fn has_next(&self) -> bool {
         self.next.is_some()
     }
 
-    /// What the host said next, without waiting.
+    /// Returns the host's next report, without waiting.
     fn receive(&mut self) -> Result<Option<Said>, String> {
         match self.next.take() {
             None => self.link.recv(Duration::ZERO).map_err(|Gone(why)| why),
@@ -149,7 +148,8 @@ impl Host {
         }
     }
 
-    /// A device that is gone refuses first, and its host says why right after: then the refusal is no answer of a device.
+    /// Waits for the host's report that the device is gone. A removed device first refuses a command, and its host then
+    /// reports the removal. The refusal is then not a response of the device.
     fn wait_for_the_word(&mut self, reply: &Reply) -> Result<(), String> {
         let until = Clock::wall_now() + WORD_WITHIN;
         while self.next.is_none() {
@@ -159,7 +159,7 @@ impl Host {
             }
             let mut link = [PollFd::new(self.link.as_fd(), PollFlags::POLLIN)];
             let _ = ppoll(&mut link, Some(left.into()), None);
-            // A host that goes on talking still has its device.
+            // Any other report means that the host still has its device.
             self.next = self
                 .link
                 .recv(Duration::ZERO)
@@ -168,10 +168,11 @@ impl Host {
         Ok(())
     }
 
-    /// Hands a command over.
+    /// Sends a command.
     pub(super) fn send(&mut self, number: u32, command: &Command) -> Result<(), String> {
         self.last += 1;
-        // The tester counts anew in each test: what is left of an earlier one must not answer for this one.
+        // Each test counts its commands from the start, so drop outstanding commands of an earlier test with this
+        // number.
         self.asked.retain(|_, known| *known != number);
         self.asked.insert(self.last, number);
         self.put(command)
@@ -184,13 +185,12 @@ impl Host {
         self.link.send(self.last, command).map_err(|Gone(why)| why)
     }
 
-    /// Whether nothing was heard of it for so long that its silence could be its end.
+    /// Returns whether the host was silent for so long that it may be gone.
     pub(super) fn wants_sign(&self, now: Time) -> bool {
         now.since(self.sign_at) >= self.signs.after
     }
 
-    /// Asks for a sign of life where one is wanted: for a queue pair that never is, which its host refuses by itself,
-    /// without a word to the device.
+    /// Probes a silent host. The probe queries QP 0, which never exists; the host refuses it without using the device.
     pub(super) fn ask_for_sign(&mut self, now: Time) -> Result<(), String> {
         if !self.wants_sign(now) {
             return Ok(());
@@ -218,7 +218,7 @@ fn host_span(clock: Clock, at: proto::Instant) -> Span {
         .with_source(TimeSource::OwnClock)
 }
 
-/// Whether a host may have something to say within that time; when not, none has.
+/// Waits until a host may have a report; false if none has one.
 pub(super) fn hosts_have(hosts: &[Host], timeout: Duration) -> bool {
     if hosts.is_empty() && timeout.is_zero() {
         return false;
@@ -227,11 +227,11 @@ pub(super) fn hosts_have(hosts: &[Host], timeout: Duration) -> bool {
         .iter()
         .map(|host| PollFd::new(host.link.as_fd(), PollFlags::POLLIN))
         .collect();
-    // A signal, or a poll that fails for want of memory, ends the wait early; the next look finds what there is.
+    // A signal or a failed poll ends the wait early; the caller then looks for reports.
     ppoll(&mut fds, Some(timeout.into()), None).map_or(true, |ready| ready > 0)
 }
 
-/// Whether a refusal may come of a device that is gone.
+/// Returns whether a refusal may come from a removed device.
 fn smells_of_gone(reply: &Reply) -> bool {
     matches!(reply, Reply::Refused(refused)
         if OF_THE_GONE.contains(&refused.errno) || refused.text.starts_with("the device is gone"))

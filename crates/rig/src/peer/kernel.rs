@@ -1,15 +1,16 @@
-//! The addresses that this host's kernel has, in the network namespace of the calling thread.
+//! The addresses of this host's kernel, in the network namespace of the calling thread.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::fs;
 
-/// IPv4 routes of the kernel as a tree; an address of its own is a leaf with a "LOCAL" of 32 bits below.
+/// The kernel's IPv4 routes as a tree. An address of the host is a leaf followed by the line "/32 host LOCAL".
 const IPV4: &str = "/proc/thread-self/net/fib_trie";
-/// IPv6 addresses of the kernel, a line each: 32 digits, four numbers, the interface.
+/// The kernel's IPv6 addresses, one per line: 32 hexadecimal digits, four numbers, the interface.
 const IPV6: &str = "/proc/thread-self/net/if_inet6";
 
-/// Whether this host's kernel has that address; one of a link alone, on that interface. What cannot be read has none.
-/// Binding a socket to it would not tell: in a namespace without routes any address can be bound.
+/// Returns whether this host's kernel has the address `ip`. A link-local address must be on `interface`. Returns false
+/// if the kernel's files cannot be read. The function does not try to bind a socket, because a namespace without routes
+/// lets a process bind any address.
 pub(crate) fn kernel_has(ip: IpAddr, interface: &str) -> bool {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     match ip {
@@ -50,14 +51,14 @@ mod tests {
                         20010db8000000000000000000000007 02 40 00 80     eth0\n";
 
     #[test]
-    fn an_address_of_the_kernel_is_found_and_a_network_or_a_broadcast_is_none() {
+    fn finds_ipv4_host_addresses_only() {
         let has = |ip: &str| tree_has(TREE, ip.parse().unwrap());
         assert!(has("10.0.0.2"));
         assert!(!has("10.0.0.0") && !has("10.0.0.255") && !has("10.0.0.3"));
     }
 
     #[test]
-    fn an_address_of_a_link_counts_on_its_interface_alone() {
+    fn link_local_address_needs_its_interface() {
         let has = |ip: &str, interface: &str| list_has(LIST, ip.parse().unwrap(), interface);
         assert!(has("2001:db8::7", "eth0") && has("2001:db8::7", "eth1"));
         assert!(has("fe80::11:2200:0:1", "eth0") && !has("fe80::11:2200:0:1", "eth1"));
@@ -65,9 +66,9 @@ mod tests {
     }
 
     #[test]
-    fn the_files_of_this_kernel_are_read() {
+    fn reads_this_kernels_files() {
         assert!(!kernel_has("192.0.2.77".parse().unwrap(), "lo"));
-        // Without a loopback interface there would be nothing to find.
+        // A namespace whose loopback interface is down has no 127.0.0.1.
         let up = fs::read_to_string(IPV4).is_ok_and(|tree| tree.contains("127.0.0.1"));
         assert_eq!(kernel_has("127.0.0.1".parse().unwrap(), "lo"), up);
     }

@@ -1,4 +1,4 @@
-//! Links that carry frames: an interface of this host, or the sockets of a machine under emulation.
+//! Links that carry frames: an interface of this host, or the socket pair of an emulated machine.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -13,7 +13,7 @@ use verbatim_wire::ether::{EtherType, Ethernet, Ipv4, Ipv6, MacAddress, Vlan};
 use super::{FrameLink, Taken};
 use crate::port::NotSent;
 
-/// Why a frame was not sent: what is wrong with the frame is no end of the link.
+/// Converts a send error. A faulty frame or a full queue does not end the link.
 fn not_sent(error: &EtherError) -> NotSent {
     match error {
         EtherError::TooLong { .. } | EtherError::TooShort { .. } => NotSent::Refused(error.to_string()),
@@ -28,7 +28,7 @@ fn gone(error: &EtherError) -> String {
     format!("the link to the device is gone: {error}")
 }
 
-/// An interface of this host. What is neither for us nor for everybody is not looked at.
+/// An interface of this host. Frames for other stations are ignored.
 pub(super) struct OfInterface {
     pub(super) socket: PacketSocket,
     pub(super) own: Own,
@@ -51,23 +51,23 @@ impl FrameLink for OfInterface {
         self.socket.dropped()
     }
 
-    /// The kernel tells when an interface goes down or away.
+    /// The kernel reports when an interface goes down or disappears, so no probe is needed.
     fn probe(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// The tester's own addresses on an interface.
+/// The tester's own addresses on the link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     pub(super) mac: MacAddress,
     pub(super) ip: IpAddr,
-    /// Whether the MAC address is the interface's, so that the host's own packets come to it too.
+    /// Whether the MAC address is the interface's. Then packets for the host itself arrive too.
     pub(super) shared: bool,
 }
 
 impl Own {
-    /// Whether a frame is for us or for everybody. Other traffic of the host is none of a record's business.
+    /// Returns whether a frame is for the tester or for all stations. The record leaves out other traffic of the host.
     fn concerns(&self, frame: &[u8]) -> bool {
         let Some(header) = frame.get(..Ethernet::SIZE).map(Ethernet::from_bytes) else {
             return false;
@@ -96,7 +96,7 @@ impl Own {
     }
 }
 
-/// The sockets of a machine under emulation: all that comes is for us.
+/// The socket pair of an emulated machine. All its frames are for the tester.
 pub(super) struct OfMachine {
     pub(super) pair: DatagramPair,
     pub(super) remote: PathBuf,
@@ -136,16 +136,18 @@ impl OfMachine {
     }
 }
 
-/// Whether somebody has that socket open. Nothing is sent: an empty datagram means the end of the link to QEMU.
+/// Checks that a process has the socket open. Sends nothing, because QEMU takes an empty datagram as the end of the
+/// link.
 pub(crate) fn machine_is_there(remote: &Path) -> io::Result<()> {
     match UnixDatagram::unbound()?.connect(remote) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Err(error),
-        // One that takes datagrams of one sender only refuses us, and is there.
+        // Any other error shows that the socket exists. For example, a socket that is connected to another sender
+        // refuses us.
         _ => Ok(()),
     }
 }
 
-/// The IPv6 address of the link alone that a station makes of its MAC address (RFC 4291, appendix A).
+/// Returns the IPv6 link-local address that a station derives from its MAC address (RFC 4291, appendix A).
 pub(super) fn link_local(mac: MacAddress) -> Ipv6Addr {
     let [a, b, c, d, e, f] = mac.0;
     let halves = [[a ^ 2, b], [c, 0xFF], [0xFE, d], [e, f]].map(u16::from_be_bytes);
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_other_stations_is_not_looked_at_and_what_is_for_all_is() {
+    fn ignores_frames_for_other_stations() {
         let to = |mac| frame(mac, EtherType::ARP, &[0; 28]);
         assert!(own(false).concerns(&to(MAC)) && own(true).concerns(&to(MAC)));
         assert!(own(true).concerns(&to(MacAddress::BROADCAST)));
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_mac_address_of_the_host_its_own_packets_are_left_out() {
+    fn ignores_packets_for_the_host_itself() {
         let ours = frame(MAC, EtherType::IPV4, ipv4("10.0.0.2").bytes());
         let its = frame(MAC, EtherType::IPV4, ipv4("10.0.0.9").bytes());
         assert!(own(true).concerns(&ours) && !own(true).concerns(&its));
@@ -205,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn a_link_local_address_is_made_of_a_mac_address() {
+    fn derives_link_local_address_from_mac() {
         let ip = link_local(MacAddress([0x02, 0x11, 0x22, 0x33, 0x44, 0x55]));
         assert_eq!(ip.to_string(), "fe80::11:22ff:fe33:4455");
     }
 
     #[test]
-    fn a_machine_is_there_as_long_as_somebody_has_its_socket_open() {
+    fn machine_exists_while_its_socket_is_open() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("m.sock");
         assert!(machine_is_there(&path).is_err(), "no file");

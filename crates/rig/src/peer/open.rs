@@ -1,4 +1,4 @@
-//! Opening rigs of kind `packet` and `verbs`.
+//! Opens rigs of kind `packet` and `verbs`.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -21,7 +21,7 @@ use crate::fingerprint::{self, of_host};
 use crate::{OpenRig, RigConfig, RigError, Session, info};
 use verbatim_verbs::{AgentClient, LocalVerbs, VerbsLink};
 
-/// How long an agent may take to let us in.
+/// Time limit for connecting to an agent.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Opens a rig of kind `packet`.
@@ -105,7 +105,7 @@ pub(crate) fn pair(config: &RigConfig, of: &VerbsConfig, cancel: Arc<AtomicBool>
     })
 }
 
-/// What an agent on the DUT's host tells of itself and of the device, for a rig that needs it for nothing else.
+/// Returns the descriptions of the agent and of its device, for a rig that uses the agent only for these descriptions.
 pub(crate) fn dut_host(config: &RigConfig, of: &AgentConfig, cancel: Arc<AtomicBool>) -> Result<Value, RigError> {
     let (agent, told) = agent(config, of)?;
     let mut rig = PeerRig::new(None, vec![(Side::Dut, agent)], Pace::of(config), cancel);
@@ -128,7 +128,7 @@ fn refused(config: &RigConfig, why: impl Into<String>) -> RigError {
     }
 }
 
-/// The link that frames go by, our MAC address on it, and what it is.
+/// Opens the link for frames. Also returns the tester's MAC address and a description of the link.
 fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLink>, MacAddress, Value), RigError> {
     match &of.wire {
         Wire::Interface(name) => {
@@ -195,7 +195,7 @@ fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLin
     }
 }
 
-/// A session at the agent, and what it says of itself.
+/// Connects to the agent. Also returns the agent's description.
 fn agent(config: &RigConfig, of: &AgentConfig) -> Result<(Box<dyn VerbsLink>, Value), RigError> {
     let client = AgentClient::connect(&of.address, CONNECT_WITHIN).map_err(|why| lost(config, why))?;
     let told = client.agent();
@@ -207,7 +207,7 @@ fn agent(config: &RigConfig, of: &AgentConfig) -> Result<(Box<dyn VerbsLink>, Va
     Ok((Box::new(client), told))
 }
 
-/// What a host's device is.
+/// Opens a host's device, and returns the device's description.
 fn opened(config: &RigConfig, rig: &mut PeerRig, side: Side) -> Result<pb::Opened, RigError> {
     fingerprint::ask_host(rig, side).map_err(|stop| match stop {
         Stop::RigGone(why)
@@ -235,7 +235,7 @@ fn is_the_device(config: &RigConfig, of: &AgentConfig, dut: &pb::Opened) -> Resu
     }
 }
 
-/// Two stations of one address answer for each other.
+/// Refuses an address that the DUT has too, because two stations with one address answer each other's packets.
 fn is_not_us(config: &RigConfig, ip: IpAddr, mac: MacAddress, dut: &pb::Opened) -> Result<(), RigError> {
     let own_ip = match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tester_with_an_address_of_the_device_is_refused() {
+    fn refuses_an_address_of_the_dut() {
         let (ip, mac) = ("10.0.0.2".parse().unwrap(), MacAddress([2, 0, 0, 0, 0, 2]));
         let check = |gid: &str| is_not_us(&config(), ip, mac, &with_gid(gid));
         assert!(check("::ffff:10.0.0.1").is_ok() && check("fe80::1").is_ok());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_with_another_device_is_refused_with_both_names() {
+    fn refuses_an_agent_with_another_device() {
         let mut of = AgentConfig {
             address: verbatim_verbs::AgentAddress {
                 place: verbatim_verbs::Place::Unix("/a".into()),

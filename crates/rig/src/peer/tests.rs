@@ -1,4 +1,4 @@
-//! On fakes; with a real agent: `crates/run/tests/run/peer`.
+//! Tests with a fake link and a fake host. Tests with a real agent are in `crates/run/tests/run/peer`.
 
 mod fakes;
 
@@ -14,10 +14,10 @@ use verbatim_verbs_fake::Strings;
 use verbatim_wire::Mad;
 
 const MS: Duration = Duration::from_millis(1);
-/// Nothing waits so long when all is well.
+/// Longer than any wait of a passing test.
 const LONG: Duration = Duration::from_secs(20);
 
-/// Of a device that is as fast as its tester.
+/// Pace of a device that is as fast as the tester.
 const PACE: Pace = Pace {
     scale: 1,
     agent_within: None,
@@ -62,7 +62,6 @@ fn refused(errno: i32, text: &str) -> Reply {
     })
 }
 
-/// What an arrival is, in a word.
 fn word(arrival: &Arrival) -> String {
     match arrival {
         Arrival::Frame(0, _, frame) => format!("frame {}", frame[0]),
@@ -75,11 +74,11 @@ fn word(arrival: &Arrival) -> String {
 }
 
 #[test]
-fn what_lies_there_is_handed_over_in_the_order_of_the_latest_instants_and_each_source_in_its_own() {
+fn sorts_arrivals_by_latest_time() {
     let mut of = fixture();
     of.ask(7).unwrap();
     let past = now();
-    // Stamped in this order by a clock that was set back: the order of arrival stays.
+    // The second stamp is earlier than the first, as after its clock was set back. The order of arrival stays.
     of.link.arrive(1, (past, now()));
     of.link.arrive(2, (past, past));
     of.host.tell(completion(5));
@@ -91,7 +90,7 @@ fn what_lies_there_is_handed_over_in_the_order_of_the_latest_instants_and_each_s
 }
 
 #[test]
-fn a_frame_has_the_span_of_its_stamp_and_what_a_host_says_one_since_it_was_seen_silent() {
+fn frame_keeps_stamp_and_report_has_span() {
     let mut of = fixture();
     let origin = of.rig.clock;
     let (earliest, latest) = (now(), now() + 3 * MS);
@@ -117,7 +116,7 @@ fn a_frame_has_the_span_of_its_stamp_and_what_a_host_says_one_since_it_was_seen_
 }
 
 #[test]
-fn an_arrival_in_the_middle_of_a_wait_ends_it() {
+fn arrival_ends_a_wait() {
     let mut of = fixture();
     let (link, host) = (of.link.clone(), of.host.clone());
     let other = thread::spawn(move || {
@@ -132,7 +131,7 @@ fn an_arrival_in_the_middle_of_a_wait_ends_it() {
 }
 
 #[test]
-fn a_deadline_comes_when_all_sources_were_seen_empty_after_it() {
+fn deadline_waits_until_all_sources_are_empty() {
     let mut of = fixture();
     let until = of.rig.now().after(30 * MS);
     assert_eq!(of.rig.wait(until), Arrival::Deadline);
@@ -145,7 +144,7 @@ fn a_deadline_comes_when_all_sources_were_seen_empty_after_it() {
 }
 
 #[test]
-fn a_flood_of_frames_keeps_no_deadline() {
+fn flood_does_not_delay_a_deadline() {
     let mut of = fixture();
     of.link.flood();
     let until = of.rig.now().after(30 * MS);
@@ -162,7 +161,7 @@ fn a_flood_of_frames_keeps_no_deadline() {
 }
 
 #[test]
-fn a_frame_for_others_is_passed_over() {
+fn skips_frames_for_other_stations() {
     let mut of = fixture();
     of.link.pass(stamp(now(), now()));
     of.link.arrive(2, (now(), now()));
@@ -170,7 +169,7 @@ fn a_frame_for_others_is_passed_over() {
 }
 
 #[test]
-fn a_cancel_is_seen_in_the_middle_of_a_wait_and_told_once() {
+fn cancel_interrupts_wait_and_is_reported_once() {
     let mut of = fixture();
     let cancel = Arc::clone(&of.rig.end.cancel);
     let canceller = thread::spawn(move || {
@@ -188,7 +187,7 @@ fn a_cancel_is_seen_in_the_middle_of_a_wait_and_told_once() {
 }
 
 #[test]
-fn what_a_host_said_before_its_end_is_handed_over_then_the_rig_is_gone_for_good() {
+fn reports_before_a_hosts_end_come_first() {
     let mut of = fixture();
     of.host.tell(completion(1));
     of.host.go("agent at x: killed");
@@ -203,14 +202,14 @@ fn what_a_host_said_before_its_end_is_handed_over_then_the_rig_is_gone_for_good(
 }
 
 #[test]
-fn a_command_to_a_host_that_is_gone_loses_the_rig() {
+fn command_to_a_lost_host_loses_the_rig() {
     let mut of = fixture();
     of.host.go("gone");
     assert_eq!(of.ask(1), Err(Stop::RigGone("gone".into())));
 }
 
 #[test]
-fn a_machine_that_dies_silently_is_found_by_a_probe() {
+fn probe_finds_a_silently_lost_machine() {
     let mut of = fixture();
     of.link.die_at_probe("the machine is gone");
     assert_eq!(of.wait(), Arrival::Stop(Stop::RigGone("the machine is gone".into())));
@@ -218,7 +217,7 @@ fn a_machine_that_dies_silently_is_found_by_a_probe() {
 }
 
 #[test]
-fn a_link_that_dies_in_a_wait_or_at_a_send_loses_the_rig() {
+fn link_loss_in_wait_or_send_loses_the_rig() {
     let mut of = fixture();
     of.link.die("down");
     assert_eq!(of.wait(), Arrival::Stop(Stop::RigGone("down".into())));
@@ -230,7 +229,7 @@ fn a_link_that_dies_in_a_wait_or_at_a_send_loses_the_rig() {
 }
 
 #[test]
-fn a_frame_that_cannot_be_sent_stops_the_test_and_leaves_the_link() {
+fn refused_frame_leaves_link_usable() {
     let mut of = fixture();
     of.link.refuse(NotSent::Refused("too long".into()));
     assert_eq!(
@@ -248,7 +247,7 @@ fn a_frame_that_cannot_be_sent_stops_the_test_and_leaves_the_link() {
 }
 
 #[test]
-fn lost_frames_stop_the_test_each_time_some_are_lost() {
+fn lost_frames_stop_the_test() {
     let mut of = fixture();
     of.link.lose(3);
     let Arrival::Stop(Stop::Stalled(text)) = of.wait() else {
@@ -264,7 +263,7 @@ fn lost_frames_stop_the_test_each_time_some_are_lost() {
 }
 
 #[test]
-fn what_a_rig_does_not_have_is_the_testers_mistake() {
+fn unsupported_stimulus_is_a_tester_error() {
     let mut of = fixture();
     let tester = |sent: Step<Span>, words: &str| match sent {
         Err(Stop::Tester(text)) => assert!(text.contains(words), "{text}"),
@@ -283,7 +282,7 @@ fn what_a_rig_does_not_have_is_the_testers_mistake() {
 }
 
 #[test]
-fn a_rig_without_frames_waits_for_its_hosts_alone() {
+fn rig_without_link_waits_for_hosts() {
     let (dut, tester) = (FakeHost::new(), FakeHost::new());
     let hosts: Vec<(Side, Box<dyn VerbsLink>)> = vec![
         (Side::Dut, Box::new(dut.clone())),
@@ -302,7 +301,7 @@ fn a_rig_without_frames_waits_for_its_hosts_alone() {
 }
 
 #[test]
-fn a_refusal_of_a_device_that_is_gone_is_no_answer_of_a_device() {
+fn refusal_before_removal_is_no_response() {
     for of_the_gone in [
         refused(5, "modify: Input/output error"),
         refused(0, "the device is gone: removed"),
@@ -327,7 +326,7 @@ fn a_refusal_of_a_device_that_is_gone_is_no_answer_of_a_device() {
 }
 
 #[test]
-fn a_refusal_is_an_answer_where_the_host_goes_on() {
+fn refusal_of_a_live_host_is_a_response() {
     let mut of = fixture();
     of.ask(1).unwrap();
     of.ask(2).unwrap();
@@ -341,7 +340,7 @@ fn a_refusal_is_an_answer_where_the_host_goes_on() {
 }
 
 #[test]
-fn a_device_that_reports_its_end_loses_the_rig() {
+fn fatal_device_event_loses_the_rig() {
     let mut of = fixture();
     of.host.tell(Event::AsyncEvent(pb::AsyncEvent {
         name: DEVICE_FATAL.into(),
@@ -352,10 +351,10 @@ fn a_device_that_reports_its_end_loses_the_rig() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_is_not_taken_for_that_of_another_test() {
+fn late_response_is_not_for_the_next_test() {
     let mut of = fixture();
     of.ask(1).unwrap();
-    // The next test counts from 1 again.
+    // The next test also starts at number 1.
     of.ask(1).unwrap();
     of.host.answer(1, Reply::Done(pb::Done {}));
     of.host.answer(2, refused(22, "of the second"));
@@ -366,7 +365,7 @@ fn an_answer_that_comes_too_late_is_not_taken_for_that_of_another_test() {
 }
 
 #[test]
-fn an_answer_to_nothing_and_one_without_a_kind_lose_the_rig() {
+fn unexpected_or_unknown_response_loses_the_rig() {
     let mut of = fixture();
     of.host.answer(1, Reply::Done(pb::Done {}));
     assert!(matches!(of.wait(), Arrival::Stop(Stop::RigGone(why)) if why.contains("command 1 of 0")));
@@ -377,7 +376,7 @@ fn an_answer_to_nothing_and_one_without_a_kind_lose_the_rig() {
 }
 
 #[test]
-fn no_deadline_is_met_while_a_host_that_was_silent_for_long_owes_a_sign_of_life() {
+fn silent_host_must_respond_before_a_deadline() {
     let mut of = fixture();
     of.rig.hosts[0].signs = Signs {
         after: 20 * MS,
@@ -395,12 +394,12 @@ fn no_deadline_is_met_while_a_host_that_was_silent_for_long_owes_a_sign_of_life(
 }
 
 #[test]
-fn the_host_bound_is_at_least_ten_milliseconds() {
+fn host_bound_is_at_least_10_ms() {
     assert!(fixture().rig.measure_host_bound() >= 10 * MS);
 }
 
 #[test]
-fn a_device_of_the_testers_own_is_a_host_like_another() {
+fn local_device_is_a_host() {
     let strings = Strings::default();
     let opens = strings.clone();
     let own = LocalVerbs::with(Limits::default(), move || Ok(opens.open())).unwrap();

@@ -1,4 +1,4 @@
-//! The subnet manager of our port's subnet: none, one that left, one of this host, one elsewhere.
+//! The subnet manager of the port's subnet.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -7,33 +7,34 @@ use umad::{Destination, DevicePort, Port, SendError};
 use verbatim_wire::values::SmState;
 use verbatim_wire::{Lid, Mad, Method, SmInfo, Status};
 
-/// Low half of the transaction ids of our questions; the tester's have the top bit clear.
+/// Transaction IDs of this module's requests count up from this number. The tester's own transaction IDs have the top
+/// bit clear.
 const FIRST_ID: u32 = 0xFFFF_FD00;
-/// Tries, and how long each waits.
+/// Number of tries, and the timeout of each.
 const TRIES: u32 = 3;
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// IsSM of a capability mask: the kernel sets it while a program has the port's `issm` file open.
+/// IsSM in the capability mask. The kernel sets it while a program has the port's `issm` file open.
 const IS_SM: u32 = 1 << 1;
 
-/// Who manages the subnet.
+/// The place of the subnet manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Manager {
-    /// The port shows no SMLID.
+    /// The port shows no unicast SMLID.
     None,
-    /// The port shows the LID of one that is there no more.
+    /// The port shows this SMLID, but no subnet manager responds there.
     Left(u16),
-    /// One of this very port.
+    /// This port has the subnet manager.
     Ours,
-    /// One at that LID.
+    /// The subnet manager is at this LID.
     Elsewhere(u16),
 }
 
 impl Manager {
-    /// Looks at what the port shows, and asks at the LID of the subnet manager whether one is there: the SMLID stays when
-    /// a subnet manager leaves.
+    /// Finds the subnet manager from the port's state and a SubnGet(SMInfo) to its SMLID. The request is needed because
+    /// the SMLID stays when a subnet manager leaves.
     ///
     /// # Errors
-    /// When the port is gone: why.
+    /// When the port is gone; the text is the reason.
     pub(super) fn of(seen: &DevicePort, port: &mut Port) -> Result<Self, String> {
         if !Lid(seen.sm_lid).is_unicast() {
             return Ok(Self::None);
@@ -45,7 +46,7 @@ impl Manager {
         Ok(Self::Left(seen.sm_lid))
     }
 
-    /// In words, for the fingerprint.
+    /// Describes the manager for the fingerprint.
     pub(super) fn in_words(self) -> String {
         match self {
             Self::None => "none".into(),
@@ -55,13 +56,12 @@ impl Manager {
         }
     }
 
-    /// Whether a subnet manager is there.
     pub(super) fn is_there(self) -> bool {
         matches!(self, Self::Ours | Self::Elsewhere(_))
     }
 }
 
-/// Whether a subnet manager answers at a LID. One that was never active is none.
+/// Returns whether a subnet manager responds at a LID. A subnet manager in the state NOT_ACTIVE does not count.
 fn answers(port: &mut Port, lid: u16) -> Result<bool, String> {
     for number in 1..=TRIES {
         let id = FIRST_ID + number;
@@ -70,7 +70,7 @@ fn answers(port: &mut Port, lid: u16) -> Result<bool, String> {
         match port.send(ask.bytes(), &Destination::Lid { dlid: lid, sl: 0 }, ANSWER_WITHIN) {
             Ok(()) => {}
             Err(SendError::PortGone(gone)) => return Err(gone.to_string()),
-            // Without class 0x01 nobody can be asked: what the port shows is believed.
+            // Without an agent for class 0x01 the request cannot be sent, so trust the port's SMLID.
             Err(_) => return Ok(true),
         }
         let until = Instant::now() + ANSWER_WITHIN;
@@ -93,7 +93,7 @@ fn is_active(answer: &Mad) -> bool {
     answer.status() == Status::OK && info.sm_state() != SmState::NOT_ACTIVE
 }
 
-/// What it means that the port shows this SMLID, where `opened_with` it did when the rig was opened.
+/// Returns an error if the port's SMLID shows a subnet manager that was not there when the rig was opened.
 pub(super) fn came_between(device: &str, port: &DevicePort, opened_with: Manager) -> Result<(), String> {
     let shown = match opened_with {
         Manager::None => 0,
@@ -132,7 +132,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_subnet_manager_that_takes_over_is_told_with_the_remedy_and_one_that_was_there_or_left_is_not() {
+    fn reports_a_new_subnet_manager() {
         let check = |sm_lid, opened_with| came_between("d", &port(5, sm_lid), opened_with);
         for (sm_lid, opened_with) in [
             (0, Manager::None),
@@ -155,7 +155,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn only_an_answer_with_success_of_an_active_subnet_manager_counts() {
+    fn only_active_manager_with_status_ok_counts() {
         let answer = |status: Status, state: SmState| {
             let info = SmInfo::default().with_sm_state(state);
             let mad = Mad::lid_routed(Method::GET_RESP, AttributeId::SM_INFO, 0).with_data(info.bytes());
@@ -163,7 +163,7 @@ pub(crate) mod tests {
         };
         assert!(answer(Status::OK, SmState::MASTER) && answer(Status::OK, SmState::STANDBY));
         assert!(!answer(Status::OK, SmState::NOT_ACTIVE));
-        // What Linux says for whoever is not there.
+        // Linux responds with this status if it runs no subnet manager.
         assert!(!answer(Status::METHOD_ATTRIBUTE_UNSUPPORTED, SmState::MASTER));
     }
 }

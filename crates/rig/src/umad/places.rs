@@ -1,48 +1,50 @@
-//! What the kernel keeps of the requests on their way.
+//! The requests that the kernel has outstanding.
 //!
-//! ib_mad keeps each request until its answer comes or its time is over, and since Linux 6.17 it sends no more than a
-//! quarter of its receive queue at a time from one agent of subnet management: 128, where the module's parameter
-//! `recv_queue_size` is as usual. What is written beyond that waits inside the kernel without a word, and would be taken
-//! for a request that the device did not answer. So this side never has as many on their way.
+//! ib_mad holds each request until its response arrives or its timeout expires. Since Linux 6.17, an agent for subnet
+//! management may have at most a quarter of the receive queue outstanding. The module parameter `recv_queue_size` sets
+//! the length of that queue; its default allows 128 requests. Further requests wait inside the kernel unnoticed, and
+//! the tester would take the missing response for a fault of the device. This module therefore limits the outstanding
+//! requests to a lower number.
 
 use core::time::Duration;
 use std::time::Instant;
 
 use verbatim_wire::Mad;
 
-/// How long beyond our own deadline the kernel goes on waiting: an answer that comes in that time is seen, and recorded as
-/// late; one that comes later the kernel drops.
+/// The time that the kernel waits beyond our own deadline. The tester records a response in that time as late; the
+/// kernel drops any later response.
 pub(super) const AFTERWARDS: Duration = Duration::from_secs(2);
-/// After so much more a place counts as free although the kernel did not give the request back, as ibsim never does.
+/// After this further time a slot counts as free even if the kernel did not return the request. ibsim never returns
+/// requests.
 const SLACK: Duration = Duration::from_secs(1);
-/// Requests on their way at most, whatever the kernel would bear.
+/// Upper limit of outstanding requests, for any kernel.
 const MOST: usize = 96;
-/// The kernel's own receive queue, where its parameter cannot be read.
+/// Length of the kernel's receive queue, if its parameter cannot be read.
 const RECV_QUEUE: usize = 512;
 const RECV_QUEUE_FILE: &str = "/sys/module/ib_core/parameters/recv_queue_size";
 
-/// Whether one more request can be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
-    /// Yes.
+    /// A slot is free.
     Free,
-    /// Not now; what is on its way is still waited for.
+    /// All slots are in use, and the tester still waits for at least one response.
     Taken,
-    /// Only when the port is opened anew: nobody waits for any of those that the kernel keeps.
+    /// A request can be sent only after the port is reopened: the tester no longer waits for any of the requests in the
+    /// slots.
     Stale,
 }
 
-/// A request that the kernel keeps.
+/// An outstanding request.
 #[derive(Debug)]
 struct Held {
     request: Mad,
-    /// From then on nobody waits for its answer.
+    /// The tester waits for the response until this time.
     given_up: Instant,
-    /// By then the kernel has let go of it.
+    /// The kernel has dropped the request by this time.
     over: Instant,
 }
 
-/// The requests that the kernel keeps.
+/// The outstanding requests.
 #[derive(Debug)]
 pub(super) struct Places {
     held: Vec<Held>,
@@ -50,20 +52,20 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// For a kernel with a receive queue of that length.
+    /// Sets the limit for a kernel with a receive queue of that length.
     pub(super) fn new(recv_queue: usize) -> Self {
-        // Three quarters of what the kernel sends at a time.
+        // Three quarters of the kernel's own limit.
         let most = (recv_queue.min(RECV_QUEUE) / 4 * 3 / 4).clamp(1, MOST);
         Self { held: Vec::new(), most }
     }
 
-    /// For this machine's kernel.
+    /// Sets the limit for this machine's kernel.
     pub(super) fn of_this_kernel() -> Self {
         let told = std::fs::read_to_string(RECV_QUEUE_FILE).ok();
         Self::new(told.and_then(|text| text.trim().parse().ok()).unwrap_or(RECV_QUEUE))
     }
 
-    /// A request was sent, whose answer is waited for that long.
+    /// Adds a request that was sent at `now`, with its response timeout.
     pub(super) fn take(&mut self, request: Mad, now: Instant, answer_within: Duration) {
         let far = now + Duration::from_secs(86_400);
         let given_up = now.checked_add(answer_within).unwrap_or(far);
@@ -75,7 +77,7 @@ impl Places {
         });
     }
 
-    /// Something came: an answer frees its request's place, and so does a request that comes back.
+    /// Frees the slot of a request when its response arrives or the kernel returns it.
     pub(super) fn came(&mut self, mad: &Mad, errno: i32) {
         if errno == 0 && !mad.method().is_response() {
             return;
@@ -97,7 +99,8 @@ impl Places {
         }
     }
 
-    /// Nobody waits any more for what was sent so far. Whether so much of it is left that the port should be opened anew.
+    /// Stops waiting for all requests sent so far. Returns whether more than half of the slots are still in use, so
+    /// that the port should be reopened.
     pub(super) fn give_up(&mut self, now: Instant) -> bool {
         self.held.retain(|held| held.over > now);
         for held in &mut self.held {
@@ -106,7 +109,7 @@ impl Places {
         self.held.len() > self.most / 2
     }
 
-    /// The port was opened anew, which frees all: what the kernel kept.
+    /// Frees all slots after the port was reopened, and returns their requests.
     pub(super) fn clear(&mut self) -> Vec<Mad> {
         self.held.drain(..).map(|held| held.request).collect()
     }
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_receive_queue_of_the_kernel_leaves_few_places_and_a_large_one_no_more_than_96() {
+    fn limit_follows_kernel_receive_queue() {
         assert_eq!(Places::new(64).most, 12);
         assert_eq!(Places::new(512).most, 96);
         assert_eq!(Places::new(8192).most, 96);
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_or_a_return_frees_one_place_and_what_only_looks_alike_does_not() {
+    fn response_or_return_frees_one_slot() {
         let now = Instant::now();
         let mut places = full(now);
         assert_eq!(places.room(now), Room::Taken);
@@ -151,7 +154,7 @@ mod tests {
             places.came(&stranger, 0);
             assert_eq!(places.room(now), Room::Taken, "{stranger}");
         }
-        // The kernel writes its agent into the upper half.
+        // The kernel writes its agent number into the upper half of the transaction ID.
         places.came(&answer(0xABCD_0000_0000_0007), 0);
         assert_eq!(places.room(now), Room::Free);
         places.came(&request(8), 110);
@@ -159,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_requests_that_nobody_waits_for_are_stale_and_free_when_the_kernel_let_go() {
+    fn abandoned_requests_become_stale_then_free() {
         let now = Instant::now();
         let mut places = full(now);
         let silent = now + WITHIN;
@@ -177,9 +180,9 @@ mod tests {
         assert!(!places.give_up(now), "one is no reason to open the port anew");
     }
 
-    /// What a window of 64 does with a device that never answers, against a kernel that gives each request back in time.
+    /// Models a window of 64 and a device that never responds, with a kernel that returns each request in time.
     #[test]
-    fn of_a_thousand_silences_in_a_row_never_more_than_96_are_in_the_kernel() {
+    fn never_exceeds_96_outstanding_requests() {
         let tick = Duration::from_millis(10);
         let (mut now, mut places) = (Instant::now(), Places::new(512));
         let mut kernel: Vec<(Instant, u64)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Which rules of the oracle a defect of the device model breaks: one that none does could be left out, and nobody would notice.
+//! Counts the defects of the device model that break each rule of the oracle. If no defect breaks a rule, the loss of
+//! that rule would go unnoticed.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -11,17 +12,17 @@ use verbatim_record_proto::v1::{Check, CheckResult, Verdict};
 use super::Told;
 use crate::qualify::{AnyDefect, Extent};
 
-/// In how many cases of defects a rule failed.
+/// Numbers of defect cases in which a rule failed.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Serialize)]
 pub struct Noticed {
-    /// Beside other checks, or by itself.
+    /// Cases in which the rule failed, with or without other checks.
     pub failed: u64,
-    /// By itself: without the rule the test would have passed.
+    /// Cases in which only this rule failed, so that the test would pass without it.
     pub alone: u64,
 }
 
-/// Of each rule in how many cases it failed: each defect with all tests of its statement, in the first state of a model in which
-/// one of them fails.
+/// Returns the counts of each rule. A case is one defect with all tests of its statement, in the first state of a model
+/// in which one of the tests fails.
 pub(super) fn noticed(extent: &Extent, told: Told<'_>) -> BTreeMap<&'static str, Noticed> {
     let next = AtomicUsize::new(0);
     let ended = AtomicUsize::new(0);
@@ -59,7 +60,7 @@ fn is_failed(check: &Check) -> bool {
     check.result() == CheckResult::Fail
 }
 
-/// Whether a check is what a rule says: it is named after it, with what it speaks of behind that.
+/// Returns whether a rule made this check: the check's text starts with the rule's name, and the packet may follow.
 fn is_of(check: &Check, rule: Rule) -> bool {
     let about = check.about.strip_prefix(rule.name());
     check.statement == rule.statement() && about.is_some_and(|rest| rest.is_empty() || rest.starts_with(": "))
@@ -91,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_alone_where_no_other_check_failed() {
+    fn counts_a_rule_alone_without_other_failures() {
         let rule = rules().find(|rule| rule.name() == "msn").unwrap();
         let of_rule = check(rule.statement(), "msn: RC SEND Only", CheckResult::Fail);
         let other = check("C14-16", "M_KeyViolations", CheckResult::Fail);
-        // Named after another rule, and not failed.
+        // The first check belongs to another rule, and the second did not fail.
         let longer = check(rule.statement(), "msn-something", CheckResult::Fail);
         let open = check("C14-16", "M_KeyViolations", CheckResult::Inconclusive);
         let of = |findings: &[&Check]| {

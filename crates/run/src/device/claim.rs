@@ -1,9 +1,10 @@
-//! A device that a run may change: locked by what it is, with the journal of what is to be restored.
+//! A device that a run may change: its locks, and its journal of changes to restore.
 //!
-//! A rig file tells a way to a device, and two ways may lead to one. What the device says of itself, its PortGUID, is known
-//! once it has answered, which it does before it is changed: then it is locked under that name, too. The locks' files tell
-//! where the journals of the last run are, and whether it left the device changed: a run with another state directory, or
-//! on another way to the device, finds out.
+//! Two rigs may use the same device by different routes. The rig file does not show that, but the device's PortGUID
+//! does. The tester reads the PortGUID before it changes the device, and then also locks the device under the PortGUID.
+//!
+//! The lock files contain the journal directory of the last run, and whether that run left the device changed. A run
+//! with another state directory or another route learns of the change from these files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,25 +21,25 @@ use super::{DeviceLock, journal_owner, lock};
 use crate::RunError;
 use crate::lease::Lease;
 
-/// How often a run tries to lock a device that another process has.
+/// Interval between two tries to lock a device.
 const TRIES_EVERY: Duration = Duration::from_millis(100);
-/// How long at most, where no lease says so. A daemon that only looks whether its device is there ([`super::look`]) lets go
-/// of it within a second or two.
+/// Time limit of the tries to lock the rig's own device. A daemon that checks its device with [`super::look`] holds the
+/// lock for one or two seconds.
 const LOOK_AT_MOST: Duration = Duration::from_secs(5);
 
-/// What a run waits by.
+/// The conditions under which a run waits for a device.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     /// Set to stop the run.
     pub(crate) cancel: Arc<AtomicBool>,
-    /// What the rig is used under.
+    /// The lease of the rig.
     pub(crate) lease: Arc<Lease>,
 }
 
-/// A device that is ours alone, and its journal, until this is dropped.
+/// Exclusive use of a device, with its journal. Dropping this value ends the use.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    // Let go before the journal: who waits for that finds the device free.
+    // Fields are dropped in this order: the locks first, so that the device is free once the journal is free.
     by_guid: Option<(String, Lock)>,
     device: DeviceLock,
     journal: FileJournal,
@@ -48,11 +49,11 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    /// Opens a rig's journal and takes its device, as far as the rig file tells what that is.
+    /// Opens a rig's journal and locks the device that the rig file names.
     ///
     /// # Errors
-    /// When another process has either, when the journal cannot be used, or when a run with another state directory left the
-    /// device changed.
+    /// When another process has the journal or the device, when the journal cannot be used, or when a run with another
+    /// state directory left the device changed.
     pub(crate) fn open(rig: &RigConfig, journals: &Path, patience: Patience) -> Result<Self, RunError> {
         miss(rig, journals)?;
         let journal = FileJournal::open(journals, journal_owner(rig))?;
@@ -83,17 +84,17 @@ impl Claimed {
         Ok(claimed)
     }
 
-    /// What an earlier run left changed.
+    /// Returns the changes that an earlier run left.
     pub(crate) fn left(&self) -> Left {
         self.journal.left()
     }
 
-    /// Areas that are to be restored.
+    /// Returns the areas that are not restored yet.
     pub(crate) fn pending(&self) -> &[Pending] {
         self.journal.pending()
     }
 
-    /// Tells in the locks' files whether the device is changed.
+    /// Writes into the lock files whether the device is changed.
     fn tell(&self, changed: bool) -> std::io::Result<()> {
         let holder = Holder {
             pid: std::process::id(),
@@ -114,12 +115,13 @@ impl Claimed {
         })
     }
 
-    /// Locks the device under its PortGUID. Under a lease it is waited for: another rig of this daemon may lead to it.
+    /// Locks the device under its PortGUID. Waits if the run has a lease of a daemon, because another rig of the daemon
+    /// may use the device.
     ///
     /// # Errors
-    /// [`Stop`], with the process that has it, or the run that left it changed.
+    /// [`Stop`], which names the process that has the device, or the run that left it changed.
     pub(crate) fn take_by_guid(&mut self, guid: &str) -> Step {
-        // A model is what its socket is: any number of them may say that they have the same GUID.
+        // A model is identified by its socket, and several models may report the same GUID.
         let RigKind::Umad { .. } = &self.rig.kind else {
             return Ok(());
         };
@@ -151,7 +153,7 @@ impl Claimed {
             thread::sleep(TRIES_EVERY);
         };
         let env = format!("{:?}", self.rig.env);
-        // A worker in a unit sees the journal of its own rig alone.
+        // A worker process in a systemd unit sees only its own rig's journal, so rely on the lock file.
         if before.changed && true_name(&before.journals) == self.journals && before.rig != self.rig.name {
             return Err(left_by(&before.rig, guid, &self.journals));
         }
@@ -185,7 +187,8 @@ impl Journal for Claimed {
 
     fn settle(&mut self, area: &Area) -> Result<(), JournalError> {
         let is_last = self.journal.pending().iter().all(|pending| pending.area == *area);
-        // Before the journal goes: who dies between the two leaves a journal too many, not one too few.
+        // Clear the mark before the journal. If the process dies between the two, an unneeded journal remains. In the
+        // other order, a mark without a journal would remain.
         if is_last && !self.journal.pending().is_empty() {
             self.told(false)?;
         }
@@ -202,7 +205,7 @@ impl Journal for Claimed {
     }
 }
 
-/// What another rig's run left on the same device.
+/// Returns the stop for a device that another rig's run left changed.
 fn left_by(rig: &str, guid: &str, journal: &Path) -> Stop {
     Stop::RigGone(format!(
         "a run on rig {rig} left the device with PortGUID {guid} changed, which this rig leads to as well: `verbatim rigs restore \
@@ -212,17 +215,17 @@ fn left_by(rig: &str, guid: &str, journal: &Path) -> Stop {
     ))
 }
 
-/// A directory's one name, by which it is found from anywhere; as it stands while it is not there.
+/// Returns the canonical path of a directory, or the path itself if it does not exist.
 fn true_name(directory: &Path) -> PathBuf {
     std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
-/// What a run with another state directory left.
+/// Changes left by a run with another state directory.
 #[derive(Debug)]
 enum LeftElsewhere {
-    /// The rig's name there, and the journal.
+    /// The rig's name in that journal, and the journal's path.
     Journal(String, PathBuf),
-    /// Where it was, and the process that changed the device.
+    /// The journal is missing: its former directory, and the process that changed the device.
     Gone(PathBuf, u32),
 }
 
@@ -250,8 +253,8 @@ impl LeftElsewhere {
     }
 }
 
-/// Whether who had the device before kept journals elsewhere, and has left it changed. `is_its` tells by a journal's owner
-/// and PortGUID.
+/// Fails if the last holder of the lock has another journal directory and left the device changed. `is_its` decides by
+/// a journal's owner and PortGUID whether the journal belongs to this device.
 fn left_elsewhere(
     before: &Holder,
     journals: &Path,
@@ -270,19 +273,21 @@ fn left_elsewhere(
     }
 }
 
-/// When a run with these journals died and left a rig's device changed, and its journal is gone with all that told of it
-/// there: it counts as missing from now on.
+/// Marks a rig's journal as missing if the lock file and the journal contradict each other. The lock file then says
+/// that a run with this journal directory left the device changed, and no journal lists the change. The next attempt to
+/// open the journal fails.
 ///
 /// # Errors
-/// When that cannot be written.
+/// When the mark cannot be written.
 pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
     let Some(device) = rig.device_identity() else {
         return Ok(());
     };
-    // Both are held from here on: what is in use is kept by who uses it.
+    // Hold journal and lock from here on. If another process has either, that process keeps them consistent.
     let journal = match FileJournal::open(journals, journal_owner(rig)) {
         Ok(journal) => Some(journal),
-        // Who opens it next is told, and once it was removed by hand nothing is to tell of it any more.
+        // Opening a damaged journal reports the damage. Clear the lock's mark, so that removing the journal by hand is
+        // enough.
         Err(JournalError::Damaged { .. }) => None,
         Err(_) => return Ok(()),
     };
@@ -298,7 +303,7 @@ pub(crate) fn miss(rig: &RigConfig, journals: &Path) -> Result<(), RunError> {
         Some(_) => FileJournal::must_be_there(journals, &journal_owner(rig)),
     };
     let missed = is_there.and_then(|_| {
-        // Told there from now on, where it is undone by hand.
+        // The mark is now in the journal directory, where a person removes it.
         lock.tell(&Holder {
             changed: false,
             ..before

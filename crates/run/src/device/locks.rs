@@ -1,8 +1,8 @@
-//! Lock files of devices: each user's in a directory that nobody else but root can write to.
+//! Lock files of devices, in one directory per user that only this user and root can write.
 //!
-//! A user's own processes exclude each other by the lock. Those of other users cannot open it, and need not: the kernel tells in
-//! /proc/locks who holds a file that can be found. Whose lock counts is for the caller to say: one who has no way to a device
-//! must not keep others from it.
+//! A user's own processes exclude each other by the lock. Processes of other users cannot open the file, but
+//! /proc/locks shows which process holds the lock of a file. The caller decides whose locks count, because a user
+//! without access to a device must not lock out others.
 
 use std::fs::{self, DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -14,29 +14,29 @@ use nix::sys::stat::{major, minor};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
-/// Where all users may make directories, and none can touch those of others.
+/// Directories in which all users may create entries, but not touch those of others.
 const BASES: [&str; 3] = ["/run/lock", "/dev/shm", "/tmp"];
-/// Names that are tried: others may have been faster to make a directory of ours.
+/// Limit of directory names to try; another user may already own some of them.
 const NAMES: u16 = 1000;
 
-/// A lock and what its file told of who had it last, or who has it.
+/// The lock with the previous content of its file, or the description of the process that has it.
 pub(super) type Taken = Result<(Lock, Holder), String>;
 
-/// What a lock's file tells of who took it last.
+/// Content of a lock file: the process that took the lock last.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Holder {
-    /// The process.
+    /// Process ID.
     pub(super) pid: u32,
-    /// Where its restore journals are; empty when it made none.
+    /// Directory of the process's restore journals; empty if the process wrote none.
     pub(super) journals: PathBuf,
-    /// What it called the rig.
+    /// The process's name for the rig.
     pub(super) rig: String,
-    /// Whether it has changed the device and not yet restored it.
+    /// Whether the process changed the device and has not restored it yet.
     pub(super) changed: bool,
 }
 
 impl Holder {
-    /// A text of another form tells nothing.
+    /// Parses a lock file. Malformed content counts as empty.
     fn read(mut file: &File) -> Self {
         let mut text = String::new();
         let read = (&mut file).take(1 << 16).read_to_string(&mut text);
@@ -45,7 +45,7 @@ impl Holder {
     }
 }
 
-/// A lock that is held until this is dropped.
+/// A held lock. Dropping this value releases the lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
@@ -53,15 +53,14 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Its file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what the next one is to know.
+    /// Writes the content of the lock file.
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system call.
     pub(super) fn tell(&self, holder: &Holder) -> io::Result<()> {
         let text = serde_json::to_vec(holder)?;
         let mut file = &self.file;
@@ -71,10 +70,10 @@ impl Lock {
     }
 }
 
-/// Where the directories are: the same for every user of this host.
+/// Returns the directory that has all users' lock directories. All users of this host get the same one.
 ///
 /// # Errors
-/// When there is no such place.
+/// When no directory qualifies.
 pub(super) fn base() -> io::Result<&'static Path> {
     let fits = |path: &&&str| {
         fs::symlink_metadata(path).is_ok_and(|of| {
@@ -89,10 +88,10 @@ pub(super) fn base() -> io::Result<&'static Path> {
     })
 }
 
-/// Takes the lock of that name, unless a process of this user has it, or one of a user whose locks count.
+/// Takes the lock called `name`, unless a process of this user, or of a user whose locks count, has that lock.
 ///
 /// # Errors
-/// What the system says.
+/// Error of the system call.
 pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Taken> {
     let (me, own) = (geteuid().as_raw(), own_directory(base)?);
     let path = own.join(name);
@@ -111,7 +110,7 @@ pub(super) fn take(base: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io:
         }
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // Two who take it at the same time see each other here: then neither has it.
+    // Two processes that take the lock at the same time see each other here; then both fail.
     if let Some(other) = held_elsewhere(base, &own, name, counts)? {
         return Ok(Err(other));
     }
@@ -128,13 +127,13 @@ fn in_words(pid: &str, user: u32) -> String {
     format!("process {pid} of user {user}")
 }
 
-/// The directory of this user, made if need be.
+/// Returns this user's directory, and creates it if needed.
 fn own_directory(base: &Path) -> io::Result<PathBuf> {
     let me = geteuid().as_raw();
     for number in 0..NAMES {
         let path = base.join(format!("verbatim-{me}-{number}"));
         match DirBuilder::new().mode(0o755).create(&path) {
-            // Others are to find what is in it, whatever the umask.
+            // Other users must be able to look into the directory, for any umask.
             Ok(()) => fs::set_permissions(&path, Permissions::from_mode(0o755))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
@@ -151,13 +150,13 @@ fn own_directory(base: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
 }
 
-/// Whose directory it is; none when others can write to it too.
+/// Returns the owner of a directory; None if other users can write to it too.
 fn owner(directory: &Path) -> Option<u32> {
     let of = fs::symlink_metadata(directory).ok()?;
     (of.is_dir() && of.mode() & 0o022 == 0).then(|| of.uid())
 }
 
-/// Who holds a lock of that name in another directory than ours.
+/// Describes the process that holds a lock of that name in another user's directory.
 fn held_elsewhere(base: &Path, own: &Path, name: &str, counts: impl Fn(u32) -> bool) -> io::Result<Option<String>> {
     let me = geteuid().as_raw();
     let mut locks = None;
@@ -183,7 +182,7 @@ fn held_elsewhere(base: &Path, own: &Path, name: &str, counts: impl Fn(u32) -> b
     Ok(None)
 }
 
-/// The process that holds a file's lock, as /proc/locks tells.
+/// Returns the process that holds a file's lock, from /proc/locks.
 fn holder<'l>(locks: &'l str, file: &Metadata) -> Option<&'l str> {
     let place = format!("{:02x}:{:02x}:{}", major(file.dev()), minor(file.dev()), file.ino());
     locks.lines().find_map(|line| {
@@ -199,7 +198,7 @@ fn holder<'l>(locks: &'l str, file: &Metadata) -> Option<&'l str> {
 mod tests {
     use super::*;
 
-    /// What stands for another user's lock, held: whose it is, only root can make so.
+    /// Creates a held lock that belongs to another user; None without root's rights.
     fn of_another(base: &Path) -> Option<File> {
         let directory = base.join("verbatim-65534-0");
         fs::create_dir(&directory).unwrap();
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_once_and_names_its_process() {
+    fn lock_is_exclusive_and_names_its_process() {
         let base = tempfile::tempdir().unwrap();
         let held = take(base.path(), "d", |_| false).unwrap().unwrap();
         let who = take(base.path(), "d", |_| false).unwrap().unwrap_err();
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_lock_counts_when_that_user_has_a_way_to_the_device_and_keeps_nobody_out_otherwise() {
+    fn foreign_lock_counts_only_with_device_access() {
         let base = tempfile::tempdir().unwrap();
         let Some(theirs) = of_another(base.path()) else { return };
         assert!(take(base.path(), "d", |_| false).unwrap().is_ok());
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_others_under_our_name_is_not_used_and_one_that_others_write_to_counts_for_nothing() {
+    fn ignores_directories_that_others_can_write() {
         let base = tempfile::tempdir().unwrap();
         let squatted = base.path().join(format!("verbatim-{}-0", geteuid()));
         fs::create_dir(&squatted).unwrap();

@@ -1,4 +1,4 @@
-//! Defects of all models, and which tests are there for them.
+//! The defects of all parts of the device model, and the tests for them.
 
 use verbatim_device::Defect;
 use verbatim_device::link::LinkDefect;
@@ -9,15 +9,15 @@ use verbatim_tester::{Need, Test};
 /// A defect of any part of the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AnyDefect {
-    /// Of the management agents.
+    /// A defect of the management agents.
     Agent(Defect),
-    /// Of the adapter.
+    /// A defect of the adapter.
     Adapter(RcDefect),
-    /// Of the link layer.
+    /// A defect of the link layer.
     Link(LinkDefect),
 }
 
-/// A part of the device: a test works with one, a defect is in one.
+/// A part of the device. A test uses one part, and a defect is in one part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
     Agents,
@@ -26,7 +26,7 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The part that a test works with.
+    /// Returns the part that a test uses.
     pub(super) fn of(test: &Test) -> Self {
         let needs = |any: [Need; 2]| any.iter().any(|need| test.needs.contains(need));
         if needs([Need::Packets, Need::Verbs]) {
@@ -40,7 +40,7 @@ impl Part {
 }
 
 impl AnyDefect {
-    /// All that something outside the virtual rig's device can see.
+    /// Returns all defects that an observer outside the virtual rig's device can see.
     pub fn all() -> impl Iterator<Item = Self> {
         let agents = Defect::ALL.iter().map(|defect| Self::Agent(*defect));
         let adapters = RcDefect::ALL.iter().map(|defect| Self::Adapter(*defect));
@@ -64,8 +64,8 @@ impl AnyDefect {
         }
     }
 
-    /// Whether a test is there for it: of its statement, and working with the part of the device that has it. Tests of the
-    /// link may ask the agents too.
+    /// Returns whether a test is for this defect: it checks the defect's statement and uses the part with the defect.
+    /// Tests of the link that send MADs also count for defects of the agents.
     pub(super) fn concerns(self, test: &Test) -> bool {
         let part = Part::of(test);
         let asks = part == Part::Link && test.needs.contains(&Need::Mad);
@@ -80,7 +80,7 @@ impl AnyDefect {
         }
     }
 
-    /// Whether a device of this kind can have it.
+    /// Returns whether the defect can show on this model.
     pub(super) fn shows_on(self, model: &VirtualConfig) -> bool {
         match self {
             Self::Agent(defect) => defect.shows_on(&model.profile()),
@@ -88,7 +88,7 @@ impl AnyDefect {
         }
     }
 
-    /// The device with this defect.
+    /// Adds the defect to a model.
     pub(super) fn put_into(self, mut model: VirtualConfig) -> VirtualConfig {
         match self {
             Self::Agent(defect) => model.defects.push(defect),
@@ -107,7 +107,8 @@ impl AnyDefect {
     }
 }
 
-/// Why nothing outside the virtual rig's device can see a defect of its link layer; `None` for all others.
+/// Returns why no observer outside the virtual rig's device can see this defect of its link layer; None if some
+/// observer can.
 #[must_use]
 pub fn unseen(defect: LinkDefect) -> Option<&'static str> {
     Some(match defect {
@@ -137,7 +138,7 @@ mod tests {
     use verbatim_catalog::TESTS;
 
     #[test]
-    fn every_defect_has_a_test_that_is_there_for_it() {
+    fn every_defect_has_a_test() {
         for defect in AnyDefect::all() {
             assert!(
                 TESTS.iter().any(|test| defect.concerns(test)),
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_over_all_models() {
+    fn defect_names_are_unique() {
         let mut names: Vec<_> = AnyDefect::all().map(AnyDefect::name).collect();
         let all = names.len();
         names.sort_unstable();

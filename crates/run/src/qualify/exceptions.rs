@@ -1,27 +1,27 @@
-//! Defects that the usual parameters of hardware do not show, each with what does.
+//! Defects that the usual parameters for hardware do not show, each with a parameter that shows it.
 
-/// A defect that a test catches on hardware only with another parameter than the usual one. Qualification by the rules of
-/// hardware tries both: one that is caught with the usual parameters is no exception, one that is not caught with the others
-/// has survived.
+/// A defect that a test catches on hardware only with a parameter other than the usual one. Qualification with the
+/// rules of hardware tries the usual parameters and the other one. If the usual parameters catch the defect, the
+/// exception is stale; if the other parameter does not catch it, the defect has survived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exception {
-    /// The defect's name.
+    /// Name of the defect.
     pub defect: &'static str,
-    /// Why the usual parameters do not show it.
+    /// The reason why the usual parameters do not show the defect.
     pub reason: &'static str,
-    /// The parameter, and the value with which it shows.
+    /// Name and value of the parameter that shows the defect.
     pub set: (&'static str, u64),
 }
 
 impl Exception {
-    /// The parameter as `--set` takes it.
+    /// Returns the parameter in the form of `--set`.
     #[must_use]
     pub fn set(&self) -> String {
         format!("{}={}", self.set.0, self.set.1)
     }
 }
 
-/// All of them.
+/// All exceptions.
 pub const EXCEPTIONS: &[Exception] = &[
     Exception {
         defect: "send-queue-one-short",

@@ -1,4 +1,4 @@
-//! Sound models, and the states of them that a seed stands for.
+//! Sound models, and their variants by seed.
 
 use verbatim_device::link::LinkChoices;
 use verbatim_rig::{DeviceSeed, Disturbances, ProfileName, VirtualConfig};
@@ -7,22 +7,22 @@ use verbatim_wire::MKey;
 
 use super::defects::Part;
 
-/// The name of the model that tests of the adapter run on.
+/// Name of the model for tests of the adapter.
 const ADAPTER: &str = "adapter";
-/// M_Keys that devices are found with, with the seed in the low bits.
+/// Initial M_Key of devices; the seed is in the low bits.
 const FOUND_KEY: u64 = 0x5EED_CA11_0B5E_0000;
 
-/// A device model that tests are tried on.
+/// A device model for qualification.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: &'static str,
-    /// The keys of its rig that no seed changes.
+    /// Settings that do not depend on the seed.
     pub config: VirtualConfig,
 }
 
-/// All sound models: each profile for the tests of management and of the link layer, an adapter, and a device for all tests
-/// whose capabilities are drawn too.
+/// Returns all sound models: devices of three profiles for tests of management and of the link layer, an adapter for
+/// its tests, and a device for all tests. The seed selects the capabilities of the last device.
 #[must_use]
 pub fn sound_models() -> Vec<Model> {
     let model = |name, profile| Model {
@@ -39,7 +39,7 @@ pub fn sound_models() -> Vec<Model> {
     models
 }
 
-/// What the way to the model does with this seed, by the rules of hardware: nothing with some, all with others.
+/// Returns the disturbances of a seed, for the rules of hardware. Some seeds have none, and some have all.
 pub(super) fn disturbance(seed: u64) -> Disturbances {
     let kind = (seed + seed / 5) % 5;
     let is = |one| kind == one || kind == 4;
@@ -51,19 +51,20 @@ pub(super) fn disturbance(seed: u64) -> Disturbances {
 }
 
 impl Model {
-    /// Whether a test is tried on it.
+    /// Returns whether a test runs on this model.
     pub(crate) fn is_for(&self, test: &Test) -> bool {
         self.is_drawn() || (Part::of(test) == Part::Adapter) == (self.name == ADAPTER)
     }
 
-    /// Whether what it can do is drawn from the seed. No defect is looked for on it: it may not have what is broken.
+    /// Returns whether the seed selects the model's capabilities. Defects do not run on such a model, because it may
+    /// lack the broken part.
     #[must_use]
     pub fn is_drawn(&self) -> bool {
         self.config.profile == ProfileName::Any
     }
 
-    /// The model for this test and this seed. Odd seeds make the other choices of the link layer, and go over IPv6; seed 0
-    /// is the adapter as it is; every third device is found with an M_Key.
+    /// Returns the model for a test and a seed. Odd seeds use IPv6 and the other choices of the link layer. Seed 0
+    /// leaves the adapter unvaried. With every third seed the device has an M_Key.
     pub(super) fn for_test(&self, test: &Test, seed: u64) -> VirtualConfig {
         let other = seed % 2 == 1;
         let mut model = self.config.clone();

@@ -1,4 +1,4 @@
-//! Sound devices that are unusual, and odd ones: what the tests of management say of them.
+//! Verdicts of the management tests on unusual sound devices, and on devices that give one unusual response.
 
 use verbatim_catalog::{TESTS, VERSION, judge_trace};
 use verbatim_device::{Choices, Defect, Profile, Unassigned};
@@ -55,7 +55,7 @@ fn with(choices: Choices) -> Profile {
 }
 
 #[test]
-fn a_port_without_a_lid_is_judged_alike_whether_it_shows_0_or_the_permissive_lid() {
+fn unset_lid_may_read_as_0_or_permissive() {
     for (unassigned, sm_lid, hardware) in [
         (Unassigned::Obeyed, Lid(0), false),
         (Unassigned::RefusedInPart, Lid(1), true),
@@ -95,7 +95,7 @@ fn a_port_without_a_lid_is_judged_alike_whether_it_shows_0_or_the_permissive_lid
 }
 
 #[test]
-fn a_wrong_m_key_in_the_rig_file_is_the_rig_s_fault_at_every_level_of_every_model() {
+fn wrong_m_key_is_a_rig_error_on_every_model() {
     for profile in [Profile::full(), Profile::minimal(), Profile::one_data_vl()] {
         for level in 0..4 {
             for test in of_management() {
@@ -126,7 +126,7 @@ fn a_wrong_m_key_in_the_rig_file_is_the_rig_s_fault_at_every_level_of_every_mode
 }
 
 #[test]
-fn a_table_that_is_not_taken_back_as_it_was_found_is_left_alone() {
+fn table_that_cannot_be_restored_is_left_alone() {
     for (foreign_vls_refused, corrects_foreign_vls) in [(true, false), (false, true)] {
         for hardware in [false, true] {
             let profile = Profile {
@@ -155,7 +155,7 @@ fn a_table_that_is_not_taken_back_as_it_was_found_is_left_alone() {
 }
 
 #[test]
-fn a_port_with_room_for_two_smps_passes_what_sends_many() {
+fn port_with_room_for_two_smps_passes() {
     let profile = with(Choices {
         vl15_room: 2,
         ..Choices::default()
@@ -174,7 +174,7 @@ fn a_port_with_room_for_two_smps_passes_what_sends_many() {
 }
 
 #[test]
-fn what_a_port_takes_over_when_its_link_goes_down_is_seen_then_and_open_before() {
+fn fields_applied_at_link_down_need_link_down() {
     let profile = with(Choices {
         link_fields_wait: true,
         ..Choices::default()
@@ -211,7 +211,7 @@ fn no_extended_speed_may_read_back_as_0() {
 }
 
 #[test]
-fn an_answer_but_for_one_field_of_its_header_is_no_silence() {
+fn wrong_header_field_is_not_silence() {
     let test = named("c14-024-guid-info");
     let rig = VirtualRig::new(Profile::full(), &[Defect::ResponseModifierOfGuidInfoLost]);
     let of_modifier = verdict(test, rig, &by_rules_of(false), &[]);
@@ -232,7 +232,7 @@ fn told(of: &Verdict, words: &str) {
 }
 
 #[test]
-fn a_run_goes_on_after_one_odd_answer() {
+fn run_continues_after_one_wrong_response() {
     for (defect, field) in [
         (Defect::LmcNotKept, "LMC"),
         (Defect::LidNotKept, "LID"),
@@ -269,7 +269,7 @@ fn a_run_goes_on_after_one_odd_answer() {
 }
 
 #[test]
-fn a_performance_agent_that_is_elsewhere_is_not_judged() {
+fn redirected_performance_agent_is_not_judged() {
     let test = named("c16-port-counters");
     for hardware in [false, true] {
         let profile = with(Choices {

@@ -1,4 +1,4 @@
-//! Bundles are judged again: where checks differ, and where the catalogue has another revision of a test.
+//! Judging stored bundles again: differing checks, and tests whose revision differs in the catalogue.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use verbatim_archives::unpack;
 use verbatim_record::{Bundle, BundleWriter, Entry, Sink, Time, Verdict};
 use verbatim_run::{export_pcapng, judge_bundle, verify_bundle};
 
-/// The example bundles.
+/// Unpacks the example bundles.
 fn examples() -> TempDir {
     unpack(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/bundles/bundles.tar.gz"))
 }
@@ -17,7 +17,7 @@ fn stored(name: &str) -> Vec<Verdict> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A copy of a bundle as another version would have sealed it: its record of this test and this revision.
+/// Copies a bundle, with another test id and revision in its record, and seals it as another version would.
 fn resealed(name: &str, place: &Path, test: &str, revision: impl Fn(u32) -> u32) {
     resealed_with(name, place, test, revision, stored(name));
 }
@@ -27,7 +27,7 @@ fn resealed_with(name: &str, place: &Path, test: &str, revision: impl Fn(u32) ->
     let examples = examples();
     let bundle = examples.path().join("bundles").join(name);
     for record in Bundle::open(&bundle).unwrap().records().unwrap() {
-        // The end is counted and dated anew.
+        // The new sink writes the end entry itself.
         let mut sink = writer.record(test).unwrap();
         for mut entry in record {
             if let Entry::Begin(begin) = &mut entry {
@@ -77,7 +77,7 @@ fn drift_names_the_checks_that_differ() {
 }
 
 #[test]
-fn a_record_of_another_revision_keeps_the_verdict_of_its_run_and_says_why() {
+fn other_revision_keeps_the_verdict_of_its_run() {
     let (fail, pass) = ("c09-130-rnr-interval", "c14-016-get-protect-2");
     for (name, test, other, words) in [
         ("transport-fail", fail, 1, "this version has revision "),
@@ -102,7 +102,7 @@ fn a_record_of_another_revision_keeps_the_verdict_of_its_run_and_says_why() {
 }
 
 #[test]
-fn a_record_of_another_revision_is_refused_where_it_was_altered_or_its_verdict_is_missing() {
+fn other_revision_needs_an_unaltered_verdict() {
     let temporary = tempfile::tempdir().unwrap();
     let place = temporary.path().join("bundle");
     resealed("transport-fail", &place, "c09-130-rnr-interval", |revision| {
@@ -124,7 +124,7 @@ fn a_record_of_another_revision_is_refused_where_it_was_altered_or_its_verdict_i
     bytes[100] ^= 1;
     std::fs::write(&record, bytes).unwrap();
     assert!(judge_bundle(&place).unwrap_err().to_string().contains("damaged"));
-    // Sealed without a verdict of this test.
+    // This bundle is sealed without a verdict of the test.
     let other = temporary.path().join("other");
     resealed("transport-fail", &other, "c09-130-rnr-interval", |revision| {
         revision + 1

@@ -1,4 +1,4 @@
-//! Runs on rigs: with an agent, with resets, in little memory.
+//! Tests of runs on rigs: with an agent, with resets, with little memory.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod choices;

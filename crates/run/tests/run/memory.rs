@@ -1,4 +1,4 @@
-//! The memory that a run takes of its process, which may be the daemon.
+//! Memory use of a run. The process may be the daemon, so it must stay small.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -7,18 +7,19 @@ use verbatim_record_proto::v1::{Outcome, RunSpec};
 use verbatim_rig::RigFile;
 use verbatim_run::{Request, RunId, execute};
 
-/// Far above what the largest of our own tests takes (140 MiB), below what it takes when its entries are kept as well.
+/// Limit of the peak memory, in KiB: above the 140 MiB of the largest test, and below its use with a second copy of the
+/// entries.
 const MOST_KIB: u64 = 190 << 10;
-/// Set in the process that runs.
+/// Set in the child process that measures.
 const ALONE: &str = "VERBATIM_TEST_MEMORY_ALONE";
 
-/// In a process of its own, which is this program again: the memory of other tests would count.
+/// Runs in a child process with the same program, because the memory of other tests would count.
 #[test]
-fn the_test_with_the_longest_record_keeps_no_second_copy_of_it() {
+fn longest_record_has_no_second_copy() {
     if std::env::var_os(ALONE).is_some() {
         return runs_in_little_memory();
     }
-    let name = "memory::the_test_with_the_longest_record_keeps_no_second_copy_of_it";
+    let name = "memory::longest_record_has_no_second_copy";
     let alone = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(ALONE, "1")

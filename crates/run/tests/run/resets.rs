@@ -1,4 +1,4 @@
-//! What a judge makes of a reset that stands in a record.
+//! Verdicts on records that contain a reset.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use verbatim_archives::unpack;
 use verbatim_catalog::judge;
 use verbatim_record::{Cause, Entry, Outcome, Reset, Verdict, read_file};
 
-/// The record of a sound device, whose reset command was run after the test.
+/// Judges the record of a sound device with this reset after the test.
 fn with(reset: Reset) -> Verdict {
     let bundles = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/bundles/bundles.tar.gz");
     let bundles = unpack(&bundles);
@@ -32,7 +32,7 @@ fn of(silent: &str, succeeded: bool, after: &str) -> Reset {
 }
 
 #[test]
-fn a_reset_between_two_tests_changes_no_verdict() {
+fn reset_between_tests_changes_no_verdict() {
     let verdict = with(of("", true, ""));
     assert_eq!((verdict.outcome(), verdict.findings.len()), (Outcome::Pass, 0));
     let verdict = with(of("", false, ""));
@@ -46,7 +46,7 @@ fn a_reset_between_two_tests_changes_no_verdict() {
 }
 
 #[test]
-fn a_device_that_a_reset_brought_back_had_stopped_answering_and_what_passed_stands() {
+fn reset_that_revives_the_device_proves_silence() {
     let verdict = with(of("asked 3 times, no answer", true, ""));
     assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Fail, Cause::Dut));
     let [finding] = verdict.findings.as_slice() else {
@@ -61,7 +61,7 @@ fn a_device_that_a_reset_brought_back_had_stopped_answering_and_what_passed_stan
 }
 
 #[test]
-fn where_a_reset_did_not_bring_it_back_the_way_may_be_broken() {
+fn failed_reset_is_inconclusive() {
     for reset in [of("no answer", true, "still no answer"), of("no answer", false, "")] {
         let verdict = with(reset);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Runs on the virtual rig: its native link, a port that nobody brought up, and a device that is restored.
+//! Runs on the virtual rig: its native link, the restore, and ports that are uninitialized, busy or down.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod native;

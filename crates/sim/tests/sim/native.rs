@@ -1,4 +1,4 @@
-//! The native link: packets reach the device through its link layer, and answers come back as packets.
+//! The native link: packets pass the device's link layer, and responses leave as packets.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use verbatim_wire::{
     AttributeId, Layout, Lid, Lrh, Mad, MadHeaders, Medium, Method, Packet, PortCounters, edit, mad_packet,
 };
 
-/// The device's LID in profile full.
+/// The LID of the device with [`Profile::full`].
 const DUT: Lid = Lid(5);
 const OURS: Lid = Lid(0x77);
 
@@ -39,7 +39,7 @@ fn errors(rig: &mut VirtualRig) -> u16 {
 }
 
 #[test]
-fn a_sound_packet_is_answered_by_one_that_goes_back_and_a_broken_one_is_counted() {
+fn native_request_gets_native_response() {
     let mut rig = VirtualRig::new(Profile::full(), &[]);
     rig.send(Stimulus::Packet(0, &smp(DUT), Delimiter::Egp)).unwrap();
     let Arrival::Packet(0, at, bytes, Delimiter::Egp) = next(&mut rig) else {
@@ -62,7 +62,7 @@ fn a_sound_packet_is_answered_by_one_that_goes_back_and_a_broken_one_is_counted(
 }
 
 #[test]
-fn a_mad_to_a_lid_comes_back_as_a_mad_and_only_from_the_lid_of_the_port() {
+fn only_own_lid_gets_mad_response() {
     let mut rig = VirtualRig::new(Profile::full(), &[]);
     rig.send(Stimulus::MadTo(0, DUT, &get_node())).unwrap();
     assert!(matches!(next(&mut rig), Arrival::Mad(0, _, mad) if mad.transaction_id() == 9));
@@ -74,14 +74,14 @@ fn a_mad_to_a_lid_comes_back_as_a_mad_and_only_from_the_lid_of_the_port() {
 }
 
 #[test]
-fn any_bytes_are_taken_or_discarded() {
+fn malformed_packets_are_discarded() {
     let mut rig = VirtualRig::new(Profile::full(), &[]);
     let whole = smp(DUT);
     for length in 0..whole.len() {
         rig.send(Stimulus::Packet(0, &whole[..length], Delimiter::Egp)).unwrap();
         assert_eq!(next(&mut rig), Arrival::Deadline, "{length} bytes");
     }
-    // A port that the device does not have.
+    // The device has no such port.
     rig.send(Stimulus::Packet(300, &whole, Delimiter::Egp)).unwrap();
     assert_eq!(next(&mut rig), Arrival::Deadline);
     let mut global = whole;

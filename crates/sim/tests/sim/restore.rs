@@ -1,4 +1,4 @@
-//! The device gets back what was its own: after panic, lost answers, a journal or a disk that fails.
+//! The runner restores the device: after a panic, lost responses, or a failing journal or disk.
 
 use core::time::Duration;
 
@@ -54,7 +54,7 @@ fn execute(rig: &mut VirtualRig, journal: &mut dyn Journal, sink: &mut dyn Sink,
     run(rig, &VirtualRig::info(MKey(0)), sink, journal, &case)
 }
 
-/// What Get(PortInfo) and the arbitration tables show, but for what a device counts and what it measures.
+/// Reads PortInfo and the arbitration tables, without counters and measured values.
 fn state(rig: &mut VirtualRig) -> (PortInfo, Vec<VlArbitrationTable>) {
     const PORT: Label<PortInfo> = Label::new("port");
     const PART: Label<VlArbitrationTable> = Label::new("part");
@@ -93,7 +93,7 @@ fn is_restored(rig: &mut VirtualRig, test: &Test) -> Ran {
 }
 
 #[test]
-fn after_a_procedure_that_returns_the_device_is_as_found() {
+fn restores_after_return() {
     for seed in 0..30 {
         let mut rig = VirtualRig::new(Profile::full().vary(seed), &[]);
         let ran = is_restored(&mut rig, &test(change_much));
@@ -102,7 +102,7 @@ fn after_a_procedure_that_returns_the_device_is_as_found() {
 }
 
 #[test]
-fn after_a_panic_the_device_is_as_found_and_the_record_says_what_panicked() {
+fn restores_after_panic() {
     let mut rig = VirtualRig::new(Profile::full().vary(2), &[]);
     let ran = is_restored(
         &mut rig,
@@ -119,7 +119,7 @@ fn after_a_panic_the_device_is_as_found_and_the_record_says_what_panicked() {
 }
 
 #[test]
-fn whichever_answer_is_lost_the_device_is_as_found() {
+fn restores_despite_one_lost_response() {
     for lost in 0..24 {
         let mut seen = 0;
         let mut rig = VirtualRig::new(Profile::full().vary(4), &[]).with_tamper(Box::new(move |mad| {
@@ -135,7 +135,7 @@ fn whichever_answer_is_lost_the_device_is_as_found() {
 }
 
 #[test]
-fn whichever_two_answers_in_a_row_are_lost_the_device_is_as_found() {
+fn restores_despite_two_lost_responses() {
     for lost in 0..24 {
         let mut seen = 0;
         let mut rig = VirtualRig::new(Profile::full().vary(6), &[]).with_tamper(Box::new(move |mad| {
@@ -151,8 +151,8 @@ fn whichever_two_answers_in_a_row_are_lost_the_device_is_as_found() {
 }
 
 #[test]
-fn a_lease_that_must_expire_first_is_waited_for() {
-    // The right key is not answered at level 2: only the end of the lease opens the port again.
+fn restore_waits_for_lease_expiry() {
+    // At protect level 2 the device ignores the right key, so the port is accessible only after the lease expires.
     let mut rig = VirtualRig::new(Profile::full(), &[Defect::RightKeyGetDroppedAtLevel2]);
     let before = state(&mut rig);
     let mut journal = MemoryJournal::default();
@@ -168,7 +168,7 @@ fn a_lease_that_must_expire_first_is_waited_for() {
 }
 
 #[test]
-fn what_the_device_does_not_take_back_is_named_entry_by_entry() {
+fn unrestorable_entries_are_named() {
     let procedure = test(|t| {
         let parts = t.guard_parts(TABLE, MKey(0), &[1 << 16])?;
         let value = parts
@@ -177,7 +177,7 @@ fn what_the_device_does_not_take_back_is_named_entry_by_entry() {
         t.set_once(WRITE, &parts, (MKey(0), 1 << 16), value)?;
         Ok(())
     });
-    // Found with weights above 127, which this device cannot be given back.
+    // The device had weights above 127, and stores only 7 bits of a written weight.
     let mut named = 0;
     for seed in 0..10 {
         let profile = Profile {
@@ -229,7 +229,7 @@ impl Journal for FullDisk {
 }
 
 #[test]
-fn no_set_leaves_when_the_journal_cannot_be_written() {
+fn no_set_without_journal() {
     let mut rig = VirtualRig::new(Profile::full(), &[]);
     let mut entries = Vec::new();
     let ran = execute(
@@ -254,7 +254,7 @@ fn no_set_leaves_when_the_journal_cannot_be_written() {
 }
 
 #[test]
-fn the_journal_of_one_device_is_never_applied_to_another() {
+fn journal_applies_only_to_its_device() {
     use verbatim_tester::{FileJournal, recover};
     let directory = tempfile::tempdir().unwrap();
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
@@ -290,7 +290,7 @@ fn the_journal_of_one_device_is_never_applied_to_another() {
     assert!(!journal.pending().is_empty(), "it waits for its own device");
 }
 
-/// A record whose disk fills after some entries.
+/// A sink whose disk is full after 20 entries.
 #[derive(Default)]
 struct FillingDisk(usize, Vec<Entry>);
 
@@ -306,7 +306,7 @@ impl Sink for FillingDisk {
 }
 
 #[test]
-fn a_record_that_cannot_be_written_stops_the_procedure_and_the_device_is_restored() {
+fn full_disk_stops_and_restores() {
     let mut rig = VirtualRig::new(Profile::full(), &[]);
     let before = state(&mut rig);
     let endless = test(|t| {
@@ -328,7 +328,7 @@ fn a_record_that_cannot_be_written_stops_the_procedure_and_the_device_is_restore
 }
 
 #[test]
-fn an_endless_procedure_is_stopped_by_the_event_budget() {
+fn event_budget_stops_endless_procedure() {
     let mut rig = VirtualRig::new(Profile::full(), &[]).with_event_budget(10_000);
     struct Forgetful;
     impl Sink for Forgetful {
@@ -345,7 +345,7 @@ fn an_endless_procedure_is_stopped_by_the_event_budget() {
 }
 
 #[test]
-fn a_device_with_a_key_that_the_rig_file_does_not_give_is_left_alone() {
+fn unknown_key_stops_before_any_set() {
     let mut profile = Profile::full();
     profile.m_key = MKey(0x77);
     let mut rig = VirtualRig::new(profile, &[]);

@@ -1,4 +1,4 @@
-//! A port that no subnet manager brought up, and a device that is busy: what a run does with them.
+//! A run on a port that no subnet manager initialized, on a busy device, and on a port that is down.
 
 use verbatim_device::{Profile, Unassigned};
 use verbatim_record::{Entry, Exchange, Label, Restored, StopReason, Trace};
@@ -28,7 +28,7 @@ fn execute(rig: &mut VirtualRig, info: &RigInfo, procedure: fn(&mut Tester<'_>) 
     (ran, Trace::new(entries).unwrap())
 }
 
-/// Locks the port with our key and reads it.
+/// Locks the port with the tester's key and reads it.
 fn lock(t: &mut Tester<'_>) -> Step {
     let port = t.guard(FOUND, t.rig_key())?;
     let locked = port.quiet().change(|info| {
@@ -56,7 +56,7 @@ fn is_complete(restored: &[Restored]) -> bool {
 }
 
 #[test]
-fn a_port_without_lid_is_given_one_where_the_rig_asks_for_it_and_the_rest_is_given_back() {
+fn assigned_lid_remains_rest_is_restored() {
     for choice in [Unassigned::Obeyed, Unassigned::RefusedInPart, Unassigned::Refused] {
         let mut profile = Profile::minimal();
         profile.choices.unassigned = choice;
@@ -76,7 +76,7 @@ fn a_port_without_lid_is_given_one_where_the_rig_asks_for_it_and_the_rest_is_giv
             (Lid(7), Lid(1), OURS)
         );
         assert!(is_complete(&ran.restored), "{:?}", ran.restored);
-        // A LID once assigned can be changed, not taken away; the report says so.
+        // An assigned LID can be changed but not removed. The report says so.
         assert!(
             ran.restored[0].not_restorable[0].starts_with("LID: found 0"),
             "{:?}",
@@ -89,7 +89,7 @@ fn a_port_without_lid_is_given_one_where_the_rig_asks_for_it_and_the_rest_is_giv
 }
 
 #[test]
-fn without_assign_lid_a_port_that_refuses_every_set_is_left_as_it_was() {
+fn refused_sets_leave_port_unchanged() {
     let mut profile = Profile::minimal();
     profile.choices.unassigned = Unassigned::Refused;
     let mut rig = VirtualRig::new(profile, &[]);
@@ -101,7 +101,7 @@ fn without_assign_lid_a_port_that_refuses_every_set_is_left_as_it_was() {
 }
 
 #[test]
-fn a_device_that_is_busy_now_and_then_is_asked_again_and_gets_back_what_was_its_own() {
+fn busy_device_is_retried_and_restored() {
     for done in [false, true] {
         for seed in 0..40 {
             let mut profile = Profile::full().vary(seed);
@@ -121,7 +121,7 @@ fn a_device_that_is_busy_now_and_then_is_asked_again_and_gets_back_what_was_its_
 }
 
 #[test]
-fn a_device_that_is_busy_for_ever_is_not_sane_and_nothing_is_set() {
+fn always_busy_device_is_not_sane() {
     let mut profile = Profile::full();
     profile.choices.busy = 16;
     let mut rig = VirtualRig::new(profile, &[]);
@@ -134,7 +134,7 @@ fn a_device_that_is_busy_for_ever_is_not_sane_and_nothing_is_set() {
 }
 
 #[test]
-fn a_port_that_says_it_is_down_is_not_sane() {
+fn port_that_is_down_is_not_sane() {
     let tamper = |mad: &Mad| {
         let info: PortInfo = mad.attribute();
         let down = mad.with_data(info.with_port_state(PortState::DOWN).bytes());
@@ -148,7 +148,7 @@ fn a_port_that_says_it_is_down_is_not_sane() {
 }
 
 #[test]
-fn a_set_carries_the_violation_counters_as_they_were_read_last() {
+fn set_carries_current_violation_counters() {
     let mut profile = Profile::full();
     (profile.m_key_violations, profile.q_key_violations) = (3, 9);
     let mut rig = VirtualRig::new(profile, &[]);
@@ -169,6 +169,6 @@ fn a_set_carries_the_violation_counters_as_they_were_read_last() {
             )
         })
         .collect();
-    // The restore comes after the wrong key.
+    // The second Set is the restore, after the request with the wrong key.
     assert_eq!(carried, [(3, 0, 9), (4, 0, 9)]);
 }

@@ -1,4 +1,4 @@
-//! The journal's file: written, locked, and looked at by who does not hold it.
+//! The journal file: written and locked by one process, read by others without the lock.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Seek, Write};
@@ -12,32 +12,31 @@ use super::room::{Room, is_full};
 use super::{Area, Content, Journal, JournalError, Owner, Part, Pending, VERSION};
 use crate::Step;
 
-/// Only its owner may read what has M_Keys in it, or hold a lock that others wait for.
+/// File mode: only the owner may read the M_Keys in a file or take a lock that others wait for.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// What the names of files end in.
 const JOURNAL: &str = ".journal.json";
 const LOCK: &str = ".lock";
-/// A journal on disk, one for each rig, locked for as long as it is open. Each lies in a directory of its rig, so that a
-/// worker can be given that one alone.
+/// A journal file. Each rig has one, locked as long as it is open. It lies in a directory of its rig, so that a worker
+/// can be given access to that directory alone.
 ///
-/// Each change writes a new file, syncs it, and renames it over the old one: after a crash at any instant
-/// the journal is the old one or the new one.
+/// Each change writes a new file, syncs it, and renames it over the old one. After a crash at any instant the file is
+/// therefore the old one or the new one.
 #[derive(Debug)]
 pub struct FileJournal {
     path: PathBuf,
     content: Content,
     lock: File,
-    /// None where a journal that is still to be restored left no room for more.
+    /// Reserved disk space. `None` if the disk has no room and areas are still to be restored.
     room: Option<Room>,
 }
 
 impl FileJournal {
-    /// Opens and locks the journal of a rig in a directory, which is made if absent. A journal of the same device that was
-    /// left under another rig's name becomes this rig's.
+    /// Opens and locks the journal of a rig in `directory`, which is created if absent. A journal of the same device
+    /// under another rig's name is renamed to this rig.
     ///
     /// # Errors
-    /// When another process holds it, it cannot be read, or it is of another device.
+    /// When another process holds the journal, when it cannot be read, and when it belongs to another device.
     pub fn open(directory: &Path, owner: impl Into<Owner>) -> Result<Self, JournalError> {
         let owner = owner.into();
         make(directory, &owner.rig).map_err(io(directory))?;
@@ -70,7 +69,8 @@ impl FileJournal {
                 return Err(JournalError::Damaged { path, lock, what });
             }
         };
-        // Where the device told its PortGUID, that decides, before anything is written: a cable or a socket may have moved.
+        // If the journal has a PortGUID, the run compares it with the device before it writes: a cable or socket may
+        // have moved.
         if !content.areas.is_empty() && content.device.is_empty() && !content.owner.is_same_device(&owner) {
             return Err(JournalError::OtherDevice {
                 path,
@@ -94,25 +94,25 @@ impl FileJournal {
         })
     }
 
-    /// Where a rig's journal lies, with what belongs to it: a directory in that of all journals.
+    /// Returns the directory of a rig's journal and its companion files, within the directory of all journals.
     #[must_use]
     pub fn directory(journals: &Path, rig: &str) -> PathBuf {
         journals.join(rig)
     }
 
-    /// Areas that an earlier run left changed.
+    /// Returns the areas that an earlier run left changed.
     #[must_use]
     pub fn pending(&self) -> &[Pending] {
         &self.content.areas
     }
 
-    /// Every M_Key that may be in force, the likeliest first.
+    /// Returns every M_Key that may be in force, the likeliest first.
     #[must_use]
     pub fn keys(&self) -> Vec<MKey> {
         self.content.keys.iter().filter_map(|words| key_of(words)).collect()
     }
 
-    /// What an earlier run left changed, and how to come to it.
+    /// Returns the changes that an earlier run left, with the data needed to restore them.
     #[must_use]
     pub fn left(&self) -> Left {
         Left {
@@ -123,20 +123,20 @@ impl FileJournal {
         }
     }
 
-    /// PortGUID of the device that the pending areas belong to, in words; empty when it did not tell.
+    /// Returns the PortGUID, as text, of the device that the pending areas belong to; empty if unknown.
     #[must_use]
     pub fn device(&self) -> &str {
         &self.content.device
     }
 
-    /// The journal's file.
+    /// Returns the path of the journal file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What the journal of a rig lists, or that of its device under another rig's name, whether or not a process holds it;
-    /// nothing when there is nothing to restore.
+    /// Returns what the journal of a rig lists, or else the journal of the same device under another rig's name. Takes
+    /// no lock. Returns `None` if nothing is to be restored.
     #[must_use]
     pub fn look(directory: &Path, owner: impl Into<Owner>) -> Option<Unrestored> {
         let owner = owner.into();
@@ -144,7 +144,7 @@ impl FileJournal {
         own.or_else(|| of_the_same_device(directory, &owner).and_then(|rig| Unrestored::of(directory, &rig)))
     }
 
-    /// What each journal in a directory lists.
+    /// Returns what each journal in a directory lists, without the empty ones.
     #[must_use]
     pub fn all(directory: &Path) -> Vec<Unrestored> {
         let mut rigs: Vec<String> = rigs(directory).collect();
@@ -153,8 +153,8 @@ impl FileJournal {
         rigs.iter().filter_map(|rig| Unrestored::of(directory, rig)).collect()
     }
 
-    /// Of the journals of a directory, as [`FileJournal::all`] has them, what [`FileJournal::look`] finds: for many rigs the
-    /// directory is read once.
+    /// Finds in `all`, a result of [`FileJournal::all`], the journal that [`FileJournal::look`] would find. For many
+    /// rigs, the directory is then read only once.
     #[must_use]
     pub fn among(all: &[Unrestored], owner: impl Into<Owner>) -> Option<Unrestored> {
         let owner = owner.into();
@@ -165,7 +165,7 @@ impl FileJournal {
         own.or_else(|| all.iter().find(same).cloned())
     }
 
-    /// Whether a process holds the journal of a rig.
+    /// Whether a process holds the lock of a rig's journal.
     #[must_use]
     pub fn is_held(directory: &Path, rig: &str) -> bool {
         File::options()
@@ -174,10 +174,10 @@ impl FileJournal {
             .is_ok_and(|lock| lock.try_lock().is_err())
     }
 
-    /// Makes what tells of a rig's journal, if it is absent, so that it is missed when it is gone.
+    /// Creates the lock file of a rig's journal if it is absent, so that its later removal is noticed.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn prepare(directory: &Path, rig: &str) -> io::Result<()> {
         make(directory, rig)?;
         let path = lock_place(directory, rig);
@@ -188,11 +188,12 @@ impl FileJournal {
         }
     }
 
-    /// Of a rig that was in use when whoever used it died: when neither its journal is there nor what [`FileJournal::prepare`]
-    /// made, somebody removed both, and its journal counts as missing from now on. Whether it is so.
+    /// Handles a rig whose last user died while it used the rig. If both the journal and the lock file of
+    /// [`FileJournal::prepare`] are absent, someone removed them: from now on the journal counts as missing. Returns
+    /// whether that is the case.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the lock file cannot be written.
     pub fn miss(directory: &Path, rig: &str) -> io::Result<bool> {
         if lock_place(directory, rig).exists() || place(directory, rig).exists() {
             return Ok(false);
@@ -203,11 +204,11 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Of a device that is left changed as another witness tells: without its journal, that counts as missing from now on.
-    /// Whether it does.
+    /// Handles a device that another source reports as left changed. If its journal is absent, the journal counts as
+    /// missing from now on. Returns whether that is the case.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When the lock file cannot be written.
     pub fn must_be_there(directory: &Path, owner: &Owner) -> io::Result<bool> {
         if place(directory, &owner.rig).exists() {
             return Ok(false);
@@ -221,7 +222,7 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Writes the journal; on a full disk into the room that was kept for it.
+    /// Writes the journal. If the disk is full, it frees the reserved space and tries again.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.try_to_write() {
             Err(JournalError::Io { source, .. }) if is_full(&source) && self.room.is_some() => {
@@ -238,7 +239,8 @@ impl FileJournal {
         let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         if self.content.areas.is_empty() {
-            // Before the file goes, as it is set after the file came: a crash between the two leaves a journal too many.
+            // The lock file is cleared before the journal is removed, and filled after the journal is written. A crash
+            // between the two steps therefore leaves a journal too many, never one too few.
             witness(&self.lock, None).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
@@ -294,7 +296,7 @@ impl Journal for FileJournal {
     }
 
     fn identify(&mut self, device: &str) -> Step {
-        // What is pending belongs to the device that it was saved of.
+        // Pending areas belong to the device that they were saved from.
         if self.content.areas.is_empty() {
             self.content.device = device.into();
         }
@@ -303,7 +305,7 @@ impl Journal for FileJournal {
 }
 
 impl Drop for FileJournal {
-    /// Room is kept for who restores what is left.
+    /// Frees the reserved space, unless areas are still to be restored.
     fn drop(&mut self) {
         if let (true, Some(room)) = (self.content.areas.is_empty(), &self.room) {
             room.give();
@@ -311,35 +313,35 @@ impl Drop for FileJournal {
     }
 }
 
-/// What a run left changed, and how to come to it.
+/// The changes that a run left, with the data needed to restore them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
     /// Areas, in the order in which they were changed.
     pub areas: Vec<Pending>,
     /// Every M_Key that may be in force, the likeliest first.
     pub keys: Vec<MKey>,
-    /// PortGUID of the device, in words; empty when it did not tell.
+    /// PortGUID of the device as text; empty if unknown.
     pub device: String,
     /// The journal's file.
     pub path: PathBuf,
 }
 
-/// What a journal says is to be restored.
+/// The content of a journal that has something to restore.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unrestored {
-    /// Its file.
+    /// The journal file.
     pub path: PathBuf,
     /// Every M_Key that may be in force, the likeliest first, in hexadecimal.
     pub keys: Vec<String>,
-    /// The longest lease period in seconds that a test asked for.
+    /// The longest lease period, in seconds, that a test requested.
     pub lease_s: u16,
     /// Areas, in the order in which they were changed.
     pub areas: Vec<Pending>,
-    /// The rig that it was made for.
+    /// The rig that the journal was made for.
     pub owner: Owner,
-    /// PortGUID of the device, in words; empty when it did not tell.
+    /// PortGUID of the device as text; empty if unknown.
     pub device: String,
-    /// Why it cannot be read; empty when it can.
+    /// The reason why the journal cannot be used; empty if it can.
     pub damage: String,
 }
 
@@ -367,7 +369,7 @@ impl Unrestored {
         })
     }
 
-    /// As damaged when it is of another device than the rig that it is called after.
+    /// Marks the journal as damaged if it belongs to another device than the rig names now.
     fn checked(mut self, owner: &Owner) -> Self {
         if self.damage.is_empty() && self.device.is_empty() && !self.owner.is_same_device(owner) {
             self.damage = format!("it is of {}, and the rig now names {}", self.owner.device, owner.device);
@@ -375,7 +377,8 @@ impl Unrestored {
         self
     }
 
-    /// The file that is locked while a process holds the journal, and tells whether there must be one.
+    /// Returns the path of the lock file. A process locks it while it holds the journal, and its content records
+    /// whether a journal must exist.
     #[must_use]
     pub fn lock(&self) -> PathBuf {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
@@ -383,7 +386,7 @@ impl Unrestored {
         self.path.with_file_name(format!("{rig}{LOCK}"))
     }
 
-    /// The areas, or the damage, in words.
+    /// Returns the names of the areas, or a description of the damage.
     #[must_use]
     pub fn in_words(&self) -> Vec<String> {
         if self.damage.is_empty() {
@@ -394,41 +397,42 @@ impl Unrestored {
     }
 }
 
-/// Makes the directory of a rig's journal, if it is absent.
+/// Creates the directory of a rig's journal if it is absent.
 fn make(directory: &Path, rig: &str) -> io::Result<()> {
     let of_rig = FileJournal::directory(directory, rig);
     if of_rig.is_dir() {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(0o700).create(of_rig)?;
-    // What is synced in it is found after a crash only if it is, too.
+    // A synced file in the directory survives a crash only if the directory entry is synced, too.
     File::open(directory)?.sync_all()
 }
 
-/// Where the journal of a rig is.
+/// Returns the path of a rig's journal.
 fn place(directory: &Path, rig: &str) -> PathBuf {
     FileJournal::directory(directory, rig).join(format!("{rig}{JOURNAL}"))
 }
 
-/// What is locked for as long as a process holds it.
+/// Returns the path of the lock file of a rig's journal.
 fn lock_place(directory: &Path, rig: &str) -> PathBuf {
     FileJournal::directory(directory, rig).join(format!("{rig}{LOCK}"))
 }
 
-/// Why a journal's file tells nothing.
+/// The reason why a journal file cannot be read.
 enum Unread {
     Io(io::Error),
     Damaged(String),
 }
 
-/// What the journal of a rig holds. Without the file nothing is to be restored, unless its lock tells that there was one.
+/// Reads the journal of a rig. Without a file nothing is to be restored, unless the lock file records that a journal
+/// must exist.
 fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
     let path = place(directory, rig);
     match std::fs::read(&path) {
         Ok(text) => parse(&text).map_err(Unread::Damaged),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Unread::Io(error)),
         Err(_) => match std::fs::read(lock_place(directory, rig)) {
-            // Looked for again: it may have been settled, or saved, between the two.
+            // Checks again: another process may have settled or saved the journal between the two reads.
             Ok(text) if !text.is_empty() && !path.exists() => Err(Unread::Damaged(
                 "the file is gone, and nothing tells that the device was restored".into(),
             )),
@@ -437,17 +441,17 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
     }
 }
 
-/// The first line of a lock's file while there must be a journal. The owner follows, as JSON.
+/// First line of the lock file while a journal must exist. The owner follows as JSON.
 const WITNESS: &[u8] = b"a journal is to be restored\n";
 
-/// Keeps in the lock's file whether there must be a journal, and whose: one that was removed is missed, and of one that was
-/// damaged it is known which device it was of.
+/// Records in the lock file whether a journal must exist, and its owner. Thereby a removed journal is noticed, and the
+/// device of a damaged journal is known.
 fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
     let text = match owner {
         None => Vec::new(),
         Some(owner) => [WITNESS, &serde_json::to_vec(owner)?, b"\n"].concat(),
     };
-    // What stands there already is not written again: a journal is saved at each step of a test.
+    // Skips the write if the file has this content already: each step of a test saves the journal.
     lock.rewind()?;
     let mut is = Vec::new();
     if lock.read_to_end(&mut is).is_ok() && is == text {
@@ -458,7 +462,7 @@ fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
     lock.write_all(&text)
 }
 
-/// Whose journal a lock tells of; the rig alone where it does not.
+/// Returns the owner that the lock file records, or else an owner with the rig's name alone.
 fn witnessed(directory: &Path, rig: &str) -> Owner {
     let text = std::fs::read(lock_place(directory, rig)).unwrap_or_default();
     let owner = text.strip_prefix(WITNESS).map(serde_json::from_slice::<Owner>);
@@ -476,7 +480,6 @@ fn io(path: &Path) -> impl Fn(io::Error) -> JournalError + use<> {
     }
 }
 
-/// Locks the journal of a rig.
 fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
     let path = lock_place(directory, rig);
     let lock = File::options()
@@ -494,7 +497,7 @@ fn lock(directory: &Path, rig: &str) -> Result<File, JournalError> {
     }
 }
 
-/// The rigs of which there is a journal, or a lock that may tell of one.
+/// Returns the rigs that have a journal or a lock file.
 fn rigs(directory: &Path) -> impl Iterator<Item = String> {
     let names = std::fs::read_dir(directory).into_iter().flatten().flatten();
     names.filter_map(|entry| {
@@ -503,7 +506,7 @@ fn rigs(directory: &Path) -> impl Iterator<Item = String> {
     })
 }
 
-/// The rig that left a journal of the same device, be it damaged.
+/// Returns another rig that left a journal of the same device, damaged or not.
 fn of_the_same_device(directory: &Path, owner: &Owner) -> Option<String> {
     if owner.device.is_empty() {
         return None;
@@ -523,7 +526,7 @@ fn key_of(words: &str) -> Option<MKey> {
     u64::from_str_radix(words.strip_prefix("0x")?, 16).ok().map(MKey)
 }
 
-/// SHA-256 of what a journal holds, but for the checksum itself, in hexadecimal.
+/// Returns the SHA-256 of a journal's content without the checksum itself, in hexadecimal.
 fn checksum(content: &Content) -> String {
     let bare = Content {
         checksum: String::new(),

@@ -1,25 +1,25 @@
-//! Whose journal it is: the rig, and the device behind it.
+//! The owner of a journal: the rig, and the device behind it.
 
 use serde::{Deserialize, Serialize};
 
-/// The rig that a journal is made for. A rig's name may come to mean another device and a device be named by another
-/// rig: what a journal lists belongs to the device.
+/// The rig and device that a journal is made for. The areas in the journal belong to the device: the rig's name may
+/// later denote another device, and another rig may name this device.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Owner {
     /// The rig's name.
     pub rig: String,
-    /// What its device is, as far as the rig file tells; empty when it does not.
+    /// The device, as far as the rig file describes it; empty if it does not.
     pub device: String,
-    /// The rig file that has this rig alone, so that the device can be restored after the rig file has lost the rig;
-    /// empty when there is none.
+    /// Text of a rig file with this rig alone, or empty if there is none. With it the device can be restored after the
+    /// user's rig file has lost the rig.
     pub config: String,
-    /// Where that rig file was: what is relative in it is relative to there.
+    /// Path of the rig file. Relative paths in `config` start at its directory.
     pub config_path: String,
 }
 
 impl Owner {
-    /// Whether both are of one device, as far as they tell: by the device where both tell it, else by the rig's name.
+    /// Whether both belong to the same device. Compares the devices if both name one, else the names of the rigs.
     #[must_use]
     pub fn is_same_device(&self, other: &Self) -> bool {
         if self.device.is_empty() || other.device.is_empty() {
@@ -31,7 +31,7 @@ impl Owner {
 }
 
 impl From<&str> for Owner {
-    /// A rig of which the name alone is known.
+    /// Makes an owner of which only the rig's name is known.
     fn from(rig: &str) -> Self {
         Self {
             rig: rig.into(),

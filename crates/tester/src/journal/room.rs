@@ -1,5 +1,5 @@
-//! Room on the journal's disk, taken before the device is touched: a disk that others fill in mid-run must not keep a device
-//! from being restored, nor what was restored from being told.
+//! Disk space that a run reserves for the journal before it changes the device. If other programs fill the disk during
+//! the run, the device can still be restored and the restore recorded.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// Bytes that are kept: several times the largest journal, which holds each attribute of a device with all its parts; or less,
-/// where the journal has used some of it.
+/// Bytes to reserve: several times the largest journal, which holds each attribute of a device with all its parts. The
+/// smaller sizes are tried if the disk has no room, for example because the journal used some of the reserved space.
 const BYTES: [u32; 3] = [64 << 10, 32 << 10, 16 << 10];
 
-/// A file that holds the place until it is needed.
+/// A file that occupies the reserved space.
 #[derive(Debug)]
 pub(super) struct Room(PathBuf);
 
 impl Room {
-    /// Takes the room, or keeps what a process before this one took.
+    /// Reserves the space, or keeps the space that an earlier process reserved.
     ///
     /// # Errors
-    /// When the disk is full, or what else the system says.
+    /// When the disk is full, and on any other error of the system.
     pub(super) fn take(path: &Path) -> io::Result<Self> {
         let room = Self(path.to_path_buf());
         let taken = room.fill();
@@ -46,19 +46,19 @@ impl Room {
             .mode(super::file::PRIVATE)
             .open(&self.0)?;
         match fallocate(&file, FallocateFlags::empty(), 0, bytes.into()) {
-            // A file system that cannot promise room, or a sandbox that does not let it, gives it to bytes.
+            // Writes zeros if the file system does not support fallocate or a sandbox forbids it.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EPERM) => file.write_all(&vec![0; bytes as usize]),
             taken => Ok(taken?),
         }
     }
 
-    /// Gives it up, for the journal to use. Without the file there was none.
+    /// Frees the reserved space for the journal. A missing file is no error.
     pub(super) fn give(&self) {
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// Whether a disk has no room, or its user may have no more of it.
+/// Whether the disk is full or the user's quota is used up.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_is_on_the_disk_until_it_is_given_up() {
+    fn room_occupies_disk_until_given() {
         use std::os::unix::fs::MetadataExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("r.room");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_an_error_and_leaves_nothing() {
+    fn failed_reservation_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("absent/r.room");
         assert_eq!(Room::take(&path).unwrap_err().kind(), ErrorKind::NotFound);

@@ -1,4 +1,5 @@
-//! Connections with the DUT: its queue pair, made and modified by its host, and what is at our end.
+//! Connections with the DUT. The DUT's host creates and modifies its queue pair; the other end is the packet peer or
+//! the tester's own adapter.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -12,24 +13,24 @@ use super::options::{ChannelOptions, HOP_LIMIT, Marks, RightsBy};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// Requests that a queue of a connection holds, if the device has room for so many.
+/// Requests that each queue of a connection holds, if the device supports that many.
 pub const DEPTH: u32 = 16;
 
 /// Registered memory of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
-    /// Its handle.
+    /// Handle.
     pub handle: u32,
-    /// Its address.
+    /// Address.
     pub address: u64,
-    /// Its remote key.
+    /// R_Key.
     pub r_key: RKey,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
 impl Memory {
-    /// A part of it.
+    /// Returns the slice of `length` bytes at `offset`.
     #[must_use]
     pub fn slice(&self, offset: u32, length: u32) -> pb::Slice {
         pb::Slice {
@@ -45,36 +46,36 @@ impl Memory {
 pub struct Channel {
     /// Handle of the DUT's queue pair.
     pub qp: u32,
-    /// Where the DUT is.
+    /// The DUT's addresses.
     pub dut: Station,
-    /// Where we are.
+    /// The packet peer's addresses.
     pub own: Station,
-    /// The DUT's queue pair.
+    /// Number of the DUT's queue pair.
     pub dut_qpn: Qpn,
-    /// The queue pair that we play.
+    /// Number of the packet peer's queue pair.
     pub own_qpn: Qpn,
     /// First PSN of the DUT's requests.
     pub dut_psn: Psn,
-    /// First PSN of our requests.
+    /// First PSN of the packet peer's requests.
     pub own_psn: Psn,
     /// Path MTU.
     pub mtu: Mtu,
-    /// READs and atomics that the DUT has in flight at most.
+    /// Upper limit of the READs and atomics that the DUT has in flight.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the DUT answers at a time.
+    /// Upper limit of the READs and atomics that the DUT executes at a time.
     pub max_dest_rd_atomic: u8,
-    /// Queue pairs that the DUT says it has; 0: it does not say.
+    /// Queue pairs that the DUT supports, as it reports; 0 if it reports no number.
     pub max_qp: u32,
     /// The DUT's memory.
     pub memory: Memory,
-    /// Whether the DUT says that it has atomics.
+    /// Whether the DUT reports that it supports atomics.
     pub atomics: bool,
-    /// What our packets carry that decides nothing.
+    /// Header fields of the packet peer's packets that must not affect the DUT.
     pub marks: Marks,
 }
 
 impl Channel {
-    /// A transport header to the DUT's queue pair.
+    /// Returns a transport header for a packet to the DUT's queue pair.
     #[must_use]
     pub fn transport(&self, opcode: Opcode, psn: Psn) -> Transport {
         Transport {
@@ -89,7 +90,7 @@ impl Channel {
         }
     }
 
-    /// A sound frame to the DUT.
+    /// Returns a valid frame to the DUT.
     #[must_use]
     pub fn frame(&self, transport: &Transport) -> Vec<u8> {
         let Marks {
@@ -101,7 +102,7 @@ impl Channel {
         packet(&network, transport)
     }
 
-    /// An Acknowledge packet: ACK, NAK or RNR NAK.
+    /// Returns an Acknowledge packet: ACK, NAK or RNR NAK.
     #[must_use]
     pub fn acknowledge(&self, psn: Psn, syndrome: Syndrome, msn: u32) -> Vec<u8> {
         self.frame(&Transport {
@@ -111,7 +112,7 @@ impl Channel {
     }
 }
 
-/// A reliable connection between the DUT's queue pair and one of the tester's own adapter.
+/// A reliable connection between a queue pair of the DUT and one of the tester's own adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// Handle of the DUT's queue pair.
@@ -124,7 +125,7 @@ pub struct Pair {
     pub own_memory: Memory,
 }
 
-/// One end of a connection while it is made.
+/// One end of a connection during its setup.
 struct End {
     side: Side,
     qp: u32,
@@ -133,7 +134,7 @@ struct End {
 }
 
 impl Tester<'_> {
-    /// Makes a reliable connection of the DUT with the packet peer.
+    /// Makes a reliable connection between a new queue pair of the DUT and the packet peer.
     ///
     /// # Errors
     /// When the DUT's host refuses a step, and when the run must stop.
@@ -141,8 +142,8 @@ impl Tester<'_> {
         self.open_channel_of(None, options)
     }
 
-    /// Makes another connection of the DUT's queue pair with the packet peer, when it is in RESET: other numbers and PSNs of
-    /// the peer, the same memory.
+    /// Makes a new connection between a queue pair of the DUT in RESET and the packet peer. The peer's queue pair
+    /// number and PSNs change; the memory stays the same.
     ///
     /// # Errors
     /// When the DUT's host refuses a step, and when the run must stop.
@@ -156,7 +157,7 @@ impl Tester<'_> {
         self.open_channel_of(Some(end), options)
     }
 
-    /// On a queue pair that is there, or else on a new one.
+    /// Connects the given queue pair of the DUT, or else a new one.
     fn open_channel_of(&mut self, end: Option<End>, options: &ChannelOptions) -> Step<Channel> {
         let own = self.frame_port()?;
         let facts = self.open_device(Side::Dut)?;
@@ -202,16 +203,16 @@ impl Tester<'_> {
         })
     }
 
-    /// The address vector of the packet peer, for what the DUT sends without a connection.
+    /// Returns the address vector of the packet peer, for a send of the DUT without a connection.
     ///
     /// # Errors
-    /// When the DUT has no GID that reaches it.
+    /// When the DUT has no GID that reaches the packet peer.
     pub fn address_of_peer(&self, facts: &pb::Opened) -> Step<pb::AddressVector> {
         let gid = self.gid_of(Side::Dut, facts, self.peer.dut.map(|(_, ip)| ip))?;
         Ok(address(self.frame_port()?.ip, gid, (HOP_LIMIT, 0, 0)))
     }
 
-    /// Makes a reliable connection of the DUT with a queue pair of the tester's own adapter.
+    /// Makes a reliable connection between the DUT and a queue pair of the tester's own adapter.
     ///
     /// # Errors
     /// When a host refuses a step, and when the run must stop.
@@ -227,7 +228,7 @@ impl Tester<'_> {
         let can = [dut.within(&facts[0]), own.within(&facts[1])];
         for at in [0, 1] {
             let other = 1 - at;
-            // Neither has more in flight than the other answers.
+            // A side may have no more READs and atomics in flight than the other side executes at a time.
             let options = &ChannelOptions {
                 mtu: Mtu(dut.mtu.0.min(can[0].mtu.0).min(can[1].mtu.0)),
                 max_rd_atomic: can[at].max_rd_atomic.min(can[other].max_dest_rd_atomic),
@@ -256,7 +257,7 @@ impl Tester<'_> {
         })
     }
 
-    /// What the host's device is; opens it at the first call.
+    /// Returns the properties of a host's device. The host opens the device at the first call.
     pub(crate) fn open_device(&mut self, side: Side) -> Step<pb::Opened> {
         match self.must_as(Role::Runner, labels::OPEN, side, Command::Open(pb::Open {}))? {
             Reply::Opened(facts) => Ok(facts),
@@ -264,7 +265,9 @@ impl Tester<'_> {
         }
     }
 
-    /// The GID index to use, or the DUT's address when `ip` is looked for.
+    /// Returns the GID index to use. The rig file may set it; otherwise it is that of the GID with address `ip`.
+    /// Without `ip` it is that of the first RoCE v2 GID, preferably with an IPv4 address. On InfiniBand the default is
+    /// 0.
     pub(super) fn gid_of(&self, side: Side, facts: &pb::Opened, ip: Option<IpAddr>) -> Step<u32> {
         let (dut, tester) = self.info.gid_indices;
         let fixed = if side == Side::Dut { dut } else { tester };
@@ -295,7 +298,8 @@ impl Tester<'_> {
         }
     }
 
-    /// The DUT's address: by the rig file, else its first RoCE v2 GID of the family and scope of our own.
+    /// Returns the DUT's address: from the rig file, else from its first RoCE v2 GID with the family and scope of our
+    /// own address.
     pub(crate) fn dut_address(&self, facts: &pb::Opened) -> Step<IpAddr> {
         let own = self.frame_port()?;
         if let Some(ip) = own.dut_ip {
@@ -346,7 +350,7 @@ impl Tester<'_> {
         })
     }
 
-    /// RESET to RTS, every attribute named.
+    /// Modifies the queue pair from RESET to RTS, or to RTR without `to_rts`. Sets every attribute explicitly.
     fn connect(
         &mut self,
         end: &End,
@@ -391,7 +395,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Takes the DUT's queue pair from RTR to RTS.
+    /// Modifies the DUT's queue pair from RTR to RTS.
     ///
     /// # Errors
     /// When the DUT's host refuses, and when the run must stop.
@@ -481,7 +485,7 @@ fn gids_in_words(facts: &pb::Opened) -> String {
     }
 }
 
-/// A GID as an address; an IPv4 address is mapped (RoCEv2 annex).
+/// Converts a GID into an address. An IPv4-mapped GID gives an IPv4 address (RoCEv2 annex).
 fn address_of(gid: &[u8]) -> Option<IpAddr> {
     let octets: [u8; 16] = gid.try_into().ok()?;
     Some(Ipv6Addr::from(octets).to_canonical())
@@ -499,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_asks_for_no_more_than_the_device_says_it_can() {
+    fn options_stay_within_device_limits() {
         let facts = |active_mtu, max_qp_init_rd_atom, max_qp_rd_atom| pb::Opened {
             active_mtu,
             max_qp_init_rd_atom,

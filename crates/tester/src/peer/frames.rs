@@ -1,4 +1,4 @@
-//! Frames out and in.
+//! Sending and receiving Ethernet frames.
 
 use verbatim_record::{Bytes, Delimiter, Entry, Frame, Frames, Label, Span, Time};
 use verbatim_wire::packet::{Medium, Packet};
@@ -8,27 +8,27 @@ use crate::rig::{FramePort, PortId, Stimulus};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// A RoCE packet of the DUT that came in for us.
+/// A received RoCE packet of the DUT to the tester's address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// Number of the frame in the record.
     pub number: u32,
-    /// When.
+    /// Time of arrival.
     pub at: Span,
     bytes: Bytes,
 }
 
 impl Received {
-    /// The packet.
+    /// Returns the parsed packet.
     ///
     /// # Panics
-    /// Never: only what parses becomes one.
+    /// Never: only a frame that parses becomes a [`Received`].
     #[must_use]
     pub fn packet(&self) -> Packet<'_> {
         Packet::parse(Medium::Ethernet, &self.bytes).expect("only what parses is received")
     }
 
-    /// The frame.
+    /// Returns the bytes of the frame.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -36,7 +36,7 @@ impl Received {
 }
 
 impl Tester<'_> {
-    /// The tester's own Ethernet port.
+    /// Returns the tester's own Ethernet port.
     ///
     /// # Errors
     /// When the rig has none.
@@ -47,10 +47,11 @@ impl Tester<'_> {
             .ok_or_else(|| Stop::Tester("the rig has no Ethernet port of its own, but a test uses one".into()))
     }
 
-    /// Sends a frame as it stands.
+    /// Sends a frame unchanged.
     ///
     /// # Errors
-    /// [`Stop::NotOffered`] when the DUT has said that it does not execute such a request, and when the run must stop.
+    /// [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the frame, and when the run
+    /// must stop.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
         self.must_be_executed(bytes)?;
         self.must_be_there_for(bytes)?;
@@ -95,7 +96,7 @@ impl Tester<'_> {
         number
     }
 
-    /// A frame came in: it is recorded; what asks for our address is answered, RoCE packets wait for the procedure.
+    /// Records a received frame. Answers requests for our MAC address, and queues RoCE packets for the procedure.
     pub(crate) fn take_frame(&mut self, port: PortId, at: Span, bytes: Vec<u8>) -> Step {
         let bytes = Bytes::from(bytes);
         let number = self.record_frame(0, (port, true), at, (bytes.clone(), None));
@@ -119,8 +120,8 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// The DUT's next RoCE packet to the tester's address, be its checksums right or wrong; none when none came until
-    /// then.
+    /// Returns the DUT's next RoCE packet to the tester's address, with right or wrong checksums. Returns `None` if
+    /// none arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -129,25 +130,25 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.inbox.pop_front())
     }
 
-    /// Whether the DUT acknowledged WRITEs or atomics since the last look at memory.
+    /// Whether the DUT has acknowledged WRITEs or atomics since the last look at memory.
     #[must_use]
     pub fn is_landing(&self) -> bool {
         self.peer.landing.is_any()
     }
 
-    /// Whether memory from an address on, of which the host sees these bytes, lacks what the DUT acknowledged since the
-    /// last look.
+    /// Whether memory from address `from` on, in which the host sees the bytes `shown`, lacks data that the DUT has
+    /// acknowledged since the last look.
     #[must_use]
     pub fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
         self.peer.landing.is_missing(from, shown)
     }
 
-    /// Memory was looked at: what was acknowledged so far is not waited for again.
+    /// Records a look at memory: data acknowledged until now is not looked for again.
     pub fn looked_at_memory(&mut self) {
         self.peer.landing.looked_at();
     }
 
-    /// Forgets RoCE packets that came in and that the procedure did not take; the record keeps them.
+    /// Discards the received RoCE packets that the procedure did not take. The record keeps them.
     pub fn skip_packets(&mut self) {
         self.peer.inbox.clear();
     }

@@ -1,29 +1,29 @@
-//! WRITEs and atomics whose effect the DUT's host may see only later, although they were acknowledged.
+//! Acknowledged WRITEs and atomics whose effect the DUT's host may see only later.
 
 use std::collections::BTreeMap;
 
 use verbatim_wire::packet::{Opcode, Packet, Psn, Qpn, SyndromeKind};
 
-/// One that was sent.
+/// A packet of a WRITE or an atomic that was sent.
 #[derive(Debug)]
 struct Sent {
     psn: Psn,
     address: u64,
-    /// Its payload; none of an atomic, whose result is the device's.
+    /// Payload; `None` for an atomic, whose result only the device knows.
     bytes: Option<Vec<u8>>,
     acknowledged: bool,
 }
 
-/// What was sent since the last look at memory.
+/// Packets of WRITEs and atomics sent since the last look at memory.
 #[derive(Debug, Default)]
 pub(super) struct Landing {
     sent: Vec<Sent>,
-    /// Where the next packet of a WRITE goes.
+    /// Address of the next payload of a WRITE, by the DUT's queue pair.
     next: BTreeMap<Qpn, u64>,
 }
 
 impl Landing {
-    /// A packet of ours.
+    /// Adds a packet that the tester sent.
     pub(super) fn sent(&mut self, packet: &Packet<'_>) {
         let (qp, psn, payload) = (packet.bth().dest_qp(), packet.bth().psn(), packet.payload());
         if let Some(atomic) = packet.atomic() {
@@ -53,7 +53,7 @@ impl Landing {
         });
     }
 
-    /// A packet of the DUT: what it acknowledges is looked for in memory.
+    /// Marks the packets that a packet of the DUT acknowledges.
     pub(super) fn received(&mut self, packet: &Packet<'_>) {
         let is_ack = packet
             .aeth()
@@ -67,12 +67,13 @@ impl Landing {
         }
     }
 
-    /// Whether anything was acknowledged since the last look.
+    /// Whether the DUT acknowledged any packet since the last look.
     pub(super) fn is_any(&self) -> bool {
         self.sent.iter().any(|sent| sent.acknowledged)
     }
 
-    /// Whether memory from an address on, which shows these bytes, lacks what was acknowledged.
+    /// Whether memory from address `from` on, which shows the bytes `shown`, lacks acknowledged data. After an
+    /// acknowledged atomic this is always true, since the result is unknown.
     pub(super) fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
         let mut due = shown.to_vec();
         let mut is_open = false;
@@ -95,7 +96,7 @@ impl Landing {
         is_open || due != shown
     }
 
-    /// Memory was looked at.
+    /// Forgets all packets after a look at memory.
     pub(super) fn looked_at(&mut self) {
         self.sent.clear();
     }
@@ -117,17 +118,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_lacks_what_was_acknowledged_and_is_not_shown() {
+    fn finds_acknowledged_data_missing() {
         let writes: [(u32, u64, &[u8]); 2] = [(0xFF_FFFF, 100, &[1, 2]), (0, 101, &[3, 4])];
         let landing = landing_of(&writes, 0);
         assert!(!landing.is_missing(99, &[0, 1, 3, 4]));
         assert!(landing.is_missing(99, &[0, 1, 2, 0]));
-        // A WRITE to the end of all addresses.
+        // A WRITE to the last address.
         assert!(!landing_of(&[(0, u64::MAX, &[1])], 0).is_missing(100, &[0]));
     }
 
     #[test]
-    fn what_was_not_acknowledged_is_not_waited_for() {
+    fn ignores_unacknowledged_data() {
         let landing = landing_of(&[(7, 100, &[1]), (8, 101, &[2])], 7);
         assert!(landing.is_any() && !landing.is_missing(100, &[1, 0]));
     }

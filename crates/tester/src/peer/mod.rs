@@ -1,7 +1,7 @@
-//! The peer of a device under test: frames of our own making, and verbs on both hosts.
+//! The peer of a device under test: frames that the tester makes itself, and verbs on both hosts.
 //!
-//! It keeps no opinion: what comes in is recorded and handed to the procedure, the judge reads the record. It answers
-//! ARP and neighbour discovery for the tester's own address by itself, since no kernel does.
+//! The peer does not judge. It records each arrival and passes it to the procedure; the judge reads the record. It
+//! answers ARP and neighbour discovery for the tester's own address, since no kernel does.
 
 mod channel;
 mod frames;
@@ -34,64 +34,66 @@ use crate::stop::Step;
 use crate::test::ACK_TIMEOUT_LEAST;
 use crate::tester::Tester;
 
-/// What the peer keeps between two calls of a procedure.
+/// State of the peer between two calls of a procedure.
 #[derive(Debug, Default)]
 pub(crate) struct PeerState {
     frames: u32,
     commands: u32,
-    /// Frames for the procedure, in order.
+    /// Received RoCE packets for the procedure, in order of arrival.
     inbox: VecDeque<Received>,
-    /// Native packets for the procedure, in order.
+    /// Received native packets for the procedure, in order of arrival.
     natives: VecDeque<Native>,
-    /// Answers to commands that are waited for.
+    /// Replies of the hosts to outstanding commands, by command number.
     answers: BTreeMap<u32, Reply>,
-    /// Events for the procedure, in order.
+    /// Events that the hosts reported, in order of arrival, each with its side and time.
     told: VecDeque<(Side, Span, Event)>,
-    /// Where the DUT is.
+    /// MAC and IP address of the DUT.
     dut: Option<(MacAddress, IpAddr)>,
-    /// Answers of the neighbour that is asked.
+    /// Time of arrival and MAC address of each reply to a request for the DUT's MAC address.
     neighbour: VecDeque<(Span, MacAddress)>,
-    /// What the hosts said of what their devices have.
+    /// Capabilities that the hosts reported.
     offered: offered::Offered,
-    /// The queue pairs that were made.
+    /// Queue pairs that the test created.
     room: room::Room,
-    /// Hosts on which something was made.
+    /// Hosts that received a command, and so may hold objects of the test.
     touched: Vec<Side>,
-    /// The largest round trip that was measured.
+    /// The longest measured round trip.
     path: Duration,
-    /// When the last frame left or came in.
+    /// Time when the last frame was sent or received.
     last_frame: Time,
-    /// WRITEs and atomics since the last look at memory.
+    /// WRITEs and atomics sent since the last look at memory.
     landing: landing::Landing,
-    /// How long the DUT may take to answer, by its Local CA ACK Delay.
+    /// How long the DUT may take to respond, from its Local CA ACK Delay.
     answer_time: Duration,
 }
 
-/// A device that may take longer to answer is not waited for.
+/// The tester waits no longer than this for a response, even if the DUT reports a longer response time.
 const LONGEST_ANSWER: Duration = Duration::from_secs(20);
 
 impl Tester<'_> {
-    /// How long a reliable connection must stay silent to prove it: two seconds, twice the RNR interval, four times the
-    /// ACK timeout for each try, how long the DUT may take to answer, whichever is the longest, and the path.
+    /// Returns how long a reliable connection must stay silent before the tester concludes that nothing more comes.
+    /// This is the longest of: two seconds, twice the RNR interval, four times the ACK timeout for each try, and the
+    /// DUT's response time. The delays of the path and of our host are added.
     #[must_use]
     pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
         let lasts = verbatim_record::silence::rc_lasts(rnr_interval, self.at_least(timeout), retry_cnt);
         lasts.max(self.answer_time()) + self.peer.path + self.info.host_bound
     }
 
-    /// How long the DUT may take to answer, by its Local CA ACK Delay, but 20 s at most; 0 where it tells none.
+    /// Returns how long the DUT may take to respond, from its Local CA ACK Delay; at most 20 s, and 0 if it reports
+    /// none.
     #[must_use]
     pub fn answer_time(&self) -> Duration {
         self.peer.answer_time.min(LONGEST_ANSWER)
     }
 
-    /// When the last frame left or came in.
+    /// Returns the time when the last frame was sent or received.
     #[must_use]
     pub fn last_frame(&self) -> Time {
         self.peer.last_frame
     }
 
-    /// This ACK timeout, or the least that the DUT keeps to if that is longer. Off stays off.
+    /// Returns the ACK timeout, raised to the least that the DUT supports. Off stays off.
     fn at_least(&self, timeout: AckTimeout) -> AckTimeout {
         let least = self.case.parameter(ACK_TIMEOUT_LEAST, self.info.simulated);
         let least = least.and_then(|least| u8::try_from(least).ok()).unwrap_or(0);
@@ -101,13 +103,13 @@ impl Tester<'_> {
         }
     }
 
-    /// The longest round trip of the path that was measured so far; 0 before it was.
+    /// Returns the longest measured round trip of the path; 0 before the first measurement.
     #[must_use]
     pub fn longest_round_trip(&self) -> Duration {
         self.peer.path
     }
 
-    /// Lets that much time pass under a label: the record says that, and when, it was waited.
+    /// Waits for a duration and records the wait, with its times, under a label.
     ///
     /// # Errors
     /// When the run must stop.
@@ -118,7 +120,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// What `take` takes of what came in; waits for it until then.
+    /// Calls `take` after each arrival until it returns an item. Returns `None` if there is none by `until`.
     fn await_until<T>(&mut self, until: Time, take: impl Fn(&mut PeerState) -> Option<T>) -> Step<Option<T>> {
         loop {
             if let Some(taken) = take(&mut self.peer) {
@@ -132,7 +134,7 @@ impl Tester<'_> {
         }
     }
 
-    /// Puts into the record that it was waited under a label, from an instant up to now.
+    /// Records a wait under a label, from `since` until now.
     pub(crate) fn waited(&mut self, label: Label<Wait>, since: Time) {
         let number = self.number_of(label.name);
         let until = self.rig.now();

@@ -1,4 +1,4 @@
-//! Native packets out and in: bytes between two delimiters, sound or not.
+//! Sending and receiving native packets: the bytes between two delimiters, valid or not.
 
 use verbatim_record::{Bytes, Delimiter, Frames, Label, Span, Time, Wait};
 
@@ -6,21 +6,21 @@ use crate::rig::{PortId, Stimulus};
 use crate::stop::Step;
 use crate::tester::Tester;
 
-/// A native packet that came in.
+/// A received native packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Native {
-    /// Its number among the frames of the record.
+    /// Number among the frames of the record.
     pub number: u32,
-    /// When.
+    /// Time of arrival.
     pub at: Span,
-    /// From the LRH to the VCRC.
+    /// Bytes from the LRH to the VCRC.
     pub bytes: Vec<u8>,
-    /// What ended it.
+    /// The delimiter that ended the packet.
     pub delimiter: Delimiter,
 }
 
 impl Tester<'_> {
-    /// Sends a native packet as it stands: all between the delimiters, the VCRC with it, and what ends it.
+    /// Sends a native packet unchanged: all bytes between the delimiters, including the VCRC, and the end delimiter.
     ///
     /// # Errors
     /// When the run must stop.
@@ -38,7 +38,7 @@ impl Tester<'_> {
         Ok(at)
     }
 
-    /// The next native packet, be it sound or not; none when none came until then.
+    /// Returns the next native packet, valid or not. Returns `None` if none arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -47,8 +47,8 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.natives.pop_front())
     }
 
-    /// Waits for a native packet that `is_it` knows; when none came until then, the record says under a label how long
-    /// it was waited. Others are passed over; the record keeps them.
+    /// Waits for a native packet that `is_it` accepts. Other packets are only recorded. If none arrives by `until`,
+    /// records the wait under a label.
     ///
     /// # Errors
     /// When the run must stop.
@@ -68,7 +68,7 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// A native packet came in: it is recorded, and waits for the procedure.
+    /// Records a received native packet and queues it for the procedure.
     pub(crate) fn take_native(&mut self, port: PortId, at: Span, bytes: Vec<u8>, delimiter: Delimiter) {
         let number = self.record_frame(0, (port, true), at, (Bytes::from(bytes.clone()), Some(delimiter)));
         self.peer.natives.push_back(Native {

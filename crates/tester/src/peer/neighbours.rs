@@ -1,4 +1,4 @@
-//! ARP and neighbour discovery: answering for our own address, asking for the DUT's, and measuring the path by it.
+//! ARP and neighbour discovery: answers requests for our MAC address, requests the DUT's, and measures the path.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -15,10 +15,10 @@ use crate::rig::FramePort;
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester};
 
-/// How long an answer is waited for: neighbours answer within milliseconds, emulated machines within tenths of seconds.
+/// Longest wait for a reply. Neighbours reply within milliseconds, emulated machines within tenths of a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The answer to a frame that asks for our MAC address.
+/// Returns the reply to a frame that requests our MAC address.
 pub(super) fn answer(own: &FramePort, frame: &[u8]) -> Option<Vec<u8>> {
     match (ethertype(frame)?, own.ip) {
         (EtherType::ARP, IpAddr::V4(ip)) => {
@@ -44,7 +44,7 @@ pub(super) fn answer(own: &FramePort, frame: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Whose MAC address a frame tells.
+/// Returns the IP address and MAC address that an ARP reply or a neighbour advertisement carries.
 pub(super) fn told(frame: &[u8]) -> Option<(IpAddr, MacAddress)> {
     match ethertype(frame)? {
         EtherType::ARP => {
@@ -66,7 +66,7 @@ pub(super) fn told(frame: &[u8]) -> Option<(IpAddr, MacAddress)> {
     }
 }
 
-/// Whether a packet is addressed to us.
+/// Whether a packet is addressed to the tester.
 pub(super) fn is_for(own: &FramePort, packet: &Packet<'_>) -> bool {
     match own.ip {
         IpAddr::V4(ip) => packet.ipv4().is_some_and(|header| header.dst() == ip),
@@ -74,7 +74,7 @@ pub(super) fn is_for(own: &FramePort, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// A frame that asks for the MAC address of another station.
+/// Returns a frame that requests the MAC address of another station.
 fn question(own: &FramePort, whom: IpAddr) -> Result<Vec<u8>, Stop> {
     match (own.ip, whom) {
         (IpAddr::V4(ip), IpAddr::V4(whom)) => Ok(ethernet(
@@ -109,7 +109,7 @@ fn ethertype(frame: &[u8]) -> Option<EtherType> {
     (frame.len() >= Ethernet::SIZE).then(|| Ethernet::from_bytes(frame).ethertype())
 }
 
-/// The ICMPv6 message of that kind in a frame, with the header before it.
+/// Returns the IPv6 header and the ICMPv6 message of a frame, if the message is of type `kind`.
 fn neighbour_message(frame: &[u8], kind: u8) -> Option<(Ipv6, &[u8])> {
     let rest = frame.get(Ethernet::SIZE..)?;
     let header = Ipv6::from_bytes(rest.get(..Ipv6::SIZE)?);
@@ -128,7 +128,7 @@ fn ethernet(src: MacAddress, dst: MacAddress, ethertype: EtherType, payload: &[u
     [header.bytes(), payload].concat()
 }
 
-/// An ICMPv6 message as a packet; neighbour discovery demands hop limit 255 (RFC 4861).
+/// Returns an IPv6 packet with an ICMPv6 message. Neighbour discovery requires hop limit 255 (RFC 4861).
 fn icmp(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let header = Ipv6::default()
         .with_version(6)
@@ -141,7 +141,7 @@ fn icmp(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> Vec<u8> {
 }
 
 impl Tester<'_> {
-    /// Finds the DUT's MAC address by asking for it, three times at most.
+    /// Requests the DUT's MAC address, up to three times.
     pub(crate) fn find_dut(&mut self, ip: IpAddr) -> Step<Option<MacAddress>> {
         self.peer.dut = Some((MacAddress::BROADCAST, ip));
         for _ in 0..TRIES {
@@ -153,7 +153,7 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// One question and its answer: sent, answered, the MAC address.
+    /// Sends one request for a MAC address. Returns the time of sending, the time of the reply, and the MAC address.
     fn ask_neighbour(&mut self, ip: IpAddr) -> Step<Option<(Span, Span, MacAddress)>> {
         let own = self.frame_port()?;
         self.peer.neighbour.clear();
@@ -162,7 +162,7 @@ impl Tester<'_> {
         Ok(answer.map(|(at, mac)| (sent, at, mac)))
     }
 
-    /// Whether the DUT's port is there: it tells its MAC address, asked three times at most.
+    /// Whether the DUT's port answers a request for its MAC address, in up to three tries.
     ///
     /// # Errors
     /// When the run must stop.
@@ -178,7 +178,7 @@ impl Tester<'_> {
         Ok(false)
     }
 
-    /// Measures the delay of the path by that many exchanges of ARP or neighbour discovery.
+    /// Measures the round trip of the path by `exchanges` exchanges of ARP or neighbour discovery.
     ///
     /// # Errors
     /// When the run must stop.

@@ -1,4 +1,5 @@
-//! What a device has not, by what its host said when it was opened: nothing is asked of it that it cannot do.
+//! Capabilities that the hosts reported when they opened their devices. The tester sends no command that a device
+//! cannot execute.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use super::options::ChannelOptions;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// What the hosts said, of each side that was opened and said something.
+/// Device name and capabilities of each side whose host reported capabilities.
 #[derive(Debug, Default)]
 pub(super) struct Offered(BTreeMap<Side, (String, pb::Capabilities)>);
 
 impl Offered {
-    /// A device was opened.
+    /// Stores the capabilities of an opened device.
     pub(super) fn learn(&mut self, side: Side, opened: &pb::Opened) {
         match &opened.capabilities {
             Some(has) => self.0.insert(side, (opened.device.clone(), (**has).clone())),
@@ -25,7 +26,7 @@ impl Offered {
         };
     }
 
-    /// What one of the devices lacks for a command to the host of `side`: a sentence.
+    /// Returns a sentence that names what one of the devices lacks for a command to the host of `side`.
     fn lacks(&self, side: Side, command: &Command) -> Option<String> {
         let own = self.0.get(&side).and_then(|(device, has)| {
             let lacks = missing(has, command)?;
@@ -42,8 +43,8 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// The same connection with values that the device of a side has: the longest of its ACK timeouts where none is
-    /// asked for, else the nearest value.
+    /// Returns the options with values that the device of a side supports: each the nearest to the requested one. If
+    /// the device cannot switch the ACK timeout off, its longest one is used.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;
@@ -56,7 +57,7 @@ impl Offered {
         ChannelOptions {
             timeout: timeout.map_or(asked.timeout, AckTimeout),
             min_rnr_timer: among(&has.min_rnr_timers, asked.min_rnr_timer.0, 0).map_or(asked.min_rnr_timer, RnrTimer),
-            // Who asks for another one than the usual is about it.
+            // A test that requests another value than the usual one is about that value.
             rnr_retry: match asked.rnr_retry {
                 USUAL_RNR_RETRY => among(&has.rnr_retries, USUAL_RNR_RETRY, 0).unwrap_or(USUAL_RNR_RETRY),
                 other => other,
@@ -65,7 +66,7 @@ impl Offered {
         }
     }
 
-    /// How many requests the queues of a queue pair are to hold: as many, or as the device has.
+    /// Returns the depths of the send and receive queue: `asked`, or the device's limit if that is lower.
     pub(super) fn depths(&self, side: Side, asked: u32) -> (u32, u32) {
         let least = |most: u32| if most == 0 { asked } else { asked.min(most) };
         let has = self.0.get(&side).map(|(_, has)| has);
@@ -74,7 +75,7 @@ impl Offered {
         })
     }
 
-    /// The path MTU that is asked for, or else the longest of the DUT's that is shorter, or else its shortest.
+    /// Returns the requested path MTU, or else the DUT's longest shorter one, or else the DUT's shortest.
     pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
         let codes = self
             .0
@@ -95,7 +96,7 @@ impl Offered {
         })
     }
 
-    /// The same for a frame to the DUT.
+    /// Returns a sentence that names what the DUT lacks to execute the request in a frame.
     fn lacks_for_frame(&self, bytes: &[u8]) -> Option<String> {
         let (_, has) = self.0.get(&Side::Dut)?;
         if has.answers.is_empty() {
@@ -106,10 +107,11 @@ impl Offered {
     }
 }
 
-/// What a connection has where nothing else is asked for.
+/// RNR retry count that a connection requests by default.
 const USUAL_RNR_RETRY: u8 = 7;
 
-/// The nearest of the values that are listed, of those from `least` on; the lesser of two.
+/// Returns the listed value nearest to `asked` that is at least `least`. Of two equally near values, returns the
+/// lesser.
 fn among(listed: &[u32], asked: u8, least: u8) -> Option<u8> {
     let values = listed.iter().filter_map(|value| u8::try_from(*value).ok());
     values
@@ -124,7 +126,7 @@ fn other_than(side: Side) -> Side {
     }
 }
 
-/// What a device lacks for a command.
+/// Names what a device lacks for a command.
 fn missing(has: &pb::Capabilities, command: &Command) -> Option<String> {
     let beyond = |most: u32, asked: u32| most != 0 && asked > most;
     let lacks = |listed: &[u32], value: Option<u32>| value.filter(|of| !listed.is_empty() && !listed.contains(of));
@@ -182,11 +184,11 @@ fn words(name: &str, prefix: &str) -> String {
 }
 
 impl Tester<'_> {
-    /// Ends the procedure before a command that a device has said it cannot do. Every command is held against this; a
-    /// procedure that can do without asks first.
+    /// Ends the procedure before a command that a device reported it cannot execute. The tester checks every command
+    /// with this; a procedure that can do without the command calls it first.
     ///
     /// # Errors
-    /// [`Stop::NotOffered`] when the device has said so.
+    /// [`Stop::NotOffered`] when a device reported that it lacks a capability that the command needs.
     pub fn must_be_offered(&self, side: Side, command: &Command) -> Step {
         self.peer
             .offered
@@ -194,7 +196,7 @@ impl Tester<'_> {
             .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
     }
 
-    /// The same for a frame to the DUT.
+    /// Ends the procedure before a frame with a request that the DUT reported it does not execute.
     pub(super) fn must_be_executed(&self, bytes: &[u8]) -> Step {
         self.peer
             .offered
@@ -202,47 +204,49 @@ impl Tester<'_> {
             .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
     }
 
-    /// Whether the DUT takes a send request of this kind, as far as its host told: for procedures that can do without.
+    /// Whether the DUT takes a send request of this kind, as its host reported, for procedures that can do without it.
     #[must_use]
     pub fn offers(&self, operation: Operation) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes(&has.operations, operation))
     }
 
-    /// Whether the DUT executes what a frame asks for, as far as its host told: for procedures that can do without.
+    /// Whether the DUT executes the request in a frame, as its host reported, for procedures that can do without it.
     #[must_use]
     pub fn executes_frame(&self, bytes: &[u8]) -> bool {
         self.peer.offered.lacks_for_frame(bytes).is_none()
     }
 
-    /// Whether a queue pair of the DUT can have this path MTU, as far as its host told: for procedures that can do without.
+    /// Whether a queue pair of the DUT supports this path MTU, as its host reported, for procedures that can do without
+    /// it.
     #[must_use]
     pub fn offers_path_mtu(&self, mtu: Mtu) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| has.path_mtus.is_empty() || has.path_mtus.contains(&mtu.0.into()))
     }
 
-    /// Whether a queue pair of the DUT can have this ACK timeout, as far as its host told.
+    /// Whether a queue pair of the DUT supports this ACK timeout, as its host reported.
     #[must_use]
     pub fn offers_timeout(&self, timeout: AckTimeout) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes_value(&has.timeouts, timeout.0))
     }
 
-    /// The same of what its RNR NAKs ask for.
+    /// Whether the RNR NAKs of the DUT support this timer, as its host reported.
     #[must_use]
     pub fn offers_rnr_timer(&self, timer: RnrTimer) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes_value(&has.min_rnr_timers, timer.0))
     }
 
-    /// What a connection of the DUT is made with instead of these options, where it has not all of them.
+    /// Returns the options that a connection of the DUT gets: the nearest that the DUT supports.
     #[must_use]
     pub fn nearest(&self, options: &ChannelOptions) -> ChannelOptions {
         self.nearest_of(Side::Dut, options)
     }
 
-    /// The same of a side's device. None of the DUT has a shorter ACK timeout than the least that it keeps to.
+    /// Returns the options that a connection of a side's device gets: the nearest that it supports. The DUT's ACK
+    /// timeout is never below the least that it keeps to.
     pub(super) fn nearest_of(&self, side: Side, options: &ChannelOptions) -> ChannelOptions {
         let timeout = match side {
             Side::Dut => self.at_least(options.timeout),
@@ -251,8 +255,8 @@ impl Tester<'_> {
         self.peer.offered.nearest(side, &ChannelOptions { timeout, ..*options })
     }
 
-    /// The ACK timeout that a connection of the DUT is made with instead of this one: the least that it keeps to, or
-    /// the nearest that it has.
+    /// Returns the ACK timeout that a connection of the DUT gets instead of `timeout`: the nearest that the DUT
+    /// supports. It is never below the least that the DUT keeps to.
     #[must_use]
     pub fn nearest_timeout(&self, timeout: AckTimeout) -> AckTimeout {
         let options = ChannelOptions {
@@ -262,13 +266,13 @@ impl Tester<'_> {
         self.nearest(&options).timeout
     }
 
-    /// How many send and receive requests a queue pair of the DUT holds, that many at most.
+    /// Returns how many send and receive requests a queue pair of the DUT holds, each at most `most`.
     #[must_use]
     pub fn depths(&self, most: u32) -> (u32, u32) {
         self.peer.offered.depths(Side::Dut, most)
     }
 
-    /// Whether the DUT executes a request of this kind, as far as its host told: for procedures that can do without.
+    /// Whether the DUT executes a request of this kind, as its host reported, for procedures that can do without it.
     #[must_use]
     pub fn executes(&self, operation: Operation) -> bool {
         self.peer.offered.lacks_as_responder(Side::Dut, operation).is_none()
@@ -312,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_path_mtu_is_no_longer_than_asked_if_there_is_one() {
+    fn nearest_path_mtu_prefers_shorter() {
         let nearest = |path_mtus: &[u32], asked| {
             let has = of(pb::Capabilities {
                 path_mtus: path_mtus.to_vec(),
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_takes_the_nearest_of_what_the_device_has() {
+    fn connection_takes_nearest_values() {
         let few = of(pb::Capabilities {
             timeouts: vec![10, 16],
             min_rnr_timers: vec![20],
@@ -350,7 +354,7 @@ mod tests {
             let has = few.nearest(Side::Dut, &asked);
             (has.timeout.0, has.min_rnr_timer.0, has.rnr_retry)
         };
-        // Without a time-out is nearest to the longest.
+        // No timeout is replaced by the longest one.
         assert_eq!(nearest(0, 7), (16, 20, 3));
         assert_eq!(nearest(12, 7), (10, 20, 3));
         assert_eq!(nearest(14, 1), (16, 20, 1));
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_offered() {
+    fn unreported_capabilities_are_offered() {
         let nothing_said = of(pb::Capabilities::default());
         for command in [
             post(Operation::FetchAdd, 8),
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn each_capability_is_asked_before_its_command() {
+    fn names_each_missing_capability() {
         let few = of(pb::Capabilities {
             operations: vec![Operation::Send.into(), Operation::Write.into()],
             answers: vec![Operation::Write.into()],
@@ -460,10 +464,10 @@ mod tests {
     }
 
     #[test]
-    fn every_named_request_of_a_reliable_connection_asks_for_something() {
+    fn every_rc_request_has_an_operation() {
         for code in 0..0x20 {
             let opcode = Opcode(code);
-            // No command posts a FLUSH or an atomic WRITE.
+            // No command posts a FLUSH or an ATOMIC WRITE.
             let is_asked = opcode.is_request() && !matches!(code, 0x1C | 0x1D);
             assert_eq!(asks_for(opcode).is_some(), is_asked, "{code:#x}");
         }

@@ -1,12 +1,12 @@
-//! What connections are to be like, and what our packets on them carry.
+//! Options of connections, and header fields of the peer's packets on them.
 
 use verbatim_record::verbs::pb;
 use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, Psn, RnrTimer};
 
-/// Hop limit where nothing else is asked for.
+/// Default hop limit.
 pub(super) const HOP_LIMIT: u8 = 64;
-/// All rights.
+/// All access rights.
 pub(super) const ALL: pb::Access = pb::Access {
     local_write: true,
     remote_write: true,
@@ -14,58 +14,58 @@ pub(super) const ALL: pb::Access = pb::Access {
     remote_atomic: true,
 };
 
-/// The step that gives the other side its rights on a queue pair.
+/// The transition that gives the other side its access rights on a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RightsBy {
     /// RESET to INIT.
     #[default]
     Init,
-    /// INIT to INIT, behind one that gives none.
+    /// INIT to INIT, after a transition from RESET to INIT without rights.
     InitAgain,
     /// INIT to RTR.
     Rtr,
 }
 
-/// What a connection is to be like, as the DUT's queue pair is told.
+/// Options of a connection, as the DUT's queue pair gets them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelOptions {
-    /// Path MTU; the port's active MTU if that is smaller, and the nearest that the device has if it has not this one.
+    /// Path MTU. It is limited to the port's active MTU, and to the nearest one that the device supports.
     pub mtu: Mtu,
-    /// Local ACK timeout; off by default, so that nothing but what is under test makes the DUT send again.
+    /// Local ACK timeout; off by default, so that only the tested behaviour makes the DUT retransmit.
     pub timeout: AckTimeout,
-    /// Retries after time-outs and sequence errors.
+    /// Retries after timeouts and sequence errors.
     pub retry_cnt: u8,
-    /// Retries after RNR NAKs; 7 = without end.
+    /// Retries after RNR NAKs; 7 means no limit.
     pub rnr_retry: u8,
-    /// READs and atomics that the DUT has in flight; as many as it can if those are fewer.
+    /// READs and atomics that the DUT has in flight, limited by the device's own number.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the DUT answers at a time; as many as it can if those are fewer.
+    /// READs and atomics that the DUT executes at a time, limited by the device's own number.
     pub max_dest_rd_atomic: u8,
-    /// What the DUT's RNR NAKs ask for.
+    /// Timer code that the DUT's RNR NAKs carry.
     pub min_rnr_timer: RnrTimer,
-    /// What we may do on the DUT's queue pair.
+    /// Access rights of the peer on the DUT's queue pair.
     pub qp_access: pb::Access,
-    /// The step that says so.
+    /// The transition that sets `qp_access`.
     pub rights_by: RightsBy,
-    /// What may be done with the DUT's memory.
+    /// Access rights on the DUT's memory.
     pub memory_access: pb::Access,
-    /// Bytes of the DUT's memory.
+    /// Length of the DUT's memory in bytes.
     pub memory: u32,
-    /// First PSN of the DUT's requests; drawn by default.
+    /// First PSN of the DUT's requests; random if `None`.
     pub psn: Option<Psn>,
-    /// First PSN of our requests; drawn by default.
+    /// First PSN of the packet peer's requests; random if `None`.
     pub own_psn: Option<Psn>,
     /// Hop limit, traffic class and flow label of the DUT's address vector.
     pub network: (u8, u8, u32),
-    /// Whether the DUT's queue pair goes on to RTS; else it stays in RTR, and the test takes it there.
+    /// Whether the DUT's queue pair goes on to RTS. If not, it stays in RTR until the test modifies it.
     pub to_rts: bool,
 }
 
 impl ChannelOptions {
-    /// Bytes of the DUT's memory where nothing else is asked for.
+    /// Default length of the DUT's memory in bytes.
     pub const MEMORY: u32 = 64 * 1024;
 
-    /// The same as far as a device can: path MTU, READs and atomics at a time. A device that does not say how many can all.
+    /// Limits path MTU, READs and atomics to the numbers that the device reports. A number of 0 sets no limit.
     pub(super) fn within(&self, facts: &pb::Opened) -> Self {
         let least = |asked: u8, most: u32| match u8::try_from(most) {
             Ok(0) | Err(_) => asked,
@@ -102,7 +102,8 @@ impl Default for ChannelOptions {
     }
 }
 
-/// What the peer's packets carry that decides nothing: a network may change it, or a later version of the protocol may give it a meaning.
+/// Header fields of the peer's packets that must not affect the DUT. A network may change them, or a later version of
+/// the protocol may define them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
     /// DSCP and ECN of the IP header.

@@ -1,8 +1,8 @@
-//! Room for queue pairs: a device may have few of them, one at the least.
+//! Limits of queue pairs: a device may have few of them, but at least one.
 //!
-//! Where the DUT has no room for another queue pair, the oldest one of the test is destroyed. A test that is about
-//! several says so beforehand ([`Tester::needs_queue_pairs`]). A test that goes on with a destroyed one ends as
-//! NOT_APPLICABLE.
+//! If the DUT has no room for another queue pair, the tester destroys the oldest one of the test. A test that needs
+//! several at a time declares that first ([`Tester::needs_queue_pairs`]). A test that uses a destroyed queue pair again
+//! ends as NOT_APPLICABLE.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 use verbatim_record::labels;
 
-/// Linux's number of "no memory", which verbs give for "no room".
+/// Linux error number "no memory", which verbs return if a device has no room.
 const ENOMEM: i32 = 12;
 
-/// A queue pair that was made.
+/// A queue pair that the test created.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     handle: u32,
@@ -25,19 +25,19 @@ struct Made {
     service: i32,
 }
 
-/// The queue pairs of the hosts.
+/// The queue pairs of each side.
 #[derive(Debug, Default)]
 pub(super) struct Room(BTreeMap<Side, OfSide>);
 
 #[derive(Debug, Default)]
 struct OfSide {
-    /// How many the device says that it has; 0: it does not say.
+    /// Queue pairs that the device supports, as it reports; 0 if it reports no number.
     most: u32,
-    /// Those that are there, the oldest first.
+    /// Existing queue pairs, the oldest first.
     there: Vec<Made>,
-    /// Those that had to go.
+    /// Queue pairs that were destroyed to make room.
     gone: Vec<Made>,
-    /// How many the test has at a time, as it says.
+    /// Queue pairs that the test needs at a time, as it declared.
     needed: usize,
 }
 
@@ -58,8 +58,9 @@ impl Room {
         }
     }
 
-    /// The queue pair that has to go, when the device has no room for another one: by its own word, or since it refused
-    /// one more of a service that it has.
+    /// Returns the queue pair to destroy if the device has no room for another one. The device has no room at its
+    /// reported limit. It also has none if it refused with ENOMEM, or refused a service of which it has a queue pair
+    /// already.
     fn must_go(&self, side: Side, create: &pb::CreateQp, refused: Option<&pb::Refused>) -> Option<Made> {
         let of = self.0.get(&side)?;
         let is_full = of.most != 0 && of.there.len() >= of.most as usize;
@@ -75,7 +76,8 @@ impl Room {
             .is_some_and(|of| of.gone.iter().any(|made| made.handle == handle))
     }
 
-    /// Whether a frame is for a queue pair of the DUT that had to go, and whose number no other has.
+    /// Whether a frame is for a queue pair of the DUT that was destroyed to make room. The number must not belong to an
+    /// existing queue pair.
     fn is_for_gone(&self, bytes: &[u8]) -> bool {
         let Some(of) = self.0.get(&Side::Dut).filter(|of| !of.gone.is_empty()) else {
             return false;
@@ -88,7 +90,7 @@ impl Room {
     }
 }
 
-/// The queue pair that a command is about.
+/// Returns the handle of the queue pair that a command names.
 fn named(command: &Command) -> Option<u32> {
     Some(match command {
         Command::ModifyQp(of) => of.qp,
@@ -107,10 +109,10 @@ fn too_few(side: Side) -> Stop {
 }
 
 impl Tester<'_> {
-    /// Says that the test has so many queue pairs of the DUT at a time.
+    /// Declares how many queue pairs of the DUT the test needs at a time.
     ///
     /// # Errors
-    /// [`Stop::NotOffered`] when the DUT has said that it has fewer.
+    /// [`Stop::NotOffered`] when the DUT reported fewer.
     pub fn needs_queue_pairs(&mut self, count: usize) -> Step {
         let of = self.peer.room.0.entry(Side::Dut).or_default();
         of.needed = count;
@@ -123,17 +125,17 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Ends the procedure before a command about a queue pair that had to go.
+    /// Ends the procedure before a command for a queue pair that was destroyed to make room.
     pub(super) fn must_be_there(&self, side: Side, command: &Command) -> Step {
         let is_gone = named(command).is_some_and(|handle| self.peer.room.is_gone(side, handle));
-        // That it is destroyed is what came of it.
+        // A command to destroy it is allowed: it is destroyed already.
         if is_gone && !matches!(command, Command::DestroyQp(_)) {
             return Err(too_few(side));
         }
         Ok(())
     }
 
-    /// The same before a frame to it.
+    /// Ends the procedure before a frame to a queue pair that was destroyed to make room.
     pub(super) fn must_be_there_for(&self, bytes: &[u8]) -> Step {
         if self.peer.room.is_for_gone(bytes) {
             return Err(too_few(Side::Dut));
@@ -141,7 +143,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Destroys the oldest queue pair where the device has no room for this one. Whether it did.
+    /// Destroys the oldest queue pair if the device has no room for the one to create. Returns whether it did.
     pub(super) fn make_room(&mut self, side: Side, command: &Command, refused: Option<&pb::Refused>) -> Step<bool> {
         let Command::CreateQp(create) = command else {
             return Ok(false);
@@ -170,7 +172,7 @@ mod tests {
         }
     }
 
-    /// A device that says that it has so many, with queue pairs 1, 2, ... of reliable connections.
+    /// Makes the state of a device that reports the limit `most` and has RC queue pairs 1, 2, ... `there`.
     fn room(most: u32, there: u32) -> Room {
         let mut room = Room::default();
         let opened = pb::Opened {
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_when_there_is_no_room() {
+    fn full_device_destroys_oldest_qp() {
         let refused = |errno| pb::Refused {
             errno,
             text: "no".into(),
@@ -200,7 +202,7 @@ mod tests {
         assert_eq!(goes(&room(2, 2), Rc, None), Some(1));
         assert_eq!(goes(&room(0, 2), Rc, None), None);
         assert_eq!(goes(&room(9, 2), Rc, Some(refused(22))), Some(1));
-        // That it has no datagrams is no want of room.
+        // A refusal of a service that the device lacks is no lack of room.
         assert_eq!(goes(&room(9, 2), Ud, Some(refused(95))), None);
         assert_eq!(goes(&room(9, 2), Ud, Some(refused(ENOMEM))), Some(1));
         let mut two = room(1, 1);

@@ -11,15 +11,15 @@ use crate::rig::Stimulus;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// How long the host of a device may take to do a command.
+/// How long the host of a device may take to execute a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A sign of life of a connection.
+/// Activity of a connection.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Sign {
-    /// A request or receive of the DUT has completed.
+    /// A send or receive request of the DUT completed.
     Completion(pb::Completion),
-    /// A packet of the DUT came in.
+    /// A packet of the DUT arrived.
     Packet(Received),
 }
 
@@ -36,11 +36,11 @@ impl PeerState {
 }
 
 impl Tester<'_> {
-    /// Has the host of a device do something, and waits for its reply; a refusal is a reply.
+    /// Sends a command to the host of a device and waits for its reply. A refusal is a reply, too.
     ///
     /// # Errors
-    /// When the host does not reply within 30 seconds, [`Stop::NotOffered`] when the device has said that it cannot do it,
-    /// and when the run must stop.
+    /// When the host does not reply within 30 seconds, and when the run must stop. [`Stop::NotOffered`] when the device
+    /// reported that it cannot execute the command.
     pub fn verbs(&mut self, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
         let role = self.role;
         self.verbs_as(role, label, side, command)
@@ -57,7 +57,7 @@ impl Tester<'_> {
         }
     }
 
-    /// Has it done once.
+    /// Sends a command once and waits for its reply.
     fn asked(&mut self, role: Role, label: Label<Verbs>, side: Side, command: &Command) -> Step<Reply> {
         self.check_stop()?;
         self.must_be_offered(side, command)?;
@@ -99,10 +99,10 @@ impl Tester<'_> {
         })
     }
 
-    /// The same for what must succeed for the test to make sense.
+    /// Sends a command that must succeed for the test to make sense, and waits for its reply.
     ///
     /// # Errors
-    /// As [`Tester::verbs`], and [`Stop::Refused`] when it is refused.
+    /// As [`Tester::verbs`], and [`Stop::Refused`] when the host refuses the command.
     pub fn verbs_must(&mut self, label: Label<Verbs>, side: Side, command: Command) -> Step<Reply> {
         let role = self.role;
         self.must_as(role, label, side, command)
@@ -138,8 +138,8 @@ impl Tester<'_> {
         self.peer.told.push_back((side, at, event));
     }
 
-    /// The next completion of one side's queue pair; none when none came until then. Events of other kinds, and
-    /// completions of other queue pairs, are recorded and passed over.
+    /// Returns the next completion of one side's queue pair. Returns `None` if none arrives by `until`. Other events,
+    /// and completions of other queue pairs, are only recorded.
     ///
     /// # Errors
     /// When the run must stop.
@@ -148,7 +148,8 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.completion_of(side, qp))
     }
 
-    /// The next completion of the DUT's queue pair, or else its next RoCE packet; none when neither came until then.
+    /// Returns the next completion of the DUT's queue pair, or else its next RoCE packet. Returns `None` if neither
+    /// arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -160,11 +161,11 @@ impl Tester<'_> {
         })
     }
 
-    /// Destroys all that was made on the hosts: the end of a test.
+    /// Destroys all objects that the test created on the hosts.
     pub(crate) fn release_verbs(&mut self) {
         const END: Label<Verbs> = Label::new("destroy all that the test made");
         for side in core::mem::take(&mut self.peer.touched) {
-            // Where this fails the host's session ends with the rig, and all that it made with it.
+            // If this fails, the host's session ends with the rig, and the host destroys the objects then.
             let _ = self.verbs_as(Role::Runner, END, side, Command::DestroyAll(pb::DestroyAll {}));
         }
         self.peer.touched.clear();

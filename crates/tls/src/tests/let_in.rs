@@ -1,4 +1,4 @@
-//! Who is let in by a gate, and what both sides say of who is not.
+//! Clients that a gate accepts or refuses, and the messages of both sides.
 
 use std::net::SocketAddr;
 
@@ -16,7 +16,7 @@ const WORDS: Words = Words {
     named_by: "--server",
 };
 
-/// A server that says "h" to who is let in and waits until it leaves.
+/// A server that sends "h" to each accepted client and waits until the client leaves.
 struct Server {
     address: SocketAddr,
     gate: Arc<Gate>,
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// A CA's list of revoked certificates.
+/// Writes the CRL of a CA.
 fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials: &[u64]) {
     let now = OffsetDateTime::now_utc();
     let revoked = |serial: &u64| RevokedCertParams {
@@ -100,7 +100,8 @@ fn revoke(directory: &Path, issuer: &CertifiedIssuer<'static, KeyPair>, serials:
     .unwrap();
 }
 
-/// Files of a lab in which also the clients "alice" (serial 7) and "old", whose time is over, have certificates.
+/// Writes the files of a lab. Besides "bob", its clients are "alice" (serial 7) and "old", whose certificate has
+/// expired.
 fn lab() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
     let directory = tempfile::tempdir().unwrap();
     let issuer = ca(directory.path(), "ca", |params| {
@@ -136,7 +137,7 @@ fn lab() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
 }
 
 #[tokio::test]
-async fn who_is_let_in_is_known_by_the_name_in_its_certificate() {
+async fn client_is_known_by_certificate_name() {
     let (directory, _issuer) = lab();
     let mut server = Server::start(directory.path(), true).await;
     for name in ["alice", "bob"] {
@@ -148,7 +149,7 @@ async fn who_is_let_in_is_known_by_the_name_in_its_certificate() {
 }
 
 #[tokio::test]
-async fn a_revoked_certificate_is_refused_and_the_connection_that_it_has_ends() {
+async fn revoked_certificate_ends_connections() {
     let (directory, issuer) = lab();
     let mut server = Server::start(directory.path(), true).await;
     let mut before = server.connect(directory.path(), "alice", "localhost").await.unwrap();
@@ -176,7 +177,7 @@ async fn a_revoked_certificate_is_refused_and_the_connection_that_it_has_ends() 
 }
 
 #[tokio::test]
-async fn files_that_cannot_be_read_again_leave_the_gate_as_it_was() {
+async fn failed_reload_keeps_the_gate() {
     let (directory, _issuer) = lab();
     let server = Server::start(directory.path(), true).await;
     fs::write(directory.path().join("crl.pem"), "").unwrap();
@@ -187,7 +188,8 @@ async fn files_that_cannot_be_read_again_leave_the_gate_as_it_was() {
     );
     let (other, _) = lab();
     fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
-    // The CAs of both labs have one name; a list that another key signed lets nobody in, and is found out.
+    // The CAs of both labs have the same name. A CRL signed by another key refuses every client, which a client
+    // notices.
     server.gate.reload(&server.files).unwrap();
     let error = server
         .connect(directory.path(), "bob", "localhost")
@@ -198,7 +200,7 @@ async fn files_that_cannot_be_read_again_leave_the_gate_as_it_was() {
 }
 
 #[tokio::test]
-async fn each_certificate_that_will_not_do_is_explained_on_both_sides() {
+async fn both_sides_explain_a_refusal() {
     let (directory, _issuer) = lab();
     let (other, _) = lab();
     let mut server = Server::start(directory.path(), true).await;
@@ -227,7 +229,7 @@ async fn each_certificate_that_will_not_do_is_explained_on_both_sides() {
     let told = server.told.recv().await.unwrap();
     assert!(told.contains("does not accept the server's certificate"), "{told}");
 
-    // What our own side would have refused before.
+    // Errors that our own side notices before it connects.
     for (client, ours) in [("old", "expired on"), ("server", "not made for clients")] {
         let error = server
             .connect(directory.path(), client, "localhost")
@@ -256,7 +258,7 @@ async fn each_certificate_that_will_not_do_is_explained_on_both_sides() {
     }
 }
 
-/// What a client hears that does not look at its own certificate first.
+/// Connects with a client that does not check its own certificate first, and returns the error.
 async fn careless(server: &Server, directory: &Path, client: &str) -> String {
     let files = ClientFiles {
         ca: directory.join("ca.pem"),
@@ -285,7 +287,7 @@ async fn careless(server: &Server, directory: &Path, client: &str) -> String {
 }
 
 #[tokio::test]
-async fn plain_text_is_not_answered() {
+async fn plain_text_gets_no_answer() {
     let (directory, _issuer) = lab();
     let mut server = Server::start(directory.path(), true).await;
     let mut plain = TcpStream::connect(server.address).await.unwrap();
@@ -295,25 +297,25 @@ async fn plain_text_is_not_answered() {
 }
 
 #[tokio::test]
-async fn who_is_silent_keeps_nobody_out() {
+async fn silent_clients_block_no_others() {
     let (directory, _issuer) = lab();
     let server = Server::start(directory.path(), true).await;
     let mut silent = Vec::new();
-    // It has begun to speak, and takes its time.
+    // A client that has begun to send and is slow.
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(&[0x16]).await.unwrap();
     for _ in 0..300 {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     server.connect(directory.path(), "bob", "localhost").await.unwrap();
-    // Of the silent ones the oldest gave way.
+    // The oldest silent connection was closed.
     assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
     let seen = slow.try_read(&mut [0]).unwrap_err();
     assert_eq!(seen.kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]
-fn a_certificate_that_names_nobody_or_several_has_no_name() {
+fn name_of_needs_exactly_one_name() {
     let (directory, issuer) = lab();
     let name = |change: &dyn Fn(&mut CertificateParams)| {
         leaf(

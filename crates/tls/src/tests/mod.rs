@@ -38,7 +38,7 @@ fn leaf(
     fs::write(directory.join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
 }
 
-/// A directory with a CA, a server and a client, all of them in order.
+/// Writes the files of a CA, a server and a client, all of them valid.
 fn sound() -> (TempDir, CertifiedIssuer<'static, KeyPair>) {
     let directory = tempfile::tempdir().unwrap();
     let issuer = ca(directory.path(), "ca", |_| {});
@@ -75,7 +75,7 @@ fn error_with(directory: &TempDir, cert: &str, key: &str, client_ca: &str) -> St
 }
 
 #[test]
-fn sound_files_make_both_sides() {
+fn valid_files_make_both_sides() {
     let (directory, _) = sound();
     server_with(&directory, "server.pem", "server-key.pem", "ca.pem").unwrap();
     let path = |name: &str| directory.path().join(name);
@@ -88,7 +88,7 @@ fn sound_files_make_both_sides() {
 }
 
 #[test]
-fn a_file_that_is_absent_or_something_else_is_named() {
+fn wrong_file_is_named_in_error() {
     let (directory, _) = sound();
     let error = error_with(&directory, "absent.pem", "server-key.pem", "ca.pem");
     assert!(
@@ -122,7 +122,7 @@ fn a_file_that_is_absent_or_something_else_is_named() {
 }
 
 #[test]
-fn a_key_of_another_certificate_is_said_to_be_so() {
+fn key_of_another_certificate_is_refused() {
     let (directory, _) = sound();
     let error = error_with(&directory, "server.pem", "client-key.pem", "ca.pem");
     assert!(
@@ -132,7 +132,7 @@ fn a_key_of_another_certificate_is_said_to_be_so() {
 }
 
 #[test]
-fn certificates_of_the_wrong_kind_are_said_to_be_so() {
+fn certificate_of_wrong_kind_is_refused() {
     let (directory, _) = sound();
     let error = error_with(&directory, "client.pem", "client-key.pem", "ca.pem");
     assert!(error.contains("not made for servers"), "{error}");
@@ -143,7 +143,7 @@ fn certificates_of_the_wrong_kind_are_said_to_be_so() {
 }
 
 #[test]
-fn a_certificate_out_of_its_time_is_said_to_be_so_a_ca_included() {
+fn certificate_outside_its_time_is_refused() {
     let (directory, issuer) = sound();
     let now = OffsetDateTime::now_utc();
     let past = |params: &mut CertificateParams| {
@@ -180,7 +180,7 @@ fn a_certificate_out_of_its_time_is_said_to_be_so_a_ca_included() {
 }
 
 #[test]
-fn a_clients_certificate_is_valid_until_its_last_second() {
+fn certificate_is_valid_to_its_last_second() {
     let (directory, issuer) = sound();
     let last = OffsetDateTime::now_utc() + Duration::days(2);
     leaf(

@@ -1,7 +1,7 @@
-//! Stand-ins for the library's functions.
+//! Fakes of the library's functions.
 //!
-//! Their state is thread-local where they are called on the test's own thread, and fixed by the device's name where
-//! they run on the helper thread.
+//! The state of fakes that a test calls on its own thread is thread-local. On the helper thread the device's name
+//! determines their behaviour.
 
 use std::{
     cell::RefCell,
@@ -19,7 +19,7 @@ use crate::{
     ffi::{Ca, CaPort, Header, NAME_LENGTH, Symbols},
 };
 
-/// What the next call of a stand-in does.
+/// The result of the next poll.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Poll {
     Data,
@@ -30,11 +30,11 @@ pub(super) enum Poll {
 #[derive(Default)]
 pub(super) struct World {
     pub(super) polls: VecDeque<Poll>,
-    /// Status, LID and MAD of what can be received.
+    /// Status, LID and MAD of each arrival.
     pub(super) arrivals: VecDeque<(u32, u16, [u8; MAD_LENGTH])>,
-    /// GID of the sender of what is received.
+    /// GID of the sender of the arrivals.
     pub(super) gid: Option<[u8; 16]>,
-    /// Agent, time-out, header and MAD of what was sent.
+    /// Agent, timeout, header and MAD of each send.
     pub(super) sent: Vec<(i32, i32, Header, [u8; MAD_LENGTH])>,
     pub(super) send_errno: Option<i32>,
     pub(super) recv_errno: Option<i32>,
@@ -48,13 +48,13 @@ pub(super) fn world<T>(body: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with(|world| body(&mut world.borrow_mut()))
 }
 
-/// As long as this is held, opening the device `slow` does not end.
+/// Blocks the opening of the device `slow` until the guard is dropped.
 pub(super) fn slow() -> MutexGuard<'static, ()> {
     static SLOW: Mutex<()> = Mutex::new(());
     SLOW.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Opening is serialised in the whole process, and one test blocks it on purpose.
+/// Serialises tests that open a port: opening is serialised in the whole process, and one test blocks it.
 pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -75,14 +75,14 @@ unsafe extern "C" fn get_cas_names(names: *mut [c_char; NAME_LENGTH], _max: c_in
         .iter()
         .enumerate()
     {
-        // SAFETY: the caller gave room for 32.
+        // SAFETY: the caller gave space for 32 names.
         write_name(unsafe { &mut *names.add(index) }, name);
     }
     6
 }
 
 unsafe extern "C" fn get_ca(name: *const c_char, ca: *mut Ca) -> c_int {
-    // SAFETY: a NUL-terminated name and writable memory, as the contract has it.
+    // SAFETY: by the contract the name is NUL-terminated and the memory writable.
     let (name, ca) = unsafe { (CStr::from_ptr(name), &mut *ca) };
     write_name(&mut ca.ca_name, name.to_str().unwrap());
     write_name(&mut ca.fw_ver, "1.2.3");
@@ -104,7 +104,7 @@ unsafe extern "C" fn release_ca(ca: *mut Ca) -> c_int {
 }
 
 unsafe extern "C" fn get_issm_path(name: *const c_char, _port: c_int, path: *mut c_char, max: c_int) -> c_int {
-    // SAFETY: as the contract has it.
+    // SAFETY: by the contract the name is NUL-terminated and `path` has `max` bytes.
     let (name, path) = unsafe { (CStr::from_ptr(name), std::slice::from_raw_parts_mut(path, max as usize)) };
     if name == c"no_module" {
         return -(Errno::EINVAL as i32);
@@ -114,7 +114,7 @@ unsafe extern "C" fn get_issm_path(name: *const c_char, _port: c_int, path: *mut
 }
 
 unsafe extern "C" fn open_port(name: *const c_char, port: c_int) -> c_int {
-    // SAFETY: as the contract has it.
+    // SAFETY: by the contract the name is NUL-terminated.
     match unsafe { CStr::from_ptr(name) }.to_str().unwrap() {
         "sound" | "roce" | "no_classes" if port == 1 => 1024,
         "slow" => {
@@ -136,9 +136,9 @@ unsafe extern "C" fn close_port(_id: c_int) -> c_int {
     0
 }
 
-/// Classes of a port with everything; traps go to class 0x81 only, as if a subnet manager had those of 0x01.
+/// Registers every class but 0x0a. Traps are refused for class 0x01, as if a subnet manager received them.
 unsafe extern "C" fn register(_id: c_int, class: c_int, version: c_int, rmpp: u8, mask: *mut c_long) -> c_int {
-    // SAFETY: 128 bits, as the contract has it.
+    // SAFETY: by the contract the mask has 128 bits.
     let traps = unsafe { *mask } & (1 << 5) != 0;
     assert_eq!((version, rmpp), (if class == 3 { 2 } else { 1 }, 0));
     if class == 0x0a || (class == 0x01 && traps) {
@@ -159,7 +159,7 @@ pub(super) unsafe extern "C" fn register_general_only(
         Errno::EINVAL.set();
         return -(Errno::EPERM as i32);
     }
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments are the caller's own.
     unsafe { register(id, class, version, rmpp, mask) }
 }
 
@@ -181,12 +181,12 @@ unsafe extern "C" fn get_mad(umad: *mut c_void) -> *mut c_void {
 }
 
 unsafe extern "C" fn status(umad: *mut c_void) -> c_int {
-    // SAFETY: a buffer with a header.
+    // SAFETY: the buffer has a header.
     unsafe { (*umad.cast::<Header>()).status as c_int }
 }
 
 unsafe extern "C" fn set_addr(umad: *mut c_void, dlid: c_int, qpn: c_int, sl: c_int, qkey: c_int) -> c_int {
-    // SAFETY: a buffer with a header.
+    // SAFETY: the buffer has a header.
     let address = unsafe { &mut (*umad.cast::<Header>()).address };
     address.lid = (dlid as u16).to_be();
     address.qpn = (qpn as u32).to_be();
@@ -196,7 +196,7 @@ unsafe extern "C" fn set_addr(umad: *mut c_void, dlid: c_int, qpn: c_int, sl: c_
 }
 
 unsafe extern "C" fn set_pkey(umad: *mut c_void, index: c_int) -> c_int {
-    // SAFETY: a buffer with a header.
+    // SAFETY: the buffer has a header.
     unsafe { (*umad.cast::<Header>()).address.pkey_index = index as u16 };
     0
 }
@@ -214,7 +214,7 @@ unsafe extern "C" fn send(
         Errno::set_raw(errno);
         return -(Errno::EIO as i32);
     }
-    // SAFETY: header and MAD, as the contract has it.
+    // SAFETY: by the contract the buffer has a header and a MAD.
     let (header, mad) = unsafe { (*umad.cast(), *umad.byte_add(64).cast()) };
     world(|world| world.sent.push((agent, timeout, header, mad)));
     0
@@ -228,7 +228,7 @@ unsafe extern "C" fn recv(_id: c_int, umad: *mut c_void, length: *mut c_int, tim
     let Some((status, lid, mad)) = world(|world| world.arrivals.pop_front()) else {
         return -(Errno::EAGAIN as i32);
     };
-    // SAFETY: header and MAD, as the contract has it.
+    // SAFETY: by the contract the buffer has a header and a MAD.
     unsafe {
         let header = umad.cast::<Header>();
         *header = Header {

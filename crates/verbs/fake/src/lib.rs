@@ -1,7 +1,7 @@
-//! A device of memory alone, for tests.
+//! A fake device in memory, for tests.
 //!
-//! Whatever is made and destroyed is logged in order. Completions come when a test says so, or, for a device that follows
-//! its states, when a real one's would that never sends.
+//! The device logs every creation and destruction in order. A request completes when the test says so. After
+//! [`Strings::follow_states`] it completes when a real device that never sends would complete it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use verbatim_verbs::values::{Post, SendPost};
 use verbatim_wire::Psn;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
-/// What a test sees of the fakes, and what it tells them to do. Clones share it.
+/// Controls of a fake device: the test reads its log and sets its behaviour. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Strings {
     inner: Arc<Mutex<Inner>>,
@@ -50,12 +50,12 @@ impl Strings {
         Ok(())
     }
 
-    /// What was done so far, taken.
+    /// Returns the log so far and empties it.
     pub fn taken_log(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().log)
     }
 
-    /// What exists: lines "make X" without their "destroy X".
+    /// Returns the existing objects: the log lines "make X" without a later "destroy X".
     #[must_use]
     pub fn existing(&self) -> Vec<String> {
         let mut existing: Vec<String> = Vec::new();
@@ -69,42 +69,42 @@ impl Strings {
         existing
     }
 
-    /// From now on every request completes with success as soon as it is posted.
+    /// Completes every later request with success as soon as it is posted.
     pub fn complete_at_once(&self) {
         self.lock().complete_at_once = true;
     }
 
-    /// From now on queue pairs take the steps that verbs know alone, and flush in ERR what was posted.
+    /// Restricts queue pairs to the transitions of `ibv_modify_qp`, and flushes posted requests in ERR, from now on.
     pub fn follow_states(&self) {
         self.lock().follows_states = true;
     }
 
-    /// Lets a request of this queue pair complete.
+    /// Completes a request of a queue pair.
     pub fn complete(&self, qpn: u32, wr_id: u64, status: u32) {
         self.lock().completions.push_back((qpn, completed(wr_id, status)));
     }
 
-    /// Lets the device report something.
+    /// Makes the device report an event.
     pub fn report(&self, name: &str, qpn: Option<u32>) {
         let name = name.into();
         self.lock().reports.push_back(Report { name, qpn });
     }
 
-    /// Lets the next call fail.
+    /// Makes the next call fail.
     pub fn fail_next(&self, errno: i32, text: &str) {
         let text = text.into();
         self.lock().failures.push_back(Failure { errno, text });
     }
 
-    /// Takes the device away.
+    /// Makes the device unusable, for the reason `why`.
     pub fn go(&self, why: &str) {
         self.lock().gone = Some(why.into());
     }
 
-    /// The same, unless a failure waits.
+    /// Opens a device like [`Strings::open`], unless a failure is queued.
     ///
     /// # Errors
-    /// The failure that waited.
+    /// The queued failure.
     pub fn try_open(&self) -> Result<FakeDevice, Failure> {
         match self.lock().failures.pop_front() {
             Some(failure) => Err(failure),
@@ -113,7 +113,7 @@ impl Strings {
         Ok(self.open())
     }
 
-    /// Opens a device that hangs on these strings.
+    /// Opens a device with these controls.
     #[must_use]
     pub fn open(&self) -> FakeDevice {
         self.log("make device".into());
@@ -132,13 +132,13 @@ fn completed(wr_id: u64, status: u32) -> Completed {
     }
 }
 
-/// The device.
+/// A fake device.
 #[derive(Debug)]
 pub struct FakeDevice {
     strings: Strings,
 }
 
-/// Its memory.
+/// Memory of a [`FakeDevice`].
 #[derive(Debug)]
 pub struct FakeMemory {
     bytes: Mutex<Vec<u8>>,
@@ -146,13 +146,13 @@ pub struct FakeMemory {
     strings: Strings,
 }
 
-/// Its queue pairs.
+/// A queue pair of a [`FakeDevice`].
 #[derive(Debug)]
 pub struct FakePair {
     qpn: u32,
     state: QpState,
     psns: (Psn, Psn),
-    /// What was posted and has not completed: sends, then receives.
+    /// The wr_id of posted requests that have not completed: sends, then receives.
     posted: [Vec<u64>; 2],
     strings: Strings,
 }
@@ -261,12 +261,12 @@ impl Drop for FakeMemory {
     }
 }
 
-/// EINVAL, as a driver says it.
+/// Makes the EINVAL of a driver.
 fn invalid(text: String) -> Failure {
     Failure { errno: 22, text }
 }
 
-/// The steps of `ibv_modify_qp` that are used.
+/// Whether a transition is one of `ibv_modify_qp`, as far as tests use them.
 fn is_step(from: QpState, to: QpState) -> bool {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
     matches!(to, Reset | Err)
@@ -281,7 +281,7 @@ impl FakePair {
         self.strings.lock().follows_states
     }
 
-    /// The send queue first, each in the order of the posts.
+    /// Flushes the send queue, then the receive queue, each in posting order.
     fn flush(&mut self) {
         const WR_FLUSH_ERR: u32 = 5;
         let mut inner = self.strings.lock();

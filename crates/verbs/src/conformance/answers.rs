@@ -1,4 +1,4 @@
-//! Answers: that they come, in order, to everything, with times that can be.
+//! Checks of replies: each command gets one, in order, with plausible times.
 
 use core::time::Duration;
 use std::time::Instant as Here;
@@ -16,7 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("clock", clock),
 ];
 
-/// Between the two looks at the agent's clock: far more than an answer takes.
+/// Pause between the two readings of the agent's clock: far longer than a reply takes.
 const BETWEEN: Duration = Duration::from_millis(300);
 
 const LIFE: command::Kind = command::Kind::QueryQp(proto::QueryQp { qp: 0 });
@@ -26,7 +26,7 @@ fn sign_of_life(talk: &mut Talk) -> Checked {
     Ok(format!("QueryQp of queue pair 0 is refused: {}", refused.text))
 }
 
-/// Several commands at once: a tester does not wait for each answer.
+/// Sends several commands at once, because a tester does not wait for each reply.
 fn answers(talk: &mut Talk) -> Checked {
     const COUNT: usize = 8;
     let asked = Here::now();
@@ -56,7 +56,7 @@ fn answers(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// A command of the future reads as one without a kind.
+/// Sends a command without a kind, which is how an agent sees a command of a later protocol version.
 fn unknown_command(talk: &mut Talk) -> Checked {
     let asked = Here::now();
     let number = talk.send(None)?;
@@ -76,7 +76,7 @@ fn unknown_command(talk: &mut Talk) -> Checked {
     }
 }
 
-/// Handles that are not, one kind after the other; the session goes on.
+/// Sends each kind of command with a handle that does not exist; the session must survive.
 fn refusals(talk: &mut Talk) -> Checked {
     const NONE: u32 = 0x7FFF_FFF0;
     let slice = proto::Slice {
@@ -118,7 +118,7 @@ fn refusals(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// The agent's clock against ours: neither stands, and both count nanoseconds.
+/// Compares the agent's clock with ours: both must run, and count nanoseconds.
 fn clock(talk: &mut Talk) -> Checked {
     let first = talk.ask(LIFE)?;
     talk.idle(BETWEEN)?;
@@ -152,7 +152,7 @@ fn clock(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Between these two answers at the least and at the most, by our clock.
+/// Returns the shortest and longest time between two replies, by our clock.
 fn bounds(first: &Answer, last: &Answer) -> (Duration, Duration) {
     (last.asked - first.came, last.came - first.asked)
 }

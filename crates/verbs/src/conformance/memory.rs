@@ -1,4 +1,4 @@
-//! Memory: handles, zeros, bytes, bounds, large messages.
+//! Checks of memory: handles, zeroed bytes, contents, bounds, and large messages.
 
 use verbatim_proto::agent::{self as proto, Slice, command, reply};
 
@@ -12,7 +12,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("large messages", large),
 ];
 
-/// More than gRPC takes unless it is told to, and less than one command may hold.
+/// Length in bytes: above gRPC's default limit, below the limit of one command.
 const LARGE: u32 = 5 << 20;
 
 fn slice(memory: u32, offset: u32, length: u32) -> Slice {
@@ -91,7 +91,7 @@ fn bytes(talk: &mut Talk) -> Checked {
         ));
     }
     let apart = other.address >= end.unwrap_or(u64::MAX) || other.address + u64::from(LENGTH) <= memory.address;
-    // Memory whose addresses count from 0 is told apart by its keys.
+    // Two memories whose addresses both start at 0 differ only in their keys.
     let from_0 = memory.address == 0 && other.address == 0;
     if !apart && !from_0 {
         return wrong(format!(

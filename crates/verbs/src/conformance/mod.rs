@@ -1,17 +1,17 @@
-//! Whether an agent keeps to `verbatim.agent.v1`, for whoever writes one: what `verbatim doctor --agent` runs.
+//! Checks whether an agent follows `verbatim.agent.v1`, for authors of agents. `verbatim doctor --agent` runs them.
 //!
-//! | module | what is looked at |
+//! | module | checks |
 //! |---|---|
-//! | `talk` | one session: a command, its answer, what came before it |
-//! | `answers` | sign of life, order and numbers of answers, unknown commands, the clock |
-//! | `opened` | what the device is said to be |
+//! | `talk` | one session: a command, its reply, and the events before it |
+//! | `answers` | sign of life, order and numbers of replies, unknown commands, the clock |
+//! | `opened` | the reported properties of the device |
 //! | `memory` | handles, bytes, bounds |
-//! | `queue_pairs` | making, modifying and querying queue pairs |
-//! | `posts` | requests: who flushes, what RESET and destroying forget |
-//! | `sessions` | seats, the end of a session, pings |
+//! | `queue_pairs` | creating, modifying and querying queue pairs |
+//! | `posts` | requests: flushing in ERR, dropping by RESET and destruction |
+//! | `sessions` | limit of sessions, the end of a session, pings |
 //!
-//! It judges the agent and not its device: no queue pair ever sends, so no packet leaves the host. Queue pairs name the
-//! device's own GID as their other side, and send requests are posted in ERR alone.
+//! The checks judge the agent, not its device. No queue pair ever sends, so no packet leaves the host: queue pairs
+//! connect to the device's own GID, and send requests are posted only in ERR.
 
 mod answers;
 mod memory;
@@ -27,23 +27,23 @@ use core::time::Duration;
 use crate::link::{AgentAddress, AgentClient, Reached};
 use talk::Talk;
 
-/// How long an agent may take to let us in, and for one answer: a tester gives it no more.
+/// Longest time for connecting, and for one reply: a tester waits no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long events are waited for that may come at any time: those of a device are done in less.
+/// Longest wait for events that may come at any time. A device needs less.
 const EVENT_WAIT: Duration = Duration::from_secs(5);
-/// How long it is waited for events that must not come.
+/// Wait for events that must not come.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// What came of one check.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// As the protocol says.
+    /// The agent follows the protocol.
     Pass,
-    /// Not as the protocol says.
+    /// The agent violates the protocol.
     Fail,
-    /// Nothing that the protocol forbids, and worth knowing.
+    /// The protocol does not forbid this, but the author should know it.
     Note,
-    /// Not looked at, or the device has it not.
+    /// The check did not run, or the device lacks the feature.
     Skip,
 }
 
@@ -58,18 +58,18 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// One check, and what it found.
+/// A check and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     pub what: &'static str,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
-    /// What was seen; unless it passed, also what was expected and what to do.
+    /// The seen behaviour. Unless the check passed, also the expected behaviour and what to do.
     pub words: String,
 }
 
-/// Why a check did not pass.
+/// The reason why a check did not pass.
 #[derive(Debug)]
 enum Not {
     Wrong(String),
@@ -81,11 +81,11 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, Not> {
     Err(Not::Wrong(words.into()))
 }
 
-/// What a check found; words for what passed.
+/// The result of a check; the text describes a pass.
 type Checked = Result<String, Not>;
 type Check = (&'static str, fn(&mut Talk) -> Checked);
 
-/// Checks in a session, in order. A session that breaks is followed by another one.
+/// Checks that share a session, in order. After a broken session the next check opens a new one.
 const CHECKS: &[&[Check]] = &[
     opened::CHECKS,
     answers::CHECKS,
@@ -94,7 +94,7 @@ const CHECKS: &[&[Check]] = &[
     posts::CHECKS,
 ];
 
-/// Looks at an agent, and tells what it finds check by check; `slow`: also at what takes half a minute.
+/// Checks an agent and calls `tell` with the result of each check. `slow` adds a check that takes half a minute.
 pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) {
     let mut talk = match AgentClient::connect_step_by_step(address, PATIENCE) {
         Ok(client) => {
@@ -134,7 +134,7 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
     if let Some(talk) = talk {
         tell(found("instants", talk.instants()));
         tell(found("order of events", talk.order_of_events()));
-        // Its seat is free only once the agent has ended it.
+        // The agent frees the session's slot only when it has ended the session.
         let _ = talk.close();
     }
     for (what, check) in sessions::CHECKS {

@@ -1,4 +1,4 @@
-//! What the device is said to be.
+//! Checks of the reported properties of the device.
 
 use verbatim_proto::agent::{Capabilities, Gid, Opened, Operation, QpState, Service};
 
@@ -139,7 +139,7 @@ fn capabilities(talk: &mut Talk) -> Checked {
     Ok(said(has))
 }
 
-/// What is no capability: a code that the protocol does not have, or one that is there twice.
+/// Returns the first invalid capability: a code that the protocol lacks, or a repeated one.
 fn not_capabilities(has: &Capabilities) -> Option<String> {
     let codes = |values: &[i32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
     let numbers = |values: &[u32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
@@ -172,7 +172,7 @@ fn not_capabilities(has: &Capabilities) -> Option<String> {
     })
 }
 
-/// What is said, each with the values that there are.
+/// Lists the reported capabilities with their counts and limits.
 fn said(has: &Capabilities) -> String {
     let counts = [
         ("operations", has.operations.len()),
@@ -208,7 +208,7 @@ fn said(has: &Capabilities) -> String {
     }
 }
 
-/// The GID that a queue pair can name as its other side without a word on the link: the device's own.
+/// Returns the device's own GID: a queue pair connected to it sends nothing on the link.
 pub(super) fn own_gid(of: &Opened) -> Option<&Gid> {
     let is_ipv4 = |gid: &&Gid| gid.gid.starts_with(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF]);
     let mut v2 = of.gids.iter().filter(|gid| gid.kind == "RoCE v2");

@@ -1,4 +1,4 @@
-//! Requests: the device flushes what is posted to a queue pair in ERR; RESET and destroying forget it.
+//! Checks of requests: the device flushes requests of a queue pair in ERR; RESET and destruction drop them.
 
 use verbatim_proto::agent::{self as proto, Completion, Operation, QpState, Service, command, reply};
 
@@ -15,9 +15,9 @@ pub(super) const CHECKS: &[Check] = &[
     ("wrong requests", wrong_requests),
 ];
 
-/// IBV_WC_WR_FLUSH_ERR.
+/// `IBV_WC_WR_FLUSH_ERR`.
 const FLUSHED: u32 = 5;
-/// The first wr_id: one that needs all 64 bits.
+/// The first wr_id, which needs all 64 bits.
 const FIRST: u64 = 0xFEDC_BA98_7654_3210;
 const RECEIVES: u64 = 5;
 const SENDS: u64 = 3;
@@ -49,7 +49,7 @@ fn send(qp: u32, wr_id: u64, memory: u32, signaled: bool) -> command::Kind {
     })
 }
 
-/// A queue pair in a state, with receives posted in INIT.
+/// Creates a queue pair with receives posted in INIT and modifies it to `state`. Returns it and its memory.
 fn with_receives(talk: &mut Talk, state: QpState) -> Result<(proto::Qp, u32), Not> {
     let memory = talk.memory(64)?.memory;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
@@ -61,7 +61,7 @@ fn with_receives(talk: &mut Talk, state: QpState) -> Result<(proto::Qp, u32), No
     Ok((qp, memory))
 }
 
-/// What must have been flushed: all, once, in the order of the posts.
+/// Checks that all requests were flushed once, in posting order.
 fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) -> Result<(), Not> {
     let count = expected.end - expected.start;
     if let Some(other) = seen.iter().find(|one| one.qp != qp) {
@@ -116,7 +116,7 @@ fn flush(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Nothing of these is sent: the queue pair is in ERR. That success would not be signalled changes nothing.
+/// Posts to a queue pair in ERR, so nothing is sent. Unsignaled requests must be flushed, too.
 fn posts_in_error(talk: &mut Talk) -> Checked {
     let (qp, memory) = with_receives(talk, QpState::Rts)?;
     end(talk, qp.qp, QpState::Err)?;
@@ -150,7 +150,7 @@ fn reset_forgets(talk: &mut Talk) -> Checked {
     let (qp, _) = with_receives(talk, QpState::Rts)?;
     end(talk, qp.qp, QpState::Reset)?;
     none(&talk.completions(0, EVENT_WAIT)?, "RESET")?;
-    // What was forgotten does not come back either.
+    // Dropped requests must not complete later either.
     take_to(talk, &qp, QpState::Init)?;
     end(talk, qp.qp, QpState::Err)?;
     none(&talk.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
@@ -181,7 +181,8 @@ fn destroy_forgets(talk: &mut Talk) -> Checked {
     Ok("nothing is flushed, and the memory is free".into())
 }
 
-/// A device that writes into memory that is gone spoils the host's.
+/// Checks that memory of a posted receive cannot be deregistered. A device that writes into freed memory corrupts the
+/// host.
 fn memory_in_use(talk: &mut Talk) -> Checked {
     let (_, memory) = with_receives(talk, QpState::Init)?;
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });

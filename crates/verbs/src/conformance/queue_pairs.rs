@@ -1,4 +1,4 @@
-//! Queue pairs: made, modified with every attribute named and none added, queried.
+//! Checks of queue pairs: creating, querying, and modifying exactly the named attributes.
 
 use verbatim_proto::agent::{self as proto, QpAttributes, QpState, Service, command, reply};
 
@@ -20,7 +20,7 @@ pub(super) const CHECKS: &[Check] = &[
 /// First PSNs, each with bits in all three bytes.
 const RQ_PSN: u32 = 0xAB_CDEF;
 const SQ_PSN: u32 = 0x12_3456;
-/// Requests that a queue of the tests holds.
+/// Depth of the queues in these checks.
 pub(super) const DEPTH: u32 = 16;
 
 fn modify(qp: u32, to: QpState, attributes: QpAttributes) -> command::Kind {
@@ -31,7 +31,7 @@ fn modify(qp: u32, to: QpState, attributes: QpAttributes) -> command::Kind {
     })
 }
 
-/// The attributes of the step to a state of an RC queue pair whose other side is itself, as a test names them.
+/// Returns the attributes of the transition to `to`, for an RC queue pair connected to itself.
 fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
     let has = of.capabilities.clone().unwrap_or_default();
     match to {
@@ -62,7 +62,7 @@ fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
     }
 }
 
-/// The usual value, or the first that the device has, where it has not that one.
+/// Returns the usual value, or else the first one that the device supports.
 fn one_of(listed: &[u32], usual: u32) -> u32 {
     match listed {
         [first, ..] if !listed.contains(&usual) => *first,
@@ -70,7 +70,7 @@ fn one_of(listed: &[u32], usual: u32) -> u32 {
     }
 }
 
-/// The way to the device itself.
+/// Returns the address of the device itself.
 fn address(of: &proto::Opened) -> proto::AddressVector {
     match own_gid(of).filter(|_| of.ethernet) {
         Some(gid) => proto::AddressVector {
@@ -86,13 +86,13 @@ fn address(of: &proto::Opened) -> proto::AddressVector {
     }
 }
 
-/// Takes a fresh RC queue pair through the states up to one.
+/// Modifies a new RC queue pair through the states up to `last`.
 pub(super) fn take_to(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
     step(talk, qp, QpState::Init)?;
     go_on(talk, qp, last)
 }
 
-/// Takes one in INIT on.
+/// Modifies a queue pair in INIT through the states up to `last`.
 pub(super) fn go_on(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
     for to in [QpState::Rtr, QpState::Rts]
         .into_iter()
@@ -111,7 +111,7 @@ fn step(talk: &mut Talk, qp: &proto::Qp, to: QpState) -> Result<(), Not> {
     )
 }
 
-/// The step to ERR or RESET.
+/// Modifies a queue pair to ERR or RESET.
 pub(super) fn end(talk: &mut Talk, qp: u32, to: QpState) -> Result<(), Not> {
     talk.done(
         &format!("ModifyQp to {}", state(to)),
@@ -186,7 +186,7 @@ fn datagrams(talk: &mut Talk) -> Checked {
     made(talk, Service::Ud)
 }
 
-/// As many receives as were asked for must fit; no depth ends a session.
+/// Checks that as many receives fit as were requested, and that no depth ends the session.
 fn depths(talk: &mut Talk) -> Checked {
     talk.queue_pair(Service::Rc, 1)?;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
@@ -280,7 +280,7 @@ fn datagram_steps(talk: &mut Talk) -> Checked {
     Ok("each state is what QueryQp says".into())
 }
 
-/// An attribute that is not named stays; 0 that is named is not the same as none.
+/// Checks that an unnamed attribute keeps its value: an absent attribute is not 0.
 fn unnamed(talk: &mut Talk) -> Checked {
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
     take_to(talk, &qp, QpState::Rts)?;
@@ -310,7 +310,7 @@ fn unnamed(talk: &mut Talk) -> Checked {
     Ok("min_rnr_timer alone: sq_psn and rq_psn stay".into())
 }
 
-/// Numbers that the field of a device cannot hold: to cut them off would test something else.
+/// Checks numbers that do not fit a field of the device. Truncating them would test another value.
 fn fields(talk: &mut Talk) -> Checked {
     let of = talk.opened()?;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
@@ -376,7 +376,7 @@ fn fields(talk: &mut Talk) -> Checked {
     Ok("those that it cannot hold are refused, and nothing changes".into())
 }
 
-/// Steps that verbs know not: the device's to refuse, and nothing must have changed then.
+/// Checks illegal transitions: the device must refuse them and change nothing.
 fn illegal(talk: &mut Talk) -> Checked {
     let of = talk.opened()?;
     let mut taken = Vec::new();
@@ -388,7 +388,7 @@ fn illegal(talk: &mut Talk) -> Checked {
             }
             reply::Kind::Refused(_) => {
                 is_in(talk, qp.qp, QpState::Reset)?;
-                // It can still be used.
+                // The queue pair must still be usable.
                 take_to(talk, &qp, QpState::Init)?;
             }
             reply::Kind::Done(_) => taken.push(format!("RESET to {}", state(to))),

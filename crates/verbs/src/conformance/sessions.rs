@@ -1,4 +1,4 @@
-//! Seats, the end of a session, and pings.
+//! Checks of the limit of sessions, the end of a session, and pings.
 
 use core::time::Duration;
 use std::time::Instant as Here;
@@ -12,11 +12,11 @@ use crate::link::{AgentAddress, AgentClient};
 
 type Check = (&'static str, fn(&AgentAddress) -> Checked);
 
-/// Checks that have sessions of their own.
+/// Checks that open sessions of their own.
 pub(super) const CHECKS: &[Check] = &[("a second session", second), ("end of a session", ends)];
 pub(super) const PINGS: &str = "pings";
 
-/// A tester pings every 5 s; gRPC closes after the fourth that it did not expect.
+/// A tester pings every 5 s. gRPC closes the connection after the fourth ping that it does not expect.
 const IDLE: Duration = Duration::from_secs(23);
 
 fn begin(address: &AgentAddress, what: &str) -> Result<Talk, Not> {
@@ -66,7 +66,7 @@ fn second(address: &AgentAddress) -> Checked {
             return wrong("it is refused without a text; say how many sessions there may be");
         }
         reply::Kind::Refused(refused) => {
-            // What follows is the end of the stream, with the same reason.
+            // The stream must then end, with the same reason.
             match other.idle(PATIENCE) {
                 Err(_) => format!("it is refused, and ended: {}", refused.text),
                 Ok(()) => {
@@ -93,7 +93,7 @@ fn second(address: &AgentAddress) -> Checked {
     }
 }
 
-/// Whoever closes its side gets all its answers; then all is destroyed.
+/// Checks that a client which closes its side gets all replies, and that the agent then destroys everything.
 fn ends(address: &AgentAddress) -> Checked {
     const WAITING: usize = 3;
     let mut first = begin(address, "a session after the second one")?;

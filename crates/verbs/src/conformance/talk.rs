@@ -1,4 +1,4 @@
-//! One session: a command, its answer, and what came before it.
+//! A session: sending a command, and receiving its reply and the events before it.
 
 use core::time::Duration;
 use std::time::Instant as Here;
@@ -9,7 +9,7 @@ use super::{Checked, Not, PATIENCE, QUIET, wrong};
 use crate::drive::Said;
 use crate::link::AgentClient;
 
-/// An answer, and when it was asked for and came by our clock.
+/// A reply, with the times of its command and of its arrival by our clock.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) at: Instant,
@@ -18,22 +18,22 @@ pub(super) struct Answer {
     pub(super) came: Here,
 }
 
-/// A session.
+/// A session with the agent under check.
 pub(super) struct Talk {
     client: AgentClient,
     number: u64,
-    /// Completions that nobody has taken yet.
+    /// Completions that no check has taken yet.
     completions: Vec<Completion>,
-    /// The last answer.
+    /// Instant of the last reply.
     last: Option<Instant>,
-    /// What was wrong with an instant first.
+    /// The first error in an instant.
     wrong_instant: Option<String>,
-    /// What came too late first.
+    /// The first event that came too late.
     late: Option<String>,
     answers: u64,
     events: u64,
     opened: Option<proto::Opened>,
-    /// Queue pairs that were made and not destroyed, the oldest first.
+    /// Existing queue pairs, the oldest first.
     queue_pairs: Vec<u32>,
 }
 
@@ -57,9 +57,9 @@ impl Talk {
         self.client.agent()
     }
 
-    /// Sends a command without waiting; gives its number.
+    /// Sends a command without waiting, and returns its number.
     pub(super) fn send(&mut self, kind: Option<command::Kind>) -> Result<u64, Not> {
-        // Not from 0 or 1 on: an agent that counts by itself is seen.
+        // The numbers advance by 7, so an agent that numbers its replies itself is noticed.
         self.number += 7;
         match self.client.send(self.number, Command { kind }) {
             Ok(()) => Ok(self.number),
@@ -67,7 +67,7 @@ impl Talk {
         }
     }
 
-    /// Takes what comes until the next answer, which must have this number.
+    /// Receives until the next reply, which must have this number. Stores events on the way.
     pub(super) fn answer(&mut self, number: u64, asked: Here) -> Result<Answer, Not> {
         loop {
             match self.client.recv(PATIENCE) {
@@ -115,7 +115,7 @@ impl Talk {
     fn take_event(&mut self, at: Instant, event: proto::Event) {
         self.events += 1;
         self.note_instant("an event", at);
-        // What was over before a command was begun must not come behind its answer.
+        // An event that ended before a command began must not follow the reply to that command.
         if let Some(last) = self.last
             && at.latest_ns < last.earliest_ns
         {
@@ -144,14 +144,14 @@ impl Talk {
         }
     }
 
-    /// Asks, and takes whatever the answer is.
+    /// Sends a command and returns any reply.
     pub(super) fn ask(&mut self, kind: command::Kind) -> Result<Answer, Not> {
         let asked = Here::now();
         let number = self.send(Some(kind))?;
         self.answer(number, asked)
     }
 
-    /// Asks for what must be done with `Done`.
+    /// Sends a command that must be answered by `Done`.
     pub(super) fn done(&mut self, what: &str, kind: command::Kind) -> Result<(), Not> {
         match self.ask(kind)?.kind {
             reply::Kind::Done(_) => Ok(()),
@@ -159,7 +159,7 @@ impl Talk {
         }
     }
 
-    /// Asks for what must be refused: in words, and by the agent itself where `by_agent`. The session must go on.
+    /// Sends a command that must be refused with a text, and with errno 0 if `by_agent` is set. The session must go on.
     pub(super) fn refused(&mut self, what: &str, by_agent: bool, kind: command::Kind) -> Result<Refused, Not> {
         let refused = match self.ask(kind)?.kind {
             reply::Kind::Refused(refused) => refused,
@@ -185,7 +185,7 @@ impl Talk {
         Ok(refused)
     }
 
-    /// What the device is.
+    /// Returns the properties of the device; the first call queries them.
     pub(super) fn opened(&mut self) -> Result<proto::Opened, Not> {
         if let Some(opened) = &self.opened {
             return Ok(opened.clone());
@@ -199,7 +199,7 @@ impl Talk {
         }
     }
 
-    /// Registers memory; none when the device has not so much.
+    /// Registers memory. A refusal is a failure of the check.
     pub(super) fn memory(&mut self, length: u32) -> Result<proto::Memory, Not> {
         let register = command::Kind::RegisterMemory(proto::RegisterMemory {
             length,
@@ -218,13 +218,13 @@ impl Talk {
         }
     }
 
-    /// Whether the device says that it has one queue pair and no more.
+    /// Whether the device reports that it supports only one queue pair.
     pub(super) fn has_one_queue_pair(&mut self) -> Result<bool, Not> {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair; destroys the oldest where the device has no room. It is no fault to have none of that
-    /// service.
+    /// Creates a queue pair, and destroys the oldest if the device has no room. A device without this service is
+    /// skipped.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -265,7 +265,7 @@ impl Talk {
         }
     }
 
-    /// The state of a queue pair.
+    /// Returns the state of a queue pair.
     pub(super) fn query(&mut self, qp: u32) -> Result<proto::QpStatus, Not> {
         match self.ask(command::Kind::QueryQp(proto::QueryQp { qp }))?.kind {
             reply::Kind::Status(status) => Ok(status),
@@ -273,7 +273,7 @@ impl Talk {
         }
     }
 
-    /// Waits for so many completions, and a moment for more; takes all.
+    /// Waits for `count` completions, then a moment for further ones, and returns all.
     pub(super) fn completions(&mut self, count: usize, within: Duration) -> Result<Vec<Completion>, Not> {
         let begun = Here::now();
         loop {
@@ -299,7 +299,7 @@ impl Talk {
         self.done("DestroyQp", command::Kind::DestroyQp(proto::DestroyQp { qp }))
     }
 
-    /// Destroys what a check made; gives whether the session can still be used.
+    /// Destroys everything that a check made. Returns whether the session is still usable.
     pub(super) fn clean(&mut self) -> bool {
         let destroy = command::Kind::DestroyAll(proto::DestroyAll {});
         let clean = self.done("DestroyAll", destroy).is_ok();
@@ -308,7 +308,7 @@ impl Talk {
         clean
     }
 
-    /// Whether the instants of all that was said can be.
+    /// Checks the instants of all replies and events.
     pub(super) fn instants(&self) -> Checked {
         match &self.wrong_instant {
             None => Ok(format!(
@@ -322,7 +322,7 @@ impl Talk {
         }
     }
 
-    /// Whether no event came behind an answer that it was before.
+    /// Checks that no event came after a reply which it should precede.
     pub(super) fn order_of_events(&self) -> Checked {
         match &self.late {
             None => Ok(format!(
@@ -333,12 +333,12 @@ impl Talk {
         }
     }
 
-    /// Ends the session as a tester does; gives what was still said.
+    /// Ends the session like a tester, and returns the replies and events until its end.
     pub(super) fn close(self) -> Result<Vec<Said>, String> {
         self.client.close().map_err(|gone| gone.0)
     }
 
-    /// Lets time pass, with an eye on the session.
+    /// Waits for a duration and fails if the session ends meanwhile.
     pub(super) fn idle(&mut self, time: Duration) -> Result<(), Not> {
         let begun = Here::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
@@ -352,7 +352,7 @@ impl Talk {
     }
 }
 
-/// All rights.
+/// All access rights.
 pub(super) const ALL: proto::Access = proto::Access {
     local_write: true,
     remote_write: true,
@@ -364,7 +364,7 @@ fn words(at: Instant) -> String {
     format!("{}..{} ns", at.earliest_ns, at.latest_ns)
 }
 
-/// A reply, short.
+/// Describes a reply in a few words.
 pub(super) fn in_words(kind: &reply::Kind) -> String {
     match kind {
         reply::Kind::Refused(refused) => format!("`refused` (errno {}, {:?})", refused.errno, refused.text),

@@ -1,4 +1,4 @@
-//! Where an agent listens, and what it takes to be let in.
+//! Address of an agent, and the certificates for connecting to it.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -6,25 +6,25 @@ use std::path::PathBuf;
 
 use crate::tls::ClientFiles;
 
-/// Where an agent listens, and the certificates for it.
+/// Address of an agent, and the certificates for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentAddress {
-    /// Where.
+    /// The place where the agent listens.
     pub place: Place,
-    /// For a TCP address; an agent takes no others from another host.
+    /// Certificates, for a TCP address. An agent accepts no other TCP connections from another host.
     pub tls: Option<AgentTls>,
 }
 
-/// Where an agent listens.
+/// The place where an agent listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// A unix socket of this host.
     Unix(PathBuf),
-    /// An address and a port.
+    /// An IP address and a port.
     Tcp(SocketAddr),
-    /// A host's name and a port. It is looked up anew for each connection, and stands for the agent whatever it leads to.
+    /// A host name and a port. The name is resolved anew for each connection, and identifies the agent at any address.
     Named {
-        /// The name, in small letters and without a dot at its end: written otherwise it is the same.
+        /// The name, in lower case and without a final dot: other spellings are the same name.
         host: String,
         /// The port.
         port: u16,
@@ -32,7 +32,8 @@ pub enum Place {
 }
 
 impl Place {
-    /// A name and a port, such as `dut-host.example:7000`; none where it is no such thing, or looks like an address.
+    /// Parses a name and a port, such as `dut-host.example:7000`. Returns `None` if the text is malformed or resembles
+    /// an IP address.
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
@@ -44,7 +45,7 @@ impl Place {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        // A last label of digits is an address that was mistyped: a resolver would make something else of it.
+        // A last label of digits is a mistyped IP address, which a resolver would interpret otherwise.
         let last = host.rsplit('.').next()?;
         if host.len() > 253 || !host.split('.').all(is_of_letters) || last.bytes().all(|c| c.is_ascii_digit()) {
             return None;
@@ -54,7 +55,7 @@ impl Place {
         Some(Self::Named { host, port })
     }
 
-    /// Whether it is on this host by what it is called; a name may turn out to be, and is not taken for it.
+    /// Whether the place is on this host, judged by its name or address alone. A name may still resolve to this host.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -68,10 +69,9 @@ impl Place {
 /// The certificates for an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentTls {
-    /// Our certificate and key, and the CA of the agent's.
+    /// Our certificate and key, and the CA of the agent's certificate.
     pub files: ClientFiles,
-    /// The name or address that the agent's certificate must be made for; the address that it is connected by when
-    /// absent.
+    /// The name or address in the agent's certificate. If absent, the address of the connection.
     pub server_name: Option<String>,
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_told_from_an_address_that_was_mistyped() {
+    fn named_rejects_mistyped_addresses() {
         for (text, host) in [
             ("dut-host:7000", "dut-host"),
             ("DUT-3.Lab.Example.:7000", "dut-3.lab.example"),

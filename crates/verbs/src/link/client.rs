@@ -24,62 +24,62 @@ use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
 use super::{Gone, Said, VerbsLink};
 
-/// Commands that may wait to be sent.
+/// Largest number of commands that wait to be sent.
 const WAITING: usize = 256;
-/// How long a session may take to end: the agent destroys what it made.
+/// Longest time for the end of a session, in which the agent destroys the session's objects.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A session at an agent. A thread of its own does the network.
+/// A session at an agent. Its own thread handles the network.
 #[derive(Debug)]
 pub struct AgentClient {
     agent: GetAgentResponse,
     requests: Option<Sender<SessionRequest>>,
     inbox: Inbox,
-    /// Lets the thread go without the agent's farewell.
+    /// Lets the thread end without the agent's confirmation.
     leave: Option<oneshot::Sender<()>>,
-    /// Closed when the thread ends.
+    /// Disconnected when the thread ends.
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// How far connecting to an agent came.
+/// How far a connection attempt came.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Reached {
-    /// Nobody, or not as far as an answer.
+    /// No agent: no process listened, or none answered `GetAgent`.
     Nobody,
-    /// Somebody who answers `GetAgent`.
+    /// An agent that answered `GetAgent`.
     Agent,
 }
 
-/// No session: how far it came, and why it went no further.
+/// A failed connection attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotConnected {
-    /// How far it came.
+    /// How far the attempt came.
     pub reached: Reached,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub why: String,
 }
 
-/// What the thread needs for its work once it is connected.
+/// The result of connecting, which the thread needs for the session.
 struct Connected {
     agent: GetAgentResponse,
     answers: Streaming<SessionResponse>,
 }
 
 impl AgentClient {
-    /// Connects and begins a session.
+    /// Connects to an agent and begins a session.
     ///
     /// # Errors
-    /// Why not, and what to do: nobody there, no certificate, the wrong one, no answer in time.
+    /// The reason and what to do: no agent listens, a certificate is missing or wrong, or no response comes in time.
     pub fn connect(address: &AgentAddress, timeout: Duration) -> Result<Self, String> {
         Self::connect_step_by_step(address, timeout).map_err(|error| error.why)
     }
 
-    /// The same, for who needs to know how far it came.
+    /// Connects like [`AgentClient::connect`]; the error also tells how far the attempt came.
     ///
     /// # Errors
-    /// The same.
+    /// As [`AgentClient::connect`].
     pub fn connect_step_by_step(address: &AgentAddress, timeout: Duration) -> Result<Self, NotConnected> {
         let reached = Arc::new(AtomicBool::new(false));
         Self::connect_noting(address, timeout, &reached).map_err(|why| NotConnected {
@@ -92,7 +92,7 @@ impl AgentClient {
         })
     }
 
-    /// Sets `answered` once the agent has answered `GetAgent`.
+    /// Connects, and sets `answered` once the agent has answered `GetAgent`.
     fn connect_noting(address: &AgentAddress, timeout: Duration, answered: &Arc<AtomicBool>) -> Result<Self, String> {
         let begun = Instant::now();
         let internal = |error: std::io::Error| format!("agent at {address}: this side cannot begin ({error})");
@@ -133,7 +133,7 @@ impl AgentClient {
                     }
                 }
             });
-            // A name that is being looked up must not hold the thread.
+            // A name resolution in progress must not delay the end of the thread.
             runtime.shutdown_background();
             drop(ended_put);
         };
@@ -141,7 +141,7 @@ impl AgentClient {
             .name("agent".into())
             .spawn(work)
             .map_err(internal)?;
-        // The thread gives up by itself; this is for one that hangs.
+        // The thread gives up by itself; this limit is for a thread that hangs.
         let patience = timeout.saturating_add(FAREWELL).saturating_sub(begun.elapsed());
         let agent = match connected.recv_timeout(patience) {
             Ok(connected) => connected?,
@@ -161,20 +161,20 @@ impl AgentClient {
         })
     }
 
-    /// What the agent is, as it said when the session began.
+    /// Returns what the agent reported of itself when the session began.
     #[must_use]
     pub fn agent(&self) -> &GetAgentResponse {
         &self.agent
     }
 
-    /// Sends a command; its answer carries this number.
+    /// Sends a command; its reply carries this number.
     ///
     /// # Errors
-    /// When the session has ended, or 256 commands wait to be sent.
+    /// When the session has ended, or 256 commands are waiting to be sent.
     pub fn send(&mut self, number: u64, command: Command) -> Result<(), Gone> {
         self.inbox.ended()?;
         let size = command.encoded_len();
-        // Beyond this the agent breaks the connection, and the session would be lost.
+        // The agent would break the connection of a larger message, and the session would be lost.
         if size >= LARGEST_MESSAGE - 64 {
             return Err(Gone(format!(
                 "a command of {size} bytes is more than an agent takes, {LARGEST_MESSAGE}; use several"
@@ -196,18 +196,20 @@ impl AgentClient {
         }
     }
 
-    /// The next answer or event; none when none came in time.
+    /// Returns the next reply or event, or `None` if none comes in time.
     ///
     /// # Errors
-    /// When the session has ended, after all that it said was taken.
+    /// When the session has ended and all its messages were taken.
     pub fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
         self.inbox.recv(timeout)
     }
 
-    /// Ends the session, and waits until the agent has destroyed what it made; gives what was said until then.
+    /// Ends the session, and waits until the agent has destroyed the session's objects. Returns the messages until
+    /// then.
     ///
     /// # Errors
-    /// When the session had ended before, or its end is not confirmed: then it is not known whether all is destroyed.
+    /// When the session had ended before, or its end is not confirmed. It is then unknown whether all objects are
+    /// destroyed.
     pub fn close(mut self) -> Result<Vec<Said>, Gone> {
         self.requests = None;
         let begun = Instant::now();
@@ -223,15 +225,15 @@ impl AgentClient {
     }
 }
 
-/// What the end is called that the agent gives a session whose client leaves.
+/// Text of the end when the agent confirms that the client left.
 const CONFIRMED: &str = "the agent ended the session";
 
 impl Drop for AgentClient {
     fn drop(&mut self) {
-        // The agent sees the end of the commands, destroys what the session made, and ends its side.
+        // The agent sees the end of the commands, destroys the session's objects, and ends its side.
         self.requests = None;
         let begun = Instant::now();
-        // What still comes is of no use, but must be taken for the end to be reached.
+        // The remaining messages are useless, but the end comes only after them.
         while begun.elapsed() < FAREWELL {
             match self.inbox.recv(FAREWELL.saturating_sub(begun.elapsed())) {
                 Ok(_) => {}
@@ -241,7 +243,7 @@ impl Drop for AgentClient {
         if let Some(leave) = self.leave.take() {
             let _ = leave.send(());
         }
-        // An error is the end: nothing is ever sent.
+        // Another error is the end of the thread: nothing is ever sent here.
         let hangs = matches!(
             self.ended.recv_timeout(FAREWELL),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout)
@@ -289,7 +291,7 @@ async fn begin(
     })
 }
 
-/// Passes on what the agent says until its end.
+/// Passes on the agent's messages until the end of the session.
 async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mut left: oneshot::Receiver<()>) {
     let mut answers = connected.answers;
     let end = loop {
@@ -319,7 +321,7 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
     putter.end(end);
 }
 
-/// What a message says, or what it lacks.
+/// Parses a message. The error names the missing part.
 fn read(response: SessionResponse) -> Result<Said, &'static str> {
     let at = response.at.ok_or("`at`")?;
     Ok(match response.kind.ok_or("`answer` or `event`")? {

@@ -1,4 +1,4 @@
-//! Connecting to an agent, and saying in words why it did not work.
+//! Connecting to an agent, and describing why it failed.
 
 use core::net::SocketAddr;
 use std::error::Error;
@@ -18,12 +18,12 @@ const WORDS: Words = Words {
     named_by: "--agent",
 };
 
-/// A connection that is silent for so long is asked for a sign of life.
+/// A connection that is silent for this long is pinged.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// And is lost when none comes in this time.
+/// The connection is lost if the ping is not answered within this time.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects.
+/// Connects to an agent.
 pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
     let endpoint = |uri: String| {
         let endpoint = Endpoint::from_shared(uri).map_err(|error| root(&error))?;
@@ -42,7 +42,7 @@ pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
         },
         (Place::Tcp(at), None) => endpoint(format!("http://{}", on_this_host(*at)?))?,
         (Place::Named { host, port }, None) => {
-            // Each that the name leads to: `localhost` is often two, and the agent listens on one of them.
+            // Tries each address of the name: `localhost` often has two, and the agent listens on one of them.
             let mut failed = String::new();
             for at in looked_up(host, *port).await? {
                 match endpoint(format!("http://{}", on_this_host(at)?))?.connect().await {
@@ -54,7 +54,7 @@ pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
         }
         (Place::Tcp(at), Some(tls)) => return with_tls(&at.ip().to_string(), at.port(), tls, endpoint).await,
         (Place::Named { host, port }, Some(tls)) => {
-            // For its words alone: the connector looks the name up itself, and tries each address.
+            // Only for its error text: the connector resolves the name itself and tries each address.
             looked_up(host, *port).await?;
             return with_tls(host, *port, tls, endpoint).await;
         }
@@ -84,7 +84,7 @@ async fn with_tls(
     })
 }
 
-/// An address to which no certificates are needed.
+/// Returns an address of this host, which needs no certificates, or an error.
 fn on_this_host(at: SocketAddr) -> Result<SocketAddr, String> {
     if at.ip().to_canonical().is_loopback() {
         return Ok(at);
@@ -95,7 +95,7 @@ fn on_this_host(at: SocketAddr) -> Result<SocketAddr, String> {
     ))
 }
 
-/// What a name leads to: at least one address.
+/// Resolves a name to at least one address.
 async fn looked_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let said = match tokio::net::lookup_host((host, port)).await {
         Ok(found) => {
@@ -113,12 +113,12 @@ async fn looked_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     ))
 }
 
-/// An error and what caused it.
+/// Iterates over an error and its causes.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     successors(Some(error), |&error| error.source())
 }
 
-/// What is at the bottom of an error.
+/// Returns the text of the root cause of an error.
 fn root(error: &(dyn Error + 'static)) -> String {
     causes(error).last().unwrap_or(error).to_string()
 }
@@ -137,7 +137,7 @@ fn not_connected(error: &(dyn Error + 'static)) -> String {
     format!("no connection ({error}); {remedy}")
 }
 
-/// Why a call failed. `answered`: whether this agent has answered one before.
+/// Describes why a call failed. `answered` tells whether this agent has answered a call before.
 pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: bool) -> String {
     if status.source().is_none() {
         return match status.code() {

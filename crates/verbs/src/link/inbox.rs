@@ -1,4 +1,4 @@
-//! What a session says, until somebody takes it.
+//! The queue of a session's messages to its user.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,19 +10,19 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::{Gone, Said};
 
-/// How much may wait. When it is full, whoever puts waits: nothing is lost.
+/// Largest number of queued messages. A sender waits while the queue is full, so no message is lost.
 const WAITING: usize = 4096;
-/// How long the end of a session may be on its way, once nothing can be said to it any more.
+/// Longest wait for the reason of a session's end, after the session stopped taking commands.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// The taking end.
+/// The receiving end.
 #[derive(Debug)]
 pub(super) struct Inbox {
     said: Receiver<Said>,
     shared: Arc<Shared>,
 }
 
-/// The putting end. Dropping it ends the session for the taker.
+/// The sending end. Dropping it ends the session for the receiver.
 #[derive(Debug)]
 pub(super) struct Putter {
     said: Option<Sender<Said>>,
@@ -37,7 +37,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The first end that is told stays.
+    /// Stores the reason of the end; the first reason stays.
     fn end(&self, why: impl FnOnce() -> String) {
         let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.get_or_insert_with(why);
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// Both ends.
+/// Makes both ends.
 pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
     let (put, take) = channel(WAITING);
     let shared = Arc::new(Shared {
@@ -67,12 +67,12 @@ impl Inbox {
             if let Some(found) = self.take()? {
                 return Ok(Some(found));
             }
-            // What is put from here on wakes again.
+            // Messages sent from here on wake again.
             self.shared.wake.clear();
             match self.take() {
                 Ok(None) => {}
                 found => {
-                    // There may be more, and the end stays the end.
+                    // There may be more messages; the end, too, must stay visible.
                     self.shared.wake.wake();
                     return found;
                 }
@@ -85,7 +85,7 @@ impl Inbox {
         }
     }
 
-    /// Takes nothing more: whoever puts, or waits for room, learns it.
+    /// Stops receiving. A sender, also a waiting one, gets an error.
     pub(super) fn close(&mut self) {
         self.said.close();
     }
@@ -98,14 +98,14 @@ impl Inbox {
         }
     }
 
-    /// Why the session ended, whether or not all that it said was taken; an error once that is so.
+    /// Returns the reason as an error if the session has ended, even if messages are left.
     pub(super) fn ended(&self) -> Result<(), Gone> {
         let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
         end.as_ref().map_or(Ok(()), |why| Err(Gone(why.clone())))
     }
 
-    /// Why the session ended, where one side of it is known to have: a broken connection takes no commands before it is
-    /// known why it broke, so that is waited for.
+    /// Returns why the session ended. A broken connection may stop taking commands before the reason is known, so this
+    /// waits for the reason.
     pub(super) fn gone(&self) -> Gone {
         let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -129,7 +129,7 @@ impl AsFd for Inbox {
 }
 
 impl Putter {
-    /// Waits while it is full; gives whether anybody takes.
+    /// Sends a message, and waits while the queue is full. Returns whether the receiver still exists.
     pub(super) async fn put(&self, said: Said) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.send(said).await.is_ok();
@@ -137,7 +137,7 @@ impl Putter {
         taken
     }
 
-    /// The same for a thread.
+    /// Sends a message from a thread outside the runtime, like [`Putter::put`].
     pub(super) fn blocking_put(&self, said: Said) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.blocking_send(said).is_ok();
@@ -145,7 +145,7 @@ impl Putter {
         taken
     }
 
-    /// Ends the session for the taker, once it took all.
+    /// Ends the session for the receiver, after it has taken all messages.
     pub(super) fn end(self, why: String) {
         self.shared.end(|| why);
     }
@@ -153,7 +153,7 @@ impl Putter {
 
 impl Drop for Putter {
     fn drop(&mut self) {
-        // First the end, then the word that there is something to see.
+        // The end comes first; only then is the receiver woken.
         self.shared
             .end(|| "the session was given up by this side; if nobody cancelled the run, please report it".into());
         self.said = None;
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_descriptor_is_readable_as_long_as_there_is_something_to_take() {
+    fn descriptor_is_readable_while_messages_wait() {
         let (putter, mut inbox) = inbox().unwrap();
         assert!(!readable(&inbox));
         for n in 0..3 {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_was_said_is_taken_before_the_end() {
+    fn messages_come_before_the_end() {
         let (putter, mut inbox) = inbox().unwrap();
         putter.blocking_put(event(1));
         putter.end("over".into());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_why_it_ended_before_that_is_known_waits_for_it() {
+    fn gone_waits_for_the_reason() {
         let (putter, inbox) = inbox().unwrap();
         let asking = std::thread::spawn(move || inbox.gone());
         putter.end("the agent was killed".into());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_explains_is_not_without_a_word() {
+    fn dropped_putter_gives_a_reason() {
         let (putter, mut inbox) = inbox().unwrap();
         drop(putter);
         let Err(Gone(why)) = inbox.recv(Duration::ZERO) else {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_when_something_is_said() {
+    fn message_ends_a_wait() {
         let (putter, mut inbox) = inbox().unwrap();
         let saying = std::thread::spawn(move || {
             putter.blocking_put(event(7));

@@ -1,4 +1,4 @@
-//! A session on a device of this host: the tester's own.
+//! A session on a device of this host: the tester's own adapter.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -14,15 +14,15 @@ use verbatim_proto::agent::Command;
 use super::inbox::{Inbox, inbox};
 use super::{Gone, Said, VerbsLink};
 
-/// How long a session may take to begin, and to end.
+/// Longest time for the beginning, and for the end, of a session.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A session on a device of this host, on a thread of its own. Times are those of this host.
+/// A session on a device of this host, with a thread of its own. Times are on the clock of this host.
 #[derive(Debug)]
 pub struct LocalVerbs {
     inlet: Option<Inlet>,
     inbox: Inbox,
-    /// Closed when the thread ends.
+    /// Disconnected when the thread ends.
     ended: Receiver<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -31,7 +31,7 @@ impl LocalVerbs {
     /// Opens a device of this host through libibverbs.
     ///
     /// # Errors
-    /// When there is no library, no such device or port, or it cannot be opened.
+    /// When the library, the device or the port is missing, or the device cannot be opened.
     pub fn open(device: &str, port: u8, limits: Limits) -> Result<Self, String> {
         let name = device.to_owned();
         Self::with(limits, move || {
@@ -41,10 +41,10 @@ impl LocalVerbs {
         .map_err(|why| format!("the tester's device: {why}"))
     }
 
-    /// The same on a device that `open` opens, on the thread of the session.
+    /// Begins a session on a device that `open` opens, on the thread of the session.
     ///
     /// # Errors
-    /// What `open` says.
+    /// The error of `open`.
     pub fn with<D: Device>(
         limits: Limits,
         open: impl FnOnce() -> Result<D, Failure> + Send + 'static,
@@ -55,7 +55,7 @@ impl LocalVerbs {
         let (opened_put, opened) = sync_channel(1);
         let (ended_put, ended) = sync_channel::<()>(0);
         let work = move || {
-            // Dropped last: what the session made is destroyed by then.
+            // This is dropped last, after the session's objects are destroyed.
             let _ended = ended_put;
             let mut session = match open() {
                 Ok(device) => Session::new(device, limits),

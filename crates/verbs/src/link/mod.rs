@@ -1,15 +1,15 @@
 //! The tester's side of verbs on demand: an agent on the device's host, or a device of the tester's own.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `address` | where an agent listens, and the certificates for it |
-//! | `connect` | connecting, and saying in words why it did not work |
+//! | `address` | address of an agent, and the certificates for it |
+//! | `connect` | connecting, and describing why it failed |
 //! | `client` | [`AgentClient`]: a session at an agent |
 //! | `local` | [`LocalVerbs`]: a session on a device of this host |
-//! | `inbox` | what a session says, until somebody takes it |
+//! | `inbox` | the queue of a session's messages to its user |
 //!
-//! Both are [`VerbsLink`]s: commands go in under numbers, answers and events come out in order, and a descriptor
-//! becomes readable when there is something to take, so that one `poll` waits for packets and completions alike.
+//! Both sessions are [`VerbsLink`]s: commands go in under numbers, and replies and events come out in order. A
+//! descriptor becomes readable when a message is available, so one `poll` can wait for packets and completions alike.
 
 mod address;
 mod client;
@@ -29,25 +29,25 @@ pub use address::{AgentAddress, AgentTls, Place};
 pub use client::{AgentClient, NotConnected, Reached};
 pub use local::LocalVerbs;
 
-/// A session with whoever has the device open. Dropping it ends the session and destroys what it made.
+/// A session with the process that has the device open. Dropping it ends the session and destroys its objects.
 pub trait VerbsLink: AsFd + fmt::Debug + Send {
-    /// Sends a command; its answer carries this number.
+    /// Sends a command; its reply carries this number.
     ///
     /// # Errors
     /// When the session has ended.
     fn send(&mut self, number: u64, command: Command) -> Result<(), Gone>;
 
-    /// The next answer or event; none when none came in time. Completions that were there when a command was done come
-    /// before its answer.
+    /// Returns the next reply or event, or `None` if none comes in time. Completions that existed when a command was
+    /// executed come before its reply.
     ///
-    /// The descriptor is readable whenever this would give something, and at times when it would not.
+    /// The descriptor is readable whenever this would return a message, and sometimes when it would not.
     ///
     /// # Errors
-    /// When the session has ended, after all that it said was taken.
+    /// When the session has ended and all its messages were taken.
     fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone>;
 }
 
-/// The session has ended, and why: never the fault of the device under test as such.
+/// The end of a session and its reason. It is not by itself a fault of the device under test.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Gone(pub String);

@@ -1,4 +1,4 @@
-//! The commands, one function each.
+//! The commands of a session, one function each.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ type Answer = Result<reply::Kind, Failure>;
 const DONE: reply::Kind = reply::Kind::Done(proto::Done {});
 
 impl<D: Device> Session<D> {
-    /// Does a command. What cannot be done is a [`proto::Refused`] that says why; the session goes on.
+    /// Executes a command. If it fails, the reply is a [`proto::Refused`] with the reason, and the session goes on.
     pub fn execute(&mut self, command: &Command) -> Done {
-        // What a post completes is then known to have done so after this; completions are not lost with their queue pair;
-        // and memory that is not in use any more is known not to be.
+        // Polls first, for three reasons. A completion of this post then has a time after this one. No completion is
+        // lost with its queue pair. Memory that is no longer in use is known to be free.
         let mut before = self.completions(now_ns()).happened;
-        // What a queue pair had to report is forgotten with it.
+        // Events of a queue pair are lost when it is destroyed, so they are read first.
         if matches!(
             command.kind,
             Some(command::Kind::DestroyQp(_) | command::Kind::DestroyAll(_))
@@ -60,7 +60,7 @@ impl<D: Device> Session<D> {
                 let held = self.pair(asked.qp)?;
                 held.pair.modify(to, &given.unwrap_or_default())?;
                 if to == QpState::Reset {
-                    // What was posted is forgotten, without a completion.
+                    // RESET drops posted requests without a completion.
                     held.posted = 0;
                     held.names.clear();
                 }
@@ -109,7 +109,7 @@ impl<D: Device> Session<D> {
 
     fn deregister(&mut self, handle: u32) -> Answer {
         find_region(&self.memory, handle)?;
-        // Otherwise the device could still write there.
+        // The device could still write into memory that a posted request names.
         if let Some((qp, _)) = self.pairs.iter().find(|(_, held)| held.names.contains(&handle)) {
             return Err(Failure::refused(format!(
                 "memory {handle} is named by requests on queue pair {qp} that have not completed, or whose success is \
@@ -169,7 +169,7 @@ impl<D: Device> Session<D> {
     fn read(&mut self, from: Option<proto::Slice>) -> Answer {
         let from = from.ok_or_else(|| Failure::refused("read_memory does not say what to read; give from"))?;
         check_transfer(from.length)?;
-        // A piece of no bytes still names memory, and the memory must exist.
+        // A slice without bytes still names memory, which must exist.
         let bytes = match piece(&self.memory, Some(from))? {
             Some(piece) => piece.memory.read(piece.offset, piece.length)?,
             None => Vec::new(),
@@ -197,7 +197,7 @@ impl<D: Device> Session<D> {
 }
 
 impl<P> Held<P> {
-    /// Notes a request that was posted.
+    /// Records a posted request and the memory that it names.
     fn note(&mut self, local: Option<proto::Slice>) {
         self.posted += 1;
         if let Some(slice) = local
@@ -230,7 +230,7 @@ fn find_region<M>(memory: &Regions<M>, handle: u32) -> Result<&Region<M>, Failur
     })
 }
 
-/// Handles for a message, not too many.
+/// Lists handles for a message, at most 8.
 fn handles<'a>(keys: impl ExactSizeIterator<Item = &'a u32>) -> String {
     const SHOWN: usize = 8;
     let all = keys.len();
@@ -242,7 +242,7 @@ fn handles<'a>(keys: impl ExactSizeIterator<Item = &'a u32>) -> String {
     }
 }
 
-/// The piece that a slice names; none when it is absent or has no bytes.
+/// Returns the memory that a slice names, or `None` if the slice is absent or has no bytes.
 fn piece<M>(memory: &Regions<M>, slice: Option<proto::Slice>) -> Result<Option<Piece<'_, M>>, Failure> {
     let Some(slice) = slice else { return Ok(None) };
     let region = find_region(memory, slice.memory)?;

@@ -1,18 +1,18 @@
-//! How much a session may hold.
+//! Limits of the objects of a session.
 
 use crate::device::Failure;
 
-/// Memory is registered and locked in whole pages of this size, and counted so.
+/// Memory is registered and locked in whole pages of this size in bytes, and counted in them.
 const PAGE: u64 = 4096;
 
-/// How much one session may hold.
+/// Limits of the objects of one session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Bytes of registered memory, in whole pages of 4096.
+    /// Registered memory in bytes, counted in whole pages of 4096.
     pub memory: u64,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub queue_pairs: u32,
-    /// Requests that one queue of a queue pair may hold.
+    /// Number of requests in one queue of a queue pair.
     pub queue_depth: u32,
 }
 
@@ -26,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Bytes that a region of this length counts for.
+/// Returns the bytes that a region of this length counts for: whole pages.
 pub(super) fn counted(length: u32) -> u64 {
     u64::from(length).next_multiple_of(PAGE)
 }

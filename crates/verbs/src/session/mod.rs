@@ -1,14 +1,16 @@
-//! A session: what one client made on a device, and how its commands are done.
+//! A session: the objects of one client on a device, and the execution of its commands.
 //!
-//! Synchronous, owned by one thread. Everything that a session made is destroyed when it is dropped: queue pairs with
-//! their completion queues, then memory, then protection domain and device.
+//! A session is synchronous and owned by one thread. Dropping it destroys all its objects: first queue pairs with their
+//! completion queues, then memory, then protection domain and device.
 //!
 //! # Times
 //!
-//! On [`crate::clock`]. A command's answer: from before the call until after it. A completion: from when its completion
-//! queue was last seen empty until it was taken out. Queues are looked into before each command, so no completion is said
-//! to be older than what was posted for it; without a pause for up to a millisecond after a post; and then, while requests
-//! are posted, every 100 µs, so that the span stays short when a completion is late.
+//! All times are on [`crate::clock`]. The time of a reply spans the call of the driver. The time of a completion spans
+//! from when its completion queue was last seen empty until it was polled.
+//!
+//! The session polls the completion queues before each command, so no completion has a time before the post of its
+//! request. After a post it polls without a pause for up to a millisecond. Then it polls every 100 µs while requests
+//! are posted, so the span stays short for a late completion.
 
 mod commands;
 mod limits;
@@ -27,45 +29,45 @@ use crate::clock::{now_ns, since};
 use crate::device::{Completed, DEVICE_FATAL, Device, Failure, Pair};
 use crate::wake::Wake;
 
-/// The most bytes that one command reads or writes.
+/// Largest number of bytes that one command reads or writes.
 pub const MAX_TRANSFER: u32 = 16 << 20;
 
-/// How often completion queues are looked into while requests are posted.
+/// Interval of polling the completion queues while requests are posted.
 const LOOK: Duration = Duration::from_micros(100);
-/// How often the device's reports are looked for while nothing is posted.
+/// Interval of reading the device's events while no requests are posted.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
-/// How often it is looked whether the device is still there.
+/// Interval of checking that the device still exists.
 const LOOK_FOR_DEVICE: Duration = Duration::from_millis(250);
 
-/// A command done.
+/// The outcome of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
-    /// What happened until then: every completion that was in any completion queue when the command was done.
+    /// Events before the reply: every completion that was in any completion queue when the command was executed.
     pub before: Vec<Happened>,
-    /// When it was done.
+    /// Time of the execution.
     pub at: Instant,
-    /// What it came to.
+    /// The reply.
     pub reply: Reply,
 }
 
-/// Something that happened without being asked for.
+/// An event, such as a completion, with its time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Happened {
-    /// When.
+    /// Time of the event.
     pub at: Instant,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
-/// What one client made on a device.
+/// The objects of one client on a device.
 #[derive(Debug)]
 pub struct Session<D: Device> {
-    // Fields are dropped in this order.
+    // The fields are dropped in this order.
     pairs: BTreeMap<u32, Held<D::Pair>>,
     memory: BTreeMap<u32, Region<D::Memory>>,
     device: D,
     limits: Limits,
-    /// When the driver was called by the post that is being done.
+    /// Time at which the post in progress called the driver.
     called_ns: Option<u64>,
     last_handle: u32,
     gone: Option<String>,
@@ -73,28 +75,29 @@ pub struct Session<D: Device> {
     looked_for_reports_ns: u64,
 }
 
-/// A queue pair, and what is known of its completion queue.
+/// A queue pair, and the state of its completion queue.
 #[derive(Debug)]
 struct Held<P> {
     pair: P,
     service: Service,
-    /// When its completion queue was last seen empty, or before it was made.
+    /// Time when the completion queue was last seen empty, or before it was created.
     empty_ns: u64,
-    /// Requests posted that have not completed. One whose success is not signalled counts until the end.
+    /// Posted requests that have not completed. A request with unsignaled success counts until the queue is empty or
+    /// reset.
     posted: u64,
-    /// The memory that these requests name, as far as it is known: all since there were none.
+    /// Handles of the memory that these requests may name: all since the number of posted requests was last 0.
     names: Vec<u32>,
 }
 
-/// What a look found.
+/// The result of polling all completion queues.
 #[derive(Default)]
 struct Found {
     happened: Vec<Happened>,
-    /// When the first completion had been found.
+    /// Time when the first completion was polled.
     first_ns: Option<u64>,
 }
 
-/// Memory, and its length.
+/// Registered memory, and its length in bytes.
 #[derive(Debug)]
 struct Region<M> {
     memory: M,
@@ -102,7 +105,7 @@ struct Region<M> {
 }
 
 impl<D: Device> Session<D> {
-    /// A session on an open device.
+    /// Begins a session on an open device.
     pub fn new(device: D, limits: Limits) -> Self {
         Self {
             pairs: BTreeMap::new(),
@@ -117,21 +120,21 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Why the device is of no use any more, once that was seen. The session is best ended then.
+    /// Returns why the device is unusable, once the session has noticed it. The caller should then end the session.
     #[must_use]
     pub fn gone(&self) -> Option<&str> {
         self.gone.as_deref()
     }
 
-    /// What happened since the last look: completions, and what the device reported.
+    /// Returns the completions and device events since the last call.
     pub fn events(&mut self) -> Vec<Happened> {
         let mut found = self.completions(now_ns());
         self.reports(&mut found.happened);
         found.happened
     }
 
-    /// Looks for completions without a pause, so that the first to come is known to the time of one look: until there is
-    /// one, `until` says so, or the time is over.
+    /// Polls for completions without a pause, so that the time of the first one is known to within one poll. Ends at
+    /// the first completion, when `until` returns true, or after `at_most`.
     pub fn attend(&mut self, at_most: Duration, until: impl Fn() -> bool) -> Vec<Happened> {
         let begun = now_ns();
         let mut now = begun;
@@ -146,7 +149,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// The completions since the last look, by a look that begins at `begun` or later.
+    /// Returns the completions since the last poll. The poll begins at `begun` or later.
     fn completions(&mut self, begun: u64) -> Found {
         let mut found = Found::default();
         for (handle, held) in &mut self.pairs {
@@ -159,12 +162,12 @@ impl<D: Device> Session<D> {
         found
     }
 
-    /// Waits until something may have happened, `wake` is woken, or the time is over.
+    /// Waits until an event may have come, `wake` is woken, or the time is over.
     pub fn wait(&mut self, wake: &Wake, timeout: Duration) {
         if self.gone.is_some() {
             return;
         }
-        // Nothing completes that was not posted.
+        // Only posted requests complete.
         let busy = self.pairs.values().any(|held| held.posted > 0);
         wake.wait(timeout.min(if busy { LOOK } else { IDLE_LOOK }));
         if now_ns().saturating_sub(self.looked_for_device_ns) >= nanoseconds(LOOK_FOR_DEVICE) {
@@ -179,7 +182,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// What the device reported, however many commands come one after the other.
+    /// Reads the device's events at a fixed interval, even if commands follow each other without a pause.
     fn reports_if_due(&mut self, happened: &mut Vec<Happened>) {
         if now_ns().saturating_sub(self.looked_for_reports_ns) >= nanoseconds(IDLE_LOOK) {
             self.reports(happened);
@@ -220,7 +223,7 @@ impl<D: Device> Session<D> {
         found.map(|(handle, _)| *handle)
     }
 
-    /// A handle that was never given out: one kept by mistake must not name something else.
+    /// Returns a handle that was never used: a handle kept by mistake must not name another object.
     fn new_handle(&mut self) -> Result<u32, Failure> {
         let next = self.last_handle.checked_add(1).ok_or_else(|| {
             Failure::refused("this session has given out all its 2^32 - 1 handles; open another session")
@@ -238,8 +241,8 @@ impl<D: Device> Drop for Session<D> {
 }
 
 impl<P: Pair> Held<P> {
-    /// Takes all completions out, at `begun` or later. The clock is read where something was found, and nowhere else: to
-    /// read it may take longer than to look.
+    /// Polls all completions, at `begun` or later. The clock is read only after a poll that found some: reading it may
+    /// take longer than a poll.
     fn drain(&mut self, handle: u32, mut begun: u64, found: &mut Found) -> Result<(), Failure> {
         let mut completed = Vec::new();
         loop {
@@ -285,7 +288,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A refusal as a reply.
+/// Converts a failure into a reply.
 #[must_use]
 pub fn refused(failure: Failure) -> Reply {
     Reply {

@@ -90,7 +90,7 @@ fn completions(happened: &[Happened]) -> Vec<(u32, u64, u32)> {
 }
 
 #[test]
-fn all_is_destroyed_in_order_when_a_session_is_dropped() {
+fn dropped_session_destroys_all_in_order() {
     let strings = Strings::default();
     let mut session = session(&strings);
     made_memory(&mut session, 100);
@@ -110,7 +110,7 @@ fn all_is_destroyed_in_order_when_a_session_is_dropped() {
 }
 
 #[test]
-fn destroy_all_leaves_the_device_open_and_the_handles_dead() {
+fn destroy_all_keeps_device_open() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let memory = made_memory(&mut session, 100);
@@ -130,7 +130,7 @@ fn destroy_all_leaves_the_device_open_and_the_handles_dead() {
 }
 
 #[test]
-fn handles_that_do_not_exist_are_refused_with_those_that_do() {
+fn unknown_handle_error_lists_existing() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let memory = made_memory(&mut session, 64);
@@ -177,7 +177,7 @@ fn handles_that_do_not_exist_are_refused_with_those_that_do() {
 }
 
 #[test]
-fn a_slice_that_reaches_beyond_its_memory_is_refused() {
+fn slice_beyond_memory_is_refused() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let memory = made_memory(&mut session, 64);
@@ -196,7 +196,7 @@ fn a_slice_that_reaches_beyond_its_memory_is_refused() {
 }
 
 #[test]
-fn memory_is_written_and_read_within_what_one_command_may_move() {
+fn transfer_is_limited_per_command() {
     let strings = Strings::default();
     let mut session = with_limits(&strings, 64 << 20, 1);
     let memory = made_memory(&mut session, MAX_TRANSFER + 2);
@@ -242,7 +242,7 @@ fn memory_is_written_and_read_within_what_one_command_may_move() {
 }
 
 #[test]
-fn limits_are_refused_with_what_is_in_use_and_freed_by_what_is_destroyed() {
+fn limits_are_refused_and_freed() {
     let strings = Strings::default();
     let mut session = with_limits(&strings, 8192, 1);
     let memory = made_memory(&mut session, 1);
@@ -272,7 +272,7 @@ fn limits_are_refused_with_what_is_in_use_and_freed_by_what_is_destroyed() {
 }
 
 #[test]
-fn what_the_driver_refuses_comes_back_with_its_error_number_and_the_session_goes_on() {
+fn driver_errno_is_passed_on() {
     let strings = Strings::default();
     let mut session = session(&strings);
     strings.fail_next(12, "ibv_create_qp on fake0 failed");
@@ -288,14 +288,14 @@ fn what_the_driver_refuses_comes_back_with_its_error_number_and_the_session_goes
 }
 
 #[test]
-fn an_unknown_command_is_refused() {
+fn unknown_command_is_refused() {
     let mut session = session(&Strings::default());
     let done = session.execute(&Command { kind: None });
     assert!(matches!(done.reply.kind, Some(reply::Kind::Refused(_))));
 }
 
 #[test]
-fn every_completion_that_was_there_comes_before_the_answer() {
+fn completions_come_before_the_reply() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let (a, b) = (made_qp(&mut session), made_qp(&mut session));
@@ -317,7 +317,7 @@ fn every_completion_that_was_there_comes_before_the_answer() {
 }
 
 #[test]
-fn a_completion_lies_between_the_last_look_at_an_empty_queue_and_the_one_that_found_it() {
+fn completion_time_spans_two_polls() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let qp = made_qp(&mut session);
@@ -340,7 +340,7 @@ fn a_completion_lies_between_the_last_look_at_an_empty_queue_and_the_one_that_fo
 }
 
 #[test]
-fn what_a_request_completes_is_not_said_to_have_completed_before_the_command() {
+fn completion_is_not_before_its_post() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let qp = made_qp(&mut session).qp;
@@ -351,7 +351,7 @@ fn what_a_request_completes_is_not_said_to_have_completed_before_the_command() {
 }
 
 #[test]
-fn an_answer_lies_between_the_call_and_its_return() {
+fn reply_time_spans_the_call() {
     let mut session = session(&Strings::default());
     let before = now_ns();
     let at = session.execute(&command(register(1))).at;
@@ -360,7 +360,7 @@ fn an_answer_lies_between_the_call_and_its_return() {
 }
 
 #[test]
-fn memory_that_a_request_may_still_use_is_not_deregistered() {
+fn memory_in_use_is_not_deregistered() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let (used, unused) = (made_memory(&mut session, 64), made_memory(&mut session, 64));
@@ -378,7 +378,7 @@ fn memory_that_a_request_may_still_use_is_not_deregistered() {
 }
 
 #[test]
-fn a_queue_pair_that_is_reset_uses_no_memory_any_more() {
+fn reset_qp_frees_its_memory() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let memory = made_memory(&mut session, 64);
@@ -400,7 +400,7 @@ fn a_queue_pair_that_is_reset_uses_no_memory_any_more() {
 }
 
 #[test]
-fn a_report_names_its_queue_pair_by_handle() {
+fn event_names_qp_by_handle() {
     let strings = Strings::default();
     let mut session = session(&strings);
     made_qp(&mut session);
@@ -424,7 +424,7 @@ fn a_report_names_its_queue_pair_by_handle() {
 }
 
 #[test]
-fn a_device_that_is_fatally_ill_ends_the_session_and_refuses_what_comes_after() {
+fn fatal_device_event_ends_session() {
     let strings = Strings::default();
     let mut session = session(&strings);
     strings.report(DEVICE_FATAL, None);
@@ -438,7 +438,7 @@ fn a_device_that_is_fatally_ill_ends_the_session_and_refuses_what_comes_after() 
 }
 
 #[test]
-fn a_device_that_was_taken_away_is_noticed_after_a_failed_call_or_while_waiting() {
+fn removed_device_is_noticed() {
     let strings = Strings::default();
     let mut failing = session(&strings);
     strings.go("removed");
@@ -456,7 +456,7 @@ fn a_device_that_was_taken_away_is_noticed_after_a_failed_call_or_while_waiting(
 }
 
 #[test]
-fn a_wait_ends_early_for_a_wake_and_looks_often_while_requests_are_posted() {
+fn wait_is_short_while_requests_are_posted() {
     let strings = Strings::default();
     let mut session = session(&strings);
     let wake = Wake::new().unwrap();
@@ -472,7 +472,7 @@ fn a_wait_ends_early_for_a_wake_and_looks_often_while_requests_are_posted() {
     let memory = made_memory(&mut session, 64);
     let qp = made_qp(&mut session).qp;
     done(&mut session, receive(qp, 1, memory, 0, 64));
-    // The median of many: the machine may be busy with something else.
+    // The median of many waits: the machine may be busy.
     let mut waited: Vec<Duration> = (0..101)
         .map(|_| {
             let begun = StdInstant::now();

@@ -1,7 +1,7 @@
 //! Attributes of the subnet management and performance classes.
 //!
-//! Source of the layouts: libibmad's field table and OpenSM's `ib_types.h`; a test encodes with one
-//! and reads with the other.
+//! Source of the layouts: libibmad's field table and OpenSM's `ib_types.h`. A test compares these layouts with
+//! libibmad's encoder and decoder.
 
 mod node;
 mod notice;
@@ -25,9 +25,9 @@ use crate::mad::Mad;
 
 /// An attribute that a MAD can carry.
 pub trait Attribute: Layout + Copy + Default {
-    /// Its number.
+    /// The AttributeID.
     const ID: AttributeId;
-    /// Whether it belongs to the performance class; else to the subnet management classes.
+    /// Whether the attribute belongs to the performance class; otherwise it belongs to the subnet management classes.
     const PERFORMANCE: bool = false;
 }
 
@@ -44,14 +44,14 @@ macro_rules! every_attribute {
 
 macro_rules! any_attribute {
     ($($name:ident),*) => {
-        /// Any attribute whose layout is known.
+        /// An attribute with a known layout.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum AnyAttribute {
             $( #[doc = concat!("`", stringify!($name), "`.")] $name($name) ),*
         }
 
         impl AnyAttribute {
-            /// The attribute with that number, read from its bytes; `None` when its layout is not known.
+            /// Parses the attribute `id` of `class`. Returns `None` if its layout is not known.
             #[must_use]
             pub fn from_bytes(class: MgmtClass, id: AttributeId, bytes: &[u8]) -> Option<Self> {
                 $( if id == <$name as Attribute>::ID && is_of_class(<$name as Attribute>::PERFORMANCE, class) {
@@ -60,19 +60,19 @@ macro_rules! any_attribute {
                 None
             }
 
-            /// Its fields.
+            /// Returns the fields of the attribute.
             #[must_use]
             pub fn fields(&self) -> &'static [Field] {
                 match self { $( Self::$name(_) => <$name as Layout>::FIELDS, )* }
             }
 
-            /// Its bytes.
+            /// Returns the bytes of the attribute.
             #[must_use]
             pub fn bytes(&self) -> &[u8] {
                 match self { $( Self::$name(attribute) => attribute.bytes(), )* }
             }
 
-            /// The specification's name of an attribute, or its number.
+            /// Returns the specification's name of an attribute, or its number if it has no name in the class.
             #[must_use]
             pub fn name(class: MgmtClass, id: AttributeId) -> String {
                 $( if id == <$name as Attribute>::ID && is_of_class(<$name as Attribute>::PERFORMANCE, class) {
@@ -91,7 +91,8 @@ macro_rules! any_attribute {
 }
 every_attribute!(any_attribute);
 
-/// Whether an attribute of performance management, or else of subnet management, is one of this class.
+/// Returns whether `class` has the attribute. `performance` tells whether the attribute belongs to performance
+/// management or to subnet management.
 fn is_of_class(performance: bool, class: MgmtClass) -> bool {
     match class {
         MgmtClass::PERF => performance,
@@ -101,7 +102,7 @@ fn is_of_class(performance: bool, class: MgmtClass) -> bool {
 }
 
 impl AnyAttribute {
-    /// The attribute that a MAD of the subnet management or performance class carries, if its layout is known.
+    /// Returns the attribute of a MAD, or `None` if its layout or its class is not known.
     #[must_use]
     pub fn of(mad: &Mad) -> Option<Self> {
         (mad.is_smp() || mad.class() == MgmtClass::PERF)
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_of_subnet_management_gives_its_name_to_no_other_class() {
+    fn attribute_name_depends_on_class() {
         for (class, id, name) in [
             (MgmtClass::SUBN_DIRECTED, 0x10, "NodeDescription"),
             (MgmtClass::COM_MGT, 0x10, "ConnectRequest"),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_attributes_share_class_and_number() {
+    fn attribute_ids_are_unique_in_a_class() {
         every_attribute!(ids_are_unique);
     }
 
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn validation_names_every_illegal_field_and_reserved_bit() {
+    fn validate_names_each_illegal_field() {
         let info = PortInfo::from_bytes(&[0xFF; 64]);
         let error = info.validate().unwrap_err().to_string();
         assert!(error.contains("PortState = 0xf (unknown)"), "{error}");
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_keep_their_entries_apart() {
+    fn table_entries_do_not_overlap() {
         let mut table = VlArbitrationTable::default();
         for entry in 0..32u8 {
             table = table
@@ -189,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_attribute_prints_validates_and_compares_whatever_its_bytes(
+        fn any_bytes_print_and_validate(
             bytes in proptest::collection::vec(any::<u8>(), 0..200), id in 0u16..0x40, performance: bool
         ) {
             let class = if performance { MgmtClass::PERF } else { MgmtClass::SUBN_LID };

@@ -9,13 +9,13 @@ use crate::values::{Guid, Hex16, Hex32, Hex64, NodeType, SmState};
 layout! {
     /// NodeDescription: 64 bytes of UTF-8 text (architecture 14.2.5.2).
     pub struct NodeDescription[64] "NodeDescription" {
-        /// NodeString, one byte.
+        /// One byte of NodeString.
         octet, with_octet: u8 text = "NodeString" @ 0, 8, [64; 8];
     }
 }
 
 impl NodeDescription {
-    /// The description that holds this text, cut after 64 bytes.
+    /// Returns the description with this text, cut after 64 bytes.
     #[must_use]
     pub fn of(text: &str) -> Self {
         Self::from_bytes(text.as_bytes())
@@ -27,29 +27,29 @@ impl Attribute for NodeDescription {
 }
 
 layout! {
-    /// NodeInfo, 40 bytes and 24 reserved (architecture 14.2.5.3). All of it is read-only.
+    /// NodeInfo, 40 bytes and 24 reserved (architecture 14.2.5.3). All fields are read-only.
     pub struct NodeInfo[64] "NodeInfo" {
-        /// BaseVersion: of the MADs that the node speaks.
+        /// BaseVersion: the MAD version that the node supports.
         base_version, with_base_version: u8 = "BaseVersion" @ 0, 8;
-        /// ClassVersion: of the subnet management class.
+        /// ClassVersion: the version of the subnet management class that the node supports.
         class_version, with_class_version: u8 = "ClassVersion" @ 8, 8;
         /// NodeType.
         node_type, with_node_type: NodeType = "NodeType" @ 16, 8;
-        /// NumPorts: physical ports of the node.
+        /// NumPorts: number of physical ports of the node.
         num_ports, with_num_ports: u8 = "NumPorts" @ 24, 8;
         /// SystemImageGUID.
         system_image_guid, with_system_image_guid: Guid = "SystemImageGUID" @ 32, 64;
         /// NodeGUID.
         node_guid, with_node_guid: Guid = "NodeGUID" @ 96, 64;
-        /// PortGUID of the port that the SMP came in by.
+        /// PortGUID of the port that received the SMP.
         port_guid, with_port_guid: Guid = "PortGUID" @ 160, 64;
-        /// PartitionCap: entries of the P_KeyTable.
+        /// PartitionCap: number of entries of the P_KeyTable.
         partition_cap, with_partition_cap: u16 = "PartitionCap" @ 224, 16;
         /// DeviceID.
         device_id, with_device_id: Hex16 = "DeviceID" @ 240, 16;
         /// Revision.
         revision, with_revision: Hex32 = "Revision" @ 256, 32;
-        /// LocalPortNum: the port that the SMP came in by.
+        /// LocalPortNum: the port that received the SMP.
         local_port_num, with_local_port_num: u8 = "LocalPortNum" @ 288, 8;
         /// VendorID: the vendor's OUI.
         vendor_id, with_vendor_id: Hex32 = "VendorID" @ 296, 24;
@@ -115,11 +115,11 @@ impl Attribute for SwitchInfo {
 layout! {
     /// SMInfo, 21 bytes and 43 reserved (architecture 14.2.5.13).
     pub struct SmInfo[64] "SMInfo" {
-        /// GUID of the port where the SM sits.
+        /// GUID of the SM's port.
         guid, with_guid: Guid = "GUID" @ 0, 64;
         /// SM_Key.
         sm_key, with_sm_key: Hex64 = "SM_Key" @ 64, 64;
-        /// ActCount: grows while the SM is alive.
+        /// ActCount: the SM increments it while it is active.
         act_count, with_act_count: u32 = "ActCount" @ 128, 32;
         /// Priority: 0 lowest, 15 highest.
         priority, with_priority: u8 = "Priority" @ 160, 4;
@@ -133,7 +133,7 @@ layout! {
 layout! {
     /// LedInfo, 4 bytes and 60 reserved (architecture 14.2.5.15): the locator LED of the receiving port.
     pub struct LedInfo[64] "LedInfo" {
-        /// LedMask: the LED is on. Read-write.
+        /// LedMask: set if the LED is on. Read-write.
         led_mask, with_led_mask: bool = "LedMask" @ 0, 1;
         /// Reserved.
         reserved_1, with_reserved_1: Reserved = "Reserved1" @ 1, 31;

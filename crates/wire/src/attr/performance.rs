@@ -7,8 +7,8 @@ use crate::value::Reserved;
 use crate::values::{Hex8, Hex16, Hex32, RespTime};
 
 layout! {
-    /// ClassPortInfo of the performance class, 72 bytes of 192 (architecture 13.4.8.1); what follows RespTimeValue, redirection
-    /// and traps, is kept as it came.
+    /// ClassPortInfo of the performance class, 72 bytes of 192 (architecture 13.4.8.1). The bytes after RespTimeValue
+    /// (redirection and traps) form one field, `rest`.
     pub struct ClassPortInfo[192] "ClassPortInfo" {
         /// BaseVersion.
         base_version, with_base_version: u8 = "BaseVersion" @ 0, 8;
@@ -35,9 +35,9 @@ layout! {
     pub struct PortCounters[192] "PortCounters" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
-        /// PortSelect: the port whose counters these are.
+        /// PortSelect: the port of these counters.
         port_select, with_port_select: u8 = "PortSelect" @ 8, 8;
-        /// CounterSelect: which counters a Set writes.
+        /// CounterSelect: the counters that a Set writes.
         counter_select, with_counter_select: Hex16 = "CounterSelect" @ 16, 16;
         /// SymbolErrorCounter.
         symbol_error_counter, with_symbol_error_counter: u16 = "SymbolErrorCounter" @ 32, 16;
@@ -57,7 +57,7 @@ layout! {
         port_xmit_constraint_errors, with_port_xmit_constraint_errors: u8 = "PortXmitConstraintErrors" @ 128, 8;
         /// PortRcvConstraintErrors.
         port_rcv_constraint_errors, with_port_rcv_constraint_errors: u8 = "PortRcvConstraintErrors" @ 136, 8;
-        /// CounterSelect2: which further counters a Set writes.
+        /// CounterSelect2: the further counters that a Set writes.
         counter_select_2, with_counter_select_2: Hex8 = "CounterSelect2" @ 144, 8;
         /// LocalLinkIntegrityErrors.
         local_link_integrity_errors, with_local_link_integrity_errors: u8 = "LocalLinkIntegrityErrors" @ 152, 4;
@@ -92,9 +92,9 @@ layout! {
     pub struct PortRcvErrorDetails[192] "PortRcvErrorDetails" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
-        /// PortSelect: the port whose counters these are.
+        /// PortSelect: the port of these counters.
         port_select, with_port_select: u8 = "PortSelect" @ 8, 8;
-        /// CounterSelect: which counters a Set writes.
+        /// CounterSelect: the counters that a Set writes.
         counter_select, with_counter_select: Hex16 = "CounterSelect" @ 16, 16;
         /// PortLocalPhysicalErrors.
         port_local_physical_errors, with_port_local_physical_errors: u16 = "PortLocalPhysicalErrors" @ 32, 16;

@@ -1,4 +1,4 @@
-//! PortInfo: what a port is, can and is set to.
+//! PortInfo: the state, capabilities and settings of a port.
 
 use super::Attribute;
 use crate::codes::AttributeId;
@@ -10,15 +10,16 @@ use crate::values::{
 };
 
 layout! {
-    /// PortInfo, 64 bytes (architecture 14.2.5.6). AttributeModifier: 0 the receiving port, else a port number.
+    /// PortInfo, 64 bytes (architecture 14.2.5.6). AttributeModifier: 0 selects the receiving port, any other value is
+    /// a port number.
     pub struct PortInfo[64] "PortInfo" {
-        /// M_Key: what an SMP must carry to be obeyed; 0 switches the check off. Read-write.
+        /// M_Key: the key that an SMP must carry; with 0 the port checks no key. Read-write.
         m_key, with_m_key: MKey = "M_Key" @ 0, 64;
         /// GidPrefix. Read-write.
         gid_prefix, with_gid_prefix: Hex64 = "GidPrefix" @ 64, 64;
         /// LID: the port's base LID. Read-write.
         lid, with_lid: Lid = "LID" @ 128, 16;
-        /// MasterSMLID: where traps go. Read-write.
+        /// MasterSMLID: the destination LID of traps. Read-write.
         master_sm_lid, with_master_sm_lid: Lid = "MasterSMLID" @ 144, 16;
         /// CapabilityMask. Read-only.
         capability_mask, with_capability_mask: CapabilityMask = "CapabilityMask" @ 160, 32;
@@ -26,7 +27,7 @@ layout! {
         diag_code, with_diag_code: Hex16 = "DiagCode" @ 192, 16;
         /// M_KeyLeasePeriod in seconds. Read-write.
         m_key_lease_period, with_m_key_lease_period: LeasePeriod = "M_KeyLeasePeriod" @ 208, 16;
-        /// LocalPortNum: the port that the SMP came in by. Read-only.
+        /// LocalPortNum: the port that received the SMP. Read-only.
         local_port_num, with_local_port_num: u8 = "LocalPortNum" @ 224, 8;
         /// LinkWidthEnabled; 0 in a Set changes nothing. Read-write.
         link_width_enabled, with_link_width_enabled: LinkWidths = "LinkWidthEnabled" @ 232, 8;
@@ -46,7 +47,7 @@ layout! {
         protect_bits, with_protect_bits: ProtectBits = "M_KeyProtectBits" @ 272, 2;
         /// Reserved.
         reserved_274, with_reserved_274: Reserved = "Reserved274" @ 274, 3;
-        /// LMC: 2^LMC LIDs from the base LID on are the port's. Read-write.
+        /// LMC: the port has 2^LMC LIDs, from the base LID on. Read-write.
         lmc, with_lmc: u8 = "LMC" @ 277, 3;
         /// LinkSpeedActive. Read-only.
         link_speed_active, with_link_speed_active: LinkSpeeds = "LinkSpeedActive" @ 280, 4;
@@ -62,11 +63,11 @@ layout! {
         init_type, with_init_type: u8 = "InitType" @ 300, 4;
         /// VLHighLimit. Read-write.
         vl_high_limit, with_vl_high_limit: u8 = "VLHighLimit" @ 304, 8;
-        /// VLArbitrationHighCap: entries of the high-priority table. Read-only.
+        /// VLArbitrationHighCap: number of entries of the high-priority table. Read-only.
         vl_arbitration_high_cap, with_vl_arbitration_high_cap: u8 = "VLArbitrationHighCap" @ 312, 8;
-        /// VLArbitrationLowCap: entries of the low-priority table. Read-only.
+        /// VLArbitrationLowCap: number of entries of the low-priority table. Read-only.
         vl_arbitration_low_cap, with_vl_arbitration_low_cap: u8 = "VLArbitrationLowCap" @ 320, 8;
-        /// InitTypeReply. Read-only or read-write, by revision of the architecture.
+        /// InitTypeReply. Read-only or read-write, depending on the revision of the architecture.
         init_type_reply, with_init_type_reply: u8 = "InitTypeReply" @ 328, 4;
         /// MTUCap: the largest payload that the port supports. Read-only.
         mtu_cap, with_mtu_cap: Mtu = "MTUCap" @ 332, 4;
@@ -90,9 +91,9 @@ layout! {
         p_key_violations, with_p_key_violations: u16 = "P_KeyViolations" @ 368, 16;
         /// Q_KeyViolations; only a Set of 0 changes it.
         q_key_violations, with_q_key_violations: u16 = "Q_KeyViolations" @ 384, 16;
-        /// GUIDCap: entries of the GUIDInfo table. Read-only.
+        /// GUIDCap: number of entries of the GUIDInfo table. Read-only.
         guid_cap, with_guid_cap: u8 = "GUIDCap" @ 400, 8;
-        /// ClientReregister: asks the node to register anew. Write-only.
+        /// ClientReregister: asks the clients of the port to register anew with the subnet administrator. Write-only.
         client_reregister, with_client_reregister: bool = "ClientReregister" @ 408, 1;
         /// McastPkeyTrapSuppressionEnabled. Read-write.
         mcast_pkey_trap_suppression, with_mcast_pkey_trap_suppression: u8 = "McastPkeyTrapSuppressionEnabled" @ 409, 2;

@@ -6,9 +6,10 @@ use core::net::Ipv6Addr;
 
 use super::IpProtocol;
 
-/// The internet checksum of the bytes of all parts, one behind the other: to be sent big-endian.
+/// Returns the internet checksum of the concatenated parts. The checksum goes big-endian on the wire.
 ///
-/// The checksum field counts as 0, or as it stands: then 0 comes out when it is right.
+/// To compute a checksum, set the checksum field to 0. To check a packet, leave the field as received: the result is 0
+/// if the field is right.
 #[must_use]
 pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     let mut sum: u64 = 0;
@@ -25,10 +26,13 @@ pub fn internet_checksum(parts: &[&[u8]]) -> u16 {
     !folded
 }
 
-/// The checksum of UDP or ICMPv6 over IPv6: `message` is the header with its checksum 0 (or as it stands: then 0
-/// comes out when it is right) and all that follows.
+/// Returns the checksum of UDP or ICMPv6 over IPv6. `message` is the header and all bytes after it.
 ///
-/// UDP sends 0xFFFF instead of 0, for there 0 says that there is no checksum; that is left to the caller.
+/// To compute a checksum, set the checksum field to 0. To check a message, leave the field as received: the result is 0
+/// if the field is right.
+///
+/// A UDP sender transmits a computed 0 as 0xFFFF, because 0 means that there is no checksum. The caller makes this
+/// replacement.
 #[must_use]
 pub fn pseudo_header_checksum(src: Ipv6Addr, dst: Ipv6Addr, protocol: IpProtocol, message: &[u8]) -> u16 {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();

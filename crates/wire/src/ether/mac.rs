@@ -11,10 +11,10 @@ use crate::value::Value;
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {
-    /// All stations.
+    /// The broadcast address.
     pub const BROADCAST: Self = Self([0xFF; 6]);
 
-    /// Whether it names a group of stations.
+    /// Returns whether this is a group address.
     #[must_use]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
@@ -42,7 +42,7 @@ impl fmt::Display for MacAddress {
     }
 }
 
-/// A text that is no MAC address.
+/// The error for a text that is not a MAC address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("expected a MAC address such as 02:00:00:00:00:01, six pairs of hexadecimal digits with colons, not {0:?}")]
 pub struct NotAMacAddress(pub String);
@@ -50,7 +50,7 @@ pub struct NotAMacAddress(pub String);
 impl FromStr for MacAddress {
     type Err = NotAMacAddress;
 
-    /// Reads `02:00:00:00:00:01`, or the same with hyphens.
+    /// Parses `02:00:00:00:00:01` or `02-00-00-00-00-01`.
     fn from_str(text: &str) -> Result<Self, NotAMacAddress> {
         let refused = || NotAMacAddress(text.to_string());
         let separator = if text.contains('-') { '-' } else { ':' };

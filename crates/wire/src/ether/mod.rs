@@ -1,4 +1,4 @@
-//! What carries RoCE: Ethernet, its tags, ARP, and above them IP and UDP.
+//! The protocols below the BTH of RoCE: Ethernet, VLAN tags, ARP, IP and UDP.
 //!
 //! Source of the layouts: IEEE 802.3 and 802.1Q, RFC 826 (ARP), RFC 791 (IPv4), RFC 8200 (IPv6), RFC 768 (UDP),
 //! RFC 4861 (neighbour discovery).
@@ -17,11 +17,11 @@ pub use neighbour::{Arp, LinkLayerOption, NeighbourAdvertisement, NeighbourSolic
 use crate::layout::layout;
 use crate::value::named;
 
-/// The UDP port that RoCEv2 packets are sent to.
+/// The UDP destination port of RoCEv2 packets.
 pub const ROCE_V2_PORT: u16 = 4791;
 
 named!(
-    /// What an Ethernet frame carries.
+    /// The protocol in an Ethernet frame.
     EtherType(u16) {
         0x0800 IPV4 "IPv4", 0x0806 ARP "ARP", 0x8100 VLAN "VLAN tag", 0x86DD IPV6 "IPv6",
         0x88A8 SERVICE_VLAN "service VLAN tag", 0x8915 ROCE_V1 "RoCEv1",
@@ -35,21 +35,21 @@ layout! {
         dst, with_dst: MacAddress = "Destination" @ 0, 48;
         /// Source.
         src, with_src: MacAddress = "Source" @ 48, 48;
-        /// EtherType: of the tag, if there is one.
+        /// EtherType of the payload, or of the VLAN tag if the frame has one.
         ethertype, with_ethertype: EtherType = "EtherType" @ 96, 16;
     }
 }
 
 layout! {
-    /// VLAN tag, 4 bytes: what follows the EtherType that says so.
+    /// VLAN tag, 4 bytes, after an EtherType of 0x8100 or 0x88A8.
     pub struct Vlan[4] "VLAN" {
         /// PCP: priority.
         pcp, with_pcp: u8 = "PCP" @ 0, 3;
         /// DEI: drop eligible.
         dei, with_dei: bool = "DEI" @ 3, 1;
-        /// VID: which VLAN; 0 is none.
+        /// VID: number of the VLAN; 0 means no VLAN.
         vid, with_vid: u16 = "VID" @ 4, 12;
-        /// EtherType of what follows.
+        /// EtherType of the payload, or of the next tag.
         ethertype, with_ethertype: EtherType = "EtherType" @ 16, 16;
     }
 }

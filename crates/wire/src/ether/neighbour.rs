@@ -1,4 +1,4 @@
-//! Who has an address: ARP for IPv4, neighbour discovery for IPv6.
+//! Resolution of IP addresses to Ethernet addresses: ARP for IPv4, neighbour discovery for IPv6.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,13 +20,13 @@ layout! {
         hardware_length, with_hardware_length: u8 = "Hardware Length" @ 32, 8;
         /// Protocol Length: 4.
         protocol_length, with_protocol_length: u8 = "Protocol Length" @ 40, 8;
-        /// Operation: 1 asks, 2 answers.
+        /// Operation: 1 for a request, 2 for a reply.
         operation, with_operation: u16 = "Operation" @ 48, 16;
         /// Sender Hardware Address.
         sender_mac, with_sender_mac: MacAddress = "Sender Hardware Address" @ 64, 48;
         /// Sender Protocol Address.
         sender_ip, with_sender_ip: Ipv4Addr = "Sender Protocol Address" @ 112, 32;
-        /// Target Hardware Address: 0 in a question.
+        /// Target Hardware Address; 0 in a request.
         target_mac, with_target_mac: MacAddress = "Target Hardware Address" @ 144, 48;
         /// Target Protocol Address.
         target_ip, with_target_ip: Ipv4Addr = "Target Protocol Address" @ 192, 32;
@@ -34,9 +34,9 @@ layout! {
 }
 
 impl Arp {
-    /// Operation of a question.
+    /// Operation of a request.
     pub const REQUEST: u16 = 1;
-    /// Operation of an answer.
+    /// Operation of a reply.
     pub const REPLY: u16 = 2;
 
     fn ethernet() -> Self {
@@ -47,7 +47,7 @@ impl Arp {
             .with_protocol_length(4)
     }
 
-    /// Who has `target`? Goes to all stations.
+    /// Returns the request for the Ethernet address of `target`. The sender broadcasts a request.
     #[must_use]
     pub fn request(mac: MacAddress, ip: Ipv4Addr, target: Ipv4Addr) -> Self {
         Self::ethernet()
@@ -57,7 +57,7 @@ impl Arp {
             .with_target_ip(target)
     }
 
-    /// The answer to this question, from the station that has the address: it goes to the one that asked.
+    /// Returns the reply of the station with the requested address, directed to the sender of this request.
     #[must_use]
     pub fn reply(&self, mac: MacAddress) -> Self {
         Self::ethernet()
@@ -68,7 +68,8 @@ impl Arp {
             .with_target_ip(self.sender_ip())
     }
 
-    /// Whether hardware, protocol and lengths say IPv4 over Ethernet, so that the other fields mean what they say.
+    /// Returns whether hardware, protocol and lengths are of IPv4 over Ethernet. Otherwise the address fields have
+    /// another layout.
     #[must_use]
     pub fn is_ipv4_over_ethernet(&self) -> bool {
         self.0[..6] == Self::ethernet().0[..6]
@@ -86,7 +87,7 @@ layout! {
         checksum, with_checksum: Hex16 = "Checksum" @ 16, 16;
         /// Reserved.
         reserved_32, with_reserved_32: Reserved = "Reserved32" @ 32, 32;
-        /// Target Address, one byte.
+        /// One byte of Target Address.
         target_octet, with_target_octet: u8 octets = "Target Address" @ 64, 8, [16; 8];
     }
 }
@@ -102,13 +103,13 @@ layout! {
         checksum, with_checksum: Hex16 = "Checksum" @ 16, 16;
         /// R: the sender is a router.
         router, with_router: bool = "R" @ 32, 1;
-        /// S: answers a solicitation.
+        /// S: the message responds to a solicitation.
         solicited, with_solicited: bool = "S" @ 33, 1;
-        /// O: overrides what the receiver has stored.
+        /// O: the receiver overwrites its cached address.
         override_stored, with_override_stored: bool = "O" @ 34, 1;
         /// Reserved.
         reserved_35, with_reserved_35: Reserved = "Reserved35" @ 35, 29;
-        /// Target Address, one byte.
+        /// One byte of Target Address.
         target_octet, with_target_octet: u8 octets = "Target Address" @ 64, 8, [16; 8];
     }
 }
@@ -126,40 +127,40 @@ layout! {
 }
 
 impl LinkLayerOption {
-    /// The address of who sends the solicitation.
+    /// Returns the option with the Ethernet address of a solicitation's sender.
     #[must_use]
     pub fn source(mac: MacAddress) -> Self {
         Self::default().with_kind(1).with_length(1).with_mac(mac)
     }
 
-    /// The address of the target, in an advertisement.
+    /// Returns the option with the target's Ethernet address, for an advertisement.
     #[must_use]
     pub fn target(mac: MacAddress) -> Self {
         Self::source(mac).with_kind(2)
     }
 }
 
-/// The address and the messages with their option, which both kinds have alike.
+/// Implements the functions that solicitations and advertisements share.
 macro_rules! neighbour {
     ($name:ident, $kind:literal) => {
         impl $name {
-            /// The type of this message.
+            /// The ICMPv6 type of this message.
             pub const KIND: u8 = $kind;
 
-            /// Target Address.
+            /// Returns Target Address.
             #[must_use]
             pub fn target(&self) -> Ipv6Addr {
                 address(&self.0[8..])
             }
 
-            /// The same with another Target Address.
+            /// Returns this message with another Target Address.
             #[must_use]
             pub fn with_target(mut self, target: Ipv6Addr) -> Self {
                 self.0[8..].copy_from_slice(&target.octets());
                 self
             }
 
-            /// The message as bytes, with its type, one option and the right checksum.
+            /// Returns the bytes of the message, with its type, one option and the right checksum.
             #[must_use]
             pub fn message(self, src: Ipv6Addr, dst: Ipv6Addr, option: LinkLayerOption) -> Vec<u8> {
                 let bare = self.with_kind(Self::KIND).with_checksum(Hex16(0));

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 
 #[test]
-fn a_mac_address_is_read_and_printed() {
+fn mac_address_parses_and_prints() {
     assert_eq!("02:00:00:00:00:01".parse(), Ok(MAC));
     assert_eq!("02-00-00-00-00-01".parse(), Ok(MAC));
     assert_eq!(MAC.to_string(), "02:00:00:00:00:01");
@@ -27,7 +27,7 @@ fn a_mac_address_is_read_and_printed() {
 }
 
 #[test]
-fn frames_and_ip_headers_have_their_fields_where_the_rfcs_put_them() {
+fn header_fields_match_rfcs() {
     let vlan = Vlan::default()
         .with_pcp(5)
         .with_dei(true)
@@ -87,8 +87,8 @@ fn frames_and_ip_headers_have_their_fields_where_the_rfcs_put_them() {
 }
 
 #[test]
-fn the_checksum_of_the_rfcs_example_is_the_rfcs() {
-    // RFC 1071, section 3: the sum of these is 0xDDF2.
+fn checksum_matches_rfc_1071_example() {
+    // RFC 1071, section 3: the sum of these bytes is 0xDDF2.
     assert_eq!(
         internet_checksum(&[&[0x00, 0x01, 0xF2, 0x03, 0xF4, 0xF5, 0xF6, 0xF7]]),
         !0xDDF2
@@ -98,14 +98,14 @@ fn the_checksum_of_the_rfcs_example_is_the_rfcs() {
 }
 
 #[test]
-fn udp_over_ipv6_has_the_checksum_that_scapy_gives_it() {
+fn udp_over_ipv6_checksum_matches_scapy() {
     let (src, dst) = ("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
     let message = [0, 1, 0, 2, 0, 11, 0, 0, b'a', b'b', b'c'];
     assert_eq!(pseudo_header_checksum(src, dst, IpProtocol::UDP, &message), 0x416E);
 }
 
 #[test]
-fn arp_asks_all_and_answers_the_one_that_asked() {
+fn arp_reply_targets_requester() {
     let (asker, target) = (Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 1));
     let other = MacAddress([2, 0, 0, 0, 0, 9]);
     let request = Arp::request(MAC, asker, target);
@@ -121,7 +121,7 @@ fn arp_asks_all_and_answers_the_one_that_asked() {
 }
 
 #[test]
-fn neighbours_ask_and_answer_with_right_checksums() {
+fn neighbour_messages_have_right_checksum() {
     let (src, dst): (Ipv6Addr, Ipv6Addr) = ("fd00::1".parse().unwrap(), "ff02::1:ff00:2".parse().unwrap());
     let target = "fd00::2".parse().unwrap();
     let asked = NeighbourSolicitation::default().with_target(target);
@@ -146,7 +146,7 @@ fn neighbours_ask_and_answer_with_right_checksums() {
 
 proptest! {
     #[test]
-    fn a_checksum_does_not_care_where_the_parts_are_cut(
+    fn checksum_ignores_part_boundaries(
         bytes in proptest::collection::vec(any::<u8>(), 0..100), cut: prop::sample::Index
     ) {
         let (left, right) = bytes.split_at(cut.index(bytes.len() + 1));
@@ -154,14 +154,14 @@ proptest! {
     }
 
     #[test]
-    fn a_header_with_its_right_checksum_sums_to_zero(bytes: [u8; 20]) {
+    fn header_with_checksum_sums_to_zero(bytes: [u8; 20]) {
         let ip = Ipv4::from_bytes(&bytes).with_right_checksum();
         prop_assert_eq!(internet_checksum(&[ip.bytes()]), 0);
         prop_assert_eq!(ip.with_checksum(Hex16(0)), Ipv4::from_bytes(&bytes).with_checksum(Hex16(0)));
     }
 
     #[test]
-    fn any_bytes_are_headers_that_print_and_keep_their_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..48)) {
+    fn any_bytes_print_as_headers(bytes in proptest::collection::vec(any::<u8>(), 0..48)) {
         fn check<L: Layout>(bytes: &[u8]) -> Result<(), TestCaseError> {
             let header = L::from_bytes(bytes);
             prop_assert!(!header.to_string().is_empty());

@@ -1,4 +1,4 @@
-//! Sound packets from headers and a payload.
+//! Construction of well-formed packets from headers and a payload.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -9,39 +9,29 @@ use crate::ether::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, MacAddress, ROCE
 use crate::layout::Layout;
 use crate::values::{Hex16, Lid};
 
-/// What stands before the BTH.
+/// The headers before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
-    /// Native InfiniBand.
-    InfiniBand {
-        /// Local route.
-        lrh: Lrh,
-        /// Global route, if there is one.
-        grh: Option<Grh>,
-    },
+    /// Native InfiniBand: an LRH and optionally a GRH.
+    InfiniBand { lrh: Lrh, grh: Option<Grh> },
     /// RoCEv1: a GRH in an Ethernet frame.
     RoceV1 {
-        /// The frame.
+        /// Ethernet header and VLAN tag.
         link: Link,
-        /// Global route.
         grh: Grh,
     },
     /// RoCEv2 over IPv4.
     RoceV2Ipv4 {
-        /// The frame.
+        /// Ethernet header and VLAN tag.
         link: Link,
-        /// IPv4.
         ip: Ipv4,
-        /// UDP.
         udp: Udp,
     },
     /// RoCEv2 over IPv6.
     RoceV2Ipv6 {
-        /// The frame.
+        /// Ethernet header and VLAN tag.
         link: Link,
-        /// IPv6.
         ip: Ipv6,
-        /// UDP.
         udp: Udp,
     },
 }
@@ -49,54 +39,54 @@ pub enum Network {
 /// The headers of an Ethernet frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link {
-    /// Addresses and EtherType.
+    /// The Ethernet header.
     pub ethernet: Ethernet,
-    /// The tag, if there is one.
+    /// The VLAN tag, if the frame has one.
     pub vlan: Option<Vlan>,
 }
 
-/// The BTH, what follows it, and the payload without its padding.
+/// The BTH, the extended headers, and the payload without its padding.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Transport {
     /// Base transport header.
     pub bth: Bth,
-    /// Reliable datagram.
+    /// Reliable datagram extended transport header.
     pub rdeth: Option<Rdeth>,
-    /// Datagram.
+    /// Datagram extended transport header.
     pub deth: Option<Deth>,
-    /// Extended reliable connection.
+    /// Extended reliable connection header.
     pub xrceth: Option<Xrceth>,
-    /// Flush.
+    /// Flush extended transport header.
     pub feth: Option<Feth>,
-    /// RDMA.
+    /// RDMA extended transport header.
     pub reth: Option<Reth>,
-    /// Atomic request.
+    /// Atomic extended transport header.
     pub atomic: Option<AtomicEth>,
-    /// Acknowledgement.
+    /// ACK extended transport header.
     pub aeth: Option<Aeth>,
-    /// Atomic answer.
+    /// Atomic ACK extended transport header.
     pub atomic_ack: Option<AtomicAckEth>,
     /// Immediate data.
     pub imm: Option<ImmDt>,
-    /// Invalidate.
+    /// Invalidate extended transport header.
     pub ieth: Option<Ieth>,
     /// The payload.
     pub payload: Vec<u8>,
 }
 
-/// An end of a RoCE connection.
+/// An endpoint of a RoCE connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Station {
-    /// Its Ethernet address.
+    /// The Ethernet address.
     pub mac: MacAddress,
-    /// Its IP address: its GID.
+    /// The IP address, which is also the GID.
     pub ip: IpAddr,
-    /// The UDP port that it sends from; it receives at 4791.
+    /// The UDP source port. The endpoint receives on port 4791.
     pub udp_port: u16,
 }
 
 impl Station {
-    /// The address as a GID: IPv4 addresses are mapped into IPv6.
+    /// Returns the GID: the IP address, with an IPv4 address mapped into IPv6.
     #[must_use]
     pub fn gid(&self) -> Ipv6Addr {
         match self.ip {
@@ -106,11 +96,11 @@ impl Station {
     }
 }
 
-/// Hops that a packet of ours may take.
+/// Hop limit of the constructed packets.
 const HOPS: u8 = 64;
 
 impl Network {
-    /// RoCEv2: over IPv4 when both addresses are, else over IPv6.
+    /// Creates RoCEv2 headers: IPv4 if both addresses are IPv4, otherwise IPv6.
     #[must_use]
     pub fn roce_v2(from: &Station, to: &Station) -> Self {
         let link = Link::between(from, to);
@@ -137,7 +127,8 @@ impl Network {
         network.fitted(0)
     }
 
-    /// The same with this traffic class (DSCP and ECN) and hop limit of its IP header; RoCEv1 and native packets as they were.
+    /// Returns these headers with another traffic class (DSCP and ECN) and hop limit in the IP header of RoCEv2. RoCEv1
+    /// and InfiniBand headers stay unchanged.
     #[must_use]
     pub fn with_class(self, traffic_class: u8, hop_limit: u8) -> Self {
         let (dscp, ecn) = (traffic_class >> 2, traffic_class & 3);
@@ -156,7 +147,7 @@ impl Network {
         }
     }
 
-    /// RoCEv1.
+    /// Creates RoCEv1 headers.
     #[must_use]
     pub fn roce_v1(from: &Station, to: &Station) -> Self {
         let grh = Grh::default()
@@ -167,14 +158,14 @@ impl Network {
         Self::RoceV1 { link, grh }.fitted(0)
     }
 
-    /// Native InfiniBand within a subnet, on VL 0.
+    /// Creates native InfiniBand headers within a subnet, on VL 0.
     #[must_use]
     pub fn infiniband(slid: Lid, dlid: Lid) -> Self {
         let lrh = Lrh::default().with_slid(slid).with_dlid(dlid);
         Self::InfiniBand { lrh, grh: None }.fitted(0)
     }
 
-    /// Which headers these are.
+    /// Returns the form of these headers.
     #[must_use]
     pub fn form(&self) -> Form {
         match self {
@@ -186,7 +177,7 @@ impl Network {
         }
     }
 
-    /// What packets behind these headers begin and end with.
+    /// Returns the medium of packets with these headers.
     #[must_use]
     pub fn medium(&self) -> Medium {
         match self {
@@ -195,10 +186,11 @@ impl Network {
         }
     }
 
-    /// The same with all that says what follows: versions, types, ports, lengths for `transport` bytes from the BTH to
-    /// the ICRC, IPv4's checksum. The UDP checksum becomes 0. Lengths beyond their field keep their low bits.
+    /// Returns these headers with all fields set that depend on the rest of the packet: versions, types, UDP
+    /// destination port, the IPv4 checksum, and the lengths. `transport` is the number of bytes from the BTH to the
+    /// ICRC. The UDP checksum becomes 0. A length that exceeds its field keeps its low bits.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation)] // as the last sentence says
+    #[allow(clippy::cast_possible_truncation)] // lengths keep their low bits
     pub fn fitted(self, transport: usize) -> Self {
         let udp_length = (Udp::SIZE + transport) as u16;
         let fitted_udp = |udp: Udp| {
@@ -270,7 +262,7 @@ impl Network {
 }
 
 impl Link {
-    /// A frame without a tag.
+    /// Creates the headers of a frame without a VLAN tag.
     #[must_use]
     pub fn between(from: &Station, to: &Station) -> Self {
         Self {
@@ -279,13 +271,13 @@ impl Link {
         }
     }
 
-    /// Bytes of its headers.
+    /// Returns the size of the headers in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         Ethernet::SIZE + self.vlan.map_or(0, |_| Vlan::SIZE)
     }
 
-    /// The same with the EtherType of what it carries; that of the tag is kept if it is one.
+    /// Returns these headers with the EtherType of the payload. Preserves the EtherType of a service tag.
     fn carrying(self, what: EtherType) -> Self {
         let outer = match self.vlan {
             None => what,
@@ -305,7 +297,7 @@ impl Link {
 }
 
 impl Transport {
-    /// Bytes from the BTH to the ICRC, padding included.
+    /// Returns the number of bytes from the BTH to the ICRC, with padding.
     #[must_use]
     pub fn length(&self) -> usize {
         let size = |there: bool, size: usize| if there { size } else { 0 };
@@ -324,9 +316,9 @@ impl Transport {
             + ICRC_LENGTH
     }
 
-    /// The BTH with the PadCnt of this payload.
+    /// Returns the BTH with the PadCnt of this payload.
     #[must_use]
-    #[allow(clippy::cast_possible_truncation)] // 3 at most
+    #[allow(clippy::cast_possible_truncation)] // at most 3
     pub fn fitted_bth(&self) -> Bth {
         let length = self.payload.len();
         self.bth.with_pad_count((length.next_multiple_of(4) - length) as u8)
@@ -353,11 +345,13 @@ fn write<L: Layout>(bytes: &mut Vec<u8>, header: Option<&L>) {
     bytes.extend(header.map_or(&[][..], L::bytes));
 }
 
-/// A sound packet: the payload padded, PadCnt, all lengths, types and versions right, IPv4's checksum, the ICRC, and the
-/// VCRC on InfiniBand. The UDP checksum is 0, as RoCE senders have it. All else is taken as it stands.
+/// Returns the bytes of a well-formed packet. The function computes the padding, PadCnt, all lengths, types and
+/// versions, the IPv4 checksum, the ICRC, and the VCRC on InfiniBand. The UDP checksum is 0, as RoCE senders set it.
+/// All other fields stay as given.
 ///
-/// The headers that are given are written, be they those of the opcode or not. Ethernet frames are not padded to 60
-/// bytes. A packet of more bytes than its length fields can say is not sound: they keep their low bits.
+/// The function writes every given header, even if the opcode does not have this header. The function does not pad
+/// Ethernet frames to 60 bytes. If a packet is longer than its length fields can express, the fields keep the low bits
+/// and the packet is malformed.
 #[must_use]
 pub fn packet(network: &Network, transport: &Transport) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(Ethernet::SIZE + Vlan::SIZE + 48 + transport.length() + VCRC_LENGTH);
@@ -366,7 +360,7 @@ pub fn packet(network: &Network, transport: &Transport) -> Vec<u8> {
     let form = network.form();
     let start = bytes.len() - form.route_length();
     transport.write(&mut bytes);
-    // All headers are there, so there is an ICRC.
+    // All headers are present, so `icrc_of` returns an ICRC.
     let icrc = icrc_of(form, &bytes[start..]).unwrap_or_default();
     bytes.extend(icrc);
     if network.medium() == Medium::InfiniBand {

@@ -1,15 +1,16 @@
-//! Values of packet headers, as newtypes that print what they mean.
+//! Values of packet headers: newtypes that print their meaning.
 
 use core::fmt;
 
 use crate::value::{hex, named, newtype};
 
 named!(
-    /// LRH:LNH: which header follows the LRH.
+    /// LRH:LNH: the type of the header after the LRH.
     Lnh(u8, 4) { 0 RAW "raw", 1 IPV6 "raw IPv6", 2 IBA_LOCAL "IBA local", 3 IBA_GLOBAL "IBA global" }
 );
 newtype!(
-    /// A queue pair number: 0 takes subnet management packets, 1 general ones, 0xFFFFFF a multicast group.
+    /// A queue pair number: 0 receives subnet management packets, 1 general management packets, 0xFFFFFF is a multicast
+    /// group.
     Qpn(u32)
 );
 
@@ -35,7 +36,7 @@ impl fmt::Display for Qpn {
 }
 
 hex!(
-    /// A queue key. The one of QP1 is a constant; bit 31 says privileged.
+    /// A queue key. The Q_Key of QP1 is a constant. Bit 31 marks a privileged key.
     QKey(u32), 10
 );
 
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_read_as_people_say_them() {
+    fn lnh_and_qpn_print_in_words() {
         assert_eq!(Lnh(3).to_string(), "IBA global");
         assert_eq!(Qpn(1).to_string(), "0x000001 (GSI)");
     }

@@ -1,4 +1,4 @@
-//! Extended transport headers: what may follow the BTH beside the DETH.
+//! Extended transport headers, which follow the BTH, except the DETH.
 //!
 //! Source of the layouts: architecture 9.3 (RDETH, RETH, AtomicETH, XRCETH), 9.5 (AETH, AtomicAckETH, ImmDt, IETH);
 //! `rxe_hdr.h` of Linux (RETH, AETH, AtomicETH, AtomicAckETH, ImmDt, IETH, FETH).
@@ -10,14 +10,14 @@ use crate::value::{Reserved, hex};
 use crate::values::{Hex32, Hex64};
 
 hex!(
-    /// A remote key: 32 bits that open a memory region to the other side.
+    /// A remote key of 32 bits, which grants the peer access to a memory region.
     RKey(u32), 10
 );
 
 layout! {
-    /// RDMA extended transport header, 16 bytes: which memory a WRITE or READ is about.
+    /// RDMA extended transport header, 16 bytes: the memory of a WRITE or READ.
     pub struct Reth[16] "RETH" {
-        /// VA: the first byte in the responder's memory.
+        /// VA: address of the first byte in the responder's memory.
         va, with_va: Hex64 = "VA" @ 0, 64;
         /// R_Key.
         r_key, with_r_key: RKey = "R_Key" @ 64, 32;
@@ -31,7 +31,7 @@ layout! {
     pub struct Aeth[4] "AETH" {
         /// Syndrome: ACK, RNR NAK or NAK.
         syndrome, with_syndrome: Syndrome = "Syndrome" @ 0, 8;
-        /// MSN: messages that the responder has completed, modulo 2^24.
+        /// MSN: number of messages that the responder has completed, modulo 2^24.
         msn, with_msn: u32 = "MSN" @ 8, 24;
     }
 }
@@ -39,13 +39,13 @@ layout! {
 layout! {
     /// Atomic extended transport header, 28 bytes.
     pub struct AtomicEth[28] "AtomicETH" {
-        /// VA: the 8 bytes in the responder's memory.
+        /// VA: address of the 8 bytes in the responder's memory.
         va, with_va: Hex64 = "VA" @ 0, 64;
         /// R_Key.
         r_key, with_r_key: RKey = "R_Key" @ 64, 32;
-        /// SwapDt: what CmpSwap stores and FetchAdd adds.
+        /// SwapDt: the value that CmpSwap stores or FetchAdd adds.
         swap_add, with_swap_add: Hex64 = "SwapDt" @ 96, 64;
-        /// CmpDt: what CmpSwap compares with.
+        /// CmpDt: the value that CmpSwap compares with the memory.
         compare, with_compare: Hex64 = "CmpDt" @ 160, 64;
     }
 }
@@ -53,7 +53,7 @@ layout! {
 layout! {
     /// Atomic ACK extended transport header, 8 bytes.
     pub struct AtomicAckEth[8] "AtomicAckETH" {
-        /// OrigRemDt: what stood in the memory before.
+        /// OrigRemDt: the value in the memory before the operation.
         original, with_original: Hex64 = "OrigRemDt" @ 0, 64;
     }
 }
@@ -69,7 +69,7 @@ layout! {
 layout! {
     /// Invalidate extended transport header, 4 bytes.
     pub struct Ieth[4] "IETH" {
-        /// R_Key: the one that becomes invalid.
+        /// R_Key: the key to invalidate.
         r_key, with_r_key: RKey = "R_Key" @ 0, 32;
     }
 }
@@ -79,7 +79,7 @@ layout! {
     pub struct Rdeth[4] "RDETH" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
-        /// EECnxt: the end-to-end context.
+        /// EECnxt: number of the end-to-end context.
         ee_context, with_ee_context: Hex32 = "EECnxt" @ 8, 24;
     }
 }
@@ -89,19 +89,19 @@ layout! {
     pub struct Xrceth[4] "XRCETH" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 8;
-        /// XRCSRQ: the shared receive queue.
+        /// XRCSRQ: number of the shared receive queue.
         srq, with_srq: Qpn = "XRCSRQ" @ 8, 24;
     }
 }
 
 layout! {
-    /// Flush extended transport header, 4 bytes; a RETH follows.
+    /// Flush extended transport header, 4 bytes. A RETH follows this header.
     pub struct Feth[4] "FETH" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 26;
-        /// SEL: how much is flushed.
+        /// SEL: the selectivity, the extent of the flush.
         selectivity, with_selectivity: u8 = "SEL" @ 26, 2;
-        /// PLT: visibility or persistence, one bit each.
+        /// PLT: the placement type, visibility or persistence, one bit each.
         placement, with_placement: u8 = "PLT" @ 28, 4;
     }
 }
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn extended_headers_have_their_fields_where_the_architecture_puts_them() {
+    fn extended_header_fields_match_layout() {
         let reth = Reth::default()
             .with_va(Hex64(0x0102_0304_0506_0708))
             .with_r_key(RKey(0x090A_0B0C))
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_extended_headers_that_print_and_keep_their_bytes(
+        fn any_bytes_print_as_extended_headers(
             bytes in proptest::collection::vec(any::<u8>(), 0..32)
         ) {
             fn check<L: Layout>(bytes: &[u8]) -> Result<(), TestCaseError> {

@@ -1,4 +1,4 @@
-//! The forms of a packet: what stands before the BTH, and so what the ICRC covers.
+//! The forms of a packet, by the headers before the BTH. The form determines the bytes that the ICRC covers.
 
 use core::fmt;
 
@@ -6,14 +6,14 @@ use super::{Grh, Lrh};
 use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::layout::Layout;
 
-/// What ends a packet on a native InfiniBand link (architecture 7.3).
+/// The end delimiter of a packet on a native InfiniBand link (architecture 7.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delimiter {
     /// End of good packet.
     Egp,
-    /// End of bad packet: somebody on the way has marked it.
+    /// End of bad packet: a device on the path marked the packet as corrupt.
     Ebp,
-    /// Anything else: the start of another packet, a code group without a meaning, silence.
+    /// Any other end: the start of another packet, an invalid code group, or an idle link.
     Other,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for Delimiter {
     }
 }
 
-/// What a packet's bytes begin and end with.
+/// The first and last part of a packet's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Medium {
     /// From the Ethernet header to the ICRC, without the frame check sequence. Padding may follow.
@@ -38,7 +38,7 @@ pub enum Medium {
     InfiniBandNoVcrc,
 }
 
-/// Which headers stand before the BTH.
+/// The headers before the BTH.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Form {
     /// LRH.
@@ -54,7 +54,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// All of them.
+    /// All forms.
     pub const ALL: [Self; 5] = [
         Self::InfiniBandLocal,
         Self::InfiniBandGlobal,
@@ -63,7 +63,8 @@ impl Form {
         Self::RoceV2Ipv6,
     ];
 
-    /// Bytes from the first that the ICRC may cover (LRH, GRH of RoCEv1, IP) to the BTH.
+    /// Returns the number of bytes from the first byte that the ICRC may cover (LRH, RoCEv1 GRH or IP header) to the
+    /// BTH.
     #[must_use]
     pub const fn route_length(self) -> usize {
         match self {
@@ -75,7 +76,7 @@ impl Form {
         }
     }
 
-    /// Whether it begins with an LRH.
+    /// Returns whether the packet begins with an LRH.
     #[must_use]
     pub const fn is_infiniband(self) -> bool {
         matches!(self, Self::InfiniBandLocal | Self::InfiniBandGlobal)

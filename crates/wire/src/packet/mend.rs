@@ -1,7 +1,7 @@
-//! Breaking a sound packet in one place, and mending what would betray it.
+//! Edits a header of a packet, and repairs its CRCs, lengths and checksums.
 //!
-//! [`edit`] changes a header where it stands. The ICRC, the lengths and the checksum are then wrong or right as the
-//! tester wants: nothing is mended unasked.
+//! [`edit`] changes one header in place and leaves all other bytes unchanged. The caller then decides which CRC, length
+//! or checksum to repair.
 
 use super::form::{Form, Medium};
 use super::parse::Packet;
@@ -12,13 +12,13 @@ use crate::ether::{Ipv4, Ipv6, Udp};
 use crate::layout::Layout;
 use crate::values::Hex16;
 
-/// Where the parts of a packet stand, in bytes from the first; `None` for what is not there.
+/// Offsets of the parts of a packet in bytes from its first byte; `None` for an absent part.
 ///
-/// Taken from the sound packet, it holds for the broken one: its mending functions go by these places alone, whatever
-/// the fields say by now. They do nothing where bytes are missing.
+/// Offsets of the well-formed packet remain valid for its edited copy. The functions below use only these offsets and
+/// read no field of the packet. The functions do nothing if bytes are missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offsets {
-    /// Which headers stand before the BTH.
+    /// Headers before the BTH.
     pub form: Form,
     /// Ethernet header.
     pub ethernet: Option<usize>,
@@ -36,45 +36,45 @@ pub struct Offsets {
     pub udp: Option<usize>,
     /// Base transport header.
     pub bth: usize,
-    /// Reliable datagram header.
+    /// Reliable datagram extended transport header.
     pub rdeth: Option<usize>,
-    /// Datagram header.
+    /// Datagram extended transport header.
     pub deth: Option<usize>,
     /// Extended reliable connection header.
     pub xrceth: Option<usize>,
-    /// Flush header.
+    /// Flush extended transport header.
     pub feth: Option<usize>,
-    /// RDMA header.
+    /// RDMA extended transport header.
     pub reth: Option<usize>,
-    /// Atomic header.
+    /// Atomic extended transport header.
     pub atomic: Option<usize>,
-    /// ACK header.
+    /// ACK extended transport header.
     pub aeth: Option<usize>,
-    /// Atomic ACK header.
+    /// Atomic ACK extended transport header.
     pub atomic_ack: Option<usize>,
     /// Immediate data.
     pub imm: Option<usize>,
-    /// Invalidate header.
+    /// Invalidate extended transport header.
     pub ieth: Option<usize>,
-    /// The first byte behind the headers.
+    /// The first byte after the headers.
     pub payload: usize,
-    /// The first byte behind the payload.
+    /// The first byte after the payload.
     pub padding: usize,
     /// The ICRC.
     pub icrc: Option<usize>,
     /// The VCRC.
     pub vcrc: Option<usize>,
-    /// The first byte behind the packet.
+    /// The first byte after the packet.
     pub end: usize,
 }
 
 impl Offsets {
-    /// The first byte that the ICRC may cover.
+    /// Returns the offset of the first byte that the ICRC may cover.
     fn start(&self) -> usize {
         self.bth - self.form.route_length()
     }
 
-    /// Puts the right ICRC where there is one.
+    /// Writes the right ICRC. Does nothing if the packet has no ICRC.
     pub fn mend_icrc(&self, bytes: &mut [u8]) {
         let Some(at) = self.icrc else { return };
         let icrc = bytes
@@ -83,14 +83,15 @@ impl Offsets {
         put(bytes, at, &icrc.unwrap_or_default());
     }
 
-    /// Puts the right VCRC where there is one. To be called last: it covers all else.
+    /// Writes the right VCRC. Call this function last, because the VCRC covers all other bytes. Does nothing if the
+    /// packet has no VCRC.
     pub fn mend_vcrc(&self, bytes: &mut [u8]) {
         let Some(at) = self.vcrc else { return };
         let vcrc = bytes.get(..at).map(vcrc);
         put(bytes, at, &vcrc.unwrap_or_default());
     }
 
-    /// Puts the right checksum into an IPv4 header.
+    /// Writes the right checksum into the IPv4 header. Does nothing if the packet has no IPv4 header.
     pub fn mend_ip_checksum(&self, bytes: &mut [u8]) {
         if let Some(at) = self.ipv4 {
             edit(bytes, at, Ipv4::with_right_checksum);
@@ -98,7 +99,7 @@ impl Offsets {
     }
 }
 
-/// Changes the header at `offset`; does nothing when it is not all there.
+/// Changes the header at `offset`. Does nothing if the header is truncated.
 pub fn edit<L: Layout>(bytes: &mut [u8], offset: usize, change: impl FnOnce(L) -> L) {
     let all = offset.checked_add(L::SIZE).and_then(|end| bytes.get_mut(offset..end));
     if let Some(header) = all {
@@ -113,28 +114,28 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     }
 }
 
-/// Puts the right ICRC into a packet that still parses. For one that does not, see [`Offsets::mend_icrc`].
+/// Writes the right ICRC into a packet that still parses. For a packet that does not parse, use [`Offsets::mend_icrc`].
 ///
 /// # Errors
-/// Why it does not parse; the bytes are as they were.
+/// If the packet does not parse; the bytes stay unchanged.
 pub fn mend_icrc(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
     Packet::parse(medium, bytes)?.offsets().mend_icrc(bytes);
     Ok(())
 }
 
-/// Puts the right VCRC into a packet that still parses; does nothing where the medium has none.
+/// Writes the right VCRC into a packet that still parses. Does nothing if the medium has no VCRC.
 ///
 /// # Errors
-/// Why it does not parse; the bytes are as they were.
+/// If the packet does not parse; the bytes stay unchanged.
 pub fn mend_vcrc(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
     Packet::parse(medium, bytes)?.offsets().mend_vcrc(bytes);
     Ok(())
 }
 
-/// Puts the right checksum into the IPv4 header; does nothing where there is none.
+/// Writes the right checksum into the IPv4 header. Does nothing if the packet has no IPv4 header.
 ///
 /// # Errors
-/// Why the headers before the BTH are not what they were; the bytes are as they were.
+/// If the headers before the BTH do not parse; the bytes stay unchanged.
 pub fn mend_ip_checksum(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
     if let Some(at) = Route::find(medium, bytes)?.ipv4() {
         edit(bytes, at, Ipv4::with_right_checksum);
@@ -142,28 +143,28 @@ pub fn mend_ip_checksum(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPack
     Ok(())
 }
 
-/// Puts the right checksum into the UDP header, as a sender may (RFC 768; RFC 8200, 8.1); does nothing where there is none.
+/// Writes the right checksum into the UDP header, as a sender may (RFC 768; RFC 8200, 8.1). Does nothing if the packet
+/// has no UDP header.
 ///
 /// # Errors
-/// Why it does not parse; the bytes are as they were.
+/// If the packet does not parse; the bytes stay unchanged.
 pub fn mend_udp_checksum(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
     let Some(at) = Packet::parse(medium, bytes)?.offsets().udp else {
         return Ok(());
     };
     edit::<Udp>(bytes, at, |udp| udp.with_checksum(Hex16(0)));
     let sum = Packet::parse(medium, bytes)?.udp_checksum().unwrap_or_default();
-    // 0 stands for none; ones say the same.
+    // A sender transmits a computed 0 as all ones, because 0 means that there is no checksum.
     let told = if sum == 0 { u16::MAX } else { sum };
     edit::<Udp>(bytes, at, |udp| udp.with_checksum(Hex16(told)));
     Ok(())
 }
 
-/// Makes all length fields say that the packet ends with the last of `bytes`. The ICRC, and on InfiniBand the VCRC, count
-/// as there. Nothing may follow the packet: no padding of the frame. IPv4's checksum, which covers a length, is left.
+/// Sets all length fields so that the packet ends with the last byte of `bytes`. `bytes` must include the ICRC, and on
+/// InfiniBand the VCRC, but no frame padding. The IPv4 checksum covers a length, but this function does not update it.
 ///
 /// # Errors
-/// Why the headers before the BTH are not what they were, or that the length has no room in its field; the bytes are as
-/// they were.
+/// If the headers before the BTH do not parse, or if a length exceeds its field; the bytes stay unchanged.
 pub fn mend_lengths(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> {
     let route = Route::find(medium, bytes)?;
     let vcrc = if medium == Medium::InfiniBand { VCRC_LENGTH } else { 0 };
@@ -176,7 +177,7 @@ pub fn mend_lengths(medium: Medium, bytes: &mut [u8]) -> Result<(), NotAPacket> 
     if whole > room {
         return Err(NotAPacket::TooLong { room, seen: whole });
     }
-    #[allow(clippy::cast_possible_truncation)] // there is room
+    #[allow(clippy::cast_possible_truncation)] // checked above
     let (quads, after_grh, total, udp) = (
         (whole / 4) as u16,
         transport as u16,

@@ -1,4 +1,4 @@
-//! BTH:OpCode, and what it says about the packet's format.
+//! BTH:OpCode, and the headers and payload that the opcode determines.
 //!
 //! Source: architecture 9.2.1 (the codes and the headers of each), annex A14 (XRC), annex A17 (CNP); FLUSH and
 //! ATOMIC WRITE: `rxe_opcode.c` of Linux.
@@ -59,7 +59,7 @@ named!(
     }
 );
 
-/// A transport service: the upper bits of an opcode.
+/// A transport service, from the upper 3 bits of an opcode.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Service {
     /// Reliable connection.
@@ -74,14 +74,14 @@ pub enum Service {
     Cnp,
     /// Extended reliable connection.
     Xrc,
-    /// Left to manufacturers.
+    /// Manufacturer-defined opcodes.
     Manufacturer,
-    /// Without a meaning.
+    /// Reserved opcodes.
     Reserved,
 }
 
-/// Which headers follow the BTH, in this order: RDETH, DETH, XRCETH, FETH, RETH, AtomicETH, AETH, AtomicAckETH,
-/// ImmDt, IETH; and whether a payload may follow them.
+/// The set of headers after the BTH, in this order: RDETH, DETH, XRCETH, FETH, RETH, AtomicETH, AETH, AtomicAckETH,
+/// ImmDt, IETH. A further bit allows a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Headers(u16);
 
@@ -89,7 +89,7 @@ macro_rules! headers {
     ($($(#[$doc:meta])* $get:ident $konst:ident $bit:literal $size:literal $words:literal;)*) => {
         impl Headers {
             $( pub(crate) const $konst: Self = Self(1 << $bit); )*
-            /// Name and bytes of each, in the order of the wire and of the bits.
+            /// Bit, size in bytes and name of each header, in wire order and bit order.
             const EACH: &'static [(Self, usize, &'static str)] = &[$( (Self::$konst, $size, $words) ),*];
 
             $(
@@ -104,27 +104,27 @@ macro_rules! headers {
 }
 
 headers! {
-    /// RDETH, 4 bytes.
+    /// Returns whether the RDETH (4 bytes) follows.
     rdeth RDETH 0 4 "RDETH";
-    /// DETH, 8 bytes.
+    /// Returns whether the DETH (8 bytes) follows.
     deth DETH 1 8 "DETH";
-    /// XRCETH, 4 bytes.
+    /// Returns whether the XRCETH (4 bytes) follows.
     xrceth XRCETH 2 4 "XRCETH";
-    /// FETH, 4 bytes.
+    /// Returns whether the FETH (4 bytes) follows.
     feth FETH 3 4 "FETH";
-    /// RETH, 16 bytes.
+    /// Returns whether the RETH (16 bytes) follows.
     reth RETH 4 16 "RETH";
-    /// AtomicETH, 28 bytes.
+    /// Returns whether the AtomicETH (28 bytes) follows.
     atomic ATOMIC 5 28 "AtomicETH";
-    /// AETH, 4 bytes.
+    /// Returns whether the AETH (4 bytes) follows.
     aeth AETH 6 4 "AETH";
-    /// AtomicAckETH, 8 bytes.
+    /// Returns whether the AtomicAckETH (8 bytes) follows.
     atomic_ack ATOMIC_ACK 7 8 "AtomicAckETH";
-    /// ImmDt, 4 bytes.
+    /// Returns whether the ImmDt (4 bytes) follows.
     imm IMM 8 4 "ImmDt";
-    /// IETH, 4 bytes.
+    /// Returns whether the IETH (4 bytes) follows.
     ieth IETH 9 4 "IETH";
-    /// A payload, which may be empty. Always so for opcodes without a meaning.
+    /// Returns whether a payload, possibly empty, may follow. Opcodes without a name allow a payload.
     payload_allowed PAYLOAD 10 0 "payload";
 }
 
@@ -133,7 +133,8 @@ impl Headers {
         Self(self.0 | other.0)
     }
 
-    /// Bytes of those before that one, and its own; `None` where it is not there.
+    /// Returns the size in bytes of the headers before `wanted`, and the size of `wanted`. Returns `None` if `wanted`
+    /// is absent.
     pub(crate) fn bytes_before(self, wanted: Self) -> Option<(usize, usize)> {
         let is_there = self.0 & wanted.0 != 0;
         let mut before = 0;
@@ -146,7 +147,7 @@ impl Headers {
         None
     }
 
-    /// Bytes of all of them, without the payload.
+    /// Returns the size of all headers in bytes, without the payload.
     #[must_use]
     pub const fn length(self) -> usize {
         let (mut at, mut bytes) = (0, 0);
@@ -160,7 +161,7 @@ impl Headers {
         bytes
     }
 
-    /// Those that there are, with bytes and names, in wire order.
+    /// Iterates over the headers present, with size in bytes and name, in wire order.
     pub(crate) fn each(self) -> impl Iterator<Item = (Self, usize, &'static str)> {
         Self::EACH
             .iter()
@@ -175,10 +176,12 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// The operation: the low 5 bits. They mean the same in every service that has them.
+/// The operation: the low 5 bits of an opcode. A value means the same operation in every service that has the
+/// operation.
 const OPERATION: u8 = 0x1F;
 
-/// The headers of each opcode, and their bytes: every packet is asked for them more than once.
+/// Headers of each opcode, and their size in bytes. Precomputed, because the parser needs both several times for each
+/// packet.
 static OF_EACH: [(Headers, usize); 256] = {
     let mut of_each = [(Headers(0), 0); 256];
     let mut code = 0;
@@ -191,7 +194,7 @@ static OF_EACH: [(Headers, usize); 256] = {
 };
 
 impl Opcode {
-    /// The transport service.
+    /// Returns the transport service.
     #[must_use]
     pub const fn service(self) -> Service {
         match self.0 >> 5 {
@@ -206,13 +209,13 @@ impl Opcode {
         }
     }
 
-    /// The headers behind the BTH. A code without a name has none, and a payload.
+    /// Returns the headers after the BTH. An opcode without a name has no headers and allows a payload.
     #[must_use]
     pub fn headers(self) -> Headers {
         OF_EACH[usize::from(self.0)].0
     }
 
-    /// Bytes of the headers behind the BTH.
+    /// Returns the size of the headers after the BTH in bytes.
     pub(crate) fn header_bytes(self) -> usize {
         OF_EACH[usize::from(self.0)].1
     }
@@ -246,13 +249,13 @@ impl Opcode {
         of_service.and(of_operation)
     }
 
-    /// Whether it answers: a READ response, an acknowledgement, an atomic acknowledgement.
+    /// Returns whether this is a response: a READ response, an Acknowledge or an ATOMIC Acknowledge.
     #[must_use]
     pub const fn is_response(self) -> bool {
         self.name().is_some() && matches!(self.0 & OPERATION, 0x0D..=0x12) && self.0 != Self::CNP.0
     }
 
-    /// Whether it asks for something. Codes without a name do not, nor does a CNP.
+    /// Returns whether this is a request. An opcode without a name is not a request, nor is a CNP.
     #[must_use]
     pub fn is_request(self) -> bool {
         self.name().is_some() && !self.is_response() && self != Self::CNP
@@ -265,7 +268,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn opcodes_read_as_people_say_them() {
+    fn opcodes_print_their_names() {
         assert_eq!(Opcode(0x13).to_string(), "RC CmpSwap");
         assert_eq!(Opcode(0x64).to_string(), "UD SEND Only");
         assert_eq!(Opcode(0x2B).to_string(), "UC RDMA WRITE Only with Immediate");
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upper_bits_name_the_service() {
+    fn upper_bits_select_service() {
         use Service::{Cnp, Manufacturer, Rc, Rd, Reserved, Uc, Ud, Xrc};
         let first = [Rc, Uc, Rd, Ud, Reserved, Xrc, Manufacturer, Manufacturer];
         for (prefix, service) in (0..8).zip(first) {
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_opcode_has_the_headers_of_the_architecture() {
+    fn opcode_headers_match_architecture() {
         let named = |code: u8| format!("{:?}", Opcode(code).headers()).replace('"', "");
         for (code, expected) in [
             (0x00, "[]"),
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_for_those_that_carry_data() {
+    fn only_data_opcodes_allow_payload() {
         let without: Vec<u8> = (0..0x20)
             .filter(|&code| !Opcode(code).headers().payload_allowed())
             .collect();
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_answers_in_every_service_that_has_them() {
+    fn response_opcodes_match_each_service() {
         let answers: Vec<u8> = (0..=255).filter(|&code| Opcode(code).is_response()).collect();
         let expected: Vec<u8> = [0x0D..=0x12, 0x4D..=0x52, 0xAD..=0xB2].into_iter().flatten().collect();
         assert_eq!(answers, expected);

@@ -1,4 +1,4 @@
-//! Packets from bytes: nothing is copied, nothing is changed, any bytes are allowed.
+//! Parser of packets. Accepts any bytes, copies none and changes none.
 
 use super::build::{Link, Network, Transport};
 use super::form::{Form, Medium};
@@ -11,23 +11,25 @@ use crate::ether::{Ethernet, IpProtocol, Ipv4, Ipv6, Udp, Vlan, internet_checksu
 use crate::layout::Layout;
 use crate::values::Hex16;
 
-/// A packet in bytes of somebody else's.
+/// A received packet, as a view of its bytes.
 ///
-/// The headers before the BTH are there and say RoCE or InfiniBand; the BTH is there. All else may be wrong.
+/// The headers before the BTH identify RoCE or InfiniBand, and the BTH is complete. All other contents may be
+/// malformed.
 #[derive(Clone, Copy)]
 pub struct Packet<'a> {
     bytes: &'a [u8],
     route: Route,
     medium: Medium,
-    /// The first byte behind the ICRC.
+    /// The first byte after the ICRC.
     end: usize,
 }
 
 impl<'a> Packet<'a> {
-    /// Finds the packet in `bytes`. The network's length fields say where it ends; more bytes may follow.
+    /// Finds the packet in `bytes`. The length fields of the headers before the BTH determine its end; more bytes may
+    /// follow.
     ///
     /// # Errors
-    /// What else it is, or what is missing.
+    /// If the bytes are another kind of packet or are truncated.
     pub fn parse(medium: Medium, bytes: &'a [u8]) -> Result<Self, NotAPacket> {
         let route = Route::find(medium, bytes)?;
         let end = route.end(bytes);
@@ -48,13 +50,13 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The bytes of the packet, without what follows it.
+    /// Returns the bytes of the packet without the trailer.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         &self.bytes[..self.length()]
     }
 
-    /// What follows the packet: the padding of a short frame, for one.
+    /// Returns the bytes after the packet, for example the padding of a short frame.
     #[must_use]
     pub fn trailer(&self) -> &'a [u8] {
         &self.bytes[self.length()..]
@@ -67,13 +69,13 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Which headers stand before the BTH.
+    /// Returns the form of the headers before the BTH.
     #[must_use]
     pub fn form(&self) -> Form {
         self.route.form
     }
 
-    /// What it was read as.
+    /// Returns the medium given to [`Packet::parse`].
     #[must_use]
     pub fn medium(&self) -> Medium {
         self.medium
@@ -83,52 +85,52 @@ impl<'a> Packet<'a> {
         at.map(|at| L::from_bytes(&self.bytes[at..]))
     }
 
-    /// The Ethernet header.
+    /// Returns the Ethernet header.
     #[must_use]
     pub fn ethernet(&self) -> Option<Ethernet> {
         self.header(self.route.ethernet())
     }
 
-    /// The VLAN tag; of two, the inner one.
+    /// Returns the VLAN tag; of two tags, the inner tag.
     #[must_use]
     pub fn vlan(&self) -> Option<Vlan> {
         self.header(self.route.vlan())
     }
 
-    /// The IPv4 header.
+    /// Returns the IPv4 header.
     #[must_use]
     pub fn ipv4(&self) -> Option<Ipv4> {
         self.header(self.route.ipv4())
     }
 
-    /// The IPv6 header of RoCEv2; [`Packet::grh`] is the one of RoCEv1.
+    /// Returns the IPv6 header of RoCEv2. For RoCEv1, use [`Packet::grh`].
     #[must_use]
     pub fn ipv6(&self) -> Option<Ipv6> {
         self.header(self.route.ipv6())
     }
 
-    /// The UDP header.
+    /// Returns the UDP header.
     #[must_use]
     pub fn udp(&self) -> Option<Udp> {
         self.header(self.route.udp())
     }
 
-    /// The local route header.
+    /// Returns the local route header.
     #[must_use]
     pub fn lrh(&self) -> Option<Lrh> {
         self.header(self.route.lrh())
     }
 
-    /// The global route header, of InfiniBand or RoCEv1.
+    /// Returns the global route header of InfiniBand or RoCEv1.
     #[must_use]
     pub fn grh(&self) -> Option<Grh> {
         self.header(self.route.grh())
     }
 
-    /// All headers before the BTH.
+    /// Returns all headers before the BTH.
     #[must_use]
     pub fn network(&self) -> Network {
-        // Each form has the headers that are asked for here, so no default is ever taken.
+        // Each form has the headers that its arm reads, so the defaults are never used.
         let link = Link {
             ethernet: self.ethernet().unwrap_or_default(),
             vlan: self.vlan(),
@@ -155,21 +157,22 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// The base transport header.
+    /// Returns the base transport header.
     #[must_use]
     #[inline]
     pub fn bth(&self) -> Bth {
         Bth::from_bytes(&self.bytes[self.route.bth()..])
     }
 
-    /// BTH:OpCode.
+    /// Returns BTH:OpCode.
     #[must_use]
     #[inline]
     pub fn opcode(&self) -> Opcode {
         Opcode(self.bytes[self.route.bth()])
     }
 
-    /// The first byte behind headers and padded payload: of the ICRC, if there is one.
+    /// Returns the offset of the first byte after the headers and the padded payload: of the ICRC, if the packet has
+    /// one.
     fn covered_end(&self) -> usize {
         match self.icrc_at() {
             Some(at) => at,
@@ -182,7 +185,7 @@ impl<'a> Packet<'a> {
         (at >= self.route.bth() + Bth::SIZE).then_some(at)
     }
 
-    /// Where an extended header begins: if the opcode has it and if all of it is there.
+    /// Returns the offset of an extended header, if the opcode has the header and the packet contains all of it.
     #[inline]
     pub(super) fn extended(&self, wanted: Headers) -> Option<usize> {
         let (before, size) = self.opcode().headers().bytes_before(wanted)?;
@@ -190,7 +193,8 @@ impl<'a> Packet<'a> {
         (at + size <= self.covered_end()).then_some(at)
     }
 
-    /// The extended header that the opcode has and the packet is too short for, and so all behind it.
+    /// Returns the name of the first extended header that the opcode has and the packet truncates. All later headers
+    /// are missing too.
     #[must_use]
     pub fn missing_header(&self) -> Option<&'static str> {
         let end = self.covered_end();
@@ -224,67 +228,67 @@ impl<'a> Packet<'a> {
         at
     }
 
-    /// The reliable datagram header.
+    /// Returns the reliable datagram extended transport header.
     #[must_use]
     pub fn rdeth(&self) -> Option<Rdeth> {
         self.header(self.extended(Headers::RDETH))
     }
 
-    /// The datagram header.
+    /// Returns the datagram extended transport header.
     #[must_use]
     pub fn deth(&self) -> Option<Deth> {
         self.header(self.extended(Headers::DETH))
     }
 
-    /// The extended reliable connection header.
+    /// Returns the extended reliable connection header.
     #[must_use]
     pub fn xrceth(&self) -> Option<Xrceth> {
         self.header(self.extended(Headers::XRCETH))
     }
 
-    /// The flush header.
+    /// Returns the flush extended transport header.
     #[must_use]
     pub fn feth(&self) -> Option<Feth> {
         self.header(self.extended(Headers::FETH))
     }
 
-    /// The RDMA header.
+    /// Returns the RDMA extended transport header.
     #[must_use]
     pub fn reth(&self) -> Option<Reth> {
         self.header(self.extended(Headers::RETH))
     }
 
-    /// The atomic header.
+    /// Returns the atomic extended transport header.
     #[must_use]
     pub fn atomic(&self) -> Option<AtomicEth> {
         self.header(self.extended(Headers::ATOMIC))
     }
 
-    /// The ACK header.
+    /// Returns the ACK extended transport header.
     #[must_use]
     pub fn aeth(&self) -> Option<Aeth> {
         self.header(self.extended(Headers::AETH))
     }
 
-    /// The atomic ACK header.
+    /// Returns the atomic ACK extended transport header.
     #[must_use]
     pub fn atomic_ack(&self) -> Option<AtomicAckEth> {
         self.header(self.extended(Headers::ATOMIC_ACK))
     }
 
-    /// The immediate data.
+    /// Returns the immediate data.
     #[must_use]
     pub fn imm(&self) -> Option<ImmDt> {
         self.header(self.extended(Headers::IMM))
     }
 
-    /// The invalidate header.
+    /// Returns the invalidate extended transport header.
     #[must_use]
     pub fn ieth(&self) -> Option<Ieth> {
         self.header(self.extended(Headers::IETH))
     }
 
-    /// The payload without its padding; empty when PadCnt says more than there is.
+    /// Returns the payload without its padding. The payload is empty if PadCnt exceeds its length.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         let padded = self.padded_payload();
@@ -292,31 +296,31 @@ impl<'a> Packet<'a> {
         &padded[..padded.len().saturating_sub(padding)]
     }
 
-    /// All that stands between the headers that are there and the ICRC.
+    /// Returns all bytes between the last complete header and the ICRC.
     #[must_use]
     pub fn padded_payload(&self) -> &'a [u8] {
         &self.bytes[self.payload_at()..self.covered_end()]
     }
 
-    /// The ICRC as the packet has it; `None` when fewer than 4 bytes follow the BTH.
+    /// Returns the ICRC in the packet, or `None` if fewer than 4 bytes follow the BTH.
     #[must_use]
     pub fn icrc(&self) -> Option<[u8; ICRC_LENGTH]> {
         self.bytes[self.icrc_at()?..].first_chunk().copied()
     }
 
-    /// The ICRC as it ought to be.
+    /// Returns the computed, right ICRC, or `None` if fewer than 4 bytes follow the BTH.
     #[must_use]
     pub fn computed_icrc(&self) -> Option<[u8; ICRC_LENGTH]> {
         icrc_of(self.form(), &self.bytes[self.route.start..self.icrc_at()?])
     }
 
-    /// Whether there is an ICRC and it is right.
+    /// Returns whether the packet has an ICRC and it is right.
     #[must_use]
     pub fn icrc_is_right(&self) -> bool {
         self.icrc().is_some_and(|icrc| self.computed_icrc() == Some(icrc))
     }
 
-    /// The VCRC as the packet has it.
+    /// Returns the VCRC in the packet, or `None` if the medium has no VCRC.
     #[must_use]
     pub fn vcrc(&self) -> Option<[u8; VCRC_LENGTH]> {
         match self.medium {
@@ -325,26 +329,27 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether the VCRC is right; `None` when the medium has none.
+    /// Returns whether the VCRC is right, or `None` if the medium has no VCRC.
     #[must_use]
     pub fn vcrc_is_right(&self) -> Option<bool> {
         self.vcrc().map(|carried| carried == vcrc(&self.bytes[..self.end]))
     }
 
-    /// Whether IPv4's header checksum is right; `None` when there is no such header.
+    /// Returns whether the IPv4 header checksum is right, or `None` if there is no IPv4 header.
     #[must_use]
     pub fn ip_checksum_is_right(&self) -> Option<bool> {
         self.ipv4().map(|ip| internet_checksum(&[ip.bytes()]) == 0)
     }
 
-    /// Whether the UDP checksum is right; `None` where the sender made none, or where there is no UDP.
+    /// Returns whether the UDP checksum is right, or `None` if the checksum is 0 or there is no UDP header.
     #[must_use]
     pub fn udp_checksum_is_right(&self) -> Option<bool> {
         self.udp().filter(|udp| udp.checksum() != Hex16(0))?;
         self.udp_checksum().map(|sum| sum == 0)
     }
 
-    /// The checksum over UDP's message as it stands, and what stands for the addresses.
+    /// Returns the checksum of the UDP message with its checksum field, and of the pseudo header. The result is 0 if
+    /// the field is right.
     pub(super) fn udp_checksum(&self) -> Option<u16> {
         let udp = self.udp()?;
         let message = &self.bytes[self.route.udp()?..self.end];
@@ -363,7 +368,7 @@ impl<'a> Packet<'a> {
         ]))
     }
 
-    /// The BTH, what follows it, and a copy of the payload.
+    /// Returns the BTH, the extended headers, and a copy of the payload.
     #[must_use]
     pub fn transport(&self) -> Transport {
         Transport {
@@ -382,7 +387,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Where everything stands, in bytes from the first.
+    /// Returns the offset of each part in bytes from the first byte.
     #[must_use]
     pub fn offsets(&self) -> Offsets {
         let payload = self.payload_at();

@@ -1,74 +1,74 @@
-//! The way to the BTH: which headers stand before it, and where the packet ends.
+//! The headers before the BTH, and the end of the packet.
 
 use super::form::{Form, Medium};
 use super::{Grh, Lnh, Lrh};
 use crate::ether::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, ROCE_V2_PORT, Udp, Vlan};
 use crate::layout::Layout;
 
-/// Why bytes are no RoCE or InfiniBand transport packet.
+/// The reason why bytes are not a RoCE or InfiniBand transport packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAPacket {
-    /// Bytes are missing.
+    /// The packet is too short.
     #[error("expected {needed} bytes up to the end of the {what}, and there are {seen}: the packet is cut short")]
     Truncated {
-        /// What is not all there.
+        /// The truncated part.
         what: &'static str,
-        /// Bytes from the first to the end of it.
+        /// Number of bytes from the first byte to the end of this part.
         needed: usize,
-        /// Bytes that there are.
+        /// Number of bytes present.
         seen: usize,
     },
-    /// More bytes than the length field can say.
+    /// The packet has more bytes than its length field can express.
     #[error("expected at most {room} bytes, as many as the length field can say, and there are {seen}")]
     TooLong {
-        /// The most that there can be.
+        /// Maximum number of bytes.
         room: usize,
-        /// Bytes that there are.
+        /// Number of bytes present.
         seen: usize,
     },
-    /// The frame carries something else.
+    /// The frame carries another protocol.
     #[error("expected an Ethernet frame with IPv4, IPv6 or RoCEv1, and its EtherType says {ty:#06x} ({0})", ty = .0.0)]
     NotRoce(EtherType),
-    /// A version field that contradicts what stands before it.
+    /// The version field does not match the preceding header.
     #[error("expected version {expected} in the {what}, and it says {seen}")]
     Version {
-        /// The header.
+        /// The header with the version field.
         what: &'static str,
-        /// The version that belongs there.
+        /// The expected version.
         expected: u8,
-        /// The version that stands there.
+        /// The version in the header.
         seen: u8,
     },
-    /// An IPv4 header of another length.
+    /// The IPv4 header has options, or its IHL is less than 5.
     #[error("expected an IPv4 header without options (IHL 5), as RoCEv2 has it, and IHL is {0}")]
     HeaderLength(u8),
-    /// A piece of an IP packet.
+    /// The packet is a fragment of an IP packet.
     #[error("expected a whole IP packet, as RoCEv2 sends them, and this is a fragment")]
     Fragment,
-    /// IP carries something else than UDP, or a GRH something else than a BTH.
+    /// The IP header is not followed by UDP, or the GRH not by a BTH.
     #[error("expected protocol 17 (UDP) in an IP header or 27 (BTH) in a GRH, and it says {0}")]
     OtherProtocol(u8),
-    /// UDP for somebody else.
+    /// The UDP datagram goes to another port.
     #[error("expected UDP to port 4791 (RoCEv2), and it goes to port {0}")]
     OtherUdpPort(u16),
-    /// A raw packet of InfiniBand, which has no BTH.
+    /// A raw InfiniBand packet, which has no BTH.
     #[error("expected an IBA packet (LRH:LNH 2 or 3), and LNH says {lnh} ({0}): it has no BTH", lnh = .0.0)]
     RawPacket(Lnh),
 }
 
-/// VLAN tags that a frame may have: a service tag and a customer's (802.1Q, 802.1ad).
+/// Maximum number of VLAN tags of a frame: a service tag and a customer tag (802.1Q, 802.1ad).
 const MOST_TAGS: usize = 2;
 
-/// Which headers stand before the BTH, and where.
+/// The form of the headers before the BTH, and their offset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route {
     pub(super) form: Form,
-    /// The first byte that the ICRC may cover: of the LRH, of RoCEv1's GRH, of IP.
+    /// Offset of the first byte that the ICRC may cover: of the LRH, the RoCEv1 GRH or the IP header.
     pub(super) start: usize,
 }
 
 impl Route {
-    /// Finds the way, by what each header says about the next; lengths are not looked at.
+    /// Finds the headers from the next-header field of each preceding header. Does not check lengths.
     pub(super) fn find(medium: Medium, bytes: &[u8]) -> Result<Self, NotAPacket> {
         let route = match medium {
             Medium::Ethernet => {
@@ -135,8 +135,8 @@ impl Route {
         Ok(())
     }
 
-    /// The first byte behind the ICRC, as the outermost length field says; it may lie beyond the end of `bytes`, or
-    /// before the BTH. The headers of the route must be there.
+    /// Returns the offset of the first byte after the ICRC, by the outermost length field. The offset may lie beyond
+    /// the end of `bytes` or before the BTH. `bytes` must contain the headers before the BTH.
     pub(super) fn end(&self, bytes: &[u8]) -> usize {
         let network = &bytes[self.start..];
         self.start
@@ -189,7 +189,7 @@ impl Route {
     }
 }
 
-/// The header at `at`, all of it.
+/// Returns the header at `at`, or an error if the header is truncated.
 fn header<L: Layout>(what: &'static str, bytes: &[u8], at: usize) -> Result<L, NotAPacket> {
     match bytes.get(at..at + L::SIZE) {
         Some(bytes) => Ok(L::from_bytes(bytes)),

@@ -1,4 +1,4 @@
-//! A packet in one line, for people.
+//! The one-line text form of a packet.
 
 use core::fmt;
 
@@ -6,8 +6,8 @@ use super::form::Form;
 use super::parse::Packet;
 
 impl fmt::Display for Packet<'_> {
-    /// From where to where, the operation, and what its headers say: `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011
-    /// PSN 0x000007 A, 1024 bytes`.
+    /// Prints source, destination, operation and header fields: `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011 PSN
+    /// 0x000007 A, 1024 bytes`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.form(), self.ipv4(), self.ipv6(), self.grh(), self.lrh()) {
             (Form::RoceV2Ipv4, Some(ip), ..) => write!(f, "{} > {}", ip.src(), ip.dst())?,

@@ -1,4 +1,4 @@
-//! What an acknowledgement says: timers, credits and the syndrome that carries them.
+//! Codes of an acknowledgement: RNR timer, ACK timeout, credits, and the syndrome.
 //!
 //! Source: architecture 9.7.5 (acknowledgements, AETH), 9.7.6 (the transport timer); `rxe_hdr.h` of Linux.
 
@@ -8,35 +8,36 @@ use core::time::Duration;
 use crate::value::{named, newtype};
 use crate::values::{doubled, time_words};
 
-/// Bits of a code in a syndrome.
+/// The bits of the code in a syndrome.
 const CODE_MASK: u8 = 0x1F;
 
 newtype!(
-    /// How long a requester waits at least after an RNR NAK: 5 bits, in no order of size. Code 0 is the longest.
+    /// The minimum time that a requester waits after an RNR NAK: 5 bits. Code 0 is the longest time; the other codes
+    /// ascend.
     RnrTimer(u8) legal |bits| bits <= CODE_MASK
 );
 newtype!(
-    /// A QP's local ACK timeout: 4.096 us * 2^code; 0 is off. 5 bits.
+    /// A QP's local ACK timeout: 4.096 us * 2^code. 5 bits; 0 disables the timer.
     AckTimeout(u8) legal |bits| bits <= CODE_MASK
 );
 newtype!(
-    /// How many further requests a responder has room for: 5 bits; 31 sets no limit.
+    /// The number of further requests that a responder can accept: 5 bits; 31 sets no limit.
     CreditCode(u8) legal |bits| bits <= CODE_MASK
 );
 
-/// The times of the codes, in units of 10 us.
+/// The RNR times by code, in units of 10 us.
 const RNR_TIMES: [u64; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
 impl RnrTimer {
-    /// The shortest: 0.01 ms.
+    /// The shortest time: 0.01 ms.
     pub const SHORTEST: Self = Self(1);
-    /// The longest: 655.36 ms.
+    /// The longest time: 655.36 ms.
     pub const LONGEST: Self = Self(0);
 
-    /// The time that the low 5 bits stand for.
+    /// Returns the time of the low 5 bits.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_micros(10 * RNR_TIMES[usize::from(self.0 & CODE_MASK)])
@@ -51,10 +52,10 @@ impl fmt::Display for RnrTimer {
 }
 
 impl AckTimeout {
-    /// The timer does not run.
+    /// The code that disables the timer.
     pub const OFF: Self = Self(0);
 
-    /// The time that the code stands for; `None` when the timer is off. Codes above 31 count as 31.
+    /// Returns the timeout, or `None` if the timer is disabled. Codes above 31 count as 31.
     #[must_use]
     pub fn duration(self) -> Option<Duration> {
         (self.0 != 0).then(|| doubled(self.0))
@@ -75,7 +76,7 @@ impl CreditCode {
     /// No limit: the responder does not count credits.
     pub const UNLIMITED: Self = Self(CODE_MASK);
 
-    /// The credits that the low 5 bits stand for; `None` when there is no limit.
+    /// Returns the number of credits by the low 5 bits, or `None` if there is no limit.
     #[must_use]
     pub fn credits(self) -> Option<u32> {
         match self.0 & CODE_MASK {
@@ -98,7 +99,7 @@ impl fmt::Display for CreditCode {
 }
 
 named!(
-    /// Why a responder refuses a request.
+    /// The reason for which a responder rejects a request.
     NakCode(u8, 4) {
         0 PSN_SEQUENCE_ERROR "PSN sequence error", 1 INVALID_REQUEST "invalid request",
         2 REMOTE_ACCESS "remote access error", 3 REMOTE_OPERATIONAL "remote operational error",
@@ -107,7 +108,7 @@ named!(
 );
 
 newtype!(
-    /// AETH:Syndrome: 3 bits say which kind, 5 bits are its code.
+    /// AETH:Syndrome: the upper 3 bits are the kind, the lower 5 bits its code.
     Syndrome(u8) legal |bits| match Self(bits).kind() {
         SyndromeKind::Ack(_) | SyndromeKind::RnrNak(_) => true,
         SyndromeKind::Nak(code) => code.is_legal(),
@@ -115,42 +116,42 @@ newtype!(
     }
 );
 
-/// A syndrome taken apart.
+/// The kind and code of a syndrome.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyndromeKind {
-    /// The request was taken.
+    /// The responder accepted the request.
     Ack(CreditCode),
-    /// The responder is not ready: again after the time.
+    /// The responder is not ready. The requester retries after the time of the timer.
     RnrNak(RnrTimer),
-    /// The request was refused. The code may be one without a meaning.
+    /// The responder rejected the request. The code may be a reserved one.
     Nak(NakCode),
-    /// A kind without a meaning: the syndrome as it stands.
+    /// A reserved kind, with all 8 bits of the syndrome.
     Reserved(u8),
 }
 
 impl Syndrome {
-    /// An ACK without credit limit.
+    /// An ACK without a credit limit.
     pub const ACK: Self = Self::ack(CreditCode::UNLIMITED);
 
-    /// An ACK with so many credits.
+    /// Returns an ACK syndrome with the given credits.
     #[must_use]
     pub const fn ack(credits: CreditCode) -> Self {
         Self(credits.0 & CODE_MASK)
     }
 
-    /// A receiver-not-ready NAK with that time to wait.
+    /// Returns a receiver-not-ready NAK syndrome with the given timer.
     #[must_use]
     pub const fn rnr_nak(timer: RnrTimer) -> Self {
         Self(0x20 | timer.0 & CODE_MASK)
     }
 
-    /// A NAK for that reason.
+    /// Returns a NAK syndrome with the given code.
     #[must_use]
     pub const fn nak(code: NakCode) -> Self {
         Self(0x60 | code.0 & CODE_MASK)
     }
 
-    /// What it says.
+    /// Returns the kind and code.
     #[must_use]
     pub fn kind(self) -> SyndromeKind {
         let code = self.0 & CODE_MASK;
@@ -183,7 +184,7 @@ mod tests {
     use crate::value::Value;
 
     #[test]
-    fn the_rnr_timer_doubles_in_half_steps_and_code_0_is_the_longest() {
+    fn rnr_timer_doubles_every_two_codes() {
         assert_eq!(RnrTimer(0).duration(), Duration::from_micros(655_360));
         assert_eq!(RnrTimer(1).duration(), Duration::from_micros(10));
         assert_eq!(RnrTimer(31).duration(), Duration::from_micros(491_520));
@@ -192,7 +193,7 @@ mod tests {
             assert!(RnrTimer(code).duration() >= RnrTimer::SHORTEST.duration());
         }
         for code in 2..30 {
-            // From code 2 on, two codes further is twice as long.
+            // From code 2 on, the time doubles every two codes.
             assert_eq!(
                 RnrTimer(code + 2).duration(),
                 2 * RnrTimer(code).duration(),
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ack_timeout_is_off_or_4_us_doubled() {
+    fn ack_timeout_doubles_and_0_is_off() {
         assert_eq!(AckTimeout(0).duration(), None);
         assert_eq!(AckTimeout(1).duration(), Some(Duration::from_nanos(8192)));
         assert_eq!(AckTimeout(31).duration().unwrap().as_secs(), 8796);
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn credits_double_in_half_steps_and_31_is_no_limit() {
+    fn credits_double_every_two_codes() {
         let credits: Vec<_> = (0..=8).map(|code| CreditCode(code).credits().unwrap()).collect();
         assert_eq!(credits, [0, 1, 2, 3, 4, 6, 8, 12, 16]);
         assert_eq!(CreditCode(29).credits(), Some(24_576));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syndrome_says_what_it_is() {
+    fn syndrome_prints_its_kind() {
         assert_eq!(Syndrome::ACK.to_string(), "ACK, no credit limit");
         assert_eq!(Syndrome::ack(CreditCode(1)).to_string(), "ACK, 1 credit");
         assert_eq!(Syndrome(0x3F).to_string(), "RNR NAK code 31 = 491.52 ms");
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn every_syndrome_is_made_again_from_its_parts() {
+    fn syndrome_round_trips_through_kind() {
         for bits in 0..=255 {
             let again = match Syndrome(bits).kind() {
                 SyndromeKind::Ack(credits) => Syndrome::ack(credits),
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_of_more_than_5_bits_does_not_make_another_kind() {
+    fn oversized_code_keeps_syndrome_kind() {
         assert_eq!(Syndrome::ack(CreditCode(0x7F)), Syndrome::ACK);
         assert_eq!(Syndrome::rnr_nak(RnrTimer(0xFF)), Syndrome(0x3F));
         assert_eq!(Syndrome::nak(NakCode(0xE2)), Syndrome(0x62));

@@ -1,4 +1,4 @@
-//! What a queue pair is set to, and what is asked of it.
+//! Attributes of a queue pair, and its work requests.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
@@ -6,28 +6,28 @@ use core::net::{IpAddr, Ipv6Addr};
 use crate::packet::{AckTimeout, Psn, QKey, Qpn, RKey, RnrTimer};
 use crate::values::Mtu;
 
-/// What may be done with memory, or by the other side of a queue pair.
+/// Access rights to a memory region, or of the peer of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Access {
-    /// The adapter may write it for its own side. Says nothing on a queue pair.
+    /// The adapter may write the memory on behalf of its own side. Ignored on a queue pair.
     pub local_write: bool,
-    /// RDMA WRITE.
+    /// The peer may write with RDMA WRITE.
     pub remote_write: bool,
-    /// RDMA READ.
+    /// The peer may read with RDMA READ.
     pub remote_read: bool,
-    /// Atomics.
+    /// The peer may execute atomic operations.
     pub remote_atomic: bool,
 }
 
 impl Access {
-    /// Everything.
+    /// All rights.
     pub const ALL: Self = Self {
         local_write: true,
         remote_write: true,
         remote_read: true,
         remote_atomic: true,
     };
-    /// Local use alone.
+    /// Local write only.
     pub const LOCAL: Self = Self {
         local_write: true,
         remote_write: false,
@@ -36,7 +36,7 @@ impl Access {
     };
 }
 
-/// A transport service that the queue pairs of this program have.
+/// A transport service of the queue pairs of this program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Service {
     /// Reliable connection.
@@ -54,24 +54,24 @@ pub enum Service {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum QpState {
-    /// As created.
+    /// The state after creation.
     Reset,
-    /// Receives can be posted.
+    /// Initialized: the QP accepts receive requests but processes none.
     Init,
     /// Ready to receive.
     Rtr,
     /// Ready to send.
     Rts,
-    /// Send queue drained: what was begun is finished, nothing is begun.
+    /// Send queue drained: the QP completes the requests in progress and starts no new request.
     Sqd,
     /// Send queue error.
     Sqe,
-    /// Error: everything is flushed.
+    /// Error: the QP flushes all work requests.
     Err,
 }
 
 impl QpState {
-    /// Every state, in the order of `enum ibv_qp_state`, whose numbers begin with 0.
+    /// Every state, in the order of `enum ibv_qp_state`, whose first value is 0.
     pub const ALL: [Self; 7] = [
         Self::Reset,
         Self::Init,
@@ -97,12 +97,12 @@ impl fmt::Display for QpState {
     }
 }
 
-/// A GID: 16 bytes. An IPv4 address is mapped into IPv6, as RoCEv2 has it.
+/// A GID of 16 bytes. RoCEv2 maps an IPv4 address into IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Gid(pub [u8; 16]);
 
 impl Gid {
-    /// The IP address that it stands for.
+    /// Returns the IP address of this GID.
     #[must_use]
     pub fn ip(self) -> IpAddr {
         let address = Ipv6Addr::from(self.0);
@@ -125,12 +125,13 @@ impl fmt::Display for Gid {
     }
 }
 
-/// The way to another port. LIDs and service levels say nothing on Ethernet, and packets there always carry a GRH.
+/// The path to another port. On Ethernet the LID and the service level are ignored, and packets always carry a GRH.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AddressVector {
-    /// Its GID; `None` where packets carry no GRH, and what follows says nothing then, up to the LID.
+    /// GID of the destination port. `None`: packets carry no GRH, and the other GRH fields are ignored (`sgid_index`,
+    /// `hop_limit`, `traffic_class`, `flow_label`).
     pub dgid: Option<Gid>,
-    /// Index of the own GID.
+    /// Index of the source GID in the port's GID table.
     pub sgid_index: u8,
     /// Hop limit.
     pub hop_limit: u8,
@@ -138,59 +139,59 @@ pub struct AddressVector {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Its LID; 0 on Ethernet.
+    /// LID of the destination port; 0 on Ethernet.
     pub dlid: u16,
     /// Service level.
     pub sl: u8,
 }
 
-/// Attributes of a queue pair; an absent one is not named.
+/// Attributes of a queue pair. `None` means that the attribute is not specified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QpAttributes {
     /// Index into the P_Key table.
     pub pkey_index: Option<u16>,
-    /// The port, from 1.
+    /// Number of the port, from 1.
     pub port: Option<u8>,
-    /// What the other side may do.
+    /// Operations that the peer may execute.
     pub access: Option<Access>,
     /// Path MTU.
     pub path_mtu: Option<Mtu>,
-    /// The other side's queue pair.
+    /// QP number of the peer.
     pub dest_qpn: Option<Qpn>,
-    /// First PSN expected.
+    /// First PSN that the QP expects to receive.
     pub rq_psn: Option<Psn>,
-    /// First PSN sent.
+    /// First PSN that the QP sends.
     pub sq_psn: Option<Psn>,
-    /// READs and atomics that it answers at a time.
+    /// Maximum number of READs and atomics that the QP accepts at a time as responder.
     pub max_dest_rd_atomic: Option<u8>,
-    /// READs and atomics that it has in flight at a time.
+    /// Maximum number of READs and atomics that the QP has outstanding as requester.
     pub max_rd_atomic: Option<u8>,
-    /// The interval that its RNR NAKs ask for.
+    /// RNR timer that the QP reports in its RNR NAKs.
     pub min_rnr_timer: Option<RnrTimer>,
     /// The local ACK timeout.
     pub timeout: Option<AckTimeout>,
-    /// Retries after time-outs and sequence errors, 0 to 7.
+    /// Number of retries after timeouts and sequence errors, 0 to 7.
     pub retry_cnt: Option<u8>,
-    /// Retries after RNR NAKs, 0 to 6; 7 is without end.
+    /// Number of retries after RNR NAKs, 0 to 6; with 7 the QP retries without limit.
     pub rnr_retry: Option<u8>,
     /// Q_Key.
     pub qkey: Option<QKey>,
-    /// The way to the other side.
+    /// Path to the peer.
     pub address: Option<AddressVector>,
 }
 
-/// What is told of a queue pair.
+/// State and sequence numbers of a queue pair, from a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpStatus {
     /// Its state.
     pub state: QpState,
-    /// The PSN that the next new request starts with.
+    /// PSN of the next new request.
     pub sq_psn: Psn,
-    /// The PSN that is expected next.
+    /// PSN that the QP expects next.
     pub rq_psn: Psn,
 }
 
-/// What a send request does.
+/// The operation of a send request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Operation {
     /// SEND.
@@ -212,38 +213,36 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// CmpSwap and FetchAdd.
+    /// Returns whether this is CmpSwap or FetchAdd.
     #[must_use]
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// READ and the atomics: the answer carries data, and their number in flight is limited.
+    /// Returns whether this is a READ or an atomic. Their responses carry data, and the number outstanding is limited.
     #[must_use]
     pub fn is_read_or_atomic(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
 
-    /// SENDs, and WRITEs with immediate data: the other side needs a posted receive.
+    /// Returns whether the operation consumes a receive request of the peer: a SEND, or a WRITE with immediate data.
     #[must_use]
     pub fn takes_receive(self) -> bool {
         matches!(self, Self::Send | Self::SendImm | Self::SendInvalidate | Self::WriteImm)
     }
 }
 
-/// A send request without its own memory: what it does, and with what at the other side. What its operation does not
-/// use says nothing.
+/// A send request without its local memory. Fields that the operation does not use are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work {
-    /// What it does.
     pub operation: Operation,
-    /// Address in the other side's memory.
+    /// Address in the peer's memory.
     pub remote_address: u64,
-    /// Key of the other side's memory, or the key to invalidate.
+    /// Key of the peer's memory region, or the key to invalidate.
     pub r_key: RKey,
-    /// CmpSwap: what the memory must hold.
+    /// Value that CmpSwap compares with the memory.
     pub compare: u64,
-    /// CmpSwap: what it then holds. FetchAdd: what is added.
+    /// Value that CmpSwap stores or FetchAdd adds.
     pub swap_add: u64,
     /// Immediate data.
     pub imm: u32,

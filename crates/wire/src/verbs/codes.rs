@@ -1,4 +1,4 @@
-//! Codes and names of `infiniband/verbs.h`, as newtypes: what a device writes there can be any number.
+//! Codes and names of `infiniband/verbs.h`, as newtypes, because a device may return any number.
 
 use core::fmt;
 
@@ -14,7 +14,7 @@ macro_rules! codes {
                 pub const $name: Self = Self($code);
             )*
 
-            /// All that have a name.
+            /// All codes with a name.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
         }
 
@@ -30,7 +30,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// How a work request ended (`enum ibv_wc_status`).
+    /// Status of a completed work request (`enum ibv_wc_status`).
     WcStatus "IBV_WC_" "completion status" {
         0 SUCCESS 1 LOC_LEN_ERR 2 LOC_QP_OP_ERR 3 LOC_EEC_OP_ERR 4 LOC_PROT_ERR 5 WR_FLUSH_ERR 6 MW_BIND_ERR
         7 BAD_RESP_ERR 8 LOC_ACCESS_ERR 9 REM_INV_REQ_ERR 10 REM_ACCESS_ERR 11 REM_OP_ERR 12 RETRY_EXC_ERR
@@ -39,14 +39,14 @@ codes! {
     }
 }
 codes! {
-    /// What kind of work request ended (`enum ibv_wc_opcode`).
+    /// Operation of a completed work request (`enum ibv_wc_opcode`).
     WcOpcode "IBV_WC_" "completion opcode" {
         0 SEND 1 RDMA_WRITE 2 RDMA_READ 3 COMP_SWAP 4 FETCH_ADD 5 BIND_MW 6 LOCAL_INV 7 TSO 9 ATOMIC_WRITE
         128 RECV 129 RECV_RDMA_WITH_IMM
     }
 }
 codes! {
-    /// What happened to a device or to one of its objects (`enum ibv_event_type`).
+    /// Asynchronous event of a device or one of its objects (`enum ibv_event_type`).
     EventKind "IBV_EVENT_" "event" {
         0 CQ_ERR 1 QP_FATAL 2 QP_REQ_ERR 3 QP_ACCESS_ERR 4 COMM_EST 5 SQ_DRAINED 6 PATH_MIG 7 PATH_MIG_ERR
         8 DEVICE_FATAL 9 PORT_ACTIVE 10 PORT_ERR 11 LID_CHANGE 12 PKEY_CHANGE 13 SM_CHANGE 14 SRQ_ERR
@@ -55,7 +55,7 @@ codes! {
 }
 
 impl WcOpcode {
-    /// Whether it is of the receive queue: a bit of the code says so.
+    /// Returns whether the code belongs to a receive request, by its bit 7.
     #[must_use]
     pub fn is_receive(self) -> bool {
         self.0 & Self::RECV.0 != 0
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_have_the_names_of_the_header_and_unknown_ones_are_shown() {
+    fn codes_print_header_names() {
         assert_eq!(WcStatus::RNR_RETRY_EXC_ERR.to_string(), "IBV_WC_RNR_RETRY_EXC_ERR");
         assert_eq!(WcStatus(77).to_string(), "completion status 77 (unknown)");
         assert_eq!(WcOpcode(8).to_string(), "completion opcode 8 (unknown)");

@@ -1,5 +1,5 @@
-//! What is asked of a device through verbs, and what it tells (architecture chapters 10 and 11): values, without the
-//! rules of their use.
+//! Values of the verbs interface (architecture chapters 10 and 11): attributes, work requests, completion codes. The
+//! rules of their use are not part of this crate.
 
 mod attributes;
 mod codes;

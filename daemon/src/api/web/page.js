@@ -1,5 +1,5 @@
 "use strict";
-// What comes from the daemon becomes text, never markup: names and reasons are others' words.
+// Data from the daemon is inserted as text, never as markup, because names and reasons come from other users.
 
 const EVERY_MS = 2000;
 const TONE = {

@@ -1,5 +1,5 @@
-//! A run's report, made by a process of its own: judging a record again takes a multiple of it in memory, which the daemon is
-//! not to have, and a record that would fell who judges it fells nobody else.
+//! Makes the report of a run in a separate process. Judging a record takes a multiple of its size in memory, which the
+//! daemon must not use. If a record crashes the process, only this report fails.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 use verbatim_catalog::Register;
 use verbatim_report::{Digest, Reported};
 
-/// The daemon's command that makes one: `verbatimd report-page DIR`.
+/// The daemon's command that makes a report: `verbatimd report-page DIR`.
 pub const COMMAND: &str = "report-page";
-/// What a report may take: less than the unit of the daemon may, whose share it is.
+/// The memory limit of the process in bytes. It is below the limit of the daemon's unit, in which the process runs.
 const MEMORY: u64 = 1 << 30;
-/// A report that is not there by then is not waited for.
+/// The time limit of a report.
 const WITHIN: Duration = Duration::from_secs(50);
 
-/// The report of a record, or why there is none.
+/// Returns the report of a record, or why there is none.
 pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
     let mut command = Command::new("/proc/self/exe");
     command
@@ -46,10 +46,10 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }
 
-/// Writes the report of a record to stdout, within what a report may take.
+/// Writes the report of a record to stdout, within the memory limit.
 ///
 /// # Errors
-/// When the record cannot be read or judged, or stdout not be written.
+/// When the record cannot be read or judged, or stdout cannot be written.
 pub fn print(directory: &Path) -> anyhow::Result<()> {
     setrlimit(Resource::RLIMIT_AS, MEMORY, MEMORY)?;
     let kept = verbatim_run::read_bundle(directory, Digest::of)?;

@@ -1,4 +1,4 @@
-//! While what keeps the leases is away, nobody gets a rig; and who was given one that could not be kept waits again.
+//! The plan while the store is away: no lease gets a rig, and a lease whose grant could not be stored waits again.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Action, Phase, Plan};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// The store gave this token to a lease that got its rig.
+    /// Sets the token that the store assigned to a lease with its rig.
     pub fn has_token(&mut self, id: &LeaseId, token: u64) {
         self.last_token = self.last_token.max(token);
         if let Some(held) = self.leases.get_mut(id).and_then(|lease| lease.held.as_mut()) {
@@ -14,7 +14,7 @@ impl Plan {
         }
     }
 
-    /// A lease lasts until then, as before: that it was renewed could not be kept.
+    /// Resets the expiry of a lease whose renewal could not be stored.
     pub fn lasts_as_before(&mut self, id: &LeaseId, until: Duration) {
         if let Some(held) = self.leases.get_mut(id).and_then(|lease| lease.held.as_mut()) {
             held.until = until;
@@ -22,8 +22,8 @@ impl Plan {
         }
     }
 
-    /// That a lease got its rig could not be kept, since the store is away: it waits again, as everybody does from now on. Its
-    /// run has not begun.
+    /// Undoes a grant that could not be stored because the store is away. The lease waits again, and no lease gets a
+    /// rig until the store is back. The run of the lease has not begun.
     pub fn not_granted(&mut self, id: &LeaseId) {
         self.away = true;
         let Some(lease) = self.leases.get_mut(id) else { return };
@@ -37,7 +37,7 @@ impl Plan {
         }
     }
 
-    /// That a lease got its rig could not be kept, and nobody knows when it could be: it ends, and its runs have not begun.
+    /// Ends a lease whose grant could not be stored for another reason. The runs of the lease have not begun.
     pub fn cannot_be_granted(&mut self, now: Duration, id: &LeaseId, why: &str) -> Vec<Action> {
         let held = self.leases.get(id).and_then(|lease| lease.held.as_ref());
         let rig = held.map(|held| held.rig.clone());
@@ -49,7 +49,7 @@ impl Plan {
         actions
     }
 
-    /// A lease is not ours: it was never kept, or another host has it.
+    /// Removes a lease that was never stored, or that is left to other hosts.
     pub fn forget(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
         let held = self.leases.get(id).and_then(|lease| lease.held.as_ref());
         let rig = held.map(|held| held.rig.clone());
@@ -66,25 +66,25 @@ impl Plan {
         self.give(now, rig.as_slice(), None)
     }
 
-    /// Whether the store is away.
+    /// Returns whether the store is away.
     #[must_use]
     pub fn is_away(&self) -> bool {
         self.away
     }
 
-    /// The store is away: nobody gets a rig.
+    /// Marks the store as away: no lease gets a rig.
     pub fn goes_away(&mut self) {
         self.away = true;
     }
 
-    /// The store is back: rigs are given again.
+    /// Marks the store as back: rigs are granted again.
     pub fn is_back(&mut self, now: Duration) -> Vec<Action> {
         self.away = false;
         let rigs: Vec<String> = self.lanes.keys().cloned().collect();
         self.give(now, &rigs, None)
     }
 
-    /// Leases that wait here for whichever host has a rig for them first.
+    /// Returns the leases that wait for a rig.
     pub fn waiting_leases(&self) -> impl Iterator<Item = &LeaseId> {
         self.leases
             .values()

@@ -1,4 +1,4 @@
-//! Runs and restores, from their beginning to their end.
+//! Runs and restores, from their start to their end.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Action, Cancelled, Lane, Lease, Left, NeverBegan, Phase, Plan, Refus
 use crate::store::LeaseId;
 
 impl Plan {
-    /// A run ended.
+    /// Updates the plan after the end of a run.
     pub fn run_ended(&mut self, now: Duration, rig: &str, left: Left) -> Vec<Action> {
         let run = match self.lanes.get(rig).map(|lane| lane.phase.clone()) {
             Some(Phase::Running(run)) => Some(run),
@@ -32,7 +32,7 @@ impl Plan {
         actions
     }
 
-    /// A restore ended, with the reason for a quarantine when it failed.
+    /// Updates the plan after the end of a restore. An error is the reason for a quarantine.
     pub fn restore_ended(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         match result {
             Ok(()) => {
@@ -50,7 +50,7 @@ impl Plan {
                     actions.extend(self.end_waiting(&holder, &NeverBegan::Quarantined(reason.clone())));
                     actions.extend(self.end_lease(now, &holder, "ended: its rig was quarantined"));
                 }
-                // Who could use another rig still waits.
+                // A lease that accepts another rig keeps waiting.
                 let hopeless = |lease: &&Lease| lease.held.is_none() && self.takes_none(&lease.rigs);
                 let hopeless: Vec<LeaseId> = self.leases.values().filter(hopeless).map(|of| of.id.clone()).collect();
                 for id in hopeless {
@@ -68,10 +68,10 @@ impl Plan {
         rigs.iter().all(quarantined)
     }
 
-    /// Somebody asks for a restore.
+    /// Starts a restore of a rig's device.
     ///
     /// # Errors
-    /// Why it is not done now.
+    /// When there is no such rig, a run or restore is running on it, or the daemon is stopping.
     pub fn restore(&mut self, rig: &str) -> Result<Vec<Action>, Refusal> {
         let lane = self.lanes.get(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
         match &lane.phase {
@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    /// Somebody takes a rig out of use, for this reason, or puts it back. Who holds it keeps it.
+    /// Drains a rig for this reason, or undrains it. A lease that holds the rig keeps it.
     ///
     /// # Errors
     /// When there is no such rig.
@@ -98,7 +98,7 @@ impl Plan {
         Ok(self.give(now, &[rig.to_string()], None))
     }
 
-    /// Somebody cancels a run.
+    /// Cancels a run.
     pub fn cancel(&mut self, now: Duration, run: &RunId) -> Cancelled {
         let Some(id) = self.of_run.get(run).cloned() else {
             return Cancelled::NotThere;
@@ -118,8 +118,8 @@ impl Plan {
         Cancelled::UnderWay(vec![Action::Stop(run.clone(), String::new())])
     }
 
-    /// The daemon stops: nothing begins any more, what is under way is asked to stop. What waits goes on waiting, for the
-    /// next daemon.
+    /// Stops the daemon's work: no more runs begin, and running runs are told to stop. Waiting runs and leases wait for
+    /// the next daemon.
     pub fn stop(&mut self) -> Vec<Action> {
         self.stopping = true;
         let running = |lane: &Lane| match &lane.phase {
@@ -129,7 +129,7 @@ impl Plan {
         self.lanes.values().filter_map(running).collect()
     }
 
-    /// Begins the next run under the lease that holds an idle rig.
+    /// Starts the next run under the lease that holds an idle rig.
     pub(super) fn next(&mut self, rig: &str) -> Vec<Action> {
         let idle = |lane: &&mut Lane| lane.phase == Phase::Idle;
         let Some(lane) = self.lanes.get_mut(rig).filter(idle).filter(|_| !self.stopping) else {

@@ -1,4 +1,4 @@
-//! Leases: asking for one, renewing it, its end; who gets what is free.
+//! Leases: requests, renewals and ends, and the grants of free rigs.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use crate::access::Identity;
 use crate::sched::queue::{self, By, Decision, Shares, Use};
 use crate::store::LeaseId;
 
-/// Leases that have not ended and runs that wait, of one identity and of all: each is looked at by every decision.
+/// The most unfinished leases and waiting runs of one identity; `MOST` is the limit in total. The time of a decision
+/// grows with their number.
 const MOST_OF_ONE: usize = 500;
 const MOST: usize = 20_000;
 
 impl Plan {
-    /// Whether some rig takes a new lease.
+    /// Checks that at least one of these rigs accepts a new lease.
     ///
     /// # Errors
-    /// Why none does: of the first.
+    /// [`Refusal::Stopping`], or the refusal of the first rig.
     pub fn takes(&self, rigs: &[String]) -> Result<(), Refusal> {
         if self.stopping {
             return Err(Refusal::Stopping);
@@ -40,16 +41,16 @@ impl Plan {
         Err(first.unwrap_or_else(|| Refusal::UnknownRig(String::new())))
     }
 
-    /// Whether somebody may have one more lease, or run that waits.
+    /// Checks that this identity may have another lease or waiting run.
     ///
     /// # Errors
     /// [`Refusal::TooMany`].
     pub fn has_room(&self, who: &Identity) -> Result<(), Refusal> {
-        // That of a run alone counts with its run as one.
+        // A lease of a run and its run count once.
         let counts =
             |lease: &Lease| usize::from(lease.run.is_none()) + lease.runs.len().max(usize::from(lease.run.is_some()));
         let own: usize = self.leases.of_owner(who).map(counts).sum();
-        // Of all, also the runs under way under leases that somebody reserved.
+        // The total includes the running runs under reserved leases.
         let all = self.leases.len() + self.of_run.len().saturating_sub(self.leases.of_runs());
         let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
         match (own, all) {
@@ -59,10 +60,10 @@ impl Plan {
         }
     }
 
-    /// A new lease, with the run that it is made for among its runs if there is one.
+    /// Adds a lease. If the lease was made for a run, `lease.runs` contains the run.
     ///
     /// # Errors
-    /// Why no rig takes it.
+    /// When no rig accepts the lease.
     pub fn ask(&mut self, now: Duration, lease: Lease) -> Result<Vec<Action>, Refusal> {
         self.takes(&lease.rigs)?;
         for run in &lease.runs {
@@ -70,7 +71,7 @@ impl Plan {
         }
         let (id, rigs) = (lease.id.clone(), lease.rigs.clone());
         self.leases.insert(lease);
-        // Nobody who waits could use a rig that is free: otherwise it would have been given it.
+        // Only the new lease is a candidate: a lease that waited before would already have got a free rig.
         let given = self.give(now, &rigs, Some(&id));
         if self.leases.get(&id).is_none_or(|lease| lease.held.is_some()) {
             return Ok(given);
@@ -83,10 +84,10 @@ impl Plan {
         }
     }
 
-    /// A run under a lease that holds its rig.
+    /// Adds a run to a lease that holds its rig.
     ///
     /// # Errors
-    /// Why it does not take it.
+    /// When the lease doesn't accept a run.
     pub fn submit(&mut self, id: &LeaseId, run: RunId) -> Result<Vec<Action>, Refusal> {
         let rig = self.takes_under(id)?;
         if let Some(lease) = self.leases.get_mut(id) {
@@ -96,10 +97,10 @@ impl Plan {
         Ok(self.next(&rig))
     }
 
-    /// The rig that a lease holds, when it takes a run.
+    /// Returns the rig of a lease that accepts runs.
     ///
     /// # Errors
-    /// Why it does not take one.
+    /// When the lease doesn't accept a run.
     pub fn takes_under(&self, id: &LeaseId) -> Result<String, Refusal> {
         let rig = self.rig_of(id)?;
         match self.lanes.get(&rig) {
@@ -109,10 +110,10 @@ impl Plan {
         }
     }
 
-    /// The rig that a lease holds, under which somebody may run what they like.
+    /// Returns the rig that a reserved lease holds.
     ///
     /// # Errors
-    /// Why it is none.
+    /// When the lease holds no rig, has ended, or was made for a run.
     pub fn rig_of(&self, id: &LeaseId) -> Result<String, Refusal> {
         match self.leases.get(id) {
             Some(lease) if lease.ends.is_some() => Err(Refusal::LeaseOver(id.clone())),
@@ -123,10 +124,10 @@ impl Plan {
         }
     }
 
-    /// A lease lasts that long from now on, and no longer than `most` from its grant on.
+    /// Renews a lease, so that it expires `lasts` from now. A lease may last at most `most` from its grant on.
     ///
     /// # Errors
-    /// When it has ended or no rig, or would last too long.
+    /// When the lease has ended, has no rig, or would last too long.
     pub fn renew(
         &mut self,
         now: Duration,
@@ -149,13 +150,13 @@ impl Plan {
         let before = std::mem::replace(&mut held.until, until);
         self.expires(until);
         if self.soonest == Some(before) {
-            // It may have been the first.
+            // The old expiry may have been the earliest.
             self.soonest = self.exactly_soonest();
         }
         Ok(vec![Action::Keep(id.clone())])
     }
 
-    /// A lease ends: at once when nothing is under way under it, else once that has stopped and the device is restored.
+    /// Ends a lease: at once if no run is running under it, else after the run has stopped and the device is restored.
     pub fn end_lease(&mut self, now: Duration, id: &LeaseId, why: &str) -> Vec<Action> {
         let Some(lease) = self.leases.get_mut(id) else {
             return Vec::new();
@@ -172,9 +173,9 @@ impl Plan {
         actions
     }
 
-    /// What ends by itself at this time.
+    /// Ends the leases that have expired.
     pub fn tick(&mut self, now: Duration) -> Vec<Action> {
-        // Which is the next is looked for anew, now that one may be over.
+        // The lease with the earliest expiry may have ended, so compute the next expiry again.
         self.soonest = self.exactly_soonest();
         let is_over =
             |lease: &&Lease| lease.held.as_ref().is_some_and(|held| held.until <= now) && lease.ends.is_none();
@@ -186,7 +187,7 @@ impl Plan {
             .collect();
         let end = |id: &LeaseId| self.end_lease(now, id, "expired");
         let mut actions: Vec<Action> = over.iter().flat_map(end).collect();
-        // Who waits rises with the time.
+        // The order of waiting leases changes with time, so consider all rigs.
         let rigs: Vec<String> = self.lanes.keys().cloned().collect();
         if !over.is_empty() {
             actions.extend(self.give(now, &rigs, None));
@@ -195,13 +196,14 @@ impl Plan {
         actions
     }
 
-    /// When it is worth a [`Plan::tick`]: nothing ends by itself sooner. The lease that was to end then may have been ended.
+    /// Returns when to call [`Plan::tick`] next. No lease expires before this time. The lease with this expiry may have
+    /// ended already.
     #[must_use]
     pub fn next_end(&self) -> Option<Duration> {
         self.soonest
     }
 
-    /// A lease expires then.
+    /// Notes that a lease expires at this time.
     pub(super) fn expires(&mut self, until: Duration) {
         self.soonest = Some(self.soonest.map_or(until, |soonest| soonest.min(until)));
     }
@@ -227,14 +229,14 @@ impl Plan {
         actions
     }
 
-    /// A lease under which nothing is under way any more is over; its rig goes to the next.
+    /// Removes a lease under which no run is running, and gives its rig to the next lease.
     pub(super) fn over(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
         let Some(mut lease) = self.leases.remove(id) else {
             return Vec::new();
         };
         let why = lease.ends.clone().unwrap_or_default();
         if let Some(held) = &mut lease.held {
-            // To then it held its rig.
+            // The lease held its rig until now.
             held.until = now;
         }
         let held = lease.held.clone();
@@ -242,7 +244,7 @@ impl Plan {
         if let Some(held) = held {
             let lasted = now.saturating_sub(held.since);
             *self.had.entry(lease.owner).or_default() += lasted;
-            // Another may have it, when the rig file lost the rig over a restart.
+            // After a restart, the rig file may no longer have the rig.
             if let Some(lane) = self.lanes.get_mut(&held.rig) {
                 lane.holder = None;
             }
@@ -251,7 +253,7 @@ impl Plan {
         actions
     }
 
-    /// Gives what is free of these rigs to who is next: among all, or to this one alone.
+    /// Grants the free rigs among `rigs` to the next leases, or only to the lease `to`.
     pub(super) fn give(&mut self, now: Duration, rigs: &[String], to: Option<&LeaseId>) -> Vec<Action> {
         while now.saturating_sub(self.halved) >= HALF_LIFE {
             self.halved += HALF_LIFE;
@@ -286,7 +288,7 @@ impl Plan {
                 self.waiting_for(&free)
             }
         };
-        // Of one alone the order is known.
+        // With a single candidate, the order doesn't matter.
         let shares = match to.is_some() {
             true => Shares::new(),
             false => self.shares_of(&waiting),

@@ -1,19 +1,21 @@
-//! The plan: who has which rig, which runs are under way, what comes next. Pure: what happened goes in, what is to be done
-//! comes out, and the time is an argument (of a clock that never goes back).
+//! The plan: which lease has which rig, which runs are running, and what comes next. The plan does no I/O: its methods
+//! take events and the current time, and return actions. The time is on a clock that never goes back.
 //!
-//! A rig is used under a lease. One that somebody reserved lasts until it expires or is ended; a run without one gets a
-//! lease of its own, which ends with it. Who is next, [`super::queue`] says. A device that a run may have left changed is restored
-//! before anything else; when that fails the rig is quarantined, and nothing runs on it until a restore succeeds.
+//! Each use of a rig needs a lease. A reserved lease lasts until it expires or is ended. A run without a reserved lease
+//! gets a lease of its own, which ends with the run. [`super::queue`] decides which lease is next. A device that a run
+//! may have left changed is restored before anything else. If that fails, the rig is quarantined, and nothing runs on
+//! it until a restore succeeds.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
-//! | `leases` | asking for one, renewing it, its end; who gets what is free |
-//! | `way` | runs that give way to one of a higher class, between two tests |
-//! | `devices` | runs and restores, from their beginning to their end |
-//! | `reach` | whether devices can be reached: now and then, and before a lease |
-//! | `reload` | another rig file |
+//! | `leases` | requests, renewals and ends of leases, grants of free rigs |
+//! | `way` | runs that give way to a lease of a higher class, between two tests |
+//! | `devices` | runs and restores, from their start to their end |
+//! | `reach` | checks of devices: now and then, and before a grant |
+//! | `reload` | the change to another rig file |
 //! | `table` | the leases, by rig and by owner |
-//! | `view` | what is told of it: queues, places, why somebody waits |
+//! | `view` | views of the plan: queues, places, reasons for waiting |
+//! | `away` | the plan while the store is away |
 
 mod away;
 mod devices;
@@ -39,39 +41,39 @@ use crate::access::Identity;
 use crate::store::LeaseId;
 use table::Table;
 
-/// What a rig's device is used for at the moment.
+/// The current use of a rig's device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Phase {
-    /// For nothing.
+    /// The device is not used.
     #[default]
     Idle,
-    /// A run.
+    /// This run is running.
     Running(RunId),
-    /// It is looked at whether its device can be reached.
+    /// A check of the device's reachability is running.
     Looking,
-    /// Its device is being restored.
+    /// The device is being restored.
     Restoring,
-    /// Its device could not be restored: why, and what to do.
+    /// The device could not be restored. The text says why, and what to do.
     Quarantined(String),
 }
 
-/// One rig.
+/// The state of a rig.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lane {
-    /// What its device is used for.
+    /// The use of the rig's device.
     pub phase: Phase,
-    /// The lease that holds it.
+    /// The lease that holds the rig.
     pub holder: Option<LeaseId>,
-    /// Why no new lease gets it, if none does: who took it out of use.
+    /// Who drained the rig, and why; `None` if it isn't drained. A drained rig gets no new lease.
     pub drained: Option<String>,
-    /// Whether the rig file no longer has it: it is there until its device is restored and nobody uses it.
+    /// Whether the rig file no longer has the rig. The rig stays until its device is restored and no lease uses it.
     pub leaving: bool,
-    /// Whether its device can be reached.
+    /// Whether the rig's device can be reached.
     pub reach: Reach,
 }
 
 impl Lane {
-    /// Its state in the words of the API, and the reason.
+    /// Returns the rig's state in the terms of the API, and the reason for the state.
     #[must_use]
     pub fn state(&self) -> (RigState, String) {
         match (&self.phase, &self.drained) {
@@ -91,154 +93,154 @@ impl Lane {
     }
 }
 
-/// One rig, and the runs that wait for it.
+/// A rig, and the runs that wait for it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LaneView {
     /// The rig.
     pub lane: Lane,
-    /// Runs that wait, in order.
+    /// The waiting runs, in order.
     pub queue: Vec<RunId>,
 }
 
-/// A lease that has not ended.
+/// A lease that has not ended. Times are on the plan's clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// Its id.
+    /// The lease's id.
     pub id: LeaseId,
-    /// Whose it is.
+    /// The owner.
     pub owner: Identity,
-    /// Its class.
+    /// The class.
     pub class: Class,
-    /// Any of these rigs will do.
+    /// The acceptable rigs; the lease gets one of them.
     pub rigs: Vec<String>,
-    /// How long it lasts from its grant on.
+    /// How long the lease lasts from its grant on.
     pub lasts: Duration,
-    /// The run that it was made for.
+    /// The run that the lease was made for.
     pub run: Option<RunId>,
-    /// When it was asked for.
+    /// When the lease was requested.
     pub since: Duration,
-    /// What it holds; none while it waits.
+    /// The grant; `None` while the lease waits.
     pub held: Option<Held>,
-    /// Why it ends, once what is under way under it has stopped.
+    /// Why the lease ends, once the run under it has stopped.
     pub ends: Option<String>,
-    /// Whether a run of it has begun: it gave way, and is to go on with the same device.
+    /// Whether a run of the lease has begun and given way, so that the run must go on with the same device.
     pub began: bool,
-    /// The lease of a higher class for which its run gives the rig up before its next test.
+    /// The lease of a higher class for which the run gives up the rig before its next test.
     pub gives_way: Option<LeaseId>,
-    /// Runs that wait under it, in order.
+    /// The runs that wait under the lease, in order.
     pub runs: VecDeque<RunId>,
 }
 
-/// A rig that a lease holds.
+/// The grant of a rig to a lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Held {
     /// The rig.
     pub rig: String,
-    /// What fences it: greater than that of every lease before.
+    /// The fencing token, which is greater than those of all earlier grants.
     pub token: u64,
-    /// Since when.
+    /// When the rig was granted.
     pub since: Duration,
-    /// When it expires.
+    /// When the lease expires.
     pub until: Duration,
 }
 
-/// What is to be done.
+/// An action that the scheduler carries out for the plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Keep how a lease stands, and tell its run.
+    /// Store the current state of a lease, and pass it to its run.
     Keep(LeaseId),
-    /// A lease ended: why.
+    /// Store the end of a lease, with its reason.
     LeaseEnded(Box<Lease>, String),
-    /// Begin a run, or go on with one that gave way.
+    /// Start a run, or continue a run that gave way.
     Start(RunId),
-    /// A run that gave way waits again: for which lease.
+    /// Let a run that gave way to this lease wait again.
     WaitAgain(RunId, LeaseId),
-    /// Look whether a rig's device can be reached, then tell [`Plan::looked`].
+    /// Check whether a rig's device can be reached, then call [`Plan::looked`].
     Look(String),
-    /// Restore a rig's device, then tell [`Plan::restore_ended`].
+    /// Restore a rig's device, then call [`Plan::restore_ended`].
     Restore(String),
-    /// Ask a run to stop at its next safe point: why.
+    /// Tell a run to stop at its next safe point, with the reason.
     Stop(RunId, String),
-    /// End a run that never began.
+    /// End a waiting run.
     End(RunId, NeverBegan),
 }
 
-/// Why a run ends that never began.
+/// Why a run ends while it waits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NeverBegan {
-    /// It was cancelled.
+    /// A client cancelled the run.
     Cancelled,
-    /// The daemon stops.
+    /// The daemon is stopping.
     Stopping,
-    /// Its rig was quarantined.
+    /// The run's rig was quarantined, for this reason.
     Quarantined(String),
-    /// Its lease ended: why.
+    /// The run's lease ended, for this reason.
     LeaseEnded(String),
-    /// The daemon that it waited at ended, and the next one cannot run it: why.
+    /// The run's daemon ended, and the next daemon cannot continue with the run, for this reason.
     CannotGoOn(String),
-    /// It left the queue: what that is due to, and why.
+    /// The run left the queue, with this cause and reason.
     GaveUp(Cause, String),
 }
 
-/// A rig of the rig file, or one that it no longer has.
+/// A rig that the plan takes over, from the rig file or left over from an earlier rig file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found<'r> {
-    /// Its name.
+    /// The rig's name.
     pub rig: &'r str,
-    /// How its device was left.
+    /// The state in which an earlier run left its device.
     pub left: Left,
-    /// Why it is out of use, if it is.
+    /// Why the rig is drained; `None` if it isn't.
     pub drained: Option<String>,
-    /// Whether the rig file no longer has it.
+    /// Whether the rig file no longer has the rig.
     pub leaving: bool,
-    /// Whether its device can be away, and is looked at.
+    /// Whether the plan checks that the device can be reached.
     pub is_looked_at: bool,
 }
 
-/// How a run left its device.
+/// The state in which a run left its device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// As it was found.
+    /// The device is as it was found.
     AsFound,
-    /// Changed, or nobody knows.
+    /// The device is changed, or its state is unknown.
     Changed,
 }
 
-/// What a cancel came to.
+/// The result of a cancellation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Cancelled {
-    /// The run waited: it ends at once.
+    /// The run waited, and ends at once.
     Waiting(Vec<Action>),
-    /// The run is under way: it is asked to stop.
+    /// The run is running, and is told to stop.
     UnderWay(Vec<Action>),
-    /// The run neither waits nor is it under way.
+    /// The plan does not contain the run.
     NotThere,
 }
 
-/// All rigs and leases.
+/// The plan of all rigs and leases.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
     lanes: BTreeMap<String, Lane>,
     leases: Table,
-    /// The lease of each run that waits or is under way.
+    /// The lease of each waiting or running run.
     of_run: HashMap<RunId, LeaseId>,
-    /// How long each owner held rigs, of late: halved every hour.
+    /// How long each owner held rigs recently. Halved every hour.
     had: BTreeMap<Identity, Duration>,
     halved: Duration,
-    /// No lease expires sooner.
+    /// No lease expires before this time.
     soonest: Option<Duration>,
     last_token: u64,
     stopping: bool,
-    /// Whether what keeps the leases is away.
+    /// Whether the store of the leases is away.
     away: bool,
 }
 
-/// After so long, what somebody had counts half.
+/// After this time, the past use of rigs by an owner counts half.
 const HALF_LIFE: Duration = Duration::from_secs(3600);
 
 impl Plan {
-    /// Rigs at rest, but for those whose device an earlier run left changed: these are restored first. Leases of an earlier
-    /// daemon go on, with the runs that wait under them; tokens are greater than `last_token`.
+    /// Creates the plan of a starting daemon. Devices that an earlier run left changed are restored first. Leases of an
+    /// earlier daemon go on, with the runs that wait under them. New tokens are greater than `last_token`.
     pub fn new<'r>(
         now: Duration,
         rigs: impl IntoIterator<Item = Found<'r>>,
@@ -277,7 +279,7 @@ impl Plan {
         (plan, actions)
     }
 
-    /// One more rig; when it is to be restored first, with that.
+    /// Adds a rig. Returns the restore of the rig's device, if the device is changed.
     fn add(&mut self, found: Found<'_>) -> Option<Action> {
         let phase = match found.left {
             Left::AsFound => Phase::Idle,
@@ -294,31 +296,31 @@ impl Plan {
         (found.left == Left::Changed).then(|| Action::Restore(found.rig.into()))
     }
 
-    /// Whether the daemon stops.
+    /// Returns whether the daemon is stopping.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping
     }
 
-    /// A rig, without the runs that wait for it.
+    /// Returns a rig, without the runs that wait for it.
     #[must_use]
     pub fn lane(&self, rig: &str) -> Option<&Lane> {
         self.lanes.get(rig)
     }
 
-    /// A lease that has not ended.
+    /// Returns a lease that has not ended.
     #[must_use]
     pub fn lease(&self, id: &LeaseId) -> Option<&Lease> {
         self.leases.get(id)
     }
 
-    /// The lease of a run that waits or is under way.
+    /// Returns the lease of a waiting or running run.
     #[must_use]
     pub fn lease_of(&self, run: &RunId) -> Option<&Lease> {
         self.leases.get(self.of_run.get(run)?)
     }
 
-    /// Rigs on which a run or a restore is under way.
+    /// Returns the rigs on which a run or restore is running.
     pub fn under_way(&self) -> impl Iterator<Item = &str> {
         self.lanes
             .iter()
@@ -332,7 +334,7 @@ impl Plan {
         }
     }
 
-    /// The run under way under a lease.
+    /// Returns the run that is running under a lease.
     #[must_use]
     pub fn running_under(&self, id: &LeaseId) -> Option<RunId> {
         let held = self.leases.get(id)?.held.as_ref()?;

@@ -1,35 +1,35 @@
-//! Whether devices can be reached. A rig that nobody uses is looked at now and then, and before a lease gets it when that was
-//! too long ago. One whose device is away goes to nobody, until it is back.
+//! Reachability of devices. The plan checks each rig without a lease at intervals. The plan also checks a rig before a
+//! grant if the last check was too long ago. No lease gets a rig with an unreachable device.
 
 use std::time::Duration;
 
 use super::{Action, Lane, Phase, Plan};
 
-/// A rig that nobody uses is looked at so often.
+/// The interval of checks of an unused rig.
 const EVERY: Duration = Duration::from_secs(60);
-/// With very many rigs less often: so much of the time belongs to each.
+/// The interval of checks is at least this time multiplied by the number of rigs.
 const SHARE: Duration = Duration::from_millis(500);
-/// One whose device is away is looked at again after so long, then each time after twice as long.
+/// The pause before the second check of an unreachable device. Each further pause is twice as long.
 const AWAY_AT_FIRST: Duration = Duration::from_secs(1);
-/// So many are looked at at a time.
+/// The most periodic checks at a time.
 const AT_ONCE: usize = 2;
 
-/// Whether a device can be reached.
+/// The reachability of a device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reach {
     is_looked_at: bool,
-    /// Why it cannot be reached.
+    /// Why the device cannot be reached.
     away: Option<String>,
-    /// How often in a row it could not.
+    /// The number of failed checks in a row.
     failures: u32,
-    /// It was reached, and counts as there until then.
+    /// Until when the device counts as reachable after the last contact.
     fresh_until: Option<Duration>,
-    /// When it is looked at next.
+    /// When the next check is due.
     next: Duration,
 }
 
 impl Reach {
-    /// Nothing is known yet of a device that can be away; one that cannot is there.
+    /// Creates the state before the first check. A device that is never checked counts as reachable.
     pub(super) fn new(is_looked_at: bool) -> Self {
         Self {
             is_looked_at,
@@ -37,20 +37,20 @@ impl Reach {
         }
     }
 
-    /// Why it cannot be reached, if it could not when it was looked at last.
+    /// Returns why the device cannot be reached, if the last check failed.
     #[must_use]
     pub fn away(&self) -> Option<&str> {
         self.away.as_deref()
     }
 
-    /// Whether a lease may get it without another look.
+    /// Returns whether a lease may get the rig without another check.
     pub(super) fn is_fresh(&self, now: Duration) -> bool {
         !self.is_looked_at || self.away.is_none() && self.fresh_until.is_some_and(|until| now < until)
     }
 }
 
 impl Lane {
-    /// Whether nobody uses it.
+    /// Returns whether the rig is unused.
     pub(super) fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle && self.holder.is_none()
     }
@@ -65,13 +65,13 @@ impl Plan {
         lane.reach.is_looked_at && lane.is_at_rest() && lane.reach.next <= now
     }
 
-    /// Whether [`Plan::look`] would do anything.
+    /// Returns whether [`Plan::look`] would start a check.
     #[must_use]
     pub fn is_look_due(&self, now: Duration) -> bool {
         !self.stopping && self.lanes.values().any(|lane| Self::is_due(now, lane))
     }
 
-    /// Looks at the rigs whose time has come.
+    /// Starts the checks that are due.
     pub fn look(&mut self, now: Duration) -> Vec<Action> {
         if self.stopping {
             return Vec::new();
@@ -81,11 +81,11 @@ impl Plan {
         due.take(AT_ONCE.saturating_sub(under_way)).map(begin).collect()
     }
 
-    /// What a look came to.
+    /// Updates the plan with the result of a check.
     pub fn looked(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         let every = self.every();
         let Some(lane) = self.lanes.get_mut(rig).filter(|lane| lane.phase == Phase::Looking) else {
-            // It is being restored meanwhile, or gone.
+            // Meanwhile a restore has begun on the rig, or the rig was removed.
             return Vec::new();
         };
         lane.phase = Phase::Idle;
@@ -101,7 +101,7 @@ impl Plan {
         }
         let mut actions = self.give(now, &[rig.to_string()], None);
         if self.lanes.get(rig).is_some_and(|lane| lane.reach.away.is_some()) {
-            // Those who would have taken it may take another.
+            // The leases that wait for this rig may get another rig.
             let others = self.leases.of_rigs(&[rig.to_string()]).into_iter();
             let others = others.filter(|lease| lease.held.is_none());
             let others: Vec<String> = others.flat_map(|lease| lease.rigs.clone()).collect();
@@ -111,7 +111,7 @@ impl Plan {
         actions
     }
 
-    /// A run told whether the device was there.
+    /// Records whether the device responded to a run.
     pub fn answered(&mut self, now: Duration, rig: &str, answered: bool) {
         let every = self.every();
         if let Some(lane) = self.lanes.get_mut(rig) {
@@ -122,7 +122,8 @@ impl Plan {
         }
     }
 
-    /// Looks at the first of these rigs that nobody uses and of which nothing is known, unless it is being looked at one.
+    /// Starts a check of the first of these rigs that is unused and was not checked recently. Does nothing while any of
+    /// these rigs is being checked.
     pub(super) fn look_before(&mut self, now: Duration, rigs: &[String]) -> Vec<Action> {
         let lane = |rig: &String| self.lanes.get(rig);
         let looking = |rig: &String| lane(rig).is_some_and(|lane| lane.phase == Phase::Looking);
@@ -149,7 +150,7 @@ impl Plan {
 impl Reach {
     fn there(&mut self, now: Duration, every: Duration) {
         (self.away, self.failures) = (None, 0);
-        // Until then it is looked at again, if nobody uses it.
+        // The next periodic check of an unused rig comes before this time.
         self.fresh_until = Some(now + every * 2);
         self.next = now + every;
     }

@@ -1,22 +1,22 @@
-//! Why something is not done.
+//! Refusals of the plan.
 
 use verbatim_run::RunId;
 
 use crate::store::LeaseId;
 
-/// Why something is not done.
+/// Why the plan refuses a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// No such rig.
+    /// There is no such rig.
     #[error("there is no rig {0:?}")]
     UnknownRig(String),
-    /// The rig file no longer has the rig; it is there until its device is restored.
+    /// The rig file no longer has the rig, which stays only until its device is restored.
     #[error(
         "rig {0} is no longer in the rig file: it is in sight only until its device is restored; name it there again, or \
          restore it: verbatim rigs restore {0}"
     )]
     LeftOver(String),
-    /// The daemon stops.
+    /// The daemon is stopping.
     #[error("the daemon is stopping: it takes no more runs; try again when it is back")]
     Stopping,
     /// The rig is quarantined.
@@ -24,10 +24,10 @@ pub enum Refusal {
     Quarantined {
         /// The rig.
         rig: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// A run is under way on the rig.
+    /// A run is running on the rig.
     #[error(
         "rig {rig} is busy: run {run} is under way, and restores the device itself when it ends; wait for it or cancel it"
     )]
@@ -37,10 +37,10 @@ pub enum Refusal {
         /// The run.
         run: RunId,
     },
-    /// A restore is under way on the rig.
+    /// A restore is running on the rig.
     #[error("rig {0} is busy: its device is being restored already; look at the rig again when that has ended")]
     Restoring(String),
-    /// The lease has ended, or ends.
+    /// The lease has ended, or is about to end.
     #[error("lease {0} has ended; reserve the rig anew")]
     LeaseOver(LeaseId),
     /// The lease has no rig yet.
@@ -49,23 +49,23 @@ pub enum Refusal {
     /// The lease was made for a run.
     #[error("lease {0} was made for a run, and ends with it; cancel the run instead")]
     LeaseOfRun(LeaseId),
-    /// There are too many already.
+    /// The limit on leases and waiting runs is reached.
     #[error(
         "{whose} {most} leases and runs that have not ended, and no more are taken; end or cancel some \
          (`verbatim leases`, `verbatim runs`), or wait"
     )]
     TooMany {
-        /// Who has them, in words.
+        /// The subject of the message, such as "uid:7 has".
         whose: String,
         /// The limit.
         most: usize,
     },
-    /// It would last too long.
+    /// The lease would last too long.
     #[error("a lease lasts at most {most_s} s from its grant on; it has {left_s} s left that it may be renewed to")]
     TooLong {
-        /// The limit.
+        /// The longest duration of a lease, in seconds.
         most_s: u64,
-        /// From now on.
+        /// The seconds left until that limit.
         left_s: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! Another rig file: rigs come and go, and none goes while it is used.
+//! The change to another rig file: rigs are added and removed, but no rig is removed while it is used.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Action, Found, Phase, Plan};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// What keeps a rig from having another device: who uses it, or that its device is still to be restored.
+    /// Returns why a rig must keep its device: its use, or an outstanding restore. `None` if the device may change.
     #[must_use]
     pub fn in_use(&self, rig: &str) -> Option<String> {
         let lane = self.lanes.get(rig)?;
@@ -26,8 +26,8 @@ impl Plan {
         }
     }
 
-    /// Takes over another rig file: `found` are the rigs that it has, `gone` those that it does not have any more. Of these
-    /// stay, as leaving, the ones that are used; with them, what is to be done.
+    /// Takes over another rig file. `found` contains its rigs, and `gone` the names of the removed rigs. Returns the
+    /// removed rigs that stay because they are used, and the actions.
     pub fn reload(&mut self, now: Duration, found: Vec<Found<'_>>, gone: &[String]) -> (Vec<String>, Vec<Action>) {
         let mut actions = Vec::new();
         let mut there = Vec::new();
@@ -45,7 +45,7 @@ impl Plan {
             }
         }
         self.lanes.retain(|rig, _| !go.contains(rig));
-        // Nobody gets any of them any more.
+        // A waiting lease can no longer get a removed rig.
         let mut hopeless: Vec<LeaseId> = Vec::new();
         let waiting = self
             .leases

@@ -1,4 +1,5 @@
-//! Leases that have not ended, found by rig and by owner too: what is decided of one rig takes no look at the leases of others.
+//! The leases that have not ended, with indexes by rig and by owner. A decision about a rig needs only the leases of
+//! that rig.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,14 +7,13 @@ use super::Lease;
 use crate::access::Identity;
 use crate::store::LeaseId;
 
-/// The leases.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
     leases: BTreeMap<LeaseId, Lease>,
-    /// Those for which a rig would do or does.
+    /// The leases that accept or hold a rig. The key is the rig's name.
     of_rig: HashMap<String, BTreeSet<LeaseId>>,
     of_owner: HashMap<Identity, BTreeSet<LeaseId>>,
-    /// How many were made for a run.
+    /// The number of leases that were made for a run.
     of_runs: usize,
 }
 
@@ -22,7 +22,6 @@ impl Table {
         self.leases.len()
     }
 
-    /// How many were made for a run.
     pub(super) fn of_runs(&self) -> usize {
         self.of_runs
     }
@@ -31,7 +30,8 @@ impl Table {
         self.leases.get(id)
     }
 
-    /// To change it, but for its owner and its rigs.
+    /// Returns a lease for changes. The caller must not change the owner or the rigs of the lease, because both are
+    /// indexed.
     pub(super) fn get_mut(&mut self, id: &LeaseId) -> Option<&mut Lease> {
         self.leases.get_mut(id)
     }
@@ -61,7 +61,7 @@ impl Table {
         Some(lease)
     }
 
-    /// Takes rigs from a lease; how many it has left.
+    /// Removes rigs from a lease. Returns the number of rigs that the lease still accepts.
     pub(super) fn take_rigs(&mut self, id: &LeaseId, gone: &[String]) -> usize {
         let Some(lease) = self.leases.get_mut(id) else {
             return 0;
@@ -73,7 +73,7 @@ impl Table {
         lease.rigs.len()
     }
 
-    /// The leases for which one of these rigs would do or does, in the order of their ids.
+    /// Returns the leases that accept or hold one of these rigs, in the order of their ids.
     pub(super) fn of_rigs<'t>(&'t self, rigs: &[String]) -> Vec<&'t Lease> {
         let of = |rig: &String| self.of_rig.get(rig).into_iter().flatten();
         let get = |id: &LeaseId| self.leases.get(id);
@@ -84,7 +84,7 @@ impl Table {
         ids.into_iter().filter_map(get).collect()
     }
 
-    /// The leases of somebody.
+    /// Returns the leases of an owner.
     pub(super) fn of_owner<'t>(&'t self, who: &Identity) -> impl Iterator<Item = &'t Lease> + use<'t> {
         let ids = self.of_owner.get(who).into_iter().flatten();
         ids.filter_map(|id| self.leases.get(id))

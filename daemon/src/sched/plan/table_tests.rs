@@ -1,5 +1,4 @@
-//! Whatever happens to a plan: what the indexes say of its leases is what a look at all of them comes to, and the plan holds
-//! what it promises.
+//! Property tests: after any events, the indexes match a search of all leases, and the plan keeps its invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,6 @@ use super::*;
 
 const RIGS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
-/// Something that happens.
 #[derive(Clone, Debug)]
 enum Happens {
     Reserve {
@@ -88,12 +86,11 @@ fn happens() -> impl Strategy<Value = Happens> {
     ]
 }
 
-/// A plan, and what somebody who does what it says would know.
+/// A plan, and the state of a scheduler that carries out its actions.
 struct World {
     plan: Plan,
     now: Duration,
     serial: u16,
-    /// Ids of all leases and runs that there ever were.
     leases: Vec<LeaseId>,
     runs: Vec<RunId>,
     tokens: BTreeSet<u64>,
@@ -249,7 +246,7 @@ impl World {
         }
     }
 
-    /// Looks at what is to be done.
+    /// Records the actions, and checks them.
     fn follow(&mut self, actions: &[Action]) {
         for action in actions {
             match action {
@@ -266,11 +263,11 @@ impl World {
         }
     }
 
-    /// What must hold whatever happened.
+    /// Checks the invariants.
     fn holds(&mut self) {
         let plan = &self.plan;
         let all: Vec<&Lease> = plan.leases.values().collect();
-        // The indexes.
+        // The indexes match a search of all leases.
         let sets = (0..RIGS.len())
             .map(|at| vec![RIGS[at]])
             .chain([vec!["a", "c"], RIGS.to_vec(), vec!["no such rig"]]);
@@ -292,14 +289,14 @@ impl World {
             plan.leases.of_runs(),
             all.iter().filter(|lease| lease.run.is_some()).count()
         );
-        // Nobody is found by a run that is not its own, nor missed.
+        // Each waiting run has an entry that names its lease.
         let of_run: BTreeMap<&RunId, &LeaseId> = plan.of_run.iter().collect();
         for lease in &all {
             for run in &lease.runs {
                 assert_eq!(of_run.get(run), Some(&&lease.id));
             }
         }
-        // A rig is held once, by who says so; whoever holds one is its holder.
+        // A rig is held at most once, and the rig and its lease name each other.
         let mut held = BTreeSet::new();
         for lease in &all {
             if let Some(of) = &lease.held {
@@ -318,7 +315,7 @@ impl World {
                 let of = plan.leases.get(holder).and_then(|lease| lease.held.as_ref());
                 assert_eq!(of.map(|held| &held.rig), Some(rig));
             }
-            // Nothing that could be used stays free while somebody waits for it.
+            // No usable rig stays free while a lease waits for it.
             let is_free = plan.used(self.now, rig, lane).by == crate::sched::queue::By::Nobody;
             let wanted = all
                 .iter()
@@ -326,7 +323,7 @@ impl World {
                 .any(|waiting| waiting.rigs.contains(rig));
             assert!(!is_free || !wanted, "{rig} is free, and somebody waits for it");
         }
-        // A plan that is asked too late would hold a rig for longer than it may.
+        // A late tick would let a lease hold its rig for too long.
         let first = all
             .iter()
             .filter(|lease| lease.ends.is_none())
@@ -353,7 +350,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn indexes_agree_with_a_look_at_all_and_the_plan_holds_what_it_promises(
+    fn plan_keeps_its_invariants(
         all in proptest::collection::vec(happens(), 1..120)
     ) {
         let mut world = World::new();

@@ -14,7 +14,7 @@ fn at(seconds: u64) -> Duration {
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A lease of an hour that somebody reserves.
+/// Returns a reserved lease of an hour.
 fn reserved(serial: u16, rigs: &[&str]) -> Lease {
     Lease {
         id: lease_id(serial),
@@ -32,7 +32,6 @@ fn reserved(serial: u16, rigs: &[&str]) -> Lease {
     }
 }
 
-/// The lease of a run.
 fn of_run(serial: u16, rig: &str) -> Lease {
     Lease {
         run: Some(run(serial)),
@@ -41,7 +40,7 @@ fn of_run(serial: u16, rig: &str) -> Lease {
     }
 }
 
-/// A rig of the rig file.
+/// Returns a rig of the rig file.
 fn found<'r>((rig, left): (&'r str, Left)) -> Found<'r> {
     Found {
         rig,
@@ -52,7 +51,7 @@ fn found<'r>((rig, left): (&'r str, Left)) -> Found<'r> {
     }
 }
 
-/// The plan of a daemon that starts.
+/// Returns the plan of a starting daemon.
 fn started<'r>(
     rigs: impl IntoIterator<Item = (&'r str, Left)>,
     leases: Vec<Lease>,
@@ -61,7 +60,7 @@ fn started<'r>(
     Plan::new(at(0), rigs.into_iter().map(found), leases, last_token)
 }
 
-/// Rigs at rest.
+/// Returns a plan of idle rigs.
 fn plan_of(rigs: &[&str]) -> Plan {
     started(rigs.iter().map(|rig| (*rig, Left::AsFound)), Vec::new(), 0).0
 }
@@ -70,12 +69,12 @@ fn submit(plan: &mut Plan, serial: u16) -> Result<Vec<Action>, Refusal> {
     plan.ask(at(10), of_run(serial, "r"))
 }
 
-/// A run got its lease, and begins.
+/// Returns the actions of a grant to a run that then starts.
 fn begins(serial: u16) -> Vec<Action> {
     vec![Action::Keep(lease_id(serial)), Action::Start(run(serial))]
 }
 
-/// What is done, but for leases: these are told apart by their ids.
+/// Filters out the ends of leases.
 fn without_ends(actions: Vec<Action>) -> Vec<Action> {
     actions
         .into_iter()
@@ -83,7 +82,7 @@ fn without_ends(actions: Vec<Action>) -> Vec<Action> {
         .collect()
 }
 
-/// Which leases end, and why.
+/// Returns the leases that end, and why.
 fn ends(actions: &[Action]) -> Vec<(LeaseId, String)> {
     let end = |action: &Action| match action {
         Action::LeaseEnded(lease, why) => Some((lease.id.clone(), why.clone())),
@@ -92,7 +91,7 @@ fn ends(actions: &[Action]) -> Vec<(LeaseId, String)> {
     actions.iter().filter_map(end).collect()
 }
 
-/// A rig `r` on which run 1 is under way.
+/// Returns a plan in which run 1 is running on the rig `r`.
 fn busy() -> Plan {
     let mut plan = plan_of(&["r"]);
     assert_eq!(submit(&mut plan, 1), Ok(begins(1)));
@@ -100,7 +99,7 @@ fn busy() -> Plan {
 }
 
 #[test]
-fn runs_of_a_rig_come_one_after_the_other_in_the_order_of_their_creation() {
+fn runs_of_a_rig_start_in_creation_order() {
     let mut plan = busy();
     assert_eq!(submit(&mut plan, 2), Ok(vec![]));
     assert_eq!(submit(&mut plan, 3), Ok(vec![]));
@@ -118,7 +117,7 @@ fn runs_of_a_rig_come_one_after_the_other_in_the_order_of_their_creation() {
 }
 
 #[test]
-fn rigs_do_not_wait_for_each_other() {
+fn rigs_run_independently() {
     let mut plan = plan_of(&["a", "b"]);
     assert_eq!(plan.ask(at(1), of_run(1, "a")), Ok(begins(1)));
     assert_eq!(plan.ask(at(1), of_run(2, "b")), Ok(begins(2)));
@@ -126,7 +125,7 @@ fn rigs_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_device_left_changed_is_restored_before_the_next_run() {
+fn changed_device_is_restored_before_next_run() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     let ended = plan.run_ended(at(11), "r", Left::Changed);
@@ -136,7 +135,7 @@ fn a_device_left_changed_is_restored_before_the_next_run() {
 }
 
 #[test]
-fn a_device_left_changed_before_the_start_is_restored_first() {
+fn device_changed_before_start_is_restored() {
     let (mut plan, actions) = started([("r", Left::Changed)], Vec::new(), 0);
     assert_eq!(actions, [Action::Restore("r".into())]);
     assert_eq!(submit(&mut plan, 1), Ok(vec![]));
@@ -144,7 +143,7 @@ fn a_device_left_changed_before_the_start_is_restored_first() {
 }
 
 #[test]
-fn a_failed_restore_quarantines_the_rig_and_ends_what_waits_until_one_succeeds() {
+fn failed_restore_quarantines_rig() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     plan.run_ended(at(11), "r", Left::Changed);
@@ -162,7 +161,7 @@ fn a_failed_restore_quarantines_the_rig_and_ends_what_waits_until_one_succeeds()
 }
 
 #[test]
-fn who_could_also_use_another_rig_survives_a_quarantine() {
+fn lease_with_another_rig_survives_quarantine() {
     let mut plan = plan_of(&["a", "b"]);
     plan.ask(at(1), reserved(1, &["a"])).unwrap();
     plan.ask(at(1), reserved(2, &["b"])).unwrap();
@@ -175,7 +174,7 @@ fn who_could_also_use_another_rig_survives_a_quarantine() {
 }
 
 #[test]
-fn a_busy_rig_is_not_restored_and_says_why() {
+fn busy_rig_refuses_a_restore() {
     let mut plan = busy();
     let running = Refusal::Running {
         rig: "r".into(),
@@ -187,7 +186,7 @@ fn a_busy_rig_is_not_restored_and_says_why() {
 }
 
 #[test]
-fn a_run_that_waits_is_cancelled_at_once_and_one_under_way_is_asked_to_stop() {
+fn cancel_ends_waiting_and_stops_running() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     let Cancelled::Waiting(actions) = plan.cancel(at(11), &run(2)) else {
@@ -203,7 +202,7 @@ fn a_run_that_waits_is_cancelled_at_once_and_one_under_way_is_asked_to_stop() {
 }
 
 #[test]
-fn a_stop_stops_what_runs_leaves_what_waits_and_still_restores() {
+fn stop_keeps_waiting_runs_and_restores() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     let why = "stopped, because the daemon was".to_string();
@@ -217,7 +216,7 @@ fn a_stop_stops_what_runs_leaves_what_waits_and_still_restores() {
 }
 
 #[test]
-fn runs_under_a_lease_come_one_after_the_other_and_nobody_elses_in_between() {
+fn lease_runs_only_its_own_runs_in_order() {
     let mut plan = plan_of(&["r"]);
     assert_eq!(
         plan.ask(at(0), reserved(1, &["r"])),
@@ -240,7 +239,7 @@ fn runs_under_a_lease_come_one_after_the_other_and_nobody_elses_in_between() {
 }
 
 #[test]
-fn a_lease_that_expires_in_mid_run_ends_when_that_has_stopped_and_the_device_is_restored() {
+fn lease_expiring_in_a_run_ends_after_stop() {
     let mut plan = plan_of(&["r"]);
     plan.ask(at(0), reserved(1, &["r"])).unwrap();
     plan.submit(&lease_id(1), run(11)).unwrap();
@@ -269,7 +268,7 @@ fn a_lease_that_expires_in_mid_run_ends_when_that_has_stopped_and_the_device_is_
 }
 
 #[test]
-fn a_lease_is_renewed_up_to_the_hard_maximum_from_its_grant_on() {
+fn renewal_is_limited_from_grant_on() {
     let mut plan = plan_of(&["r"]);
     plan.ask(at(0), reserved(1, &["r"])).unwrap();
     plan.ask(at(0), reserved(2, &["r"])).unwrap();
@@ -296,14 +295,14 @@ fn a_lease_is_renewed_up_to_the_hard_maximum_from_its_grant_on() {
 }
 
 #[test]
-fn each_grant_has_a_greater_token_also_after_a_restart() {
+fn tokens_grow_across_restarts() {
     let mut plan = plan_of(&["a", "b"]);
     plan.ask(at(0), reserved(1, &["a"])).unwrap();
     plan.ask(at(0), reserved(2, &["b"])).unwrap();
     let token = |plan: &Plan, serial| plan.lease(&lease_id(serial)).unwrap().held.as_ref().unwrap().token;
     assert_eq!((token(&plan, 1), token(&plan, 2)), (1, 2));
     let kept = [1, 2].map(|serial| plan.lease(&lease_id(serial)).unwrap().clone());
-    // Rig b is not in the rig file any more.
+    // The rig file no longer has rig b.
     let (mut plan, actions) = started([("a", Left::AsFound)], kept.into(), 2);
     assert_eq!(ends(&actions).len(), 1);
     assert_eq!(token(&plan, 1), 1);
@@ -313,7 +312,7 @@ fn each_grant_has_a_greater_token_also_after_a_restart() {
 }
 
 #[test]
-fn a_rig_taken_out_of_use_goes_to_nobody_until_it_is_put_back() {
+fn drained_rig_is_not_granted() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     assert_eq!(plan.drain(at(11), "r", Some("new cable".into())), Ok(vec![]));
@@ -327,12 +326,12 @@ fn a_rig_taken_out_of_use_goes_to_nobody_until_it_is_put_back() {
 }
 
 #[test]
-fn nobody_runs_under_the_lease_of_anothers_run() {
+fn lease_of_a_run_takes_no_other_run() {
     let mut plan = busy();
     assert_eq!(plan.submit(&lease_id(1), run(2)), Err(Refusal::LeaseOfRun(lease_id(1))));
 }
 
-/// The lease of a run, of that class.
+/// Returns the lease of a run of this class.
 fn of_class(class: Class, serial: u16, rigs: &[&str]) -> Lease {
     Lease {
         class,
@@ -342,7 +341,7 @@ fn of_class(class: Class, serial: u16, rigs: &[&str]) -> Lease {
     }
 }
 
-/// The same, which holds its rig.
+/// Returns the lease with a grant of its first rig.
 fn holding(lease: Lease) -> Lease {
     let held = Held {
         rig: lease.rigs[0].clone(),
@@ -357,7 +356,7 @@ fn holding(lease: Lease) -> Lease {
 }
 
 #[test]
-fn a_run_gives_way_to_one_of_a_higher_class_between_two_tests_and_goes_on_when_that_has_ended() {
+fn run_gives_way_to_higher_class() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
     let keep = |serial| Action::Keep(lease_id(serial));
@@ -385,7 +384,7 @@ fn a_run_gives_way_to_one_of_a_higher_class_between_two_tests_and_goes_on_when_t
 }
 
 #[test]
-fn a_device_that_a_run_left_changed_as_it_gave_way_is_restored_in_between() {
+fn device_is_restored_after_giving_way() {
     let mut plan = busy();
     plan.ask(at(11), of_class(Class::High, 2, &["r"])).unwrap();
     let gave_way = plan.gave_way(at(12), "r", Left::Changed).unwrap();
@@ -399,7 +398,7 @@ fn a_device_that_a_run_left_changed_as_it_gave_way_is_restored_in_between() {
 }
 
 #[test]
-fn what_waits_for_a_restore_gives_way_before_it_begins() {
+fn lease_waiting_for_restore_gives_way() {
     let (mut plan, _) = started(
         [("r", Left::Changed)],
         vec![holding(of_class(Class::Low, 2, &["r"]))],
@@ -412,7 +411,7 @@ fn what_waits_for_a_restore_gives_way_before_it_begins() {
 }
 
 #[test]
-fn neither_a_reserved_rig_nor_who_waited_long_for_one_gives_way() {
+fn reserved_or_risen_lease_keeps_its_rig() {
     let mut plan = plan_of(&["r"]);
     plan.ask(at(0), reserved(1, &["r"])).unwrap();
     plan.submit(&lease_id(1), run(11)).unwrap();
@@ -427,7 +426,7 @@ fn neither_a_reserved_rig_nor_who_waited_long_for_one_gives_way() {
 }
 
 #[test]
-fn a_run_whose_lease_ends_as_it_gives_way_does_not_wait_again() {
+fn run_of_ended_lease_does_not_wait_again() {
     let mut plan = busy();
     plan.ask(at(11), of_class(Class::High, 2, &["r"])).unwrap();
     plan.end_lease(at(12), &lease_id(1), "expired");
@@ -436,7 +435,7 @@ fn a_run_whose_lease_ends_as_it_gives_way_does_not_wait_again() {
 }
 
 #[test]
-fn what_waited_at_the_end_of_a_daemon_begins_in_the_same_order_and_drained_rigs_stay_so() {
+fn restart_keeps_order_and_drained_rigs() {
     let rigs = [("r", Left::AsFound), ("s", Left::AsFound)];
     let mut mine = holding(reserved(1, &["r"]));
     mine.runs = [run(11), run(12)].into();
@@ -456,7 +455,7 @@ fn what_waited_at_the_end_of_a_daemon_begins_in_the_same_order_and_drained_rigs_
 }
 
 #[test]
-fn rigs_come_and_go_with_the_rig_file_and_none_goes_while_it_is_used() {
+fn reload_keeps_rigs_in_use() {
     let mut plan = plan_of(&["busy", "held", "idle", "stays"]);
     plan.ask(at(1), of_run(1, "busy")).unwrap();
     plan.ask(at(1), reserved(2, &["held"])).unwrap();
@@ -482,7 +481,7 @@ fn rigs_come_and_go_with_the_rig_file_and_none_goes_while_it_is_used() {
         1,
         "nobody gets it"
     );
-    // Named again, it is as any other.
+    // After the file names the rig again, leases get it as before.
     let (stay, _) = plan.reload(at(5), vec![found(("held", Left::AsFound))], &["busy".into()]);
     assert_eq!(stay, ["busy"], "as long as its run is under way");
     plan.run_ended(at(6), "busy", Left::AsFound);
@@ -491,7 +490,7 @@ fn rigs_come_and_go_with_the_rig_file_and_none_goes_while_it_is_used() {
     assert!(plan.lane("busy").is_none());
 }
 
-/// Rigs whose devices can be away.
+/// Returns a plan of rigs whose devices can be unreachable.
 fn looked_at(rigs: &[&str]) -> Plan {
     let found = rigs.iter().map(|rig| Found {
         is_looked_at: true,
@@ -501,7 +500,7 @@ fn looked_at(rigs: &[&str]) -> Plan {
 }
 
 #[test]
-fn a_rig_is_looked_at_before_a_lease_and_one_that_is_away_goes_to_nobody_until_it_is_back() {
+fn unreachable_rig_is_not_granted() {
     let mut plan = looked_at(&["r"]);
     let look = || vec![Action::Look("r".into())];
     assert_eq!(submit(&mut plan, 1), Ok(look()));
@@ -518,7 +517,7 @@ fn a_rig_is_looked_at_before_a_lease_and_one_that_is_away_goes_to_nobody_until_i
     assert_eq!(plan.look(at(14)), look());
     assert_eq!(plan.looked(at(14), "r", Ok(())), begins(1));
     assert_eq!(plan.lane("r").unwrap().reach.away(), None);
-    // What a run told counts as a look; one that the rig failed raises doubts.
+    // A run whose device responded counts as a check. A run that failed because of the rig makes a new check necessary.
     plan.answered(at(500), "r", true);
     assert_eq!(without_ends(plan.run_ended(at(500), "r", Left::AsFound)), begins(2));
     submit(&mut plan, 3).unwrap();
@@ -528,7 +527,7 @@ fn a_rig_is_looked_at_before_a_lease_and_one_that_is_away_goes_to_nobody_until_i
 }
 
 #[test]
-fn rigs_at_rest_are_looked_at_by_the_minute_and_few_at_a_time() {
+fn idle_rigs_are_checked_every_minute() {
     let mut plan = looked_at(&["a", "b", "c"]);
     assert_eq!(plan.look(at(1)).len(), 2);
     assert_eq!(plan.look(at(1)), []);
@@ -546,7 +545,7 @@ fn rigs_at_rest_are_looked_at_by_the_minute_and_few_at_a_time() {
 }
 
 #[test]
-fn who_could_use_another_rig_gets_it_when_the_first_is_away() {
+fn lease_gets_other_rig_if_first_is_away() {
     let mut plan = looked_at(&["a", "b"]);
     let look = |rig: &str| vec![Action::Look(rig.into())];
     assert_eq!(plan.ask(at(1), reserved(1, &["a", "b"])), Ok(look("a")));

@@ -1,4 +1,4 @@
-//! What is told of the plan: queues, places, why somebody waits.
+//! Views of the plan: queues, places, and reasons for waiting.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::sched::queue::{self, By, Shares, Use, Wait, Waiting};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// All rigs with the runs that wait for each.
+    /// Returns all rigs with the runs that wait for each, by name.
     #[must_use]
     pub fn lanes(&self, now: Duration) -> BTreeMap<String, LaneView> {
         let shares = self.shares();
@@ -20,7 +20,7 @@ impl Plan {
         self.lanes.iter().map(view).collect()
     }
 
-    /// One rig with the runs that wait for it.
+    /// Returns a rig with the runs that wait for it.
     #[must_use]
     pub fn lane_view(&self, now: Duration, rig: &str) -> Option<LaneView> {
         let lane = self.lanes.get(rig)?;
@@ -37,7 +37,7 @@ impl Plan {
         let under = lane.holder.as_ref().and_then(|holder| self.leases.get(holder));
         let first = under.into_iter().flat_map(|lease| lease.runs.iter().cloned());
         let of = self.leases.of_rigs(&[rig.to_string()]).into_iter();
-        // A lease that is to have no run yet has no place in a queue of runs.
+        // A lease without a run has no place in a queue of runs.
         let waiting: Vec<Waiting<'_>> = of.filter(|lease| !lease.runs.is_empty()).filter_map(waits).collect();
         let shares = shares(&waiting);
         let order = queue::in_order(now, &waiting, &shares).into_iter();
@@ -49,7 +49,7 @@ impl Plan {
         }
     }
 
-    /// What all who hold or held something have had.
+    /// Returns the shares of all owners that hold or recently held rigs.
     fn shares(&self) -> Shares {
         let mut shares: Shares = self.had.iter().map(|(who, had)| (who.clone(), (0, *had))).collect();
         let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
@@ -62,13 +62,13 @@ impl Plan {
         shares
     }
 
-    /// How many rigs there are.
+    /// Returns the number of rigs.
     #[must_use]
     pub fn rigs(&self) -> usize {
         self.lanes.len()
     }
 
-    /// How each rig stands, and how many runs wait for it.
+    /// Returns the state of each rig, and the number of runs that wait for it, by name.
     #[must_use]
     pub fn stands(&self) -> BTreeMap<String, (RigState, usize)> {
         let stands = |(rig, lane): (&String, &Lane)| {
@@ -83,7 +83,7 @@ impl Plan {
         self.lanes.iter().map(stands).collect()
     }
 
-    /// The place of a run among those that wait for its rig, from 1 on.
+    /// Returns the place of a run among the runs that wait for its rig, starting at 1.
     #[must_use]
     pub fn place(&self, now: Duration, run: &RunId) -> Option<usize> {
         let lease = self.lease_of(run)?;
@@ -94,7 +94,7 @@ impl Plan {
         }
     }
 
-    /// Why a lease waits. Who waits for none of the same rigs counts for nothing in it.
+    /// Returns why a lease waits. Only leases that accept one of the same rigs affect the result.
     #[must_use]
     pub fn why(&self, now: Duration, lease: &LeaseId) -> Option<Wait> {
         let waiting = self.waiting_for(&self.leases.get(lease)?.rigs);
@@ -104,12 +104,12 @@ impl Plan {
         queue::why(now, lease, &waiting, &uses, &self.shares_of(&waiting))
     }
 
-    /// Those who wait for one of these rigs.
+    /// Returns the leases that wait for one of these rigs.
     pub(super) fn waiting_for(&self, rigs: &[String]) -> Vec<Waiting<'_>> {
         self.leases.of_rigs(rigs).into_iter().filter_map(waits).collect()
     }
 
-    /// Why rigs that would do for a lease go to nobody at the moment, of the first few.
+    /// Returns why acceptable rigs cannot be granted at the moment, for at most three rigs.
     #[must_use]
     pub fn closed(&self, lease: &LeaseId) -> Vec<String> {
         const FEW: usize = 3;
@@ -130,7 +130,7 @@ impl Plan {
         rigs.into_iter().flatten().filter_map(why).take(FEW).collect()
     }
 
-    /// Whether a rig that would do is being looked at, and was not known to be away.
+    /// Returns whether an acceptable rig is being checked and was not known to be unreachable.
     #[must_use]
     pub fn is_looked_at_for(&self, lease: &LeaseId) -> bool {
         let rigs = self.leases.get(lease).map(|lease| lease.rigs.iter());
@@ -164,7 +164,8 @@ impl Plan {
         Use { rig, by }
     }
 
-    /// What the owners of these have had. Of one alone nothing needs to be known.
+    /// Returns the shares of the owners of these leases. For fewer than two leases the map is empty, because their
+    /// order doesn't matter.
     pub(super) fn shares_of(&self, waiting: &[Waiting<'_>]) -> Shares {
         let mut shares = Shares::new();
         if waiting.len() < 2 {
@@ -189,7 +190,7 @@ impl Plan {
     }
 }
 
-/// What somebody waits for; none who holds a rig, or is about to end.
+/// Returns the queue entry of a lease; `None` if the lease holds a rig or is about to end.
 pub(super) fn waits(lease: &Lease) -> Option<Waiting<'_>> {
     (lease.held.is_none() && lease.ends.is_none()).then_some(Waiting {
         lease: &lease.id,

@@ -1,5 +1,6 @@
-//! Giving way: the run that holds a rig lets one of a higher class have it before its next test, waits again at its place,
-//! and goes on where it was. Leases that somebody reserved never do: what their owner does with the rig nobody knows.
+//! Giving way: the run that holds a rig gives it to a lease of a higher class before its next test. The run waits again
+//! at its old place, and continues after its last test. Reserved leases never give way, because the daemon doesn't know
+//! how their owners use the rig.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use crate::sched::queue::{self, By, Class, Decision, Use};
 use crate::store::LeaseId;
 
 impl Plan {
-    /// Has runs give way to those of these leases that wait, where they are of a lower class.
+    /// Lets runs of lower classes give way to the waiting leases among `to`.
     pub(super) fn make_way(&mut self, now: Duration, to: &[LeaseId]) -> Vec<Action> {
         if self.stopping {
             return Vec::new();
         }
-        // Nobody makes way on other rigs than those that they would take.
+        // Only the rigs that these leases accept matter.
         let wanted = to
             .iter()
             .filter_map(|id| self.leases.get(id))
@@ -33,7 +34,7 @@ impl Plan {
         let Some(lowest) = rigs.iter().filter_map(below).min() else {
             return Vec::new();
         };
-        // For whom somebody makes way already, nobody else does.
+        // Skip leases to which a run already gives way.
         let holders = lanes.filter_map(|(_, lane)| self.leases.get(lane.holder.as_ref()?));
         let served: BTreeSet<&LeaseId> = holders.filter_map(|of| of.gives_way.as_ref()).collect();
         let of = |id: &LeaseId| self.leases.get(id).and_then(waits);
@@ -52,7 +53,7 @@ impl Plan {
         actions
     }
 
-    /// A run gave way between two tests: it waits again, and goes on later. None when it is to end all the same.
+    /// Lets a run that gave way between two tests wait again. Returns `None` if the run must end instead.
     pub fn gave_way(&mut self, now: Duration, rig: &str, left: Left) -> Option<Vec<Action>> {
         let Some(Phase::Running(run)) = self.lanes.get(rig).map(|lane| lane.phase.clone()) else {
             return None;
@@ -65,7 +66,7 @@ impl Plan {
         let mut actions = vec![Action::WaitAgain(run, to)];
         self.set(rig, Phase::Idle);
         if left == Left::Changed {
-            // Whoever it gave way to goes first once that is done.
+            // After the restore, the lease of the higher class goes first.
             self.set(rig, Phase::Restoring);
             actions.push(Action::Restore(rig.into()));
         }
@@ -73,7 +74,7 @@ impl Plan {
         Some(actions)
     }
 
-    /// The lease that holds a rig gives way before its run has begun, if it is to.
+    /// Lets the lease that holds a rig give way before its run begins, if it must give way.
     pub(super) fn gives_way_at_once(&mut self, now: Duration, rig: &str) -> Vec<Action> {
         let holder = self.lanes.get(rig).and_then(|lane| lane.holder.clone());
         let gives_way = |id: &LeaseId| self.leases.get(id).is_some_and(|lease| lease.gives_way.is_some());
@@ -83,7 +84,7 @@ impl Plan {
         }
     }
 
-    /// A lease whose run gives way holds its rig no more; who is next gets it.
+    /// Takes the rig from a lease whose run gave way, and gives it to the next lease.
     fn wait_again(&mut self, now: Duration, id: &LeaseId) -> Vec<Action> {
         let Some(lease) = self.leases.get_mut(id) else {
             return Vec::new();
@@ -92,18 +93,19 @@ impl Plan {
         let Some(held) = lease.held.take() else {
             return Vec::new();
         };
-        // What it had does not count against it until it is over: it waits at its old place.
+        // The time with the rig doesn't count against the owner before the lease ends, so the lease waits at its old
+        // place.
         if let Some(lane) = self.lanes.get_mut(&held.rig) {
             lane.holder = None;
         }
         let mut actions = vec![Action::Keep(id.clone())];
         actions.extend(self.give(now, &[held.rig], None));
-        // Whoever it gave way to, another may have gone first.
+        // The rig may have gone to a third lease, so the lease of the higher class may still need a rig.
         actions.extend(self.make_way_to_all(now));
         actions
     }
 
-    /// The same for all that wait.
+    /// Lets runs of lower classes give way to all waiting leases.
     pub(super) fn make_way_to_all(&mut self, now: Duration) -> Vec<Action> {
         let above = |lease: &&Lease| lease.held.is_none() && lease.class > Class::Low;
         let above: Vec<LeaseId> = self

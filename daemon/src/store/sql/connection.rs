@@ -1,10 +1,10 @@
-//! What the statements need of a database.
+//! The interface to a database: connections, rows and values.
 
 use std::fmt;
 
 use crate::store::StoreError;
 
-/// What stands in a column, or for a parameter.
+/// The value of a column or of a statement's parameter.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Value {
     Null,
@@ -34,7 +34,7 @@ value_from! {
     Option<u64>, number => number.map_or(Self::Null, Self::from);
 }
 
-/// A row, taken from left to right.
+/// A row, whose columns are read from left to right.
 #[derive(Debug)]
 pub(super) struct Row(pub(super) std::vec::IntoIter<Value>);
 
@@ -53,7 +53,7 @@ impl Row {
         }
     }
 
-    /// A number that is not negative; none where there is none.
+    /// Returns a number, with 0 in place of a negative number; `None` for NULL.
     pub(super) fn number(&mut self) -> Option<u64> {
         match self.0.next() {
             Some(Value::Int(number)) => Some(u64::try_from(number).unwrap_or(0)),
@@ -66,33 +66,34 @@ impl Row {
     }
 }
 
-/// The values of a statement's parameters, `$1` first.
+/// Builds the list of a statement's parameters, starting with `$1`.
 macro_rules! values {
     ($($value:expr),* $(,)?) => { &[$($crate::store::sql::connection::Value::from($value)),*] };
 }
 pub(super) use values;
 
-/// What a write has outlived for certain when it is answered.
+/// The failure that a write survives once it is reported as committed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Outlives {
-    /// The end of the daemon. The next synced write makes it last.
+    /// A crash of the daemon. The next synced write also makes this write survive a power loss.
     Crash,
-    /// A loss of the power of whoever keeps it: the log is synced.
+    /// A power loss of the database's host. The commit syncs the log.
     PowerLoss,
 }
 
-/// A connection, on which one thing is done after the other.
+/// A connection, which runs one statement at a time.
 pub(super) trait Connection: Send + fmt::Debug {
-    /// Runs a statement; how many rows it changed.
+    /// Runs a statement, and returns the number of changed rows.
     fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, StoreError>;
 
-    /// The rows that a statement comes to.
+    /// Runs a statement, and returns its rows.
     fn query(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, StoreError>;
 
-    /// Begins a transaction in which something is to be written.
+    /// Begins a transaction that writes.
     fn begin(&mut self, outlives: Outlives) -> Result<(), StoreError>;
 
-    /// What follows a SELECT of a row that is to be written, unless somebody else is about to.
+    /// Returns the suffix of a SELECT that locks its rows for writing, and skips rows that other connections have
+    /// locked.
     fn or_skip(&self) -> &'static str {
         ""
     }
@@ -102,34 +103,35 @@ pub(super) trait Connection: Send + fmt::Debug {
     }
 
     fn rollback(&mut self) {
-        // What cannot be rolled back was never begun, or its connection is gone.
+        // A failed rollback means that no transaction was open, or that the connection is lost.
         let _ = self.execute("ROLLBACK", &[]);
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     fn first(&mut self, sql: &str, values: &[Value]) -> Result<Option<Row>, StoreError> {
         Ok(self.query(sql, values)?.into_iter().next())
     }
 }
 
-/// Where connections come from.
+/// A database, which makes connections.
 pub(super) trait Database: Send + Sync + fmt::Debug {
-    /// One to read by.
+    /// Makes a connection for reading.
     fn reader(&self) -> Result<Box<dyn Connection>, StoreError>;
 
-    /// That what is kept cannot be understood.
+    /// Returns the error of damaged data.
     fn damaged(&self, what: String) -> StoreError;
 
-    /// Looks at all of it, which takes its time.
+    /// Checks the whole database for damage, which may take long.
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Nanoseconds since 1970 on the clock by which leases expire.
+    /// Returns the nanoseconds since 1970 on the clock by which leases expire.
     fn now_ns(&self) -> u64 {
         verbatim_run::now_ns()
     }
 
-    /// Takes what its clock says now: nanoseconds since 1970, at an instant of the host's own clock.
+    /// Sets the clock: `now_ns` is the database's time in nanoseconds since 1970 at the time `boot_ns` of this host's
+    /// boot clock.
     fn set_clock(&self, _now_ns: u64, _boot_ns: u64) {}
 }

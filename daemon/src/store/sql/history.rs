@@ -1,4 +1,4 @@
-//! Runs, their events and verdicts.
+//! Storage of runs, their events and verdicts.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::sched::to_watch;
 use crate::store::retention::Files;
 use crate::store::{Detail, Filter, HistoryStore, Kept, StoreError, StoredLease, StoredRun, head_of};
 
-/// Rows read at once.
+/// The most rows that one query reads.
 const PAGE: usize = 1000;
 
 impl HistoryStore for SqlStore {
@@ -147,7 +147,8 @@ impl HistoryStore for SqlStore {
         let run = id.clone();
         let deleted = self.write(move |db| {
             let id = values![run.as_str()];
-            // The files are still to go, by the daemon that has them. Looked at here, so that nobody pins it in between.
+            // The daemon that has the files removes them later. This transaction checks the pin, so that no client can
+            // pin the run in between.
             let sql = "INSERT INTO doomed (run, host) SELECT id, host FROM run \
                        WHERE id = $1 AND state = 3 AND pinned = 0 ON CONFLICT DO NOTHING";
             db.execute(sql, id)?;
@@ -202,7 +203,7 @@ impl HistoryStore for SqlStore {
     }
 
     fn record(&self, run: &StoredRun) -> PathBuf {
-        // A worker in a unit sees the directory of its rig, and no other's.
+        // The systemd unit of a worker can access only the directory of its own rig.
         self.runs.join(&run.spec.rig).join(run.id.as_str()).join("record")
     }
 
@@ -211,7 +212,7 @@ impl HistoryStore for SqlStore {
         if !self.host.is_empty() {
             return Ok(());
         }
-        // Whose sums are not what they were is told of one after the other, in small parts: others want to read as well.
+        // Check the sums of the rows page by page, so that other readers are not kept waiting.
         self.each_row("SELECT id, 0, body FROM run", "id", |id, _, body| {
             let run: StoredRun = seal::open_document(id, &body.text())?;
             (run.id.as_str() == id)
@@ -227,7 +228,7 @@ impl HistoryStore for SqlStore {
             "SELECT run, cursor, head FROM verdict",
         ] {
             self.each_row(sql, "run, cursor", |id, cursor, body| {
-                // Which message it is is no matter.
+                // The type of the message doesn't matter for its sum.
                 seal::open_message::<()>(id, cursor, &body.bytes())
             })?;
         }
@@ -236,7 +237,7 @@ impl HistoryStore for SqlStore {
 }
 
 impl SqlStore {
-    /// Looks at all rows, whose first columns are an id and a cursor.
+    /// Calls `look` for every row of a query whose first columns are an id and a cursor.
     fn each_row(
         &self,
         sql: &str,
@@ -267,7 +268,7 @@ impl SqlStore {
         }
     }
 
-    /// A run that says whose it is: of this host, unless it says another.
+    /// Returns the run with its host set: this host, unless the run names another host.
     fn of_host(&self, run: &StoredRun) -> StoredRun {
         let mut run = run.clone();
         if run.host.is_empty() {
@@ -276,8 +277,8 @@ impl SqlStore {
         run
     }
 
-    /// Removes the files that are still to go: of now, or of before a crash. What cannot be removed is tried again at the
-    /// next start.
+    /// Removes the files that were marked for removal, also files that were marked before a restart. A failed removal
+    /// is tried again at the next call or start.
     pub(super) fn remove_doomed(&self) {
         let sql = "SELECT run FROM doomed WHERE host = $1";
         let doomed = self.read(|db| db.query(sql, values![self.host.as_str()]));
@@ -298,7 +299,8 @@ impl SqlStore {
         }
     }
 
-    /// Removes the files of a run that the database may know no more: in the directory of whatever rig they are.
+    /// Removes the files of a run from the directories of all rigs, because the run may already be deleted from the
+    /// database.
     fn remove_directories(&self, run: &RunId) -> Result<(), (PathBuf, std::io::Error)> {
         let rigs = fs::read_dir(&self.runs).into_iter().flatten().flatten();
         let places = rigs.map(|rig| rig.path().join(run.as_str()));
@@ -329,7 +331,7 @@ impl SqlStore {
         rows.into_iter().map(message).collect()
     }
 
-    /// A run by its row: body, whether it is pinned, when its files were removed.
+    /// Parses a row with the columns body, pinned and purged_ns.
     fn understood(&self, id: &RunId, mut row: Row) -> Result<Kept, StoreError> {
         let run = seal::open_document(id.as_str(), &row.text());
         let run = run.map_err(|error| self.database.damaged(format!("run {id}: {error}")))?;
@@ -341,7 +343,7 @@ impl SqlStore {
     }
 }
 
-/// The statement for the next rows of a list, the newest first, and its parameters.
+/// Returns the statement for the next page of a list, newest first, and its parameters.
 fn page(filter: &Filter, host: &str, after: Option<&str>, limit: usize) -> (String, Vec<Value>) {
     let mut sql = String::from("SELECT id, body, pinned, purged_ns FROM run WHERE 1 = 1");
     let mut values: Vec<Value> = Vec::new();
@@ -370,14 +372,14 @@ fn page(filter: &Filter, host: &str, after: Option<&str>, limit: usize) -> (Stri
         filter.outcomes.iter().map(|outcome| *outcome as i32).collect(),
     );
     if !filter.states.is_empty() && !filter.states.contains(&RunState::Ended) {
-        // So that the few that have not ended are found among all that have.
+        // Lets the database use its index of unfinished runs.
         sql.push_str(" AND state <> 3");
     }
     sql.push_str(&format!(" ORDER BY id DESC LIMIT {limit}"));
     (sql, values)
 }
 
-/// Keeps a run as it stands.
+/// Stores the current state of a run.
 pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreError> {
     let sql = "INSERT INTO run (id, host, rig, state, outcome, owner, request_id, ended_ns, body) \
                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO UPDATE SET \
@@ -397,7 +399,7 @@ pub(super) fn put(db: &mut dyn Connection, run: &StoredRun) -> Result<(), StoreE
     db.execute(sql, values).map(drop)
 }
 
-/// Keeps events, and the verdicts in them. Of those that are kept already nothing changes.
+/// Stores events and the verdicts in them. Events that are stored already stay unchanged.
 pub(super) fn append(db: &mut dyn Connection, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
     for event in events {
         let body = seal::message(id.as_str(), event.cursor, &to_watch(event.clone()));
@@ -415,7 +417,7 @@ pub(super) fn append(db: &mut dyn Connection, id: &RunId, events: &[RunEvent]) -
     Ok(())
 }
 
-/// Keeps how a run ended, and how many bytes its files are.
+/// Stores the end of a run, and the size of its files in bytes.
 pub(super) fn end(db: &mut dyn Connection, run: &StoredRun, bytes: u64) -> Result<(), StoreError> {
     put(db, run)?;
     let sql = "UPDATE run SET bytes = $2 WHERE id = $1";

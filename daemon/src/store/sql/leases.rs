@@ -1,4 +1,4 @@
-//! Leases.
+//! Storage of leases.
 
 use std::ops::RangeInclusive;
 
@@ -55,7 +55,7 @@ impl LeaseStore for SqlStore {
             let Ok(lease) = seal::open_document::<StoredLease>(&id, &body) else {
                 return Ok(());
             };
-            // One that any host may have is for any host again.
+            // If any host may take the lease, the lease returns to the shared queue.
             let for_any = lease.posted && lease.run.is_none();
             let waits = StoredLease {
                 state: LeaseState::Pending,
@@ -73,7 +73,7 @@ impl LeaseStore for SqlStore {
     }
 
     fn forget_ended(&self, before_ns: u64) -> Result<u64, StoreError> {
-        // Ids sort by the time at which they were given.
+        // Ids sort by creation time.
         let (before, host) = (RunId::new(before_ns, 0), self.host.clone());
         let sql = "DELETE FROM lease WHERE state = 3 AND id < $1 AND host IN ('', $2)";
         self.write(move |db| db.execute(sql, values![before.as_str(), host.as_str()]))
@@ -98,7 +98,7 @@ impl LeaseStore for SqlStore {
 }
 
 impl SqlStore {
-    /// A lease that says whose it is: of this host, unless it waits for whichever host has a rig for it first.
+    /// Returns the lease with its host set: this host, unless the lease waits for the first host with a free rig.
     fn held_here(&self, lease: &StoredLease) -> StoredLease {
         let mut lease = lease.clone();
         let has_a_rig = lease.state == LeaseState::Active || !lease.rig.is_empty();
@@ -119,7 +119,7 @@ impl SqlStore {
     }
 }
 
-/// Keeps a lease as it stands; with which token.
+/// Stores the current state of a lease, and returns its token.
 pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, StoreError> {
     let mut lease = lease.clone();
     if lease.state == LeaseState::Active {
@@ -132,7 +132,7 @@ pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, S
         }
         let own = values![lease.id.as_str(), lease.host.as_str()];
         if lease.posted {
-            // Whoever has its row just now takes it: then it is not waited for.
+            // If another host has locked the row, that host is taking the lease, so don't wait for the lock.
             let sql = format!(
                 "SELECT 1 FROM lease WHERE id = $1 AND host IN ('', $2) AND state <> 3{}",
                 db.or_skip()
@@ -143,7 +143,7 @@ pub(super) fn put(db: &mut dyn Connection, lease: &StoredLease) -> Result<u64, S
         }
         let held = db.first("SELECT token FROM lease WHERE id = $1 AND state = 2", &own[..1])?;
         lease.token = match held.and_then(|mut row| row.number()) {
-            // Renewed; with another token it waited in between.
+            // A renewal keeps its token. A different token means that the lease waited in between.
             Some(token) if token == lease.token => token,
             _ => {
                 let sql = "UPDATE counter SET value = CASE WHEN value < $1 THEN $1 ELSE value + 1 END \

@@ -1,7 +1,7 @@
 //! The store of a daemon: a database, and the files of runs beside it.
 //!
-//! The statements are the same for SQLite, which one daemon has in its state directory, and for PostgreSQL, which the daemons
-//! of several hosts share; what differs is behind [`Database`].
+//! The database is SQLite in the state directory of one daemon, or PostgreSQL for the daemons of several hosts. Both
+//! run the same statements. [`Database`] hides the differences.
 
 mod connection;
 mod history;
@@ -31,23 +31,23 @@ use spool::{Op, Spool};
 pub use sqlite::Clock;
 use writer::Writer;
 
-/// Connections kept for the next reader.
+/// The most idle connections kept for readers.
 const READERS: usize = 4;
 
-/// Runs and leases in a database.
+/// The store of runs and leases in a database.
 #[derive(Debug)]
 pub struct SqlStore {
     database: Box<dyn Database>,
     runs: PathBuf,
     writer: Writer,
     readers: Mutex<Vec<Box<dyn Connection>>>,
-    /// Runs whose last state could not be written.
+    /// Runs whose last state could not be written, by id.
     unwritten: Mutex<HashMap<RunId, StoredRun>>,
-    /// What this host is called among those that share the database; empty when nobody shares it.
+    /// The name of this host in the shared database; empty when the database is not shared.
     host: String,
-    /// Of the numbers within a millisecond, those that are this host's to give.
+    /// The serial numbers within a millisecond that this host may assign.
     serials: RangeInclusive<u16>,
-    /// What is still to be written once the database is back.
+    /// Operations to write once the database is back.
     spool: Option<Arc<Spool>>,
 }
 
@@ -71,7 +71,7 @@ impl SqlStore {
         self.writer.write(outlives, work)
     }
 
-    /// Writes what happened and cannot be taken back: while the database is away, beside it.
+    /// Writes `op`, an irrevocable fact. While the database is away, writes `op` to the spool instead.
     fn note(&self, op: Op) -> Result<(), StoreError> {
         let op = Arc::new(op);
         let written = self.written(op.outlives(), {
@@ -93,7 +93,7 @@ impl SqlStore {
         };
         let mut value = read(connection.as_mut());
         if matches!(value, Err(StoreError::Away { .. })) {
-            // It may be the connection alone that is gone: the database was started again since it was used.
+            // The database may have been restarted, which breaks only old connections. Try a new connection.
             readers().clear();
             connection = self.database.reader()?;
             value = read(connection.as_mut());
@@ -105,14 +105,14 @@ impl SqlStore {
         value
     }
 
-    /// Removes the directories of captures that a daemon was making when it was killed.
+    /// Removes the directories of captures that a killed daemon left unfinished.
     fn remove_places_of_captures(&self) {
         let entries = std::fs::read_dir(super::captures(&self.runs))
             .into_iter()
             .flatten()
             .flatten();
         for entry in entries {
-            // Nothing depends on it: what cannot be removed stays.
+            // A failed removal only wastes space.
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -1,7 +1,7 @@
 //! PostgreSQL: one database for the daemons of several hosts.
 //!
-//! Each connection is used by one thread at a time, which waits for each answer; the runtime only carries the bytes. A database
-//! that does not answer in time is away, as one that cannot be reached is.
+//! One thread at a time uses a connection, and blocks until the response arrives. The runtime only does the I/O. A
+//! database that is unreachable or doesn't respond in time counts as away.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,43 +27,43 @@ use super::writer::Writer;
 use super::{SqlStore, postgres_schema as schema, version};
 use crate::store::StoreError;
 
-/// How to start with an empty database.
+/// The instructions for starting with an empty database, for error messages.
 const ANEW: &str = "create another, empty database, name it in the configurations of all daemons that share this one, and \
                     start them again";
-/// No statement takes longer, unless the database is away.
+/// The time limit of a statement. After this time, the database counts as away.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// Nor does connecting.
+/// The time limit of connecting.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
-/// A reading of the clock that took longer says little.
+/// The longest duration of an accurate reading of the database's clock, in nanoseconds.
 const TOLD_WITHIN_NS: u64 = 20_000_000;
-/// How long after a failure to connect it is not tried again.
+/// The pause after a failed attempt to connect.
 const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// A host that has not been heard of for so long is away: 5 signs of life.
+/// A host counts as away after this time without a heartbeat, in nanoseconds: 5 missed heartbeats.
 pub(super) const SILENT_NS: u64 = 10_000_000_000;
-/// Hosts that can share a database: each has its own numbers within a millisecond.
+/// The most hosts that can share a database. Each has its own serial numbers within a millisecond.
 const HOSTS: u64 = 256;
 
-/// Where a database is, and how it is reached.
+/// The address of a database and its connection parameters.
 #[derive(Clone)]
 pub struct Address {
     config: Config,
     tls: Option<Arc<ClientConfig>>,
-    /// Without what is secret.
+    /// A description of the address without secrets.
     place: String,
 }
 
 impl fmt::Debug for Address {
-    /// Without the password.
+    /// Writes the description, which omits the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.place)
     }
 }
 
 impl Address {
-    /// From a URL, such as `postgres://verbatim@db.lab/verbatim`, or `postgres:///verbatim?host=/run/postgresql`.
+    /// Parses a URL, such as `postgres://verbatim@db.lab/verbatim` or `postgres:///verbatim?host=/run/postgresql`.
     ///
     /// # Errors
-    /// What is expected instead; never the URL, in which there may be a password.
+    /// When the URL is invalid. The error shows the expected form, but never the URL, which may hold a password.
     pub fn new(url: &str, over_tls: bool) -> Result<Self, String> {
         const EXPECTED: &str = "expected such as \"postgres://verbatim@db.lab/verbatim\", or \
                                 \"postgres:///verbatim?host=/run/postgresql&user=verbatim\" for a server on this host";
@@ -108,17 +108,17 @@ impl Address {
         })
     }
 
-    /// With these certificates.
+    /// Sets the TLS configuration.
     #[must_use]
     pub fn with_tls(mut self, tls: Arc<ClientConfig>) -> Self {
         let mut tls = (*tls).clone();
-        // What it is spoken through is not HTTP.
+        // The protocol inside TLS is PostgreSQL's, not HTTP.
         tls.alpn_protocols = vec![b"postgresql".to_vec()];
         self.tls = Some(Arc::new(tls));
         self
     }
 
-    /// Whether there is something in it that nobody else may see.
+    /// Returns whether the address holds a password.
     #[must_use]
     pub fn has_password(&self) -> bool {
         self.config.get_password().is_some()
@@ -140,7 +140,7 @@ impl Address {
         let code = of.code();
         let kind = match code {
             code if code.code().starts_with("57P") || code.code().starts_with("08") => return self.away(&of),
-            // It refuses us for now, or for good: the one who runs it has to do something.
+            // The server refuses connections. The database counts as away until its administrator has acted.
             code if code.code().starts_with("28") || *code == SqlState::TOO_MANY_CONNECTIONS => return self.away(&of),
             code if *code == SqlState::DISK_FULL => std::io::ErrorKind::StorageFull,
             code if *code == SqlState::T_R_DEADLOCK_DETECTED => std::io::ErrorKind::Deadlock,
@@ -153,12 +153,12 @@ impl Address {
     }
 }
 
-/// What the connections have in common.
+/// State that all connections share.
 #[derive(Debug)]
 struct Server {
     address: Address,
     runtime: Handle,
-    /// How far the database's clock is ahead of the time since this host was started.
+    /// The database's clock minus this host's boot clock, in nanoseconds.
     ahead_ns: AtomicI64,
 }
 
@@ -190,14 +190,14 @@ impl Database for Shared {
     }
 }
 
-/// A connection, made anew when it is lost.
+/// A connection that reconnects after a loss.
 pub(super) struct Link {
     server: Arc<Server>,
     client: Option<Client>,
     statements: HashMap<String, Statement>,
-    /// When connecting failed last.
+    /// The time and the error of the last failed attempt to connect.
     failed: Option<(Instant, String)>,
-    /// Between BEGIN and its end: then a new connection would not do.
+    /// Whether a transaction is open. A new connection cannot continue the transaction.
     within: bool,
 }
 
@@ -236,7 +236,7 @@ impl Link {
                 Some(tls) => {
                     let tls = MakeRustlsConnect::new((**tls).clone());
                     let (client, connection) = config.connect(tls).await?;
-                    // It ends with the client; what went wrong the client says.
+                    // The task ends with the client, which reports the errors of the connection.
                     tokio::spawn(connection);
                     client
                 }
@@ -268,7 +268,7 @@ impl Link {
         }
     }
 
-    /// Runs one thing on a connection, to its end or until the database counts as away.
+    /// Runs work on the connection until it completes or the database counts as away.
     fn run<T>(
         &mut self,
         work: impl AsyncFnOnce(&Client, &mut HashMap<String, Statement>) -> Result<T, tokio_postgres::Error>,
@@ -289,13 +289,13 @@ impl Link {
         done
     }
 
-    /// Several statements without parameters.
+    /// Runs several statements without parameters.
     pub(super) fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
         self.run(async |client, _| client.batch_execute(sql).await)
     }
 }
 
-/// The timer is begun where there is a runtime.
+/// Limits the duration of `work`. The function is async so that the timer is created inside the runtime.
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, tokio::time::error::Elapsed> {
     tokio::time::timeout(limit, work).await
 }
@@ -360,7 +360,7 @@ fn row(of: &tokio_postgres::Row) -> Row {
             Type::INT4 => of.get::<_, Option<i32>>(at).map(Value::from),
             Type::BYTEA => of.get::<_, Option<Vec<u8>>>(at).map(Value::Bytes),
             Type::TEXT => of.get::<_, Option<String>>(at).map(Value::Text),
-            // What a function returns that returns nothing.
+            // The result of a function that returns void.
             _ => None,
         };
         value.unwrap_or(Value::Null)
@@ -387,11 +387,12 @@ impl ToSql for Value {
 }
 
 impl SqlStore {
-    /// The store of the host called so, in a database that it shares with others; the files of its runs are in its own state
-    /// directory. `clients` is where the daemon listens, for people. Blocks: not for a thread of the runtime.
+    /// Opens the store of this host in a database that several hosts share. The files of this host's runs are in the
+    /// host's own state directory. `clients` is the daemon's network address, to show to people. Blocks, so do not call
+    /// this function from a thread of the runtime.
     ///
     /// # Errors
-    /// When the database cannot be reached, is of another version, or another host has that name.
+    /// When the database cannot be reached, has another version, or already has another host with this name.
     pub fn postgres(
         address: Address,
         host: &str,
@@ -443,21 +444,22 @@ impl SqlStore {
     }
 }
 
-/// Asks what time it is there.
+/// Reads the database's clock.
 pub(super) fn read_clock(database: &dyn Database, db: &mut dyn Connection) -> Result<(), StoreError> {
     let before = boot_ns();
     let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint";
     let now_us = db.first(sql, &[])?.and_then(|mut row| row.number()).unwrap_or(0);
     let took = boot_ns() - before;
-    // Somewhere in between it was read. What took long tells little: then an earlier reading is better, unless there is none, which
-    // leaves the time since the host was started.
+    // The database read its clock between these two times. A slow reading is inaccurate, so keep an earlier reading.
+    // Before the first reading, `now_ns` returns the time since this host's boot; then accept any reading.
     if took < TOLD_WITHIN_NS || database.now_ns() < now_us * 500 {
         database.set_clock(now_us * 1000, before + took / 2);
     }
     Ok(())
 }
 
-/// What tells this state directory from that of any other host.
+/// Returns the id that distinguishes this state directory from the state directories of other hosts. Creates the id on
+/// first use.
 fn host_id(path: &Path) -> std::io::Result<String> {
     match std::fs::read_to_string(path) {
         Ok(id) if !id.trim().is_empty() => return Ok(id.trim().into()),
@@ -469,7 +471,7 @@ fn host_id(path: &Path) -> std::io::Result<String> {
     Ok(id.trim().into())
 }
 
-/// Says who we are; our number.
+/// Registers this host, and returns its number.
 fn register(db: &mut Link, host: &str, clients: &str, id: &str, now_ns: u64) -> Result<u16, StoreError> {
     db.query("LOCK TABLE host IN EXCLUSIVE MODE", &[])?;
     let row = db.first("SELECT number, seen_ns, state FROM host WHERE name = $1", values![host])?;

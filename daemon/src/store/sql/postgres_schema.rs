@@ -5,7 +5,7 @@ use super::postgres::Link;
 use super::version::VERSION;
 use crate::store::StoreError;
 
-/// As in `sqlite_schema`, and what several daemons tell each other.
+/// The tables of `sqlite_schema`, and the tables for the communication between daemons.
 const TABLES: &str = r#"
     CREATE TABLE host (
         name TEXT COLLATE "C" PRIMARY KEY,
@@ -74,10 +74,10 @@ const TABLES: &str = r#"
     INSERT INTO counter VALUES ('token', 0);
 "#;
 
-/// Takes the lock that is held while the tables are made.
+/// The statement that locks the creation of the tables until the end of the transaction.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(8449122837)";
 
-/// Makes the tables in an empty database, whole or not at all; the version that the database has then.
+/// Makes all tables in an empty database, in one transaction. Returns the version of the tables.
 pub(super) fn make(db: &mut Link) -> Result<u64, StoreError> {
     db.begin(Outlives::PowerLoss)?;
     let made = tables(db);

@@ -1,35 +1,36 @@
-//! What a row holds carries a sum of itself: a bit that changed on the disk is noticed by whoever reads it, and never told as
-//! if it had been kept so. SQLite has none of its own.
+//! Checksums of rows: a row holds a sum of its content, so that every reader detects a changed bit on the disk. SQLite
+//! has no checksums of its own.
 //!
-//! The sum is part of the row's body: a member of the JSON, a field of the message. Every row has one.
+//! The sum is part of the row's body: a member of the JSON document, or a field of the protobuf message. Every row has
+//! a sum.
 
 use prost::Message;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-/// In front of the sum, in JSON.
+/// The text before the sum, in JSON.
 const MEMBER: &str = ",\"sum\":\"";
-/// Behind it.
+/// The text after the sum.
 const CLOSED: &str = "\"}";
-/// Its digits.
+/// The number of hexadecimal digits of the sum.
 const DIGITS: usize = 16;
-/// The key of field 15000, of 64 bits.
+/// The protobuf key of field 15000 with a 64-bit value.
 const FIELD: [u8; 3] = [0xC1, 0xA9, 0x07];
 
 const ALTERED: &str = "its sum is not that of what it holds: it was altered or damaged";
 
-/// A document, with its sum.
+/// Returns a JSON document with its sum.
 pub(super) fn document<T: Serialize>(id: &str, of: &T) -> String {
     let mut text = serde_json::to_string(of).expect("plain data");
     let sum = sum(id, 0, text.as_bytes());
-    // The brace that closes it.
+    // Remove the closing brace.
     text.pop();
     text.push_str(&format!("{MEMBER}{sum:0DIGITS$x}{CLOSED}"));
     text
 }
 
-/// A message, with its sum.
+/// Returns an encoded message with its sum.
 pub(super) fn message(id: &str, cursor: u64, of: &impl Message) -> Vec<u8> {
     let mut bytes = of.encode_to_vec();
     let sum = sum(id, cursor, &bytes);
@@ -38,7 +39,7 @@ pub(super) fn message(id: &str, cursor: u64, of: &impl Message) -> Vec<u8> {
     bytes
 }
 
-/// What the document of a row with that id holds.
+/// Checks and parses the document of the row with this id.
 pub(super) fn open_document<T: DeserializeOwned>(id: &str, body: &str) -> Result<T, String> {
     let (head, found) = split(body).ok_or(ALTERED)?;
     let text = format!("{head}}}");
@@ -48,7 +49,7 @@ pub(super) fn open_document<T: DeserializeOwned>(id: &str, body: &str) -> Result
     serde_json::from_str(&text).map_err(|error| error.to_string())
 }
 
-/// What the message of a row with that id and cursor holds.
+/// Checks and decodes the message of the row with this id and cursor.
 pub(super) fn open_message<M: Message + Default>(id: &str, cursor: u64, body: &[u8]) -> Result<M, String> {
     let at = body.len().checked_sub(FIELD.len() + 8).ok_or(ALTERED)?;
     let (bytes, end) = body.split_at(at);
@@ -58,14 +59,14 @@ pub(super) fn open_message<M: Message + Default>(id: &str, cursor: u64, body: &[
     M::decode(bytes).map_err(|error| error.to_string())
 }
 
-/// A document without the brace that closes it, and the sum that it says.
+/// Splits a document into its text, without the closing brace, and the sum that it holds.
 fn split(body: &str) -> Option<(&str, &str)> {
     let open = body.strip_suffix(CLOSED)?;
     let (head, sum) = open.split_at_checked(open.len().checked_sub(DIGITS)?)?;
     Some((head.strip_suffix(MEMBER)?, sum))
 }
 
-/// Of what a row holds, and of where it stands: one that came elsewhere is none of there.
+/// Computes the sum of a row's content and its keys, so that content copied from another row is detected.
 fn sum(id: &str, cursor: u64, bytes: &[u8]) -> u64 {
     let mut digest = Sha256::new();
     digest.update(id);
@@ -85,7 +86,7 @@ mod tests {
     type Map = std::collections::BTreeMap<String, u8>;
 
     #[test]
-    fn reads_what_it_sealed() {
+    fn opens_what_was_sealed() {
         let text = document(ID, &Map::from([("a".into(), 1)]));
         assert_eq!(open_document::<Map>(ID, &text).unwrap()["a"], 1);
         let bytes = message(ID, 7, &LogLine { text: "said".into() });
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_row_of_another_place_or_without_a_sum() {
+    fn rejects_moved_or_unsealed_row() {
         let line = LogLine { text: "said".into() };
         let bytes = message(ID, 7, &line);
         assert!(open_message::<LogLine>(ID, 8, &bytes).is_err());

@@ -1,4 +1,4 @@
-//! What the daemons of several hosts tell each other through the database that they share.
+//! Communication between the daemons of several hosts through their shared database.
 
 use std::collections::BTreeMap;
 

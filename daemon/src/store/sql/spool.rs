@@ -1,7 +1,8 @@
-//! What happened while the database was away, in a file beside the daemon's journals, until the database has it.
+//! The spool: a file beside the daemon's journals with the events that happened while the database was away.
 //!
-//! Only what cannot be taken back comes here: events of runs under way, the ends of runs and leases. All of it can be written
-//! twice without harm, since nobody knows of a connection that broke whether its last transaction was committed.
+//! Only irrevocable facts enter the spool: events of running runs, and the ends of runs and leases. Each entry can be
+//! written twice without harm. After a broken connection, it is unknown whether the last transaction was committed, so
+//! the entry is written again.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +19,17 @@ use super::sqlite::of_sqlite;
 use super::{Connection, history, leases};
 use crate::store::{StoreError, StoredLease, StoredRun};
 
-/// Written in one transaction.
+/// The most entries written in one transaction.
 const BATCH: usize = 256;
 
-/// Something that happened.
+/// An entry of the spool.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Op {
-    /// A run ended; the bytes of its files.
+    /// The end of a run, and the size of its files in bytes.
     Ended(Box<StoredRun>, u64),
-    /// Events of a run, encoded.
+    /// Encoded events of a run.
     Events(RunId, Vec<Vec<u8>>),
-    /// A lease ended.
+    /// The end of a lease.
     Lease(Box<StoredLease>),
 }
 
@@ -37,7 +38,7 @@ impl Op {
         Self::Events(id.clone(), events.iter().map(RunEvent::encode_to_vec).collect())
     }
 
-    /// How a run ended is synced before anybody is told.
+    /// Returns the durability of the entry: the end of a run is synced before the daemon reports it.
     pub(super) fn outlives(&self) -> Outlives {
         match self {
             Self::Ended(..) => Outlives::PowerLoss,
@@ -61,22 +62,22 @@ impl Op {
     }
 }
 
-/// The file.
+/// The spool file.
 #[derive(Debug)]
 pub(super) struct Spool {
     path: PathBuf,
     db: Mutex<rusqlite::Connection>,
-    /// How many wait.
+    /// The number of waiting entries.
     left: AtomicU64,
 }
 
 impl Spool {
-    /// The one of this state directory, with what a daemon before left in it.
+    /// Opens the spool of this state directory, with the entries that an earlier daemon left.
     pub(super) fn open(state: &Path) -> Result<Self, StoreError> {
         let path = state.join("spool.db");
         let open = || {
             let db = rusqlite::Connection::open(&path)?;
-            // A power cut just then must not cost what nobody else has.
+            // The entries exist nowhere else, so they must survive a power loss.
             db.pragma_update(None, "synchronous", "FULL")?;
             db.execute_batch(
                 "CREATE TABLE IF NOT EXISTS op (number INTEGER PRIMARY KEY, body TEXT NOT NULL);
@@ -99,7 +100,7 @@ impl Spool {
         work(&db).map_err(|error| of_sqlite(&self.path, error))
     }
 
-    /// Keeps something until the database is back.
+    /// Adds an entry, which waits until the database is back.
     pub(super) fn push(&self, op: &Op) -> Result<(), StoreError> {
         let body = serde_json::to_string(op).expect("plain data");
         self.with(|db| db.execute("INSERT INTO op (body) VALUES (?1)", [body]))?;
@@ -112,7 +113,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Gives in what waits, in the order in which it happened. The first connection may be one that broke long ago.
+    /// Writes the waiting entries to the database, oldest first. Tries twice, because the connection may already be
+    /// broken.
     pub(super) fn give_in(&self, to: &mut dyn Connection) -> Result<(), StoreError> {
         match self.give_all(to) {
             Err(StoreError::Away { .. }) => self.give_all(to),
@@ -135,7 +137,8 @@ impl Spool {
             match give(&ops, to) {
                 Ok(()) => {}
                 Err(error) if is_for_now(&error) => return Err(error),
-                // One of them alone may be at fault: the others must not wait for it for ever.
+                // A single entry may be the cause. Write the entries one by one, so that this entry doesn't block the
+                // other entries forever.
                 Err(_) => ops.iter().try_for_each(|op| self.give_one(op, to))?,
             }
             let last = ops.last().map(|(number, _)| *number);
@@ -149,7 +152,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Gives in one entry; one that the database does not take, whenever it is given, is put aside.
+    /// Writes one entry. An entry that the database refuses for good moves to the table `refused`.
     fn give_one(&self, op: &(i64, String), to: &mut dyn Connection) -> Result<(), StoreError> {
         match give(std::slice::from_ref(op), to) {
             Err(error) if !is_for_now(&error) => {
@@ -166,7 +169,7 @@ impl Spool {
     }
 }
 
-/// Whether it may be otherwise in a moment, or once there is space.
+/// Returns whether the error is temporary: a retry may succeed soon, or once there is space.
 fn is_for_now(error: &StoreError) -> bool {
     match error {
         StoreError::Away { .. } => true,
@@ -180,7 +183,7 @@ fn is_for_now(error: &StoreError) -> bool {
     }
 }
 
-/// Gives in these entries, all or none.
+/// Writes these entries, all or none.
 fn give(ops: &[(i64, String)], to: &mut dyn Connection) -> Result<(), StoreError> {
     to.begin(Outlives::PowerLoss)?;
     let apply = |(_, body): &(i64, String)| match serde_json::from_str::<Op>(body) {

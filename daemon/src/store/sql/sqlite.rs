@@ -1,8 +1,9 @@
 //! SQLite: a database in the state directory of one daemon.
 //!
-//! WAL with `synchronous = NORMAL`: after a crash of the daemon all that was answered is there; after a loss of power the
-//! database is whole, and the last events may be gone. That a run was taken and how it ended is synced before anybody is
-//! told, and the restore journal is a file of its own that is always synced (`verbatim_tester::FileJournal`).
+//! The database uses WAL with `synchronous = NORMAL`. After a crash of the daemon, all acknowledged writes are there.
+//! After a power loss the database is consistent, but the last events may be missing. The creation and the end of a run
+//! are synced before the daemon reports them. The restore journal is a separate file that is always synced
+//! (`verbatim_tester::FileJournal`).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,29 +19,29 @@ use super::writer::Writer;
 use super::{SqlStore, sqlite_schema as schema, version, wal};
 use crate::store::StoreError;
 
-/// What to do about a database that is damaged.
+/// The instructions for a damaged database, for error messages.
 const REMEDY: &str = "stop the daemon and put a backup of it in its place, or move it away with what is called like it: then the \
                       daemon begins with an empty list of runs";
-/// How to start with an empty database.
+/// The instructions for starting with an empty database, for error messages.
 const ANEW: &str = "stop the daemon, move the database away with the files beside it whose names begin like its own, and \
                     start again";
 
-/// How long a reader waits for a lock, which a writer in WAL mode takes only for moments.
+/// How long a reader waits for a lock. A writer in WAL mode holds its locks only briefly.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl SqlStore {
-    /// Opens the store of a state directory, which is made if absent.
+    /// Opens the store of a state directory. Creates the store if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be made or read, is damaged, or is of another version.
+    /// When the database cannot be created or read, is damaged, or has another version.
     pub fn sqlite(state: &StateDirectory) -> Result<Self, StoreError> {
         Self::sqlite_by(state, Clock::default())
     }
 
-    /// The same, by a clock of the caller's.
+    /// Opens the store like [`SqlStore::sqlite`], with the caller's clock.
     ///
     /// # Errors
-    /// As [`SqlStore::sqlite`].
+    /// The errors of [`SqlStore::sqlite`].
     pub fn sqlite_by(state: &StateDirectory, clock: Clock) -> Result<Self, StoreError> {
         let (path, runs) = (state.path().join("verbatim.db"), state.runs());
         std::fs::create_dir_all(&runs).map_err(|source| StoreError::Io {
@@ -78,19 +79,19 @@ impl SqlStore {
     }
 }
 
-/// What the time is, in nanoseconds since 1970.
+/// A clock that returns nanoseconds since 1970.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
 
 impl Clock {
-    /// As this says.
+    /// Creates a clock that calls `now_ns`.
     pub fn new(now_ns: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self(Arc::new(now_ns))
     }
 }
 
 impl Default for Clock {
-    /// The host's.
+    /// Returns the host's clock.
     fn default() -> Self {
         Self::new(verbatim_run::now_ns)
     }
@@ -140,12 +141,12 @@ impl Database for File {
     }
 }
 
-/// A connection to a file.
+/// A connection to a database file.
 #[derive(Debug)]
 pub(super) struct Sqlite {
     connection: rusqlite::Connection,
     path: PathBuf,
-    /// What commits outlive at present.
+    /// The durability that the connection is set to.
     outlives: Outlives,
 }
 
@@ -155,7 +156,7 @@ impl Sqlite {
         sql: &str,
         run: impl FnOnce(&mut rusqlite::CachedStatement<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        // The parameters of SQLite that have a number.
+        // SQLite writes numbered parameters as `?1`.
         let statement = self.connection.prepare_cached(&sql.replace('$', "?"));
         let done = statement.and_then(|mut statement| run(&mut statement));
         done.map_err(|error| of_sqlite(&self.path, error))
@@ -192,8 +193,8 @@ impl Connection for Sqlite {
     }
 }
 
-/// Looks at the files before SQLite does, which takes an empty file for a new database, and says nothing of a log that it
-/// cannot use.
+/// Checks the files before SQLite opens them. SQLite takes an empty file for a new database, and silently ignores an
+/// unusable log.
 fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
     let io = |source| StoreError::Io {
         path: path.to_path_buf(),
@@ -221,7 +222,7 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
                 what,
             });
         }
-        // As a daemon leaves it that is killed when it has just made it: then there are no runs.
+        // A daemon that was killed right after it created the file leaves an empty file and no runs.
         Some(0) => {
             let runs = left();
             if runs > 0 {
@@ -257,7 +258,7 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Keeps the database and its log as they are, before SQLite mends them; where.
+/// Copies the database and its log before SQLite repairs them. Returns the path of the copy.
 fn keep_aside(path: &Path) -> io::Result<PathBuf> {
     let kept = wal::beside(path, &format!("-damaged-{}", verbatim_run::now_ns() / 1_000_000_000));
     for what in ["", "-wal"] {
@@ -289,7 +290,7 @@ impl ToSql for Value {
     }
 }
 
-/// As `PRAGMA synchronous` has it in WAL mode.
+/// Returns the value of `PRAGMA synchronous` in WAL mode.
 const fn synchronous(outlives: Outlives) -> &'static str {
     match outlives {
         Outlives::Crash => "NORMAL",
@@ -309,12 +310,12 @@ fn reader(path: &Path) -> rusqlite::Result<rusqlite::Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = rusqlite::Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(PATIENCE)?;
-    // Read-write all the same: the first reader after a crash may have to mend the WAL's index.
+    // The file is opened read-write because the first reader after a crash may have to rebuild the WAL's index.
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
 }
 
-/// What SQLite says, as an error of the store.
+/// Converts an error of SQLite to an error of the store.
 pub(super) fn of_sqlite(path: &Path, error: rusqlite::Error) -> StoreError {
     let path = path.to_path_buf();
     let kind = match error.sqlite_error_code() {

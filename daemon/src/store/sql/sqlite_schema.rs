@@ -1,4 +1,4 @@
-//! The tables in SQLite. Those of PostgreSQL are the same.
+//! The tables in SQLite. PostgreSQL has the same tables, and some more.
 
 use rusqlite::Connection;
 
@@ -62,10 +62,10 @@ const TABLES: &str = "
     INSERT INTO counter VALUES ('token', 0);
 ";
 
-/// Makes the tables in an empty database, whole or not at all; the version that the database has then.
+/// Makes all tables in an empty database, in one transaction. Returns the version of the tables.
 ///
 /// # Errors
-/// As SQLite says.
+/// When SQLite fails.
 pub(super) fn make(connection: &mut Connection) -> rusqlite::Result<u64> {
     let found: u32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found != 0 {

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use crate::store::StoreError;
 
-/// The version that this program makes and works with. Builds before release 0.1.0 made 1 to 3, and nothing converts those.
-/// A release that changes the tables raises it, and converts the tables of the releases before it.
+/// The version of the tables that this program creates and works with. Builds before release 0.1.0 made versions 1 to
+/// 3, and no code converts them. A release that changes the tables increases the version, and converts the tables of
+/// earlier releases.
 pub(super) const VERSION: u64 = 4;
 
-/// Refuses the tables of another version. `anew` says how to start with an empty database.
+/// Refuses tables of another version. `anew` is the instruction for starting with an empty database.
 ///
 /// # Errors
 /// [`StoreError::OtherVersion`].

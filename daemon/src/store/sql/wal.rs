@@ -1,9 +1,10 @@
-//! SQLite's write-ahead log, looked at before SQLite is.
+//! Checks SQLite's write-ahead log before SQLite opens it.
 //!
-//! SQLite takes of the log what is whole up to the first frame that is not, and says nothing of the rest: a bit that changed
-//! would cost all that was committed behind it, in silence. Two things tell of it: frames that end a transaction behind one
-//! that is not whole, and the index of the log (`-shm`), which a daemon that was killed leaves behind and which says how many
-//! frames there were. Who was killed while writing leaves frames as well, but none that ends a transaction.
+//! SQLite uses the frames of the log up to the first invalid frame, and silently ignores the rest. So a single changed
+//! bit would silently lose all later transactions. Either of two signs reveals the loss. The first sign is a valid
+//! commit frame after an invalid frame. The second sign is the number of frames in the index of the log (`-shm`), which
+//! a killed daemon leaves. A process that is killed during a write also leaves frames after the last transaction, but
+//! no commit frame among them.
 
 use std::fs;
 use std::io;
@@ -11,29 +12,30 @@ use std::path::{Path, PathBuf};
 
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// Bytes of the index that its sum is of, and of its whole head, of which there are two.
+/// The number of bytes of an index header that its checksum covers; `INDEX_HEAD` is the size of the header in bytes.
+/// The index starts with two equal headers.
 const INDEX_SUMMED: usize = 40;
 const INDEX_HEAD: usize = 48;
-/// The page size where nothing tells another.
+/// The page size in bytes when the log's header is not readable.
 const PAGE: usize = 4096;
 
-/// What the log says of itself.
+/// The result of the check of a log.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Looked {
-    /// Frames up to the end of the last whole transaction.
+    /// The number of frames up to the last complete transaction.
     pub(super) whole: usize,
-    /// Frames that were committed and that SQLite will not see.
+    /// The number of committed frames that SQLite will ignore.
     pub(super) lost: usize,
 }
 
-/// A log or index beside the database.
+/// Returns the path of a file beside the database, such as its log or index.
 pub(super) fn beside(database: &Path, what: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(what);
     name.into()
 }
 
-/// Looks at the log of a database that no process has open.
+/// Checks the log of a database that no process has open.
 pub(super) fn look(database: &Path) -> io::Result<Looked> {
     let read = |what| match fs::read(beside(database, what)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -55,7 +57,7 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
         .collect();
     let whole = header.map_or(0, |header| whole(header, &frames, big));
     let salt = header.map(|header| &header[16..24]);
-    // A frame is good by the sum that the one before it says, and is of the same log.
+    // A frame is valid if it belongs to this log and its checksum continues the checksum of the frame before.
     let ends_a_transaction = |at: usize| {
         let (before, frame) = (frames[at - 1], frames[at]);
         let seed = (u32_at(before, 16, true), u32_at(before, 20, true));
@@ -66,7 +68,7 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
     let by_frames = behind.map_or(0, |at| at + 1 - whole);
     let by_index = of_index(index).map_or(0, |index| {
         let is_of_this = salt.is_none_or(|salt| salt == index.salt);
-        // What is in the database already needs no log.
+        // Frames that are already copied into the database are no loss.
         let seen = index.in_database.max(if is_of_this { whole } else { 0 });
         index.frames.saturating_sub(seen)
     });
@@ -76,7 +78,7 @@ fn looked(log: &[u8], index: &[u8]) -> Looked {
     }
 }
 
-/// Frames up to the end of the last whole transaction.
+/// Returns the number of frames up to the last complete transaction.
 fn whole(header: &[u8], frames: &[&[u8]], big: bool) -> usize {
     let mut sum = (u32_at(header, 24, true), u32_at(header, 28, true));
     let mut whole = 0;
@@ -102,14 +104,14 @@ fn is_whole_header(header: &[u8]) -> bool {
         && summed == (u32_at(header, 24, true), u32_at(header, 28, true))
 }
 
-/// What the index says of the log.
 struct Index<'i> {
     frames: usize,
     in_database: usize,
     salt: &'i [u8],
 }
 
-/// None when it is not whole: it is made anew by who opens the database, and only tells what was before.
+/// Parses the index; `None` if it is not valid. SQLite rebuilds the index when a process opens the database, so the
+/// index only shows the state before that.
 fn of_index(index: &[u8]) -> Option<Index<'_>> {
     let head = index.get(..INDEX_HEAD)?;
     let big = cfg!(target_endian = "big");
@@ -124,7 +126,7 @@ fn of_index(index: &[u8]) -> Option<Index<'_>> {
     })
 }
 
-/// The sum that a frame says.
+/// Returns the checksum that a frame holds.
 fn said(frame: &[u8]) -> (u32, u32) {
     (u32_at(frame, 16, true), u32_at(frame, 20, true))
 }
@@ -133,7 +135,7 @@ fn frame_sum(frame: &[u8], seed: (u32, u32), big: bool) -> (u32, u32) {
     sum(&frame[FRAME_HEADER..], sum(&frame[..8], seed, big), big)
 }
 
-/// SQLite's sum of words.
+/// Computes SQLite's WAL checksum of pairs of 32-bit words.
 fn sum(bytes: &[u8], (mut one, mut two): (u32, u32), big: bool) -> (u32, u32) {
     for words in bytes.chunks_exact(8) {
         one = one.wrapping_add(u32_at(words, 0, big)).wrapping_add(two);

@@ -1,5 +1,5 @@
-//! The one thread that writes. What waits for it is written in one transaction: whoever asked is answered once all of it
-//! is committed.
+//! The thread that writes to the database. The thread commits all waiting writes in one transaction, and then responds
+//! to each write.
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -9,10 +9,10 @@ use super::connection::{Connection, Outlives};
 use super::spool::Spool;
 use crate::store::StoreError;
 
-/// Works done in one transaction.
+/// The most writes in one transaction.
 const BATCH: usize = 256;
 
-/// Something to write. Done again, alone, when it was in one transaction with something that failed.
+/// A write. If the common transaction fails, the write is repeated in its own transaction.
 trait Work: Send {
     fn outlives(&self) -> Outlives;
     fn work(&mut self, db: &mut dyn Connection) -> Result<(), StoreError>;
@@ -39,12 +39,12 @@ impl<T: Send, F: FnMut(&mut dyn Connection) -> Result<T, StoreError> + Send> Wor
     fn answer(self: Box<Self>, result: Result<(), StoreError>) {
         let Self { value, answer, .. } = *self;
         let result = result.and_then(|()| value.ok_or_else(gone));
-        // Who asked may be gone.
+        // The caller may no longer wait.
         let _ = answer.send(result);
     }
 }
 
-/// The way to the thread; when the last is dropped, it writes what it has and ends.
+/// The channel to the writer thread. Dropping the channel lets the thread complete its writes and end.
 pub(super) struct Writer {
     works: Option<mpsc::Sender<Box<dyn Work>>>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +57,7 @@ impl fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Writes by this connection from now on; what is in the spool first.
+    /// Starts the thread, which writes through this connection. The thread writes the entries of the spool first.
     pub(super) fn start(mut connection: Box<dyn Connection>, spool: Option<Arc<Spool>>) -> std::io::Result<Self> {
         let (works, waiting) = mpsc::channel::<Box<dyn Work>>();
         let thread = thread::Builder::new().name("store".into()).spawn(move || {
@@ -67,7 +67,8 @@ impl Writer {
                 let db = connection.as_mut();
                 match spool.as_ref().map_or(Ok(()), |spool| spool.give_in(db)) {
                     Ok(()) => all(db, works),
-                    // What happened before comes first: an end that is not given in yet would have its rig still held.
+                    // Older entries must be written first: until the spooled end of a lease is written, the lease still
+                    // holds its rig in the database.
                     Err(error) => refuse(works, &error),
                 }
             }
@@ -78,7 +79,8 @@ impl Writer {
         })
     }
 
-    /// Writes; returns when it is committed. The work may be done more than once, of which the last counts.
+    /// Runs `work` in a transaction, and returns its value after the commit. `work` may run several times; the last
+    /// value counts.
     pub(super) fn write<T: Send + 'static>(
         &self,
         outlives: Outlives,
@@ -101,7 +103,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.works = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in it was told when it happened.
+            // The thread has already reported its own panic.
             let _ = thread.join();
         }
     }
@@ -118,7 +120,7 @@ fn gone() -> StoreError {
 fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     match together(db, &mut works) {
         Ok(()) => works.into_iter().for_each(|work| work.answer(Ok(()))),
-        // Two daemons wanted what the other had; one of them goes on, and then the other may.
+        // Two daemons deadlocked, and the database aborted this transaction. Try again.
         Err(StoreError::Io { source, .. }) if source.kind() == std::io::ErrorKind::Deadlock => all(db, works),
         Err(error) if works.len() == 1 => {
             if let Some(work) = works.pop() {
@@ -129,7 +131,8 @@ fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
     }
 }
 
-/// Answers all that the database is away, whatever is in the way of the spool: what happened joins it there.
+/// Fails all writes with [`StoreError::Away`] after any error of the spool. The callers then add irrevocable facts to
+/// the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
     tracing::debug!(%error, "what is in the spool stays there");
     for work in works {

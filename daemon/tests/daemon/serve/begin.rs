@@ -1,4 +1,4 @@
-//! How a daemon begins: what it keeps, what it refuses, what it survives.
+//! The start of a daemon: stored data, errors, and recovery after crashes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use verbatim_proto::v1::{
 use super::harness::{Bench, Daemon, request, verbatimd, within};
 
 #[tokio::test]
-async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
+async fn runs_survive_a_restart() {
     let bench = Bench::new();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -30,7 +30,7 @@ async fn runs_outlive_the_daemon_with_their_events_verdicts_and_files() {
 }
 
 #[tokio::test]
-async fn refuses_a_damaged_database_and_one_of_another_version() {
+async fn refuses_damaged_or_foreign_database() {
     let bench = Bench::new();
     bench.serve();
     let database = bench.path("state/verbatim.db");
@@ -42,7 +42,7 @@ async fn refuses_a_damaged_database_and_one_of_another_version() {
             assert!(said.contains(words), "{words} in {said}");
         }
     };
-    // The last to close it leaves all in one file.
+    // When its last connection closes, SQLite moves all data from the log into the database file.
     let version = |version: u32| {
         let opened = rusqlite::Connection::open(&database).unwrap();
         let found = opened.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0));
@@ -62,7 +62,7 @@ async fn refuses_a_damaged_database_and_one_of_another_version() {
 }
 
 #[tokio::test]
-async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left() {
+async fn owner_pins_and_deletes_run() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -102,7 +102,7 @@ async fn a_run_is_pinned_unpinned_and_deleted_by_its_owner_with_all_that_it_left
 }
 
 #[tokio::test]
-async fn a_second_daemon_is_refused_and_says_why() {
+async fn refuses_a_second_daemon() {
     let bench = Bench::new();
     let daemon = bench.serve();
     let pid = daemon.child.id().to_string();
@@ -127,7 +127,7 @@ async fn a_second_daemon_is_refused_and_says_why() {
 }
 
 #[tokio::test]
-async fn the_socket_of_a_killed_daemon_is_replaced_and_is_for_owner_and_group() {
+async fn replaces_socket_of_killed_daemon() {
     let bench = Bench::new();
     let mut daemon = bench.serve();
     daemon.end(Signal::KILL).await;
@@ -139,7 +139,7 @@ async fn the_socket_of_a_killed_daemon_is_replaced_and_is_for_owner_and_group() 
 }
 
 #[test]
-fn a_socket_of_somebody_else_a_file_and_a_directory_that_cannot_be_made_are_refused() {
+fn refuses_unusable_socket_paths() {
     let bench = Bench::new();
     let _foreign = UnixListener::bind(bench.path("foreign")).unwrap();
     fs::write(bench.path("file"), "mine").unwrap();
@@ -166,7 +166,7 @@ fn a_socket_of_somebody_else_a_file_and_a_directory_that_cannot_be_made_are_refu
 }
 
 #[tokio::test]
-async fn the_service_manager_names_the_directories_and_is_told_when_the_daemon_serves() {
+async fn notifies_the_service_manager() {
     let bench = Bench::new();
     let manager = std::os::unix::net::UnixDatagram::bind(bench.path("notify")).unwrap();
     let mut command = verbatimd();
@@ -192,7 +192,7 @@ async fn the_service_manager_names_the_directories_and_is_told_when_the_daemon_s
 }
 
 #[test]
-fn a_rig_file_is_checked_with_line_and_column() {
+fn check_config_names_line_and_column() {
     let bench = Bench::new();
     let check = |path: &std::path::Path| {
         verbatimd()
@@ -221,7 +221,7 @@ fn a_rig_file_is_checked_with_line_and_column() {
 }
 
 #[tokio::test]
-async fn who_leaves_connections_lying_about_keeps_out_nobody() {
+async fn idle_connections_lock_out_no_client() {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     let bench = Bench::new();
@@ -232,11 +232,11 @@ async fn who_leaves_connections_lying_about_keeps_out_nobody() {
         .collect();
     let mut clients = bench.clients().await;
     assert_eq!(clients.rig("rigs/virtual").await.kind, "virtual");
-    // The daemon greets each connection, and ends those that gave way.
+    // The daemon sends its HTTP/2 settings on each connection, and closes the connections above the limit.
     let ended = tokio::task::spawn_blocking(move || idle[0].read_to_end(&mut Vec::new()));
     within(ended).await.unwrap().unwrap();
-    // The one that was there before was silent even longer: its client connects anew by itself. A call that left before it
-    // knew that its connection had ended fails with that.
+    // The daemon has also closed the connection of the first client, which has been silent even longer. A call fails if
+    // the client sends the call before it notices the close; then the client reconnects.
     let name = || GetRigRequest {
         name: "rigs/virtual".into(),
     };
@@ -247,7 +247,7 @@ async fn who_leaves_connections_lying_about_keeps_out_nobody() {
     assert_eq!(rig.unwrap().into_inner().rig.unwrap().kind, "virtual");
 }
 
-/// A client that makes no call: how often it is told to go (GOAWAY, RFC 9113 6.8) before its connection ends.
+/// Responds to pings until the connection ends, and makes no call. Returns the number of GOAWAY frames (RFC 9113 6.8).
 fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
     use std::io::{Read, Write};
     const SETTINGS: u8 = 4;
@@ -275,7 +275,7 @@ fn answers_until_the_end(mut to: std::os::unix::net::UnixStream) -> usize {
 }
 
 #[tokio::test]
-async fn a_connection_ends_when_it_is_old_and_its_watcher_goes_on_while_calls_find_another() {
+async fn old_connection_ends_but_its_watch_goes_on() {
     use std::os::unix::net::UnixStream;
     let bench = Bench::new();
     fs::write(bench.path("c.toml"), "config_version = 1\n[limits]\nconnection_s = 1\n").unwrap();
@@ -288,11 +288,12 @@ async fn a_connection_ends_when_it_is_old_and_its_watcher_goes_on_while_calls_fi
         .unwrap()
         .into_inner();
     within(watched.message()).await.unwrap().unwrap();
-    // One that is left lying about and answers when it is asked for a sign of life.
+    // This connection makes no calls, but still responds to pings.
     let idle = UnixStream::connect(bench.path("socket")).unwrap();
     let goodbyes = tokio::task::spawn_blocking(move || answers_until_the_end(idle));
     assert!(within(goodbyes).await.unwrap() > 0, "it was cut off");
-    // The watcher's is as old, and goes on. The first call on it fails, unsent: the next finds another one.
+    // The watcher's connection is as old, but its stream goes on. The first call on this connection fails unsent; the
+    // next call uses another connection.
     let unsent = [Code::Cancelled, Code::Unknown, Code::Unavailable];
     let mut drained = None;
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The clock that people set is set, forwards and backwards, while leases are held, runs are under way, and the daemon is away.
+//! Steps of the wall clock, forwards and backwards, while leases are held, runs are running, and the daemon is stopped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use super::scripted::{Steps, all, create, start, watch};
 const S: u64 = 1_000_000_000;
 const HOUR: u64 = 3600 * S;
 const YEAR: i64 = 365 * 24 * 3600;
-/// Some day that is far off, so that nothing depends on the true one.
+/// A date far in the future, so that nothing depends on the real time.
 const BEGAN: u64 = 4_000_000_000 * S;
 
-/// A clock that a test sets; it stands still otherwise.
+/// A clock that only moves when a test sets it.
 #[derive(Clone)]
 struct Set(Arc<AtomicU64>);
 
@@ -51,7 +51,7 @@ impl Set {
     }
 }
 
-/// All that a daemon does; it is gone when this returns.
+/// Runs `work` as a daemon would, in a runtime of its own. The runtime has ended when this function returns.
 fn in_a_daemon<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn runs_keep_their_order_and_each_ends_after_it_began_whatever_the_clock_is_set_to(
+    fn runs_keep_order_over_clock_steps(
         steps in prop::collection::vec((step(), step()), 1..4)
     ) {
         let (directory, clock) = (tempfile::tempdir().unwrap(), Set::new());
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn runs_that_wait_go_on_in_their_order_whatever_the_clock_is_set_to(away in step()) {
+    fn waiting_runs_keep_order_over_clock_steps(away in step()) {
         let (directory, clock) = (tempfile::tempdir().unwrap(), Set::new());
         let mut asked = Vec::new();
         in_a_daemon(async {
@@ -128,7 +128,8 @@ proptest! {
                 all(watch(&runs, name).await).await;
             }
         });
-        // Each grant has a greater token than all before. The first was under way, and ended with the daemon.
+        // Tokens grow with each grant, so they show the order. The first run was already running, and ended with the
+        // daemon.
         let mut leases = store.leases(true, usize::MAX).unwrap();
         leases.retain(|lease| lease.run.as_ref().is_some_and(|run| format!("runs/{run}") != asked[0]));
         leases.sort_by_key(|lease| lease.token);
@@ -137,7 +138,7 @@ proptest! {
     }
 }
 
-/// A lease on the built-in rig, granted an hour ago by the clock and good for another hour.
+/// Stores a lease on the built-in rig that was granted an hour ago by the wall clock and expires in an hour.
 fn held(store: &SqlStore, clock: &Set, boot: Option<BootTimes>) -> LeaseId {
     let id = LeaseId::like(&RunId::new(clock.now(), 0));
     let lease = StoredLease {
@@ -165,7 +166,8 @@ fn held(store: &SqlStore, clock: &Set, boot: Option<BootTimes>) -> LeaseId {
     id
 }
 
-/// How many seconds a lease is good for at the next daemon, when the clock was set meanwhile; none when it has ended.
+/// Steps the wall clock by `away` seconds before the next daemon starts. Returns the seconds until the lease expires at
+/// that daemon; `None` if the lease has ended.
 fn left_after(away: i64, boot: Option<BootTimes>) -> Option<u64> {
     let (directory, clock): (TempDir, _) = (tempfile::tempdir().unwrap(), Set::new());
     let store = clock.store(directory.path());
@@ -183,12 +185,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_lease_goes_by_the_clock_that_nobody_sets_and_by_the_other_after_a_new_start_of_the_host_alone(away in step()) {
+    fn lease_expires_by_boot_clock_within_a_boot(away in step()) {
         let of = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim().to_string();
         let boot = BootTimes { of, granted_ns: boot_ns() - S, until_ns: boot_ns() + HOUR };
         let left = left_after(away, Some(boot.clone()));
         prop_assert!(left.is_some_and(|left| left <= 3600), "{left:?}");
-        // Of another start of the host nothing but the clock tells: nobody has a rig for longer than anybody may.
+        // After another boot, only the wall clock is left. The lease still lasts no longer than the longest lease.
         let left = left_after(away, Some(BootTimes { of: "another".into(), ..boot }));
         match away {
             3600.. => prop_assert_eq!(left.unwrap_or(0), 0),
@@ -199,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_by_years_has_nothing_removed_until_a_person_has_looked() {
+fn forward_clock_step_deletes_nothing() {
     let (directory, clock) = (tempfile::tempdir().unwrap(), Set::new());
     let store = clock.store(directory.path());
     let limits = Retention {

@@ -1,5 +1,5 @@
-//! What a daemon kept, damaged anywhere on the disk: it does not begin and says why, or it finds out by itself, or all that it
-//! tells is as it was kept. Nothing is lost or altered in silence.
+//! Damage anywhere in the files of the store. The daemon refuses to start, or its check finds the damage, or all data
+//! reads back unchanged. No data is lost or altered silently.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ use verbatim_run::state::StateDirectory;
 
 use super::harness::{Bench, request};
 
-/// What is beside each other in a state directory, for SQLite.
+/// The files of SQLite in a state directory.
 const FILES: [&str; 3] = ["verbatim.db", "verbatim.db-wal", "verbatim.db-shm"];
 
-/// What happens to a file.
+/// A kind of damage to a file.
 #[derive(Clone, Copy, Debug)]
 enum Damage {
-    /// A bit changes.
+    /// A bit is flipped.
     Flipped { at: usize, bit: u8 },
-    /// It ends early.
+    /// The file is truncated.
     Cut { at: usize },
-    /// So many bytes are nought, as of a sector that the disk has lost.
+    /// A range of bytes is zeroed, like a lost sector of the disk.
     Zeroed { at: usize, bytes: usize },
 }
 
@@ -157,7 +157,7 @@ fn fill(store: &SqlStore, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// All that a store tells.
+/// All data of a store.
 #[derive(PartialEq, Debug)]
 struct Told {
     runs: Vec<Kept>,
@@ -197,7 +197,7 @@ fn told(store: &SqlStore) -> Result<Told, StoreError> {
     })
 }
 
-/// The files as a daemon leaves them that is killed, and what it had told.
+/// The files that a killed daemon left, and the data in them.
 type Left = (Vec<(PathBuf, Vec<u8>)>, Told);
 
 fn left() -> &'static Left {
@@ -205,7 +205,7 @@ fn left() -> &'static Left {
     LEFT.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDirectory::at(directory.path());
-        // Some of it is in the database, and the rest in the log.
+        // Part of the data is in the database file, and the rest in the log.
         fill(&SqlStore::sqlite(&state).unwrap(), 1..30);
         let store = SqlStore::sqlite(&state).unwrap();
         fill(&store, 30..40);
@@ -214,7 +214,7 @@ fn left() -> &'static Left {
     })
 }
 
-/// Whether a copy of the database stands beside it: then the log says what was lost.
+/// Returns whether the store has kept a copy of the damaged database. The store's log then reports the loss.
 fn is_kept_aside(directory: &Path) -> bool {
     let names = fs::read_dir(directory).unwrap().flatten();
     names
@@ -222,7 +222,7 @@ fn is_kept_aside(directory: &Path) -> bool {
         .any(|entry| entry.file_name().to_string_lossy().starts_with("verbatim.db-damaged-"))
 }
 
-/// What a store tells that was damaged; none when it says that it was.
+/// Damages one of the files and opens the store. Returns the data of the store; `None` when the store reports damage.
 fn survives(which: usize, damage: Damage) -> Option<Told> {
     let directory = tempfile::tempdir().unwrap();
     for (number, (name, bytes)) in left().0.iter().enumerate() {
@@ -232,7 +232,7 @@ fn survives(which: usize, damage: Damage) -> Option<Told> {
         }
         fs::write(directory.path().join(name), bytes).unwrap();
     }
-    // A run's files are there as well.
+    // Only if files of a run exist is an empty database reported as damaged.
     fs::create_dir_all(directory.path().join("runs/a/000000000001-0000/record")).unwrap();
     let store = match SqlStore::sqlite(&StateDirectory::at(directory.path())) {
         Ok(store) => store,
@@ -248,7 +248,7 @@ fn survives(which: usize, damage: Damage) -> Option<Told> {
 }
 
 #[test]
-fn a_store_that_is_not_damaged_tells_all() {
+fn undamaged_store_returns_all_data() {
     assert_eq!(
         survives(0, Damage::Zeroed { at: 0, bytes: 0 }).as_ref(),
         Some(&left().1)
@@ -257,7 +257,7 @@ fn a_store_that_is_not_damaged_tells_all() {
 
 proptest! {
     #[test]
-    fn a_store_that_is_damaged_anywhere_says_so_or_tells_all_as_it_was_kept(which in 0..FILES.len(), damage in damage()) {
+    fn damage_is_reported_or_harmless(which in 0..FILES.len(), damage in damage()) {
         if let Some(told) = survives(which, damage) {
             prop_assert_eq!(&told, &left().1);
         }
@@ -265,15 +265,15 @@ proptest! {
 }
 
 #[test]
-fn each_file_of_a_store_that_is_emptied_is_missed() {
-    // Of the index nothing is lost: it is made anew.
+fn reports_an_emptied_file() {
+    // The index is not tested, because its loss is harmless: SQLite rebuilds it.
     for (which, name) in FILES.iter().enumerate().take(2) {
         assert_eq!(survives(which, Damage::Cut { at: 0 }), None, "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_daemon_whose_database_turns_out_to_be_damaged_says_so_and_ends_in_order() {
+async fn running_daemon_reports_damage_and_ends() {
     let bench = Bench::new();
     {
         let mut daemon = bench.serve();
@@ -286,14 +286,14 @@ async fn a_daemon_whose_database_turns_out_to_be_damaged_says_so_and_ends_in_ord
         assert!(daemon.end(rustix::process::Signal::TERM).await.success());
     }
     let database = bench.path("state/verbatim.db");
-    // The last to close it leaves all in one file.
+    // The checkpoint moves all data from the log into the database file.
     let opened = rusqlite::Connection::open(&database).unwrap();
     opened
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
         .unwrap();
     drop(opened);
     let mut bytes = fs::read(&database).unwrap();
-    // What the catalogue's test is called, within what is kept of one run alone.
+    // Change a bit of the test's name in the stored data of a run.
     let wanted = b"node-info";
     let at = bytes
         .windows(wanted.len())
@@ -310,7 +310,7 @@ async fn a_daemon_whose_database_turns_out_to_be_damaged_says_so_and_ends_in_ord
 }
 
 #[test]
-fn a_row_without_a_sum_is_damaged() {
+fn row_without_sum_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let state = StateDirectory::at(directory.path());
     fill(&SqlStore::sqlite(&state).unwrap(), 1..5);

@@ -1,5 +1,5 @@
-//! The disk of the state directory is full, or may not be written: that is said, nothing that was taken is lost, and the device is
-//! as it was found.
+//! The disk of the state directory is full or read-only. The daemon reports that, loses no run that it accepted, and
+//! leaves the device as it was found.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,14 +12,14 @@ use verbatim_proto::v1::{ListRunsRequest, Outcome};
 
 use super::harness::{Bench, Clients, is_ended, request, within};
 
-/// A short test that changes the device, and puts it back.
+/// A short test that changes the device and restores it.
 const SETS: &str = "c14-024-node-description";
 
-/// A file system in memory, so small that it is soon full.
+/// A file system in memory that is small enough to fill.
 struct Small(PathBuf);
 
 impl Small {
-    /// None where this user may not mount.
+    /// Mounts the file system; `None` if this user may not mount.
     fn mount(at: PathBuf) -> Option<Self> {
         fs::create_dir_all(&at).unwrap();
         if mount(&["-t", "tmpfs", "-o", "size=8m,mode=700", "tmpfs"], &at) {
@@ -33,7 +33,7 @@ impl Small {
         assert!(mount(&["-o", how], &self.0), "{how}");
     }
 
-    /// Fills it to the last byte.
+    /// Fills the file system to the last byte.
     fn fill(&self) -> PathBuf {
         let path = self.0.join("filler");
         let mut file = File::create(&path).unwrap();
@@ -55,7 +55,7 @@ fn mount(arguments: &[&str], at: &Path) -> bool {
     mounted.is_ok_and(|output| output.status.success())
 }
 
-/// The names of all runs, the newest first.
+/// Returns the names of all runs, newest first.
 async fn listed(clients: &mut Clients) -> Vec<String> {
     let listed = within(clients.runs.list_runs(ListRunsRequest::default()))
         .await
@@ -64,7 +64,7 @@ async fn listed(clients: &mut Clients) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_what_was_taken_before_and_meanwhile_is_not_lost() {
+async fn full_disk_loses_no_accepted_run() {
     let mut bench = Bench::new();
     let Some(disk) = Small::mount(bench.path("state")) else {
         return;
@@ -78,7 +78,8 @@ async fn a_full_disk_is_told_and_what_was_taken_before_and_meanwhile_is_not_lost
     let mut taken = vec![first.name];
 
     let filler = disk.fill();
-    // What the database has room for within its file is still taken; such a run ends truly, if not as it would have.
+    // The database accepts runs while its file has space left. Such a run must still end, with a reason if it is not
+    // PASS.
     let refused = loop {
         match within(clients.runs.create_run(request("model", &[SETS]))).await {
             Ok(run) => taken.push(run.into_inner().run.unwrap().name),
@@ -110,7 +111,7 @@ async fn a_full_disk_is_told_and_what_was_taken_before_and_meanwhile_is_not_lost
 }
 
 #[tokio::test]
-async fn a_daemon_whose_state_directory_may_not_be_written_does_not_begin_and_says_which_it_is() {
+async fn refuses_read_only_state_directory() {
     let bench = Bench::new();
     let Some(disk) = Small::mount(bench.path("state")) else {
         return;

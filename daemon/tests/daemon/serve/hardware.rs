@@ -1,4 +1,4 @@
-//! Runs on a device that outlives everybody: it gets back what was its own, or its rig is quarantined.
+//! Runs on a device that outlives the daemon and its workers: the device is restored, or its rig is quarantined.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use super::harness::{Bench, Clients, Daemon, LONG_TEST, WAITS_AT, asked, is_idle
 
 pub(crate) const AS_FOUND: Option<(MKey, u8)> = Some((MKey(0), 0));
 
-/// A run that waits for ten minutes with the device changed.
+/// Starts a run that waits for ten minutes with the device changed.
 pub(crate) async fn mid_run(clients: &mut Clients) -> Run {
     mid_run_of(clients, &[LONG_TEST]).await
 }
@@ -32,7 +32,7 @@ async fn mid_run_of(clients: &mut Clients, tests: &[&str]) -> Run {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_stops_restores_and_the_next_one_runs() {
+async fn cancelled_run_restores_device() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -82,7 +82,7 @@ async fn a_cancelled_run_stops_restores_and_the_next_one_runs() {
 }
 
 #[tokio::test]
-async fn a_run_whose_worker_is_killed_ends_with_every_verdict_and_its_report() {
+async fn run_survives_killed_worker() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -105,7 +105,7 @@ async fn a_run_whose_worker_is_killed_ends_with_every_verdict_and_its_report() {
 }
 
 #[tokio::test]
-async fn sigterm_in_mid_run_stops_it_restores_the_device_and_says_so() {
+async fn sigterm_stops_run_and_restores_device() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -136,7 +136,7 @@ async fn sigterm_in_mid_run_stops_it_restores_the_device_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_daemon_killed_in_mid_run_leaves_a_device_that_is_restored() {
+async fn device_is_restored_after_daemon_kill() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -151,7 +151,7 @@ async fn a_daemon_killed_in_mid_run_leaves_a_device_that_is_restored() {
         (interrupted.outcome(), interrupted.cause()),
         (Outcome::Error, Cause::Tester)
     );
-    // It waits for the restore, whoever does it.
+    // The run waits for the restore by the old worker or by the new daemon.
     let next = clients.create(request("model", &["c14-024-node-info"])).await;
     let next = clients.ended(&next.name).await;
     assert_eq!(next.outcome(), Outcome::Pass, "{}", next.reason);
@@ -165,10 +165,10 @@ async fn a_daemon_killed_in_mid_run_leaves_a_device_that_is_restored() {
 }
 
 #[tokio::test]
-async fn a_daemon_waits_for_the_process_that_still_holds_a_rig() {
+async fn daemon_waits_for_holder_of_rig() {
     let mut bench = Bench::new();
     bench.start_model();
-    // As the worker of a daemon that died does.
+    // Hold the lock like the worker of a dead daemon.
     let held = FileJournal::open(&bench.path("state/journals"), "model").unwrap();
     let mut daemon = bench.serve();
     daemon.says("another process holds the rig");
@@ -182,7 +182,7 @@ async fn a_daemon_waits_for_the_process_that_still_holds_a_rig() {
 }
 
 #[tokio::test]
-async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
+async fn unrestorable_device_quarantines_rig() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -244,13 +244,13 @@ async fn a_device_that_cannot_be_restored_quarantines_its_rig_until_it_can() {
 }
 
 #[tokio::test]
-async fn under_any_umask_what_the_daemon_keeps_is_for_its_owner_alone() {
+async fn files_are_private_under_any_umask() {
     let mut bench = Bench::new();
     bench.start_model();
     let left = bench.path("state/captures/of-a-killed-one");
     fs::create_dir_all(&left).unwrap();
     let serve = bench.command();
-    // A shell's own: that of this process is that of all its tests.
+    // Set the umask in a shell, because the umask of this process would apply to all its tests.
     let mut without = Command::new("sh");
     without.args(["-c", "umask 0; exec \"$0\" \"$@\""]);
     let _daemon = Daemon::start(without.arg(serve.get_program()).args(serve.get_args()));
@@ -281,7 +281,7 @@ async fn under_any_umask_what_the_daemon_keeps_is_for_its_owner_alone() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_with_another_state_directory_does_not_drive_the_same_device() {
+async fn second_daemon_cannot_drive_same_device() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();

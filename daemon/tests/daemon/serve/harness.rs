@@ -1,4 +1,4 @@
-//! A daemon as a process, with its rig file, state directory and clients; a device model as another.
+//! A daemon process with its rig file, state directory and clients, and a device model as another process.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,11 +24,12 @@ use verbatim_rig::{RigFile, Session};
 use verbatim_tester::{Arrival, Stimulus};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
-/// No step of these tests takes longer, however busy the host.
+/// The time limit of each step of these tests, even on a busy host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(100);
-/// Locks the device, lets a wrong key fail, then waits: by then the device is changed and the journal says so.
+/// This test locks the device, lets a wrong key fail, then waits. During the wait the device is changed, and the
+/// journal lists the change.
 pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
-/// The step at which it waits.
+/// The step at which the test waits.
 pub(crate) const WAITS_AT: &str = "wrong key";
 
 pub(crate) fn verbatimd() -> Command {
@@ -37,12 +38,12 @@ pub(crate) fn verbatimd() -> Command {
     command
 }
 
-/// Ends within the limit, or fails the test.
+/// Returns the result of a future, which must complete within the limit.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LIMIT, future).await.expect("in time")
 }
 
-/// Directories of one test, and the device model that its rig `model` is.
+/// The directories of a test, and the device model for its rig `model`.
 pub(crate) struct Bench {
     pub(crate) directory: TempDir,
     model: Option<Child>,
@@ -55,7 +56,7 @@ impl Drop for Bench {
 }
 
 impl Bench {
-    /// A rig file with the rigs `model` and `virtual`; the model does not run yet.
+    /// Creates a rig file with the rigs `model` and `virtual`. Does not start the model.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let rigs = "config_version = 1\n\n[[rig]]\nname = \"model\"\nkind = \"model\"\nsocket = \"model\"\nsubnet_timeout = 8\n";
@@ -83,7 +84,7 @@ impl Bench {
         let mut stderr = BufReader::new(model.stderr.take().unwrap());
         stderr.read_line(&mut ready).unwrap();
         assert!(ready.starts_with("listening on"), "{ready}");
-        // Somebody listens to it as long as it lives.
+        // Keep reading the model's stderr, and show it.
         std::thread::spawn(move || {
             stderr
                 .lines()
@@ -100,13 +101,14 @@ impl Bench {
         }
     }
 
-    /// The M_Key and protect bits of a device that answers without a key, however busy the host. A lost datagram is no lock, so
-    /// a Get that is not answered is repeated.
+    /// Returns the M_Key and the protect bits of a device that responds without a key. A lost datagram must not look
+    /// like a lock, so an unanswered Get is repeated.
     pub(crate) fn key_of_device(&self) -> Option<(MKey, u8)> {
         (0..3).find_map(|_| self.key_within(LIMIT / 3))
     }
 
-    /// Whether the device answers nobody who has no key. One that is not locked and answers later than that counts as locked.
+    /// Returns whether the device ignores a Get without a key. A device that needs more than two seconds counts as
+    /// locked.
     pub(crate) fn is_locked(&self) -> bool {
         self.key_within(Duration::from_secs(2)).is_none()
     }
@@ -122,7 +124,7 @@ impl Bench {
         let until = sent.latest.after(limit);
         loop {
             match rig.wait(until) {
-                // A trap, or an answer to somebody else.
+                // A trap, or a response to another request.
                 Arrival::Mad(_, _, mad)
                     if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
                 Arrival::Mad(_, _, mad) => {
@@ -147,7 +149,7 @@ impl Bench {
         command
     }
 
-    /// A daemon that serves.
+    /// Starts a daemon and waits until it serves.
     pub(crate) fn serve(&self) -> Daemon {
         Daemon::start(&mut self.command())
     }
@@ -157,7 +159,7 @@ impl Bench {
     }
 }
 
-/// A daemon, and what it logs.
+/// A daemon process and its log.
 pub(crate) struct Daemon {
     pub(crate) child: Child,
     log: std_mpsc::Receiver<String>,
@@ -193,7 +195,7 @@ impl Daemon {
         daemon
     }
 
-    /// Waits for a line of the log, unless it was said already.
+    /// Waits for a line with these words in the log, and returns the line. Also finds lines that were read before.
     pub(crate) fn says(&mut self, words: &str) -> String {
         if let Some(line) = self.said.iter().find(|line| line.contains(words)) {
             return line.clone();
@@ -210,7 +212,7 @@ impl Daemon {
         }
     }
 
-    /// Kills the worker that it has.
+    /// Kills the daemon's worker.
     pub(crate) fn kill_worker(&self) {
         let daemon = self.child.id();
         let of_daemon = |pid: &i32| {
@@ -224,7 +226,7 @@ impl Daemon {
         kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
     }
 
-    /// Kills it and its worker, neither of which has time to restore anything.
+    /// Kills the daemon and its worker before either can restore the device.
     pub(crate) async fn end_with_worker(&mut self) {
         self.signal(Signal::STOP);
         self.kill_worker();
@@ -235,7 +237,7 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Sends the signal, waits for the end, and collects the rest of the log. Clients live on meanwhile.
+    /// Sends the signal, waits for the end, and reads the rest of the log. The clients keep running meanwhile.
     pub(crate) async fn end(&mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
         let pid = Pid::from_child(&self.child);
@@ -311,14 +313,13 @@ impl Clients {
         Watch(within(self.runs.watch_run(request)).await.unwrap().into_inner())
     }
 
-    /// Watches a run to its end, then gets it.
+    /// Watches a run to its end, and returns the run.
     pub(crate) async fn ended(&mut self, name: &str) -> Run {
         self.watch(name, 0).await.rest().await;
         self.get(name).await
     }
 }
 
-/// A watcher.
 pub(crate) struct Watch(pub(crate) tonic::Streaming<WatchRunResponse>);
 
 impl Watch {
@@ -327,7 +328,7 @@ impl Watch {
         Some(response.event.unwrap())
     }
 
-    /// All that is left.
+    /// Returns all remaining events.
     pub(crate) async fn rest(&mut self) -> Vec<RunEvent> {
         let mut events = Vec::new();
         while let Some(event) = self.next().await {
@@ -347,7 +348,7 @@ impl Watch {
     }
 }
 
-/// These tests on that rig.
+/// Returns a spec of these tests on this rig.
 pub(crate) fn spec(rig: &str, tests: &[&str]) -> RunSpec {
     RunSpec {
         rig: rig.into(),
@@ -356,12 +357,12 @@ pub(crate) fn spec(rig: &str, tests: &[&str]) -> RunSpec {
     }
 }
 
-/// A request for a run of these tests.
+/// Returns a request for a run of these tests.
 pub(crate) fn request(rig: &str, tests: &[&str]) -> CreateRunRequest {
     asked(spec(rig, tests))
 }
 
-/// A request for that run.
+/// Returns a request for a run with this spec.
 pub(crate) fn asked(spec: RunSpec) -> CreateRunRequest {
     CreateRunRequest {
         spec: Some(spec),

@@ -1,5 +1,5 @@
-//! A device that a killed run left changed: its journal is found, whatever became of the rig file, or missed, whatever
-//! became of the journal.
+//! A device that a killed run left changed. The next daemon finds the journal even if the rig file has changed, and
+//! notices if the journal was removed or altered.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use verbatim_proto::v1::{Outcome, RestoreRigRequest, RigState};
 use super::hardware::{AS_FOUND, mid_run};
 use super::harness::{Bench, Clients, request, within};
 
-/// A bench whose device is changed, and of which nothing else lives.
+/// Returns a bench with a changed device, after its daemon and worker were killed.
 async fn left_changed() -> Bench {
     let mut bench = Bench::new();
     bench.start_model();
@@ -36,7 +36,7 @@ async fn restore(clients: &mut Clients, rig: &str) -> RigState {
 }
 
 #[tokio::test]
-async fn a_renamed_rig_is_restored_before_anything_runs_on_it() {
+async fn renamed_rig_is_restored_first() {
     let bench = left_changed().await;
     edit_rigs(&bench, "name = \"model\"", "name = \"other\"");
     let _daemon = bench.serve();
@@ -48,7 +48,7 @@ async fn a_renamed_rig_is_restored_before_anything_runs_on_it() {
 }
 
 #[tokio::test]
-async fn a_rig_that_was_removed_stays_in_sight_takes_no_runs_and_is_restored() {
+async fn removed_rig_stays_until_restored() {
     let bench = left_changed().await;
     let text = fs::read(bench.path("rigs.toml")).unwrap();
     fs::write(bench.path("rigs.toml"), "config_version = 1\n").unwrap();
@@ -68,7 +68,7 @@ async fn a_rig_that_was_removed_stays_in_sight_takes_no_runs_and_is_restored() {
 }
 
 #[tokio::test]
-async fn a_rig_that_names_another_device_is_quarantined_until_the_one_it_left_changed_is_restored() {
+async fn rig_with_other_device_is_quarantined() {
     let bench = left_changed().await;
     edit_rigs(&bench, "socket = \"model\"", "socket = \"another\"");
     let mut daemon = bench.serve();
@@ -84,7 +84,7 @@ async fn a_rig_that_names_another_device_is_quarantined_until_the_one_it_left_ch
 }
 
 #[tokio::test]
-async fn a_journal_that_was_removed_or_altered_quarantines_the_rig_until_a_person_says_otherwise() {
+async fn lost_or_altered_journal_quarantines_rig() {
     let bench = left_changed().await;
     let whole = fs::read_to_string(bench.journal()).unwrap();
     let altered = whole.replacen("\"keys\": [\n    \"0x", "\"keys\": [\n    \"0x1", 1);
@@ -107,7 +107,7 @@ async fn a_journal_that_was_removed_or_altered_quarantines_the_rig_until_a_perso
 }
 
 #[tokio::test]
-async fn a_damaged_journal_keeps_its_device_in_sight_and_out_of_use_whatever_its_rig_is_called_now() {
+async fn damaged_journal_quarantines_renamed_rig() {
     let bench = left_changed().await;
     let whole = fs::read_to_string(bench.journal()).unwrap();
     let rigs = fs::read(bench.path("rigs.toml")).unwrap();
@@ -139,7 +139,7 @@ async fn a_damaged_journal_keeps_its_device_in_sight_and_out_of_use_whatever_its
 }
 
 #[tokio::test]
-async fn a_journal_that_was_removed_with_its_lock_after_an_interrupted_run_quarantines_the_rig() {
+async fn journal_lost_with_lock_quarantines_rig() {
     let bench = left_changed().await;
     let whole = fs::read_to_string(bench.journal()).unwrap();
     fs::remove_dir_all(bench.journal().parent().unwrap()).unwrap();
@@ -154,14 +154,14 @@ async fn a_journal_that_was_removed_with_its_lock_after_an_interrupted_run_quara
 }
 
 #[tokio::test]
-async fn a_device_that_comes_back_is_restored_without_anybody() {
+async fn returning_device_is_restored() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
     mid_run(&mut clients).await;
     daemon.end_with_worker().await;
-    // A cable that is out, and is put in again.
+    // Renaming the socket acts like unplugging the device's cable.
     fs::rename(bench.path("model"), bench.path("unplugged")).unwrap();
     let mut daemon = bench.serve();
     daemon.says("the restore failed: it is tried again");

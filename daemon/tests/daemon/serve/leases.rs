@@ -1,4 +1,4 @@
-//! Leases: held, waited for, renewed, ended, expired; and runs under them.
+//! Leases: grants, waits, renewals, ends and expiry, and the runs under leases.
 
 use rustix::process::Signal;
 use tonic::Code;
@@ -50,7 +50,7 @@ fn under(lease: &Lease, tests: &[&str]) -> CreateRunRequest {
     }
 }
 
-/// A run with a lease of its own, although its owner may hold the rig.
+/// Returns a request for a run with a lease of its own, even if its owner holds the rig.
 fn queued(rig: &str) -> CreateRunRequest {
     CreateRunRequest {
         own_lease: true,
@@ -58,7 +58,7 @@ fn queued(rig: &str) -> CreateRunRequest {
     }
 }
 
-/// Watches a lease until it is in that state.
+/// Watches a lease until it is in this state.
 async fn becomes(clients: &mut Clients, name: &str, state: LeaseState) -> Lease {
     let request = WatchLeaseRequest { name: name.into() };
     let mut watch = within(clients.leases.watch_lease(request)).await.unwrap().into_inner();
@@ -71,7 +71,7 @@ async fn becomes(clients: &mut Clients, name: &str, state: LeaseState) -> Lease 
 }
 
 #[tokio::test]
-async fn a_rig_is_held_by_one_lease_and_the_next_waits_and_is_told_why() {
+async fn second_lease_waits_with_reason() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -87,7 +87,7 @@ async fn a_rig_is_held_by_one_lease_and_the_next_waits_and_is_told_why() {
         "{waiting:?}"
     );
     assert!(waiting.latest.unwrap().seconds >= first.expire_time.unwrap().seconds - 1);
-    // A run of somebody who has no lease waits too, behind the second.
+    // A run without a reserved lease waits too, behind the second lease.
     let other = clients.create(queued("virtual")).await;
     assert_eq!((other.state(), other.queue_place), (RunState::Queued, 2));
     let run = clients.create(under(&first, &[SHORT_TEST])).await;
@@ -122,7 +122,7 @@ async fn a_rig_is_held_by_one_lease_and_the_next_waits_and_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_lease_that_expires_in_mid_run_stops_it_restores_the_device_and_says_why() {
+async fn expired_lease_stops_its_run() {
     let mut bench = Bench::new();
     bench.start_model();
     let found = bench.key_of_device();
@@ -150,7 +150,7 @@ async fn a_lease_that_expires_in_mid_run_stops_it_restores_the_device_and_says_w
 }
 
 #[tokio::test]
-async fn a_lease_that_is_renewed_lasts_also_for_the_worker_that_is_at_it() {
+async fn renewal_reaches_the_worker() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -163,7 +163,7 @@ async fn a_lease_that_is_renewed_lasts_also_for_the_worker_that_is_at_it() {
     let clock = reserve(&mut clients, "virtual", 7).await;
     let renewed = renew(&mut clients, &held.name, 3600).await;
     assert!(renewed.expire_time.unwrap().seconds > soon.expire_time.unwrap().seconds + 3000);
-    // By then the six seconds are over.
+    // The lease on the virtual rig lasts a second longer than the first renewal.
     becomes(&mut clients, &clock.name, LeaseState::Ended).await;
     let goes_on = clients.get(&run.name).await;
     assert_eq!(goes_on.state(), RunState::Running, "{}", goes_on.reason);
@@ -179,7 +179,7 @@ async fn a_lease_that_is_renewed_lasts_also_for_the_worker_that_is_at_it() {
 }
 
 #[tokio::test]
-async fn leases_survive_the_daemon_and_tokens_only_grow() {
+async fn leases_survive_a_restart() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -221,7 +221,7 @@ async fn leases_survive_the_daemon_and_tokens_only_grow() {
 }
 
 #[tokio::test]
-async fn a_rig_is_found_by_labels_and_what_nobody_has_is_refused() {
+async fn labels_select_a_rig() {
     let mut bench = Bench::new();
     bench.start_model();
     let rigs = std::fs::read_to_string(bench.path("rigs.toml")).unwrap();
@@ -244,7 +244,7 @@ async fn a_rig_is_found_by_labels_and_what_nobody_has_is_refused() {
         becomes(&mut clients, &given.name, LeaseState::Active).await.rig,
         "model"
     );
-    // One that waits for either of two is told of as that.
+    // The audit log names the acceptable rig of a lease that still waits.
     let either = within(clients.leases.create_lease(ask(&["kind=model"]))).await.unwrap();
     assert_eq!(either.into_inner().lease.unwrap().state(), LeaseState::Pending);
     let audit = std::fs::read_to_string(bench.path("state/audit.jsonl")).unwrap();
@@ -278,9 +278,9 @@ async fn a_rig_is_found_by_labels_and_what_nobody_has_is_refused() {
 }
 
 #[tokio::test]
-async fn a_watcher_of_rigs_gets_all_and_then_what_changes() {
+async fn watch_sends_all_rigs_then_changes() {
     let mut bench = Bench::new();
-    // Without its device it becomes unreachable by itself.
+    // Without its model, the rig would become unreachable, and the watch would report that change too.
     bench.start_model();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -305,7 +305,7 @@ async fn a_watcher_of_rigs_gets_all_and_then_what_changes() {
     assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Pass);
 }
 
-/// All tests of management, which take a while.
+/// Returns a request for a run of all management tests, which takes a while.
 fn long_run(priority: Priority) -> CreateRunRequest {
     CreateRunRequest {
         priority: priority.into(),
@@ -314,7 +314,7 @@ fn long_run(priority: Priority) -> CreateRunRequest {
 }
 
 #[tokio::test]
-async fn a_run_gives_way_to_one_of_high_priority_is_told_so_and_goes_on_to_its_end() {
+async fn run_gives_way_to_high_priority() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -362,7 +362,7 @@ async fn a_run_gives_way_to_one_of_high_priority_is_told_so_and_goes_on_to_its_e
 }
 
 #[tokio::test]
-async fn what_waits_and_what_is_drained_outlives_the_daemon() {
+async fn queue_and_drains_survive_a_restart() {
     for signal in [Signal::KILL, Signal::TERM] {
         let bench = Bench::new();
         let mut daemon = bench.serve();
@@ -406,7 +406,7 @@ async fn what_waits_and_what_is_drained_outlives_the_daemon() {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_a_rig_that_is_gone_ends_and_says_why() {
+async fn run_of_removed_rig_ends() {
     let bench = Bench::new();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -427,7 +427,7 @@ async fn a_run_that_waits_for_a_rig_that_is_gone_ends_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_rig_whose_device_is_away_goes_to_nobody_says_why_and_comes_back_by_itself() {
+async fn unreachable_rig_recovers_by_itself() {
     let mut bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -466,12 +466,12 @@ async fn a_rig_whose_device_is_away_goes_to_nobody_says_why_and_comes_back_by_it
 }
 
 #[tokio::test]
-async fn a_drained_rig_ends_its_run_keeps_those_that_wait_over_a_restart_and_goes_on_with_them() {
+async fn drained_rig_keeps_its_queue() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
-    // Long enough to be under way: it waits for a lease period.
+    // This test waits for three seconds, so the run is still running below.
     let under_way = clients
         .create(asked(RunSpec {
             parameters: [("wait_s".to_string(), 3)].into(),
@@ -485,7 +485,7 @@ async fn a_drained_rig_ends_its_run_keeps_those_that_wait_over_a_restart_and_goe
     };
     within(clients.rigs.drain_rig(drain)).await.unwrap();
     let waits = clients.create(request("model", &[SHORT_TEST])).await;
-    // The run under way is let go on to its end.
+    // The running run continues to its end.
     let ended = clients.ended(&under_way.name).await;
     assert_eq!(ended.outcome(), Outcome::Pass, "{}", ended.reason);
     assert_eq!(clients.get(&waits.name).await.state(), RunState::Queued);

@@ -1,4 +1,4 @@
-//! What Prometheus scrapes.
+//! The metrics for Prometheus.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,11 +8,11 @@ use verbatim_proto::v1::Outcome;
 
 use super::harness::{Bench, Daemon, LIMIT, request};
 
-/// The answer to a request of HTTP/1.1, whole.
+/// Returns the whole response to an HTTP/1.1 request.
 pub(crate) fn ask(address: &str, first_line: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
-    // A line that has more than the path has its own host.
+    // A first line that already contains a Host header gets no second Host header.
     let host = if first_line.contains("Host:") {
         ""
     } else {
@@ -25,7 +25,7 @@ pub(crate) fn ask(address: &str, first_line: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_happened_is_scraped_and_nothing_else_is_served_there() {
+async fn serves_metrics_and_nothing_else() {
     let bench = Bench::new();
     let rigs = "config_version = 1\n\n[[rig]]\nname = \"broken\"\nkind = \"virtual\"\ndefects = [\"get-answered-at-level-2\"]\n";
     fs::write(bench.path("rigs.toml"), rigs).unwrap();
@@ -49,7 +49,7 @@ async fn what_happened_is_scraped_and_nothing_else_is_served_there() {
         .create(request("broken", &["c14-016-get-protect-2", "c14-024-node-info"]))
         .await;
     assert_eq!(clients.ended(&run.name).await.outcome(), Outcome::Fail);
-    // A run is counted when it has ended, which whoever asks right then may hear before.
+    // The end of a run is counted slightly after its watchers see the end.
     let counted = |page: &String| page.contains("\nverbatim_runs_ended_total{outcome=\"fail\"} 1\n");
     let mut pages = (0..1000).map(|_| ask(&address, "GET /metrics"));
     let after = pages.find(counted).unwrap_or_else(|| ask(&address, "GET /metrics"));
@@ -72,7 +72,7 @@ async fn what_happened_is_scraped_and_nothing_else_is_served_there() {
 }
 
 #[test]
-fn an_address_that_is_none_is_an_error_with_its_line() {
+fn bad_address_error_names_line() {
     let bench = Bench::new();
     fs::write(
         bench.path("c.toml"),

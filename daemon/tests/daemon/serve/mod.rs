@@ -1,4 +1,4 @@
-//! The daemon as a process: its services over a real socket, its beginning and its end.
+//! The daemon as a process: its start and end, and its services over a real socket.
 
 mod begin;
 mod clock;

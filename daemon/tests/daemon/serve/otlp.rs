@@ -1,4 +1,4 @@
-//! Spans, as an OpenTelemetry collector gets them: `cargo test -p verbatim-daemon --features otlp otlp`.
+//! Spans as an OpenTelemetry collector receives them: `cargo test -p verbatim-daemon --features otlp otlp`.
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{TraceService, TraceServiceServer};
 use opentelemetry_proto::tonic::collector::trace::v1::{ExportTraceServiceRequest, ExportTraceServiceResponse};
@@ -12,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::harness::{Bench, Daemon, request};
 
-/// A collector that keeps all that it gets.
+/// A collector that stores all requests.
 struct Collector(mpsc::UnboundedSender<ExportTraceServiceRequest>);
 
 #[tonic::async_trait]
@@ -26,7 +26,7 @@ impl TraceService for Collector {
     }
 }
 
-/// One, and where it is.
+/// Starts a collector. Returns its received requests and its address.
 async fn collector() -> (mpsc::UnboundedReceiver<ExportTraceServiceRequest>, String) {
     let (sender, got) = mpsc::unbounded_channel();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -46,7 +46,7 @@ fn text(attributes: &[KeyValue], key: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_gets_a_span_of_each_run_with_one_of_each_test_in_it_and_the_log_is_as_without() {
+async fn exports_spans_of_runs_and_tests() {
     let (mut got, endpoint) = collector().await;
     let bench = Bench::new();
     let mut daemon = Daemon::start(bench.command().env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint));
@@ -62,7 +62,7 @@ async fn a_collector_gets_a_span_of_each_run_with_one_of_each_test_in_it_and_the
         "{log}"
     );
 
-    // It gave away all that it had before it ended.
+    // The daemon has sent all its spans before it ended.
     let mut spans: Vec<Span> = Vec::new();
     while let Ok(request) = got.try_recv() {
         for of_process in request.resource_spans {
@@ -99,9 +99,9 @@ async fn a_collector_gets_a_span_of_each_run_with_one_of_each_test_in_it_and_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_not_there_costs_no_run() {
+async fn runs_work_without_the_collector() {
     let bench = Bench::new();
-    // Nobody listens there, and nobody may.
+    // No process listens on this port, which only root may use.
     let mut daemon = Daemon::start(bench.command().env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1"));
     let mut clients = bench.clients().await;
     let run = clients.create(request("virtual", &["c14-024-node-info"])).await;

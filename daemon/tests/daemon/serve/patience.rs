@@ -1,4 +1,4 @@
-//! Whose lease a run is under, and how long it waits for one of its own.
+//! The lease that a run uses, and how long the run waits for a lease of its own.
 
 use verbatim_proto::v1::{Cause, CreateLeaseRequest, CreateRunRequest, Lease, Outcome, RigState, RunState};
 
@@ -15,7 +15,7 @@ async fn reserve(clients: &mut Clients, rig: &str) -> Lease {
     created.into_inner().lease.unwrap()
 }
 
-/// A run with a lease of its own.
+/// Returns a request for a run with a lease of its own.
 fn queued(rig: &str) -> CreateRunRequest {
     CreateRunRequest {
         own_lease: true,
@@ -23,7 +23,7 @@ fn queued(rig: &str) -> CreateRunRequest {
     }
 }
 
-/// A run that begins at once or not at all.
+/// Returns a request for a run that must begin at once.
 fn at_once(rig: &str) -> CreateRunRequest {
     CreateRunRequest {
         wait_at_most_s: Some(0),
@@ -32,7 +32,7 @@ fn at_once(rig: &str) -> CreateRunRequest {
 }
 
 #[tokio::test]
-async fn a_run_on_a_rig_that_its_owner_holds_is_under_that_lease() {
+async fn run_uses_the_lease_of_its_owner() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -46,7 +46,7 @@ async fn a_run_on_a_rig_that_its_owner_holds_is_under_that_lease() {
 }
 
 #[tokio::test]
-async fn a_run_that_may_not_wait_ends_and_says_who_holds_the_rig() {
+async fn impatient_run_names_the_holder() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -69,7 +69,7 @@ async fn a_run_that_may_not_wait_ends_and_says_who_holds_the_rig() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_away_is_the_fault_of_the_rig() {
+async fn unreachable_device_has_cause_rig() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -78,7 +78,7 @@ async fn a_device_that_is_away_is_the_fault_of_the_rig() {
     let ended = clients.ended(&run.name).await;
     assert_eq!(ended.outcome(), Outcome::Pass, "{}", ended.reason);
     bench.end_model();
-    // The first may still find the device as it was known last.
+    // The first run may still start, because the last check found the device.
     let first = clients.create(at_once("model")).await;
     assert_eq!(clients.ended(&first.name).await.outcome(), Outcome::Error);
     while clients.rig("rigs/model").await.state() != RigState::Unreachable {
@@ -91,9 +91,9 @@ async fn a_device_that_is_away_is_the_fault_of_the_rig() {
     assert!(ended.reason.contains("cannot be reached"), "{}", ended.reason);
 }
 
-// The client's connection ends while the log is waited for.
+// The runtime has several threads, because the client's connection must end while this thread waits for the log.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_leaves_the_queue_when_its_client_is_gone() {
+async fn run_leaves_queue_after_its_client() {
     let bench = Bench::new();
     let config = bench.path("verbatimd.toml");
     std::fs::write(&config, "config_version = 1\n[limits]\nclient_gone_s = 1\n").unwrap();

@@ -1,4 +1,4 @@
-//! What is refused: each with its code, its root cause in the message, and details for programs.
+//! Refused requests: each has its status code, the root cause in the message, and details for programs.
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -20,7 +20,7 @@ fn fields(status: &Status) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_be_run_is_refused_with_every_wrong_field() {
+async fn create_run_names_every_invalid_field() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -63,7 +63,7 @@ async fn a_run_that_cannot_be_run_is_refused_with_every_wrong_field() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found_and_what_is_no_name_is_invalid() {
+async fn tells_missing_from_invalid_names() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -121,7 +121,7 @@ async fn what_is_not_there_is_not_found_and_what_is_no_name_is_invalid() {
 }
 
 #[tokio::test]
-async fn a_list_with_a_wrong_filter_page_or_token_says_what_was_expected() {
+async fn list_runs_names_invalid_fields() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -143,7 +143,7 @@ async fn a_list_with_a_wrong_filter_page_or_token_says_what_was_expected() {
 }
 
 #[tokio::test]
-async fn no_name_of_a_file_leads_out_of_the_run_and_no_cursor_ahead_of_it() {
+async fn rejects_foreign_files_and_future_cursors() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;

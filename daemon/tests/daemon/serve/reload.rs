@@ -1,4 +1,4 @@
-//! The rig file read again, by SIGHUP and by call: rigs come, change and go, and none goes while it is used.
+//! Reloads of the rig file, by SIGHUP and by call: rigs are added, changed and removed, but not while they are used.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_rig_that_somebody_holds_stays_until_it_is_let_go_and_takes_no_new_runs() {
+async fn held_rig_stays_until_its_lease_ends() {
     let mut bench = Bench::new();
     bench.start_model();
     let mut daemon = bench.serve();
@@ -65,7 +65,7 @@ async fn a_rig_that_somebody_holds_stays_until_it_is_let_go_and_takes_no_new_run
 }
 
 #[tokio::test]
-async fn a_wrong_file_is_refused_with_its_place_and_all_stays() {
+async fn bad_file_leaves_rigs_unchanged() {
     let bench = Bench::new();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -86,7 +86,7 @@ async fn a_wrong_file_is_refused_with_its_place_and_all_stays() {
 }
 
 #[tokio::test]
-async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until_it_is_restored() {
+async fn used_device_is_not_exchanged() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -105,7 +105,7 @@ async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until
             refused.message()
         );
     }
-    // Labels are no other device.
+    // A new label does not change the device.
     write(&bench, &format!("{MODEL}labels = [\"new\"]\n"));
     assert_eq!(reload(&mut clients).await.unwrap().changed, names(&["model"]));
     assert!(clients.rig("rigs/model").await.labels.contains(&"new".into()));
@@ -122,7 +122,8 @@ async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until
         "{rig:?}"
     );
     assert_eq!(reload(&mut clients).await.unwrap().leaving, names(&["model"]), "again");
-    // The device comes back: it is restored by what is known of the rig, which then may go.
+    // The device is back. The daemon restores the device with the old description of the rig. Then the rig can be
+    // removed.
     bench.start_model();
     loop {
         let name = "rigs/model".to_string();
@@ -137,7 +138,7 @@ async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until
                 break;
             }
             Ok(_) => {}
-            // It is being restored by itself.
+            // The daemon is restoring the device by itself.
             Err(busy) => assert_eq!(busy.code(), Code::FailedPrecondition, "{busy:?}"),
         }
         tokio::task::yield_now().await;
@@ -146,7 +147,7 @@ async fn a_device_that_is_used_is_not_exchanged_and_one_left_changed_stays_until
 }
 
 #[tokio::test]
-async fn what_is_in_the_log_changes_with_the_configuration() {
+async fn reload_changes_the_log_filter() {
     let bench = Bench::new();
     let write = |level: &str| {
         let text = format!("log = \"{level}\"\nconfig_version = 1\n");

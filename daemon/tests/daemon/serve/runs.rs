@@ -1,4 +1,4 @@
-//! Runs on the virtual rig: create, get, list, watch, cancel, artifacts.
+//! Runs on the virtual rig: create, get, list, watch, artifacts.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use super::harness::{Bench, Clients, asked, is_ended, is_idle, request, spec, wi
 const SHORT_TEST: &str = "c14-024-node-info";
 
 #[tokio::test]
-async fn the_catalogue_and_the_rigs_are_listed() {
+async fn lists_catalogue_and_rigs() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -57,7 +57,7 @@ async fn the_catalogue_and_the_rigs_are_listed() {
 }
 
 #[tokio::test]
-async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_report() {
+async fn whole_catalogue_gets_verdicts_and_report() {
     let bench = Bench::new();
     let mut daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -89,7 +89,7 @@ async fn a_run_of_the_whole_catalogue_ends_with_a_verdict_for_each_test_and_a_re
 }
 
 #[tokio::test]
-async fn one_request_id_makes_one_run_however_often_it_is_sent() {
+async fn request_id_creates_one_run() {
     let bench = Bench::new();
     let daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -135,7 +135,7 @@ async fn page(clients: &mut Clients, size: i32, token: &str, filter: &str) -> (V
 }
 
 #[tokio::test]
-async fn runs_are_listed_the_newest_first_in_pages_and_by_filter() {
+async fn lists_runs_in_pages_by_filter() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -180,7 +180,7 @@ async fn runs_are_listed_the_newest_first_in_pages_and_by_filter() {
 }
 
 #[tokio::test]
-async fn the_files_of_a_run_are_listed_and_read_in_chunks_and_the_capture_is_made() {
+async fn reads_artifacts_and_capture() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -212,7 +212,7 @@ async fn the_files_of_a_run_are_listed_and_read_in_chunks_and_the_capture_is_mad
     assert_eq!(capture[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
     assert!(capture.len() > 10_000, "{}", capture.len());
 
-    // Who writes records puts a link to another's in the place of one.
+    // A worker could replace its record by a link to another record.
     let id = run.name.strip_prefix("runs/").unwrap();
     let record = bench.path(&format!("state/runs/virtual/{id}/record"));
     let moved = bench.path("state/runs/virtual/another");
@@ -243,7 +243,7 @@ async fn read(clients: &mut Clients, run: &str, artifact: &str) -> (Vec<u8>, usi
 }
 
 #[tokio::test]
-async fn a_virtual_rig_has_nothing_to_restore() {
+async fn virtual_rig_has_nothing_to_restore() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -256,7 +256,7 @@ async fn a_virtual_rig_has_nothing_to_restore() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happened_from_the_cursor_on_without_a_gap_and_ends() {
+async fn watch_sends_events_without_gaps() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let mut clients = bench.clients().await;
@@ -279,7 +279,7 @@ async fn a_watch_tells_what_happened_from_the_cursor_on_without_a_gap_and_ends()
 }
 
 #[tokio::test]
-async fn health_and_reflection_take_no_larger_request_than_others() {
+async fn health_and_reflection_limit_requests() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let clients = bench.clients().await;
@@ -297,7 +297,8 @@ async fn health_and_reflection_take_no_larger_request_than_others() {
     let answers = ServerReflectionClient::new(clients.channel.clone())
         .server_reflection_info(tokio_stream::iter([request]))
         .await;
-    // What cannot be read is not answered; what is merely unknown would be, in a message.
+    // An oversized request gets no response message. A smaller request for an unknown symbol would get a response
+    // message.
     let answer = match answers {
         Ok(answers) => answers.into_inner().message().await,
         Err(refused) => Err(refused),
@@ -306,7 +307,7 @@ async fn health_and_reflection_take_no_larger_request_than_others() {
 }
 
 #[tokio::test]
-async fn each_service_is_healthy_and_reflection_describes_it() {
+async fn services_are_healthy_and_described() {
     let bench = Bench::new();
     let _daemon = bench.serve();
     let clients = bench.clients().await;

@@ -1,4 +1,4 @@
-//! The scheduler and the services over executions that a test directs, in one process.
+//! The scheduler and the services in one process, with executions that a test controls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ use verbatim_run::{Event, RunId};
 
 use super::harness::{request, within};
 
-/// Sends so many steps, then ends: when it is told to, or when it is stopped.
+/// An executor that sends `count` steps and then ends the run as failed. If `waits` is true, the executor first waits
+/// for `go_on` or for a cancel.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     pub(crate) count: usize,
@@ -80,10 +81,10 @@ pub(crate) fn start(directory: &Path, store: Arc<dyn Store>, execute: &Arc<Steps
     Runs::new(Shared::new(scheduler, access, Audit::open(directory).unwrap()))
 }
 
-/// Who has started the daemon.
+/// The user of the daemon's process.
 const OWNER: u32 = 1000;
 
-/// A request of that user.
+/// Returns a request of this user.
 fn of_user<T>(uid: u32, message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.extensions_mut().insert(Caller::user(uid, uid));
@@ -135,7 +136,7 @@ pub(crate) async fn all(mut watch: <Runs as RunService>::WatchRunStream) -> Vec<
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watchers_who_take_nothing_delay_neither_the_run_nor_each_other_and_miss_nothing() {
+async fn stalled_watchers_delay_no_run() {
     const STEPS: usize = 50_000;
     let directory = tempfile::tempdir().unwrap();
     let steps = Arc::new(Steps {
@@ -158,7 +159,7 @@ async fn watchers_who_take_nothing_delay_neither_the_run_nor_each_other_and_miss
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_within_an_execution_costs_that_run_alone() {
+async fn panic_fails_only_its_run() {
     let directory = tempfile::tempdir().unwrap();
     let steps = Arc::new(Steps::default());
     let runs = start(directory.path(), files(directory.path()), &steps);
@@ -179,7 +180,7 @@ async fn a_panic_within_an_execution_costs_that_run_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
+async fn full_disk_fails_only_the_run() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(FullDisk {
         store: files(directory.path()),
@@ -216,14 +217,14 @@ async fn a_full_disk_ends_the_run_as_an_error_and_the_daemon_goes_on() {
     let next = create(&runs).await;
     assert_eq!(all(watch(&runs, &next.name).await).await.len(), 6);
     assert_eq!(get(&runs, &next.name).await.reason, "as the script has it");
-    // The end of the second one may be about to be written.
+    // The end of the second run's lease may not be written yet.
     let held = store.store.unended().unwrap();
     let of_first = held.iter().filter(|lease| lease.token == 1).count();
     assert_eq!(of_first, 0, "what could not be written was written later: {held:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_that_cannot_read_who_has_which_rig_does_not_begin() {
+async fn start_needs_the_stored_leases() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(FullDisk {
         store: files(directory.path()),
@@ -238,7 +239,7 @@ async fn a_daemon_that_cannot_read_who_has_which_rig_does_not_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_go_on_above_the_rigs_fences_when_the_database_is_lost() {
+async fn tokens_exceed_fences_after_database_loss() {
     let directory = tempfile::tempdir().unwrap();
     let journals = StateDirectory::at(directory.path()).journals();
     std::fs::create_dir_all(journals.join("another")).unwrap();
@@ -251,7 +252,7 @@ async fn tokens_go_on_above_the_rigs_fences_when_the_database_is_lost() {
     assert_eq!(store.last_token().unwrap(), 42);
 }
 
-/// A store on a disk that may be full.
+/// A store on a disk that can be full.
 #[derive(Debug)]
 struct FullDisk {
     store: Arc<SqlStore>,
@@ -275,7 +276,7 @@ impl HistoryStore for FullDisk {
         self.write(|| self.store.create(run))
     }
     fn update(&self, run: &StoredRun) -> Result<(), StoreError> {
-        // A store tells what it was told, also what it could not write.
+        // A store returns the new state of a run even if the write failed.
         let updated = self.store.update(run);
         self.write(|| updated)
     }
@@ -345,7 +346,7 @@ impl LeaseStore for FullDisk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_is_cancelled_by_its_owner_or_an_admin_and_by_nobody_else() {
+async fn only_owner_or_admin_cancels_a_run() {
     let directory = tempfile::tempdir().unwrap();
     let execute = Arc::new(Steps {
         waits: AtomicBool::new(true),
@@ -408,7 +409,7 @@ async fn a_run_is_cancelled_by_its_owner_or_an_admin_and_by_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_no_connection_tells_of_is_refused() {
+async fn refuses_unknown_caller() {
     let directory = tempfile::tempdir().unwrap();
     let runs = start(directory.path(), files(directory.path()), &Arc::default());
     let refused = within(runs.create_run(Request::new(request("virtual", &[]))))

@@ -1,11 +1,11 @@
-//! The watchdog of a daemon that runs. What it is not fed for is a test of its own, beside it.
+//! The watchdog of a running daemon. Tests beside the watchdog's code cover hangs.
 
 use std::os::unix::net::UnixDatagram;
 
 use super::harness::{Bench, Daemon, LIMIT};
 
 #[test]
-fn a_daemon_that_serves_feeds_the_watchdog_again_and_again() {
+fn serving_daemon_feeds_watchdog() {
     let bench = Bench::new();
     let manager = UnixDatagram::bind(bench.path("notify")).unwrap();
     manager.set_read_timeout(Some(LIMIT)).unwrap();

@@ -1,11 +1,11 @@
-//! Several who watch one run.
+//! Several watchers of a run.
 
 use verbatim_proto::v1::CancelRunRequest;
 
 use super::harness::{Bench, LONG_TEST, WAITS_AT, request, within};
 
 #[tokio::test]
-async fn two_watch_one_run_one_leaves_and_the_other_and_the_run_go_on() {
+async fn leaving_watcher_disturbs_no_other() {
     let mut bench = Bench::new();
     bench.start_model();
     let _daemon = bench.serve();
@@ -21,7 +21,7 @@ async fn two_watch_one_run_one_leaves_and_the_other_and_the_run_go_on() {
     let cancel = CancelRunRequest { name: run.name.clone() };
     within(one.runs.cancel_run(cancel)).await.unwrap();
     let rest = stays.rest().await;
-    // From the cursor of what the one who stayed had seen, another sees the same.
+    // Another client that starts at the same cursor receives the same events.
     let mut comes_back = bench.clients().await;
     let first = rest.first().unwrap().cursor;
     assert_eq!(comes_back.watch(&run.name, first - 1).await.rest().await, rest);

@@ -1,4 +1,4 @@
-//! The page, as a browser asks for it.
+//! The web page as a browser requests it.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn body(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn the_page_shows_the_rigs_that_its_role_names_their_runs_and_reports_and_no_others() {
+async fn page_shows_only_permitted_rigs() {
     let bench = Bench::new();
     let rig = |name: &str, more: &str| format!("\n[[rig]]\nname = \"{name}\"\nkind = \"virtual\"\n{more}");
     let broken = rig("broken", "defects = [\"get-answered-at-level-2\"]\n");
@@ -72,7 +72,7 @@ async fn the_page_shows_the_rigs_that_its_role_names_their_runs_and_reports_and_
 }
 
 #[test]
-fn a_page_for_whom_nobody_said_what_it_shows_or_that_could_change_something_is_refused() {
+fn page_needs_a_viewer_role() {
     let bench = Bench::new();
     for (config, expected) in [
         (WEB.to_owned(), "no [[role]] has who = [\"web\"]"),

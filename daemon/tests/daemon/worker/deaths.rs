@@ -1,5 +1,5 @@
-//! Workers that die in mid-run: it costs the test that they were at, and a new worker goes on with the rest. And those that
-//! give way: they end between two tests, and the next one goes on.
+//! Workers that die during a run: the current test becomes an ERROR, and a new worker continues with the rest. Also
+//! runs that give way: the run stops between two tests, and continues later.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use super::{ends, verdicts};
 const PASSED: (Outcome, Cause) = (Outcome::Pass, Cause::Unspecified);
 const LOST: (Outcome, Cause) = (Outcome::Error, Cause::Tester);
 
-/// Waits for the end of a run that lost workers: each test began once and has a verdict, the bundle judges anew to the
-/// same, and the device is as it was found.
+/// Waits for the end of a run that lost workers, and checks the run. Each test began once and has a verdict. Judging
+/// the record again gives the same verdicts, and the device is as it was found.
 async fn goes_on(place: &Place, running: Running) -> Vec<Verdict> {
     let (end, events) = running.end().await;
     let WorkerEnd::Finished(info) = end else {
@@ -52,7 +52,8 @@ async fn goes_on(place: &Place, running: Running) -> Vec<Verdict> {
     told
 }
 
-/// The worker gets that signal in the second of three tests, with the device changed. What is said of its end.
+/// Sends the signal to the worker in the second of three tests, with the device changed. Returns the reason of that
+/// test's verdict.
 async fn dies(supervision: Supervision, signal: Signal) -> String {
     let place = Place::new();
     let tests = ["c14-015-get", LONG_TEST, "c14-024-node-info"];
@@ -68,19 +69,19 @@ async fn dies(supervision: Supervision, signal: Signal) -> String {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_killed_in_mid_run_costs_its_test_alone() {
+async fn killed_worker_costs_one_test() {
     let reason = dies(supervision(), Signal::KILL).await;
     assert!(reason.contains("it was ended by SIGKILL"), "{reason}");
 }
 
 #[tokio::test]
-async fn a_worker_that_aborts_in_mid_run_costs_its_test_alone() {
+async fn aborted_worker_costs_one_test() {
     let reason = dies(supervision(), Signal::ABORT).await;
     assert!(reason.contains("it was ended by SIGABRT"), "{reason}");
 }
 
 #[tokio::test]
-async fn a_worker_that_is_stopped_past_its_grace_is_killed_and_costs_its_test_alone() {
+async fn stopped_worker_costs_one_test() {
     let supervision = Supervision {
         ping_every: Duration::from_millis(100),
         grace: Duration::from_secs(10),
@@ -91,9 +92,9 @@ async fn a_worker_that_is_stopped_past_its_grace_is_killed_and_costs_its_test_al
 }
 
 #[tokio::test]
-async fn each_worker_of_a_run_may_die_when_it_came_further_than_the_one_before() {
+async fn several_workers_of_a_run_may_die() {
     let place = Place::new();
-    // It tries 65,532 values.
+    // This test takes long, because it tries 65,532 values.
     let second = "c14-024-vl-arbitration-ca";
     let mut running = Running::start(
         &place,
@@ -109,7 +110,7 @@ async fn each_worker_of_a_run_may_die_when_it_came_further_than_the_one_before()
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_in_the_last_test_is_replaced_for_its_verdict_and_the_bundle() {
+async fn worker_death_in_last_test_is_recovered() {
     let place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;
@@ -118,7 +119,7 @@ async fn a_worker_that_dies_in_the_last_test_is_replaced_for_its_verdict_and_the
 }
 
 #[tokio::test]
-async fn a_run_that_gives_way_ends_between_two_tests_and_goes_on_with_the_rest_in_one_bundle() {
+async fn run_that_gave_way_continues_in_one_bundle() {
     let place = Place::new();
     let tests = ["c14-015-get", LONG_TEST, "c14-024-node-info"];
     let lease = Lease {
@@ -137,7 +138,7 @@ async fn a_run_that_gives_way_ends_between_two_tests_and_goes_on_with_the_rest_i
         gives_way: true,
         ..lease
     });
-    // The death of a worker in between is no reason to go on.
+    // The worker dies before it can give way. Its replacement must give way too, and must not run the last test.
     place.worker().signal(Signal::KILL);
     let (end, events) = running.end().await;
     assert!(matches!(end, WorkerEnd::GaveWay), "{end:?}");

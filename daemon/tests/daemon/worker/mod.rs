@@ -1,4 +1,4 @@
-//! Workers as processes: what they report, how they end, and what becomes of the device.
+//! Workers as processes: their reports, their ends, and the state of the device afterwards.
 
 mod deaths;
 mod place;
@@ -17,7 +17,7 @@ use verbatim_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_rig::RigFile;
 use verbatim_run::{self as run, Event, Report, Request};
 
-/// The place of a test that this program is started for again, as its daemon.
+/// The environment variable with the directory of the test that starts this program again as its daemon.
 const DAEMON_OF: &str = "VERBATIM_TEST_DAEMON_OF";
 
 fn request_of(job: &Job) -> Request {
@@ -41,7 +41,7 @@ fn in_this_process(place: &Place, job: &Job, record: &str) -> Report {
     run::execute_in(&request, Some(&place.state), &mut |_| ()).unwrap()
 }
 
-/// The verdicts that were told.
+/// Returns the reported verdicts.
 pub(crate) fn verdicts(events: &[Event]) -> Vec<Verdict> {
     let verdict = |event: &Event| match event {
         Event::TestEnded(ended) => ended.verdict.clone(),
@@ -50,16 +50,16 @@ pub(crate) fn verdicts(events: &[Event]) -> Vec<Verdict> {
     events.iter().filter_map(verdict).collect()
 }
 
-/// What each verdict comes to, and what that is due to.
+/// Returns the outcome and the cause of each verdict.
 pub(crate) fn ends(verdicts: &[Verdict]) -> Vec<(Outcome, Cause)> {
     let end = |verdict: &Verdict| (verdict.outcome(), verdict.cause());
     verdicts.iter().map(end).collect()
 }
 
-/// Test, outcome, cause, statements that failed or are open, and how many checks passed.
+/// The test, outcome, cause, statements of the findings, and number of passed checks of a verdict.
 type Gist = (String, Outcome, Cause, Vec<String>, usize);
 
-/// What does not depend on the time that anything took.
+/// Returns the parts of verdicts that do not depend on the time.
 fn gist(verdicts: &[Verdict]) -> Vec<Gist> {
     let gist = |verdict: &Verdict| {
         let findings = verdict.findings.iter().map(|check| check.statement.clone()).collect();
@@ -75,7 +75,7 @@ fn gist(verdicts: &[Verdict]) -> Vec<Gist> {
 }
 
 #[tokio::test]
-async fn a_run_in_a_worker_comes_to_the_verdicts_of_a_run_in_this_process() {
+async fn worker_reports_same_verdicts_as_in_process() {
     let place = Place::new();
     let tests = [
         "c14-015-get",
@@ -118,7 +118,7 @@ async fn a_run_in_a_worker_comes_to_the_verdicts_of_a_run_in_this_process() {
 }
 
 #[tokio::test]
-async fn a_virtual_rig_runs_in_this_process_to_the_same_report() {
+async fn virtual_rig_runs_in_this_process() {
     let place = Place::of("kind = \"virtual\"\ndefects = [\"m-key-not-kept\"]\n");
     let all: Vec<&str> = verbatim_catalog::TESTS.iter().map(|test| test.id).collect();
     let job = place.job(&all);
@@ -133,7 +133,7 @@ async fn a_virtual_rig_runs_in_this_process_to_the_same_report() {
 }
 
 #[test]
-fn a_cancel_between_two_tests_is_no_success() {
+fn cancel_between_tests_is_an_error() {
     let place = Place::of("kind = \"virtual\"\n");
     let job = place.job(&["c14-015-get", "c14-024-node-info", "c14-024-port-info-rw"]);
     let mut request = request_of(&job);
@@ -156,7 +156,7 @@ fn a_cancel_between_two_tests_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_cancel_stops_the_test_restores_the_device_and_leaves_a_whole_record() {
+async fn cancel_restores_device_and_keeps_record() {
     let place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST, "c14-024-node-info"]));
     running.reaches(WAITS_AT).await;
@@ -172,7 +172,7 @@ async fn a_cancel_stops_the_test_restores_the_device_and_leaves_a_whole_record()
 }
 
 #[tokio::test]
-async fn sigterm_to_a_worker_is_a_cancel() {
+async fn sigterm_cancels_the_run() {
     let place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;
@@ -183,7 +183,7 @@ async fn sigterm_to_a_worker_is_a_cancel() {
 }
 
 #[tokio::test]
-async fn a_worker_whose_daemon_dies_restores_the_device_keeps_its_record_and_ends() {
+async fn worker_restores_when_daemon_dies() {
     let place = Place::new();
     let mut daemon = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -225,7 +225,7 @@ async fn a_daemon_that_runs_the_long_test() {
 }
 
 #[tokio::test]
-async fn a_worker_whose_job_is_dropped_restores_the_device_and_ends() {
+async fn worker_restores_when_job_is_dropped() {
     let place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;

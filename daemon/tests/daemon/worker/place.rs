@@ -1,4 +1,4 @@
-//! A device model in a process of its own, a rig file that names it, and a state directory: all of one test's own.
+//! The environment of a test: a device model in a process, a rig file that names it, and a state directory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -19,16 +19,17 @@ use verbatim_run::{Event, RunId};
 use verbatim_tester::{Arrival, Stimulus};
 use verbatim_wire::{AttributeId, MKey, Mad, Method, PortInfo};
 
-/// No step of these tests takes longer, however busy the host.
+/// The time limit of each step of these tests, even on a busy host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(100);
-/// Locks the device, lets a wrong key fail, then waits: by then the device is changed and the journal says so.
+/// This test locks the device, lets a wrong key fail, then waits. During the wait the device is changed, and the
+/// journal lists the change.
 pub(crate) const LONG_TEST: &str = "c14-017-lease-zero";
-/// The step at which it waits.
+/// The step at which the test waits.
 pub(crate) const WAITS_AT: &str = "wrong key";
 
 pub(crate) struct Place {
     directory: PathBuf,
-    /// Removed at the end, by who made it.
+    /// Removes the directory on drop; `None` in a process that did not create the directory.
     _own: Option<TempDir>,
     model: Option<Child>,
     pub(crate) rig: RigConfig,
@@ -43,7 +44,7 @@ impl Drop for Place {
 }
 
 impl Place {
-    /// With a running model.
+    /// Creates an environment with a running model.
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("model");
@@ -72,7 +73,7 @@ impl Place {
         self.model = Some(model);
     }
 
-    /// With a rig `r` that these lines describe, and no model.
+    /// Creates an environment with a rig `r` that these lines describe, and without a model.
     pub(crate) fn of(lines: &str) -> Self {
         Self::with_rig(tempfile::tempdir().unwrap(), lines)
     }
@@ -86,7 +87,7 @@ impl Place {
         place
     }
 
-    /// The place that another process made.
+    /// Uses the environment that another process created.
     pub(crate) fn there(directory: &Path, rig: RigConfig) -> Self {
         Self {
             rig_file: directory.join("rigs.toml"),
@@ -109,7 +110,8 @@ impl Place {
         }
     }
 
-    /// These tests, which are run in the order of the catalogue. The seed is of a device that takes a Set without a LID.
+    /// Returns a job with these tests, which run in the order of the catalogue. The seed gives a device that accepts a
+    /// Set without a LID.
     pub(crate) fn job(&self, tests: &[&str]) -> Job {
         Job {
             run: RunId::new(0, 1),
@@ -128,7 +130,8 @@ impl Place {
         }
     }
 
-    /// The M_Key that the device has, seen without a key: it does not answer or shows 0 when it is protected.
+    /// Returns whether the device has M_Key 0 and no protect bits. A protected device ignores a Get without a key, or
+    /// shows other protect bits.
     pub(crate) fn is_as_found(&self) -> bool {
         let Session::Real(mut rig) = verbatim_rig::open(&self.rig, Arc::default()).unwrap().session else {
             panic!("not a real rig");
@@ -138,7 +141,7 @@ impl Place {
         let until = sent.latest.after(Duration::from_secs(2));
         loop {
             match rig.wait(until) {
-                // A trap, or an answer to somebody else.
+                // A trap, or a response to another request.
                 Arrival::Mad(_, _, mad)
                     if mad.method() != Method::GET_RESP || mad.transaction_id() != get.transaction_id() => {}
                 Arrival::Mad(_, _, mad) => {
@@ -154,7 +157,7 @@ impl Place {
         self.state.journals().join("r/r.journal.json")
     }
 
-    /// The worker of this place, by its arguments.
+    /// Finds the worker of this environment by its arguments.
     pub(crate) fn worker(&self) -> Worker {
         let state = self.state.path().to_string_lossy().into_owned();
         let ours = |pid: &i32| {
@@ -172,7 +175,7 @@ pub(crate) fn verbatimd() -> Command {
     Command::new(env!("CARGO_BIN_EXE_verbatimd"))
 }
 
-/// The usual supervision of the program that was built.
+/// Returns the default supervision with the program under test.
 pub(crate) fn supervision() -> Supervision {
     Supervision {
         program: env!("CARGO_BIN_EXE_verbatimd").into(),
@@ -180,7 +183,6 @@ pub(crate) fn supervision() -> Supervision {
     }
 }
 
-/// A worker, by its process.
 pub(crate) struct Worker(Pid);
 
 impl Worker {
@@ -188,7 +190,7 @@ impl Worker {
         kill_process(self.0, signal).unwrap();
     }
 
-    /// Something that becomes ready when the process ends.
+    /// Returns a function that waits for the end of the process.
     pub(crate) fn end(&self) -> impl FnOnce() + Send + 'static {
         let end = pidfd_open(self.0, PidfdFlags::empty()).unwrap();
         move || {
@@ -202,7 +204,6 @@ impl Worker {
     }
 }
 
-/// A job under way.
 pub(crate) struct Running {
     pub(crate) job: tokio::task::JoinHandle<WorkerEnd>,
     events: mpsc::UnboundedReceiver<Event>,
@@ -224,7 +225,7 @@ impl Running {
         }
     }
 
-    /// Waits until that happens.
+    /// Waits for an event that matches.
     pub(crate) async fn sees(&mut self, what: impl Fn(&Event) -> bool) {
         let reached = async {
             loop {
@@ -239,19 +240,19 @@ impl Running {
         tokio::time::timeout(LIMIT, reached).await.unwrap();
     }
 
-    /// Waits until the procedure is at that step.
+    /// Waits until the procedure is at this step.
     pub(crate) async fn reaches(&mut self, step: &str) {
         self.sees(|event| matches!(event, Event::StepStarted(at) if at.step == step))
             .await;
     }
 
-    /// Waits until that test begins.
+    /// Waits until this test begins.
     pub(crate) async fn begins(&mut self, test: &str) {
         self.sees(|event| matches!(event, Event::TestStarted(begun) if begun.test == test))
             .await;
     }
 
-    /// Waits for the end; with all that happened.
+    /// Waits for the end of the job. Returns the end and all events.
     pub(crate) async fn end(mut self) -> (WorkerEnd, Vec<Event>) {
         let end = tokio::time::timeout(LIMIT, self.job).await.unwrap().unwrap();
         while let Ok(event) = self.events.try_recv() {
@@ -260,7 +261,7 @@ impl Running {
         (end, self.seen)
     }
 
-    /// Waits for its failure: cause, reason, whether the device is left changed.
+    /// Waits for the failure of the job. Returns the cause, the reason, and whether the device is left changed.
     pub(crate) async fn failure(self) -> (Cause, String, bool) {
         match self.end().await.0 {
             WorkerEnd::Failed {
@@ -273,7 +274,7 @@ impl Running {
     }
 }
 
-/// Restores the rig of a place.
+/// Restores the rig of an environment.
 pub(crate) async fn restore(place: &Place) -> Result<Vec<verbatim_record::Restored>, String> {
     let (events, _told) = mpsc::unbounded_channel();
     let (_cancel, cancelled) = watch::channel(false);
@@ -282,7 +283,7 @@ pub(crate) async fn restore(place: &Place) -> Result<Vec<verbatim_record::Restor
         .await
 }
 
-/// A named pipe that nobody reads from: who opens it for writing hangs for good.
+/// Creates a named pipe without a reader: a process that opens it for writing hangs forever.
 pub(crate) fn never_read(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status().unwrap();
     assert!(made.success());

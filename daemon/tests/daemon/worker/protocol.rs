@@ -48,7 +48,7 @@ impl Bare {
         bare
     }
 
-    /// The next message; none at the end of the stream.
+    /// Returns the next message; `None` at the end of the stream.
     fn next(&mut self) -> Option<from_worker::Message> {
         loop {
             let mut rest = self.came.as_slice();
@@ -75,7 +75,7 @@ impl Bare {
 }
 
 #[test]
-fn a_worker_ends_with_a_clear_error_when_junk_comes_from_the_stream() {
+fn worker_reports_invalid_messages() {
     let nothing = ToWorker { message: None }.encode_length_delimited_to_vec();
     for (junk, words) in [
         (&[0xFF; 8][..], "a length of more than 32 bits"),
@@ -101,7 +101,7 @@ fn a_worker_ends_with_a_clear_error_when_junk_comes_from_the_stream() {
 }
 
 #[test]
-fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
+fn second_order_stops_and_restores() {
     let place = Place::new();
     let mut worker = Bare::start(&place);
     let job = place.job(&[LONG_TEST]);
@@ -133,7 +133,7 @@ fn junk_in_mid_run_stops_the_run_and_restores_the_device() {
 }
 
 #[test]
-fn a_worker_answers_pings_before_it_has_anything_to_do_and_ends_in_silence_with_its_daemon() {
+fn idle_worker_responds_to_pings() {
     let place = Place::of("kind = \"virtual\"\n");
     let mut worker = Bare::start(&place);
     for number in [1, u64::MAX] {
@@ -149,7 +149,7 @@ fn a_worker_answers_pings_before_it_has_anything_to_do_and_ends_in_silence_with_
 }
 
 #[test]
-fn a_worker_that_finds_no_daemon_says_so() {
+fn worker_without_daemon_reports_error() {
     let place = Place::of("kind = \"virtual\"\n");
     let output = verbatimd()
         .args(["worker", "--connect", "/absent/socket", "--state"])

@@ -13,7 +13,7 @@ use super::place::{LONG_TEST, Place, Running, WAITS_AT, never_read, restore, sup
 use super::{ends, verdicts};
 
 #[tokio::test]
-async fn a_worker_that_dies_with_a_device_that_is_gone_fails_the_job_and_a_later_run_restores_first() {
+async fn later_run_restores_after_device_loss() {
     let mut place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST, "c14-024-node-info"]));
     running.reaches(WAITS_AT).await;
@@ -44,7 +44,7 @@ async fn a_worker_that_dies_with_a_device_that_is_gone_fails_the_job_and_a_later
 }
 
 #[tokio::test]
-async fn a_device_that_is_gone_cannot_be_restored_and_the_job_says_that_it_is_left_changed() {
+async fn lost_device_is_left_changed() {
     let mut place = Place::new();
     let mut running = Running::start(&place, supervision(), place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;
@@ -62,8 +62,8 @@ async fn a_device_that_is_gone_cannot_be_restored_and_the_job_says_that_it_is_le
     assert_eq!((cause, not_restored), (Cause::Rig, true), "{reason}");
 }
 
-/// A worker whose main thread will hang in a system call for good once its tests are over: it writes the head of its
-/// report to a pipe that nobody reads from.
+/// Starts a worker whose main thread hangs in a system call forever once its tests have ended. At that point the worker
+/// writes the head of its report to a pipe without a reader.
 async fn will_hang(place: &Place, supervision: Supervision) -> Running {
     let mut running = Running::start(place, supervision, place.job(&[LONG_TEST]));
     running.reaches(WAITS_AT).await;
@@ -72,7 +72,7 @@ async fn will_hang(place: &Place, supervision: Supervision) -> Running {
 }
 
 #[tokio::test]
-async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_lives_and_so_is_the_next() {
+async fn hung_workers_are_killed() {
     let place = Place::new();
     let supervision = Supervision {
         ping_every: Duration::from_millis(100),
@@ -93,7 +93,7 @@ async fn a_worker_that_hangs_in_a_call_for_good_is_killed_though_its_reader_live
 }
 
 #[tokio::test]
-async fn a_worker_that_does_not_stop_when_cancelled_is_killed() {
+async fn worker_that_ignores_cancel_is_killed() {
     let place = Place::new();
     let supervision = Supervision {
         stop_within: Duration::from_secs(1),
@@ -108,7 +108,7 @@ async fn a_worker_that_does_not_stop_when_cancelled_is_killed() {
 }
 
 #[tokio::test]
-async fn a_rig_that_another_process_uses_is_refused_and_is_not_left_changed() {
+async fn rig_in_use_is_refused() {
     let place = Place::new();
     let held = FileJournal::open(&place.state.journals(), "r").unwrap();
     let (cause, reason, not_restored) = Running::start(&place, supervision(), place.job(&[LONG_TEST]))
@@ -123,7 +123,7 @@ async fn a_rig_that_another_process_uses_is_refused_and_is_not_left_changed() {
 }
 
 #[tokio::test]
-async fn a_rig_file_that_changed_since_the_daemon_read_it_does_not_matter_to_the_worker() {
+async fn worker_ignores_changed_rig_file() {
     let place = Place::new();
     let job = place.job(&["c14-024-node-info"]);
     std::fs::write(&place.rig_file, "no rig file any more").unwrap();
@@ -133,8 +133,8 @@ async fn a_rig_file_that_changed_since_the_daemon_read_it_does_not_matter_to_the
 }
 
 #[tokio::test]
-async fn what_libraries_write_is_told_line_by_line() {
-    // The dynamic linker is a library too; the rig itself is none that this machine has.
+async fn library_output_is_reported_by_line() {
+    // The dynamic linker writes its output like any other library. The rig's device does not exist on this machine.
     let place = Place::of(
         "kind = \"umad\"\ndevice = \"none\"\nport = 1\nroute = \"0,1\"\n[rig.env]\nLD_DEBUG = \"libs\"\nLD_PRELOAD = \"/absent.so\"\n",
     );
@@ -154,7 +154,7 @@ async fn what_libraries_write_is_told_line_by_line() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_absent_or_ends_at_once_fails_the_job() {
+async fn absent_or_failing_program_fails_job() {
     for (program, word) in [
         ("/absent/verbatimd", "was not started"),
         ("/bin/false", "it ended with code 1"),

@@ -1,15 +1,15 @@
-//! What commands say, as values: numbers that a field cannot hold are refused, and never cut off.
+//! Conversion of protocol messages to typed values. A number outside its field's range is refused, and never truncated.
 
 use verbatim_wire::verbs::{Access, AddressVector, Gid, Operation, QpAttributes, QpState, QpStatus, Service, Work};
 use verbatim_wire::{AckTimeout, Mtu, Psn, QKey, Qpn, RKey, RnrTimer};
 
 use super::v1 as pb;
 
-/// What was expected and what was seen.
+/// Error for a value outside its range: the expected range and the actual value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OutOfRange(pub String);
 
-/// A number of at most `largest`.
+/// Checks that a number is at most `largest`.
 fn bounded(field: &str, value: u32, largest: u32) -> Result<u32, OutOfRange> {
     if value > largest {
         return Err(OutOfRange(format!("{field} is {value}; expected 0..={largest}")));
@@ -17,13 +17,13 @@ fn bounded(field: &str, value: u32, largest: u32) -> Result<u32, OutOfRange> {
     Ok(value)
 }
 
-/// A number of at most `largest`, which fits `N`.
+/// Converts a number that is at most `largest`.
 fn narrow<N: TryFrom<u32> + Into<u32> + Copy>(field: &str, value: u32, largest: N) -> Result<N, OutOfRange> {
     bounded(field, value, largest.into())?;
     Ok(N::try_from(value).unwrap_or(largest))
 }
 
-/// PSNs and QPNs have 24 bits.
+/// The largest 24-bit number, for PSNs and QPNs.
 const BITS_24: u32 = (1 << 24) - 1;
 
 impl From<pb::Access> for Access {
@@ -37,10 +37,10 @@ impl From<pb::Access> for Access {
     }
 }
 
-/// A service, by its number in `enum Service`.
+/// Converts a number of `enum Service`.
 ///
 /// # Errors
-/// When there is none of that number.
+/// When the number is unspecified or unknown.
 pub fn service(number: i32) -> Result<Service, OutOfRange> {
     match pb::Service::try_from(number) {
         Ok(pb::Service::Rc) => Ok(Service::Rc),
@@ -51,12 +51,12 @@ pub fn service(number: i32) -> Result<Service, OutOfRange> {
     }
 }
 
-/// A state, by its number in `enum QpState`.
+/// Converts a number of `enum QpState`.
 ///
 /// # Errors
-/// When there is none of that number.
+/// When the number is unspecified or unknown.
 pub fn qp_state(number: i32) -> Result<QpState, OutOfRange> {
-    // Those of the schema begin with 1.
+    // The numbers in the schema start at 1.
     let place = usize::try_from(i64::from(number) - 1).ok();
     let state = place.and_then(|place| QpState::ALL.get(place)).copied();
     state.ok_or_else(|| {
@@ -181,10 +181,10 @@ impl TryFrom<&pb::AddressVector> for AddressVector {
     }
 }
 
-/// The queue pair that a datagram goes to.
+/// Returns the QPN of a datagram's destination.
 ///
 /// # Errors
-/// When its number has more than 24 bits.
+/// When the number has more than 24 bits.
 pub fn remote_qpn(given: &pb::PostSend) -> Result<Qpn, OutOfRange> {
     bounded("remote_qpn", given.remote_qpn, BITS_24).map(Qpn)
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_that_a_field_cannot_hold_is_refused_with_its_range() {
+    fn refuses_numbers_outside_their_range() {
         assert_eq!(refusal(|a| a.rnr_retry = Some(8)), "rnr_retry is 8; expected 0..=7");
         assert_eq!(refusal(|a| a.retry_cnt = Some(8)), "retry_cnt is 8; expected 0..=7");
         assert_eq!(
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_a_whole_gid_or_no_field_of_a_grh() {
+    fn address_needs_a_whole_gid_for_grh_fields() {
         let with = |change: fn(&mut pb::AddressVector)| {
             let mut address = pb::AddressVector {
                 dgid: vec![1; 16],
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn states_come_back_as_they_went() {
+    fn states_round_trip() {
         for state in QpState::ALL {
             assert_eq!(qp_state(pb::QpState::from(state).into()), Ok(state));
         }
     }
 
     #[test]
-    fn an_unknown_state_operation_or_service_is_refused() {
+    fn refuses_unknown_state_operation_or_service() {
         for number in [0, 8, -1, i32::MIN] {
             assert!(qp_state(number).unwrap_err().0.contains("no state"));
         }

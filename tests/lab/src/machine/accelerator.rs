@@ -1,4 +1,4 @@
-//! Whether machines run under KVM or under emulation.
+//! The choice between KVM and emulation for machines.
 
 use std::env;
 use std::fs::{self, OpenOptions};
@@ -10,12 +10,12 @@ use super::error::{io_error, path_error};
 use super::image::locked_store;
 use super::{Image, MachineError, host};
 
-/// A kernel that KVM runs is at its end sooner; under emulation an idle host takes 3 s.
+/// Longest time for the probe kernel under KVM. Even emulation takes only 3 s on an idle host.
 const PROBE: Duration = Duration::from_secs(10);
-/// The user's choice: `kvm` or `tcg`.
+/// Environment variable with the user's choice: `kvm` or `tcg`.
 const CHOICE: &str = "VERBATIM_ACCELERATOR";
 
-/// What runs the machine's processor.
+/// The accelerator of the machine's processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
     /// The host's kernel.
@@ -24,11 +24,12 @@ pub(crate) enum Accelerator {
     Tcg,
 }
 
-/// Decides on which accelerator the machines of this host run, and says so. Without what machines need it says nothing.
+/// Chooses the accelerator for the machines of this host, and prints it. Prints nothing if a package for machines is
+/// missing.
 ///
 /// # Errors
 ///
-/// When the image cannot be made for another reason than a missing package.
+/// When making the image fails for another reason than a missing package.
 pub fn choose_accelerator() -> Result<(), MachineError> {
     let image = match Image::ensure() {
         Err(MachineError::NotInstalled { .. }) => return Ok(()),
@@ -42,12 +43,13 @@ pub fn choose_accelerator() -> Result<(), MachineError> {
     Ok(())
 }
 
-/// The accelerator of this host. `/dev/kvm` is there on hosts where a machine hangs under it, so the first caller since the
-/// host came up boots the image once without a share, which ends by itself, and the answer is kept beside the image.
+/// Returns the accelerator of this host. On some hosts `/dev/kvm` exists but a machine hangs under it. The first caller
+/// after the host's boot therefore boots the image without a share, which ends by itself, and stores the answer beside
+/// the image.
 ///
 /// # Errors
 ///
-/// When the answer cannot be kept, or QEMU cannot be started.
+/// When storing the answer or starting QEMU fails.
 pub(crate) fn accelerator(image: &Image) -> Result<Accelerator, MachineError> {
     match env::var(CHOICE).as_deref() {
         Ok("kvm") => return Ok(Accelerator::Kvm),
@@ -84,7 +86,7 @@ fn parse(word: &str) -> Option<Accelerator> {
     }
 }
 
-/// Whether the image's kernel comes to the end of its script, which without a share is at once.
+/// Returns whether the image's kernel reaches the end of its script under KVM. Without a share the script ends at once.
 fn boots_under_kvm(image: &Image) -> Result<bool, MachineError> {
     let mut command = Command::new(host::needed("qemu-system-x86_64")?);
     command
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_another_form_is_no_answer() {
+    fn parse_accepts_only_kvm_and_tcg() {
         assert_eq!(parse(" kvm\n"), Some(Accelerator::Kvm));
         assert_eq!(parse(" tcg"), Some(Accelerator::Tcg));
         assert_eq!(parse(""), None);

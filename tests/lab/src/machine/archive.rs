@@ -1,30 +1,30 @@
 //! The root file system as an archive that the kernel unpacks: cpio's "new ASCII" form, see the kernel's
 //! `Documentation/driver-api/early-userspace/buffer-format.rst`.
 //!
-//! It is not compressed: the machine would have to undo that under emulation.
+//! The archive is not compressed: the machine would have to decompress it under emulation.
 
 use std::{
     collections::BTreeMap,
     io::{self, Write},
 };
 
-/// What lies at a path.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     /// A directory.
     Directory,
-    /// A file with its content; executable, or not.
+    /// A file with its content and its executable bit.
     File { content: Vec<u8>, executable: bool },
     /// A symbolic link with its target.
     Link(String),
 }
 
-/// A tree of files. Paths are relative, with `/` between their parts; directories above a path come by themselves.
+/// A tree of files. The key is a relative path with `/` between its parts. Parent directories are added automatically.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree(BTreeMap<String, Entry>);
 
 impl Tree {
-    /// Puts something at a path, in place of what was there.
+    /// Sets the entry at a path, and replaces any previous entry.
     pub(crate) fn put(&mut self, path: &str, entry: Entry) {
         let path = path.trim_start_matches('/');
         for (end, _) in path.match_indices('/') {
@@ -33,14 +33,14 @@ impl Tree {
         self.0.insert(path.to_owned(), entry);
     }
 
-    /// Whether something is at the path.
     pub(crate) fn has(&self, path: &str) -> bool {
         self.0.contains_key(path.trim_start_matches('/'))
     }
 
-    /// Writes the archive. Every file belongs to root and is as old as the epoch, so equal trees are equal archives.
+    /// Writes the archive. Every file belongs to root and has the epoch as its time, so equal trees give equal
+    /// archives.
     pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        // In the order of their names, a directory comes before what is in it.
+        // In the order of their names, a directory comes before its contents.
         for (number, (path, entry)) in (1_u32..).zip(&self.0) {
             let (mode, content): (u32, &[u8]) = match entry {
                 Entry::Directory => (0o040_755, &[]),
@@ -57,12 +57,14 @@ impl Tree {
     }
 }
 
-/// One file: a header of 110 characters, the name with its end, the content; both are filled up to four bytes.
+/// Writes one file: a header of 110 characters, the name with a NUL, and the content. Name and content are padded to
+/// four bytes.
 fn record(to: &mut impl Write, number: u32, mode: u32, name: &str, content: &[u8]) -> io::Result<()> {
     let length = u32::try_from(content.len())
         .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, format!("{name} has 4 GiB or more")))?;
     let name_length = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
-    // uid, gid, mtime; then four numbers of devices and, after the name's length, a checksum that this form leaves 0.
+    // uid, gid, nlink and mtime. After the size come four device numbers, the name's length, and a checksum that is 0
+    // in this form.
     write!(to, "070701{number:08x}{mode:08x}{:08x}{:08x}{:08x}{:08x}", 0, 0, 1, 0)?;
     write!(
         to,
@@ -75,7 +77,7 @@ fn record(to: &mut impl Write, number: u32, mode: u32, name: &str, content: &[u8
     fill(to, content.len(), 0)
 }
 
-/// `least` zeros, then as many as make `length` a multiple of four.
+/// Writes `least` zeros, then as many as make `length` a multiple of four.
 fn fill(to: &mut impl Write, length: usize, least: usize) -> io::Result<()> {
     to.write_all(&[0; 4][..least + length.next_multiple_of(4) - length])
 }
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_come_before_what_is_in_them_and_equal_trees_are_equal_archives() {
+    fn writes_sorted_reproducible_archive() {
         let (mut first, mut second) = (Vec::new(), Vec::new());
         tree().write(&mut first).unwrap();
         tree().write(&mut second).unwrap();
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn cpio_unpacks_it() {
+    fn cpio_unpacks_archive() {
         let place = tempfile::tempdir().unwrap();
         let started = Command::new("cpio")
             .args(["--extract", "--quiet", "--make-directories"])

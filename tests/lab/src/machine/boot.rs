@@ -27,13 +27,13 @@ use crate::machine::{
 };
 use crate::process::Process;
 
-/// How much of a console an error quotes, in bytes.
+/// Bytes of a console that an error quotes.
 const TAIL: u64 = 2000;
-/// Ports of a virtio-serial device at most: QEMU has room for 32 messages about them that the guest did not read yet, tells
-/// three of each port, and loses the others: such a port has no other end for ever.
+/// Maximum number of ports on a virtio-serial device. QEMU queues at most 32 unread control messages for the guest,
+/// sends three for each port, and loses the rest. A port with lost messages never connects.
 const PORTS_PER_BUS: usize = 10;
 
-/// What a boot leaves.
+/// The result of a boot.
 #[derive(Debug)]
 pub(crate) struct Booted {
     pub(crate) process: Process,
@@ -46,7 +46,7 @@ pub(crate) struct Booted {
     pub(crate) took: Duration,
 }
 
-/// Why an attempt failed, and whether another may do better.
+/// Why an attempt failed, and whether another attempt may succeed.
 pub(crate) struct Failure {
     pub(crate) error: MachineError,
     pub(crate) again: bool,
@@ -101,7 +101,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Ctrl-C is for the command beside the machine, which may still have to restore the device.
+            // Keep Ctrl-C away from QEMU: the command beside the machine may still have to restore the device.
             .process_group(0);
     };
     let process = Process::start(prepare, &qemu).map_err(io_error("starting QEMU"))?;
@@ -127,7 +127,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
     let output = options.output.then(|| (next(), next()));
     let line = events.read_line(deadline).map_err(failure)?;
     if line != "ready" {
-        // The script's own word: it would say the same again.
+        // The script reported the failure itself; a second attempt would fail in the same way.
         return Err(not_ready(format!("did not come up: its script says \"{line}\""), &options.console).into());
     }
     Ok(Booted {
@@ -150,7 +150,7 @@ fn not_ready(what: String, console: &Path) -> MachineError {
     }
 }
 
-/// The end of a console's log, for people.
+/// Returns the end of a console's log as text.
 pub(crate) fn tail(console: &Path) -> String {
     let read = || {
         let mut file = std::fs::File::open(console)?;
@@ -179,13 +179,14 @@ fn check_socket(path: &Path) -> Result<(), MachineError> {
     })
 }
 
-/// A port of 127.0.0.1 that is free now. Somebody may take it before QEMU does; then the boot fails, and is tried again.
+/// Returns a TCP port of 127.0.0.1 that is free now. Another process may take it before QEMU does; then the boot fails
+/// and is repeated.
 fn free_port() -> Result<SocketAddr, MachineError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_error("looking for a free TCP port"))?;
     listener.local_addr().map_err(io_error("looking for a free TCP port"))
 }
 
-/// QEMU's command line.
+/// Returns QEMU's command line.
 fn arguments(
     image: &Image,
     options: &BootOptions,
@@ -205,9 +206,8 @@ fn arguments(
     } else {
         accelerator(image)?
     };
-    // The time-stamp counter can run at a wrong rate under emulation. And on a busy host the
-    // emulated timer's first interrupts can come later than Linux waits for them: it then takes
-    // the timer for not connected and hangs as it tries the other ways to connect one.
+    // Under emulation the time-stamp counter can run at a wrong rate. On a busy host the emulated timer's first
+    // interrupts can be so late that Linux considers the timer disconnected and hangs.
     let clock = match accelerator {
         Accelerator::Kvm => "",
         Accelerator::Tcg => " clocksource=hpet tsc=unstable",
@@ -290,7 +290,7 @@ fn arguments(
     Ok(all)
 }
 
-/// An option with a path in it: QEMU takes a doubled comma for a comma.
+/// Returns an option that contains a path. Commas in the path are doubled, as QEMU requires.
 fn with_path(before: &str, path: &Path) -> OsString {
     let mut bytes = before.as_bytes().to_vec();
     for &byte in path.as_os_str().as_bytes() {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_path_that_is_too_long_is_refused_with_its_length() {
+    fn rejects_long_socket_path() {
         let long = std::path::PathBuf::from(format!("/tmp/{}", "x".repeat(103)));
         let error = check_socket(&long).unwrap_err().to_string();
         assert!(

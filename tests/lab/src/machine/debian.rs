@@ -1,4 +1,4 @@
-//! A Debian userland with its systemd, for a machine that is to be administered as any host is.
+//! A Debian userland with systemd, for a machine that is administered like any host.
 
 use std::{
     fs,
@@ -13,19 +13,20 @@ use crate::machine::{
     image::{locked_store, once},
 };
 
-/// The release: that of the packages' own host.
+/// The Debian release.
 const SUITE: &str = "bookworm";
-/// What is in it beside what is essential.
+/// The packages beyond the essential ones.
 const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers,apt";
-/// What nobody reads in there is left out: all of it goes into the machine's memory.
+/// Path patterns that are not installed, to save memory: the machine holds all files in memory.
 const LEFT_OUT: [&str; 3] = ["/usr/share/locale/*", "/usr/share/man/*", "/usr/share/doc/*"];
-/// And what comes of installing. $1 is the tree.
+/// Shell code that removes installed files that the machine does not need. $1 is the tree.
 const CLEAN: &str =
     r#"rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/share/zoneinfo/* "$1"/usr/lib/udev/hwdb.bin"#;
-/// Raised when what is made of the same ingredients changes.
+/// Version of the recipe; raise it when the same ingredients give a different result.
 const RECIPE: &str = "2";
 
-/// The userland as an archive, made if there is none yet: that takes a minute or two, and downloads 50 MB.
+/// Returns the path of the userland's archive, and makes it if there is none. That takes a minute or two and downloads
+/// 50 MB.
 ///
 /// # Errors
 ///

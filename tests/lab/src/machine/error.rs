@@ -1,89 +1,89 @@
-//! What can go wrong with a machine.
+//! The errors of a machine.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// The machine could not be made, did not come up, or did not obey.
+/// Error of making, booting or using a machine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MachineError {
-    /// Something that the machine is made of is not on this host.
+    /// The host lacks something that the machine needs.
     #[error("the machine needs {missing}, which this host does not have; {remedy}")]
     NotInstalled {
-        /// What was looked for.
+        /// The missing program or package.
         missing: String,
-        /// What to type.
+        /// The instruction that installs it.
         remedy: String,
     },
     /// A tool failed.
     #[error("{what} failed: `{command}` {status}; it says: {said}")]
     Tool {
-        /// What was being done.
+        /// The purpose of the call.
         what: String,
         /// The command line.
         command: String,
-        /// How it ended.
+        /// How the tool ended.
         status: String,
         /// Its standard error.
         said: String,
     },
-    /// A file is not what it should be.
+    /// A file is not as expected.
     #[error("{path}: {what}", path = path.display())]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What was expected, and what seen.
+        /// The expected and the seen contents.
         what: String,
     },
-    /// The machine did not come up.
+    /// The machine did not start.
     #[error("the machine {what}; its console, kept in {console}, ends with:\n{tail}", console = console.display())]
     NotReady {
-        /// What it did instead.
+        /// How the start failed.
         what: String,
         /// The console's log.
         console: PathBuf,
-        /// The end of it.
+        /// The end of the log.
         tail: String,
     },
-    /// The machine came up and is gone now.
+    /// The machine ended while it was in use.
     #[error("the machine has ended, {doing}; its console, kept in {console}, ends with:\n{tail}", console = console.display())]
     Ended {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
         /// The console's log.
         console: PathBuf,
-        /// The end of it.
+        /// The end of the log.
         tail: String,
     },
-    /// The machine is up, but something took too long.
+    /// The machine runs, but an operation took too long.
     #[error("{what} took more than {limit:?}; the console is kept in {console}", console = console.display())]
     TooLate {
-        /// What.
+        /// The operation.
         what: String,
-        /// How long it might have taken.
+        /// Its time limit.
         limit: std::time::Duration,
         /// The console's log.
         console: PathBuf,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("the machine: {what}: {source}")]
     Io {
-        /// What was being done, with its path.
+        /// The operation, with its path.
         what: String,
-        /// Why it failed.
+        /// The error of the operation.
         source: io::Error,
     },
 }
 
-/// For `map_err`: what was being done.
+/// Makes an error of the failed operation `what`, for `map_err`.
 pub(crate) fn io_error(what: impl Into<String>) -> impl FnOnce(io::Error) -> MachineError {
     let what = what.into();
     move |source| MachineError::Io { what, source }
 }
 
-/// For `map_err`: what was being done to a path.
+/// Makes an error of a failed operation on a path, for `map_err`.
 pub(crate) fn path_error(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> MachineError {
     io_error(format!("{doing} {}", path.display()))
 }

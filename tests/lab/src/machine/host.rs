@@ -1,4 +1,4 @@
-//! What of the host a machine is made of: programs, their libraries, and the packages that they come from.
+//! The host's programs, libraries and packages that a machine uses.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use std::{
 use crate::host::{Package, apt_line, is_there, program};
 use crate::machine::{MachineError, error::path_error};
 
-/// Debian's packages that the machine is made of or made with.
+/// The Debian packages that a machine or its build needs.
 pub const PACKAGES: &[Package] = &[
     ("qemu-system-x86", "qemu-system-x86_64"),
     ("busybox-static", "busybox"),
@@ -24,7 +24,7 @@ pub const PACKAGES: &[Package] = &[
     ("libibumad3", "libibumad.so.3"),
 ];
 
-/// Fails with one line that installs everything that is absent.
+/// Fails with one line that installs every missing package.
 pub(crate) fn check() -> Result<(), MachineError> {
     if env::consts::ARCH != "x86_64" {
         return Err(MachineError::NotInstalled {
@@ -46,7 +46,7 @@ pub(crate) fn check() -> Result<(), MachineError> {
     })
 }
 
-/// A program that [`check`] has seen.
+/// Returns the path of a program that [`check`] has found.
 pub(crate) fn needed(name: &str) -> Result<PathBuf, MachineError> {
     program(name).ok_or_else(|| MachineError::NotInstalled {
         missing: format!("the program {name}"),
@@ -54,7 +54,7 @@ pub(crate) fn needed(name: &str) -> Result<PathBuf, MachineError> {
     })
 }
 
-/// Runs a tool to its end and returns what it printed.
+/// Runs a tool to its end and returns its stdout.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>, MachineError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -78,7 +78,7 @@ pub(crate) fn failed(what: &str, command: &Command, output: &Output) -> MachineE
     }
 }
 
-/// Whether a file begins as an ELF file does: scripts have no libraries to look for.
+/// Returns whether a file is an ELF file. Scripts have no libraries.
 pub(crate) fn is_elf(path: &Path) -> Result<bool, MachineError> {
     use std::io::Read as _;
     let mut start = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn is_elf(path: &Path) -> Result<bool, MachineError> {
     Ok(start == b"\x7fELF")
 }
 
-/// The shared libraries of a program, its loader among them, as `ldd` finds them.
+/// Returns the shared libraries of a program and its loader, as `ldd` finds them.
 pub(crate) fn libraries(path: &Path) -> Result<Vec<PathBuf>, MachineError> {
     if !is_elf(path)? {
         return Ok(Vec::new());
@@ -101,7 +101,7 @@ pub(crate) fn libraries(path: &Path) -> Result<Vec<PathBuf>, MachineError> {
         .stdin(Stdio::null())
         .output()
         .map_err(crate::machine::error::io_error("starting ldd (of libc-bin)"))?;
-    // A static program: ldd says so, and fails.
+    // For a static program, `ldd` prints a message and fails.
     if !output.status.success() {
         let said = [output.stdout.as_slice(), &output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
@@ -116,7 +116,7 @@ pub(crate) fn libraries(path: &Path) -> Result<Vec<PathBuf>, MachineError> {
     })
 }
 
-/// The paths in what `ldd` prints, or the library that it did not find.
+/// Parses `ldd`'s output. Returns the paths of the libraries, or the name of a library that was not found.
 fn parse_ldd(text: &str) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -125,7 +125,7 @@ fn parse_ldd(text: &str) -> Result<Vec<PathBuf>, String> {
         if place.starts_with("not found") {
             return Err(name.to_owned());
         }
-        // Without a path it is the kernel's own (vdso).
+        // A line without a path is the kernel's vdso.
         if let Some(path) = place
             .split(" (")
             .next()
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_libraries_are_those_with_a_path() {
+    fn parses_library_paths_from_ldd() {
         let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         assert_eq!(
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_has_no_libraries_and_a_program_has_a_loader() {
+    fn only_elf_files_have_libraries() {
         let script = tempfile::NamedTempFile::new().unwrap();
         fs::write(script.path(), "#!/bin/sh\n").unwrap();
         assert_eq!(libraries(script.path()).unwrap(), Vec::<PathBuf>::new());

@@ -1,4 +1,4 @@
-//! The image: made once for each kernel package, recipe and set of host programs, then kept.
+//! The image: made once for each kernel package, recipe and set of host programs, then stored.
 
 use std::{
     env, fs,
@@ -19,11 +19,11 @@ use crate::machine::{
 };
 use crate::workspace::root;
 
-/// Raised when what is made of the same ingredients changes.
+/// Version of the recipe; raise it when the same ingredients give a different result.
 const RECIPE: &str = "1";
-/// How long what no image of today needs is kept: another checkout may still use it.
+/// How long unused images are stored: another checkout may still use them.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// How many consoles are kept.
+/// Number of console logs that are stored.
 const CONSOLES: usize = 100;
 
 /// A kernel and a root file system, ready to boot.
@@ -34,8 +34,8 @@ pub struct Image {
     release: String,
 }
 
-/// Where images and consoles are kept: `rxe-machine` in cargo's target directory (`CARGO_TARGET_DIR`, or `target` of
-/// this workspace).
+/// Returns the directory of images and consoles: `rxe-machine` in cargo's target directory (`CARGO_TARGET_DIR`, or
+/// `target` of this workspace).
 #[must_use]
 pub fn store() -> PathBuf {
     let target = env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
@@ -44,7 +44,8 @@ pub fn store() -> PathBuf {
         .join("rxe-machine")
 }
 
-/// A fresh path for a console's log, with `name` and this process in it. Of all consoles the newest 100 are kept.
+/// Returns a fresh path for a console's log, with `name` and this process's id in it. Only the newest 100 logs are
+/// stored.
 ///
 /// # Errors
 ///
@@ -68,8 +69,7 @@ pub fn console_log(name: &str) -> Result<PathBuf, MachineError> {
     Ok(place.join(format!("{name}-{}-{count}.log", std::process::id())))
 }
 
-/// The store, and what keeps others from making anything in it meanwhile; the system frees it, however this process
-/// ends.
+/// Returns the store with an exclusive lock on it. The system releases the lock when this process ends.
 pub(crate) fn locked_store() -> Result<(PathBuf, fs::File), MachineError> {
     let store = store();
     fs::create_dir_all(&store).map_err(path_error("making", &store))?;
@@ -80,13 +80,13 @@ pub(crate) fn locked_store() -> Result<(PathBuf, fs::File), MachineError> {
 }
 
 impl Image {
-    /// The image, made if there is none yet: that takes seconds and, for a new kernel, a download of 70 MB. Of two
-    /// processes that want it at once, one makes it and the other waits.
+    /// Returns the image, and makes it if there is none: that takes seconds and, for a new kernel, a download of 70 MB.
+    /// If two processes need the image at the same time, one makes it and the other waits.
     ///
     /// # Errors
     ///
-    /// [`MachineError::NotInstalled`] with the line that installs what is missing; the others when a tool or the system
-    /// fails. What was half made is removed.
+    /// [`MachineError::NotInstalled`] with the line that installs the missing packages; other errors when a tool or a
+    /// system call fails. An unfinished image is removed.
     pub fn ensure() -> Result<Image, MachineError> {
         host::check()?;
         let (store, _lock) = locked_store()?;
@@ -120,25 +120,25 @@ impl Image {
         })
     }
 
-    /// The kernel, uncompressed.
+    /// Returns the path of the uncompressed kernel.
     #[must_use]
     pub fn vmlinux(&self) -> &Path {
         &self.vmlinux
     }
 
-    /// The root file system.
+    /// Returns the path of the root file system.
     #[must_use]
     pub fn initramfs(&self) -> &Path {
         &self.initramfs
     }
 
-    /// The kernel's release, as `uname -r` prints it in the machine.
+    /// Returns the kernel's release, as `uname -r` prints it in the machine.
     #[must_use]
     pub fn release(&self) -> &str {
         &self.release
     }
 
-    /// Whether a program is in the image, by its bare name: those that rxe is worked with, and busybox's.
+    /// Returns whether the image has a program of this name: a program for rxe, or an applet of busybox.
     #[must_use]
     pub fn has_program(&self, name: &str) -> bool {
         let busybox = || {
@@ -150,8 +150,8 @@ impl Image {
     }
 }
 
-/// A file's path, length and time of change: what a key has of a file, for reading all of them would take longer than
-/// the rest.
+/// Returns a file's path, length and modification time, as part of a key. Hashing the contents would take longer than
+/// all the rest.
 pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
     let file = fs::metadata(path).map_err(path_error("looking at", path))?;
     Ok(format!(
@@ -163,7 +163,7 @@ pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
     ))
 }
 
-/// A directory that is made of these ingredients, all at once or not at all.
+/// Returns a directory made from these ingredients. The directory is made completely or not at all.
 pub(crate) fn once(
     store: &Path,
     kind: &str,
@@ -188,7 +188,7 @@ pub(crate) fn once(
     Ok(place)
 }
 
-/// Removes what is old and not of this image, and what a process that was killed has left half made.
+/// Removes old unused images, and unfinished directories of killed processes.
 fn forget(store: &Path, used: &[&Path]) {
     for entry in fs::read_dir(store).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());
@@ -197,7 +197,7 @@ fn forget(store: &Path, used: &[&Path]) {
             let changed = entry.metadata().and_then(|file| file.modified()).ok();
             changed.is_some_and(|at| at.elapsed().is_ok_and(|age| age > KEPT))
         };
-        // The lock is ours, so nobody is making anything now.
+        // We hold the lock, so no process is making an image now.
         let is_half_made = name.starts_with("making-");
         let is_unused = ["kernel-", "image-", "module-"]
             .iter()
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_made_once_for_the_same_ingredients() {
+    fn makes_directory_once_per_ingredients() {
         let store = tempfile::tempdir().unwrap();
         let made = |ingredients: &[&str]| {
             let mut was_made = false;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_made_leaves_nothing() {
+    fn failed_build_leaves_nothing() {
         let store = tempfile::tempdir().unwrap();
         let wrong = || MachineError::File {
             path: "x".into(),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_half_made_is_forgotten_and_what_is_new_is_kept() {
+    fn removes_unfinished_keeps_recent() {
         let store = tempfile::tempdir().unwrap();
         for name in ["making-x", "image-other", "consoles"] {
             fs::create_dir(store.path().join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! Debian's kernel package, taken apart: the kernel, uncompressed, and the modules that the machine loads.
+//! Debian's kernel package: extracts the uncompressed kernel and the modules that the machine loads.
 
 use std::{
     env, fs,
@@ -13,14 +13,14 @@ use crate::machine::{
     image, vmlinux,
 };
 
-/// Names another kernel package, a file, in place of the one that apt would install.
+/// Environment variable with the file of a kernel package to use instead of apt's.
 const OVERRIDE: &str = "VERBATIM_LAB_RXE_KERNEL";
 
-/// Where apt keeps its package lists; it writes here whenever it gets new ones.
+/// Directory of apt's package lists. Its modification time changes when apt gets new lists.
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// Modules, in the order in which they are loaded; what they depend on comes before each. One that a kernel has built
-/// in, or has no longer, is left out, unless it is marked as needed.
+/// Modules in the order of loading, each after its dependencies. A module that the kernel has built in or no longer has
+/// is left out, unless the flag marks it as needed.
 const MODULES: &[(&str, bool)] = &[
     ("virtio_pci", true),
     ("virtio_console", true),
@@ -28,7 +28,7 @@ const MODULES: &[(&str, bool)] = &[
     ("9p", true),
     ("virtio_net", true),
     ("veth", true),
-    // rxe asks the crypto layer for crc32.
+    // rxe uses crc32 from the crypto layer.
     ("crc32_pclmul", false),
     ("crc32_generic", false),
     ("rdma_rxe", true),
@@ -36,7 +36,7 @@ const MODULES: &[(&str, bool)] = &[
     ("rdma_ucm", true),
 ];
 
-/// What the kernel's directory depends on besides the package, for its key.
+/// Returns the ingredients of the kernel's directory besides the package, for its key.
 pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
     MODULES.iter().map(|(name, _)| *name)
 }
@@ -44,7 +44,7 @@ pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
 /// A kernel package.
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
-    /// What tells it from every other: name and version, or a file's path, length and time.
+    /// Unique key of the package: name and version, or a file's path, length and time.
     pub(crate) identity: String,
     source: Source,
 }
@@ -56,8 +56,8 @@ enum Source {
 }
 
 impl Package {
-    /// The package that apt would install as Debian's kernel, or the file that the environment names. apt's answer is
-    /// kept in `store` for as long as its lists are the same: to ask it takes more than a second of processor time.
+    /// Returns the package that apt would install as Debian's kernel, or the file that the environment names. Stores
+    /// apt's answer in `store` while its lists stay the same: asking apt takes more than a second of processor time.
     pub(crate) fn find(store: &Path) -> Result<Package, MachineError> {
         if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
             if !path.is_file() {
@@ -105,7 +105,7 @@ impl Package {
         })
     }
 
-    /// Leaves in `to`, which exists: `vmlinux`, `release`, and `modules/` with the modules and their `order`.
+    /// Extracts into `to`, which exists: `vmlinux`, `release`, and `modules/` with the modules and their `order`.
     pub(crate) fn take_apart(&self, to: &Path) -> Result<(), MachineError> {
         let work = tempfile::tempdir_in(to).map_err(path_error("making a directory in", to))?;
         let package = match &self.source {
@@ -133,9 +133,9 @@ impl Package {
     }
 }
 
-/// The word after `key` in what apt-cache prints; the first one.
+/// Returns the text after the first `key` in apt-cache's output.
 fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineError> {
-    // It fails for a package that it does not know, as with no lists at all.
+    // Ignore apt-cache's exit code: it fails for an unknown package, which the missing key shows too.
     let output = Command::new("apt-cache")
         .args(arguments)
         .env("LC_ALL", "C")
@@ -146,7 +146,7 @@ fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineErr
     Ok(found.map(|word| word.trim().to_owned()))
 }
 
-/// Downloads a package; apt can fail once for reasons of its own, so twice.
+/// Downloads a package. Tries twice, since apt sometimes fails once.
 fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
     let place = to.join("package");
     fs::create_dir(&place).map_err(path_error("making", &place))?;
@@ -165,7 +165,7 @@ fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
         })
 }
 
-/// The name of the one entry of a directory.
+/// Returns the name of a directory's entry, if it has exactly one.
 fn only_entry(directory: &Path) -> Option<String> {
     let mut entries = fs::read_dir(directory).ok()?;
     let only = entries.next()?.ok()?;
@@ -175,7 +175,7 @@ fn only_entry(directory: &Path) -> Option<String> {
         .then(|| only.file_name().to_string_lossy().into_owned())
 }
 
-/// Copies the modules, expanded, and writes down in which order they are loaded.
+/// Copies the decompressed modules, and writes a list of their loading order.
 fn modules(tree: &Path, release: &str, to: &Path) -> Result<(), MachineError> {
     run(
         "reading the modules' dependencies",
@@ -197,7 +197,7 @@ fn modules(tree: &Path, release: &str, to: &Path) -> Result<(), MachineError> {
         };
         let shown = String::from_utf8_lossy(&shown).into_owned();
         for path in shown.lines().filter_map(|line| line.strip_prefix("insmod ")) {
-            // Parameters may follow.
+            // Parameters may follow the path.
             let path = Path::new(path.split(' ').next().unwrap_or(path));
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let (name, content) = match name.rsplit_once('.') {
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_package_that_is_none_is_refused_with_its_path() {
+    fn rejects_invalid_package() {
         if crate::host::program("dpkg-deb").is_none() {
             eprintln!("skipped: no dpkg-deb");
             return;
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_entry_is_none_where_there_are_two() {
+    fn only_entry_requires_exactly_one() {
         let place = tempfile::tempdir().unwrap();
         assert_eq!(only_entry(place.path()), None);
         fs::write(place.path().join("a"), "").unwrap();

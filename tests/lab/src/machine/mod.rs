@@ -1,7 +1,8 @@
-//! A Linux machine under emulation, with the kernel's own RoCEv2 stack (`rdma_rxe`) in it, for the lab and for tests.
+//! An emulated Linux machine with the kernel's own RoCEv2 stack (`rdma_rxe`), for the lab and for tests.
 //!
-//! [`Image::ensure`] makes the image: Debian's kernel, unmodified, and a small root file system of this host's own
-//! programs. [`Machine::boot`] starts it. Nothing needs root: QEMU emulates, frames go through unix datagrams.
+//! [`Image::ensure`] makes the image: Debian's unmodified kernel, and a small root file system of this host's own
+//! programs. [`Machine::boot`] starts it. Root is not needed: QEMU emulates the machine, and Unix datagrams carry its
+//! frames.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -48,8 +49,9 @@ pub use share::Share;
 /// `agent.cmd` behind the management interface.
 pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// The script of the verbs set-up: `rxe0` (device under test, 10.0.0.1, fd00::1) and `rxe1` (tester's adapter,
-/// 10.0.0.2, fd00::2) on a veth pair; `agent.cmd`, `daemon.cmd` and `command.cmd` of the share run beside them.
+/// 10.0.0.2, fd00::2) on a veth pair. Beside them the script runs `agent.cmd`, `daemon.cmd` and `command.cmd` of the
+/// share.
 pub const PAIR_SCRIPT: &str = include_str!("../../guest/pair.sh");
-/// The script of the native adapter: `vib0` of `vib.ko` in the share, its cables on the ports `cable1` and up, and what of
-/// the share runs beside it.
+/// The script of the native adapter: `vib0` of `vib.ko` in the share, with its cables on the ports `cable1` and up.
+/// Beside it the script runs the share's commands.
 pub(crate) const VIB_SCRIPT: &str = include_str!("../../guest/vib.sh");

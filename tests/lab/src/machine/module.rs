@@ -14,12 +14,13 @@ use crate::machine::{
 };
 use crate::workspace::root;
 
-/// The module for the kernel of this image: `vib.ko`, made if there is none yet, which takes seconds.
+/// Returns the path of the module `vib.ko` for the kernel of this image, and builds it if there is none, which takes
+/// seconds.
 ///
 /// # Errors
 ///
-/// [`MachineError::NotInstalled`] with the line that installs what is missing, [`MachineError::Tool`] with what the
-/// compiler said.
+/// [`MachineError::NotInstalled`] with the line that installs the missing packages, [`MachineError::Tool`] with the
+/// compiler's messages.
 pub(crate) fn adapter_module(image: &Image) -> Result<PathBuf, MachineError> {
     let release = image.release();
     let headers = PathBuf::from(format!("/usr/src/linux-headers-{release}"));
@@ -44,7 +45,7 @@ pub(crate) fn adapter_module(image: &Image) -> Result<PathBuf, MachineError> {
     Ok(made.join("vib.ko"))
 }
 
-/// The files that it is built of: name and path, sorted.
+/// Returns the source files of the module: name and path, sorted.
 fn sources() -> Result<Vec<(String, PathBuf)>, MachineError> {
     let place = root().join("tests/machine/vib");
     let mut found = Vec::new();
@@ -67,14 +68,14 @@ fn build(headers: &Path, sources: &[(String, PathBuf)], to: &Path) -> Result<(),
     let mut variable = std::ffi::OsString::from("M=");
     variable.push(work.path());
     let mut make = Command::new(host::needed("make")?);
-    // What cargo's own make variables say is not for this build.
+    // Cargo's own make variables must not affect this build.
     make.env_remove("MAKEFLAGS").env_remove("MFLAGS").arg("-C").arg(headers);
     run(
         "building the machine's adapter",
         make.arg(variable).args(["modules", "W=", "KCFLAGS=-Werror"]),
     )?;
     let built = work.path().join("vib.ko");
-    // Debug information is most of it, and the machine has it in memory.
+    // Most of the file is debug information, which would use the machine's memory.
     run(
         "stripping the machine's adapter",
         Command::new(host::needed("strip")?).arg("--strip-debug").arg(&built),

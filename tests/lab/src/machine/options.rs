@@ -1,4 +1,4 @@
-//! How a machine is booted.
+//! The options of a machine's boot.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,15 +10,15 @@ pub const DATA_MAC: &str = "52:54:00:00:00:01";
 /// The MAC address of the machine's management interface.
 pub const MANAGEMENT_MAC: &str = "52:54:00:00:00:02";
 
-/// How long a boot may take: seconds, but the host may be busy.
+/// Default limit of a boot. A boot takes seconds, but the host may be busy.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// The two ends of the data cable: unix datagram sockets, each datagram one Ethernet frame without its FCS.
+/// The two ends of the data cable: Unix datagram sockets. Each datagram is one Ethernet frame without its FCS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSockets {
     /// The machine's end: QEMU makes it, the tester sends to it.
     pub machine: PathBuf,
-    /// The tester's end: the tester binds it. What the machine sends while nobody has is lost, as on a dead cable.
+    /// The tester's end, which the tester binds. Before that, frames of the machine are lost, as on an unplugged cable.
     pub tester: PathBuf,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum DataNic {
     At(DataSockets),
 }
 
-/// What a machine is booted with. One virtual processor, 384 MiB and 60 s to come up, unless said otherwise.
+/// Options of a machine's boot. The defaults are one virtual processor, 384 MiB, and 1200 s to boot.
 #[derive(Clone, Debug)]
 pub struct BootOptions {
     pub(crate) share: PathBuf,
@@ -47,8 +47,9 @@ pub struct BootOptions {
 }
 
 impl BootOptions {
-    /// A machine that mounts the directory `share` at `/mnt/share` and runs the file `script` of it. The script tells
-    /// the host when it serves, see `ready` in `guest/lab.sh`. The console's log is appended to `console`, and stays.
+    /// Returns options for a machine that mounts the directory `share` at `/mnt/share` and runs its file `script`. The
+    /// script reports when it serves, see `ready` in `guest/lab.sh`. The console's log is appended to `console`, and
+    /// stays.
     #[must_use]
     pub fn new(share: impl Into<PathBuf>, script: impl Into<String>, console: impl Into<PathBuf>) -> Self {
         Self {
@@ -67,77 +68,77 @@ impl BootOptions {
         }
     }
 
-    /// With a data interface on a cable of its own; [`crate::machine::Machine::data_sockets`] has its ends.
+    /// Adds a data interface on a cable of its own; [`crate::machine::Machine::data_sockets`] returns its ends.
     #[must_use]
     pub fn with_data_nic(mut self) -> Self {
         self.data = DataNic::Private;
         self
     }
 
-    /// With a data interface between these sockets, whose paths must be shorter than 108 bytes. With the ends exchanged
-    /// in a second machine's options, the two are cabled together.
+    /// Adds a data interface between these sockets, whose paths must be shorter than 108 bytes. With the ends exchanged
+    /// in a second machine's options, the two machines are cabled together.
     #[must_use]
     pub fn with_data_nic_at(mut self, sockets: DataSockets) -> Self {
         self.data = DataNic::At(sockets);
         self
     }
 
-    /// With a management interface: a free TCP port of 127.0.0.1 leads to 10.0.2.15:7000 in the machine, and nothing
-    /// else gets in or out. [`crate::machine::Machine::agent_address`] has it.
+    /// Adds a management interface: a free TCP port of 127.0.0.1 forwards to 10.0.2.15:7000 in the machine. All other
+    /// traffic is blocked. [`crate::machine::Machine::agent_address`] returns the port.
     #[must_use]
     pub fn with_agent_port(mut self) -> Self {
         self.agent_port = true;
         self
     }
 
-    /// With ports `out` and `err`, to which a script may write any bytes; see [`crate::machine::Machine::take_output`].
+    /// Adds ports `out` and `err`, to which a script may write any bytes; see [`crate::machine::Machine::take_output`].
     #[must_use]
     pub fn with_output(mut self) -> Self {
         self.output = true;
         self
     }
 
-    /// With ports `cable1` and up, each a stream of bytes both ways between the machine and a unix stream socket where
-    /// somebody listens already.
+    /// Adds ports `cable1` and up. Each connects the machine, in both directions, to a Unix stream socket with an
+    /// existing listener.
     #[must_use]
     pub fn with_cables(mut self, sockets: Vec<PathBuf>) -> Self {
         self.cables = sockets;
         self
     }
 
-    /// With a directory of the host, read and written at the same path in the machine, in which the script starts.
-    /// Refused where it would hide a directory of the machine's own.
+    /// Mounts a directory of the host at the same path in the machine, writable; the script starts in it. The boot
+    /// fails if the mount would hide a directory of the machine's own.
     #[must_use]
     pub fn with_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directory = Some(path.into());
         self
     }
 
-    /// With so many virtual processors.
+    /// Sets the number of virtual processors.
     #[must_use]
     pub fn with_cpus(mut self, cpus: u8) -> Self {
         self.cpus = cpus;
         self
     }
 
-    /// With a clock that advances by 2 ns with each instruction and stands still otherwise, and one virtual processor
-    /// whatever [`BootOptions::with_cpus`] says: two do not come up by such a clock. What takes a time in there takes the
-    /// same whenever it is measured: it is a count of work, without what the host's other programs and the emulator's
-    /// caches do. It says nothing about the time outside.
+    /// Uses a clock that advances by 2 ns with each instruction. The machine then has one virtual processor, even if
+    /// [`BootOptions::with_cpus`] sets more: two do not boot with this clock. A duration in the machine is a count of
+    /// its instructions: it is the same in every measurement, unaffected by the host's other programs and the
+    /// emulator's caches. It says nothing about real time.
     #[must_use]
     pub fn with_counted_time(mut self) -> Self {
         self.counted_time = true;
         self
     }
 
-    /// With so much memory, in MiB. The image itself takes about 60.
+    /// Sets the memory in MiB. The image itself takes about 60.
     #[must_use]
     pub fn with_memory(mut self, mebibytes: u32) -> Self {
         self.memory = mebibytes;
         self
     }
 
-    /// With so long to come up; a second attempt gets as long again.
+    /// Sets the limit of a boot; a second attempt gets the same limit again.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -145,7 +146,7 @@ impl BootOptions {
     }
 }
 
-/// Whether a directory of the host can be mounted at its own path: it must hide nothing of the machine.
+/// Returns whether a directory of the host can be mounted at its own path without hiding a directory of the machine.
 #[must_use]
 pub(crate) fn is_mountable(path: &Path) -> bool {
     const OURS: [&str; 13] = [
@@ -158,7 +159,7 @@ pub(crate) fn is_mountable(path: &Path) -> bool {
     match parts.next() {
         None => false,
         Some("tmp") => parts.next().is_some(),
-        // Below these the image has nothing of that depth that a script needs.
+        // In these, the image has no deeper directory that a script needs, except the share.
         Some("root" | "mnt") => parts.next().is_some_and(|part| part != "share"),
         Some(first) => path.is_absolute() && !OURS.contains(&first),
     }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_would_hide_the_machines_own_is_not_mounted() {
+    fn rejects_mounts_over_machine_directories() {
         for path in ["/work/main", "/home/me", "/tmp/x", "/root/verbatim", "/mnt/disk/x"] {
             assert!(is_mountable(Path::new(path)), "{path}");
         }

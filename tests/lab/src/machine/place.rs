@@ -1,4 +1,4 @@
-//! Temporary directories that are removed even if the process that made them was killed: by the next one.
+//! Temporary directories that are removed even if their process was killed: the next process removes them.
 
 use std::{
     env,
@@ -10,19 +10,20 @@ use tempfile::TempDir;
 
 use crate::machine::{MachineError, error::path_error};
 
-/// A path of a unix socket is shorter, in bytes.
+/// Upper bound (exclusive) of the length of a Unix socket's path, in bytes.
 pub(crate) const PATH_LIMIT: usize = 108;
 
 /// A directory of this process, with a short path: sockets are made in it.
 #[derive(Debug)]
 pub(crate) struct Place {
-    // Removed before the lock is given up.
+    // Fields drop in order: the directory is removed before the lock is released.
     directory: TempDir,
     _lock: File,
 }
 
 impl Place {
-    /// An empty one; `kind` is part of its name. What dead processes have left of that kind is removed.
+    /// Makes an empty directory, whose name contains `kind`. Removes directories of that kind whose processes have
+    /// ended.
     pub(crate) fn new(kind: &str) -> Result<Self, MachineError> {
         let usual = env::temp_dir();
         let above = if usual.as_os_str().len() + 40 < PATH_LIMIT {
@@ -41,7 +42,7 @@ impl Place {
             .prefix(&prefix)
             .tempdir_in(above)
             .map_err(failed)?;
-        // Locked before it gets its name, so that nobody ever sees it free.
+        // Lock the file before it gets its name, so that no other process sees it unlocked.
         let lock = tempfile::NamedTempFile::new_in(directory.path()).map_err(failed)?;
         lock.as_file().lock().map_err(failed)?;
         let lock = lock
@@ -55,14 +56,14 @@ impl Place {
     }
 }
 
-/// Removes the directories whose lock nobody holds.
+/// Removes the directories whose lock is free.
 fn sweep(above: &Path, prefix: &str) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().to_string_lossy().starts_with(prefix);
         if !is_ours {
             continue;
         }
-        // One without a lock is just being made.
+        // A directory without a lock file is just being made.
         let free = File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if free {
             let _ = fs::remove_dir_all(entry.path());
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_dead_process_left_is_removed_and_what_lives_stays() {
+    fn removes_only_dead_processes_directories() {
         let above = tempfile::tempdir().unwrap();
         let living = Place::new_in(above.path(), "test").unwrap();
         let dead = above.path().join("verbatim-test-dead");

@@ -1,4 +1,4 @@
-//! A virtio port of the machine: bytes both ways, through a unix stream socket that QEMU connects to.
+//! A virtio port of the machine: bytes in both directions, through a Unix stream socket that QEMU connects to.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -10,14 +10,13 @@ use std::{
 
 use crate::process::Process;
 
-/// Why nothing could be read or written.
+/// Why reading or writing failed.
 #[derive(Debug)]
 pub(crate) enum PortError {
-    /// The machine is gone.
+    /// The machine has ended.
     Ended,
-    /// The time is over.
+    /// The deadline has passed.
     TooLate,
-    /// Something else.
     Io(io::Error),
 }
 
@@ -33,7 +32,7 @@ impl From<io::Error> for PortError {
     }
 }
 
-/// The place where QEMU will connect.
+/// A socket at which QEMU will connect.
 #[derive(Debug)]
 pub(crate) struct Listener(UnixListener);
 
@@ -44,10 +43,10 @@ impl Listener {
         Ok(Self(listener))
     }
 
-    /// QEMU's end. It connects before it runs anything, or ends.
+    /// Accepts QEMU's connection. QEMU connects before it runs the machine, or ends.
     pub(crate) fn accept(&self, qemu: &Process, deadline: Instant) -> Result<UnixStream, PortError> {
         loop {
-            // In this order: what ended after it had connected is seen when it is read.
+            // Check the end first: if QEMU connects and then ends, a later read reports the end.
             let has_ended = qemu.has_ended();
             match self.0.accept() {
                 Ok((stream, _)) => {
@@ -68,7 +67,7 @@ impl Listener {
     }
 }
 
-/// Lines and blocks of a port. What came before a time-out is kept for the next reading.
+/// Reads lines and blocks from a port. Bytes received before a timeout stay for the next read.
 #[derive(Debug)]
 pub(crate) struct Port {
     stream: UnixStream,
@@ -88,7 +87,7 @@ impl Port {
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// One line, without its end.
+    /// Reads one line; returns it without its end.
     pub(crate) fn read_line(&mut self, deadline: Instant) -> Result<String, PortError> {
         let mut searched = 0;
         loop {
@@ -101,7 +100,7 @@ impl Port {
         }
     }
 
-    /// So many bytes.
+    /// Reads `length` bytes.
     pub(crate) fn read(&mut self, length: usize, deadline: Instant) -> Result<Vec<u8>, PortError> {
         while self.pending.len() < length {
             self.fill(deadline)?;
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_a_time_out_is_kept() {
+    fn timeout_keeps_received_bytes() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut port = Port::new(ours);
         (&theirs).write_all(b"hal").unwrap();
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_from_a_time_out() {
+    fn distinguishes_end_from_timeout() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut port = Port::new(ours);
         drop(theirs);

@@ -12,7 +12,7 @@ use crate::machine::{
     host,
 };
 
-/// Programs besides those of busybox, which they replace.
+/// Programs besides busybox's; they replace applets of the same name.
 pub(crate) const PROGRAMS: &[&str] = &[
     "ip",
     "rdma",
@@ -27,10 +27,10 @@ pub(crate) const PROGRAMS: &[&str] = &[
     "ib_atomic_lat",
 ];
 
-/// Libraries that programs open at run time: verbs and MADs, and what unwinding a thread takes.
+/// Libraries that programs open at run time: for verbs, MADs, and unwinding of threads.
 const LIBRARIES: &[&str] = &["libibverbs.so.1", "libibumad.so.3", "libgcc_s.so.1"];
 
-/// Our own files: their paths in the machine, content, and whether they are programs.
+/// Our own files: their paths in the machine, their content, and whether they are executable.
 const OWN: &[(&str, &str, bool)] = &[
     ("init", include_str!("../../guest/init"), true),
     ("etc/lab.sh", include_str!("../../guest/lab.sh"), false),
@@ -39,10 +39,10 @@ const OWN: &[(&str, &str, bool)] = &[
     ("etc/hosts", "127.0.0.1 localhost\n::1 localhost\n", false),
 ];
 
-/// What libibverbs reads to find rxe's provider.
+/// The file in which libibverbs looks up rxe's provider.
 const DRIVER: &str = "/etc/libibverbs.d/rxe.driver";
 
-/// Every file of the host that goes into the image, as it is found: image path, host path.
+/// Returns every file of the host that goes into the image: image path, host path.
 pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     let mut files = Vec::new();
     let mut add = |inside: String, path: PathBuf| -> Result<(), MachineError> {
@@ -55,7 +55,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     for name in PROGRAMS.iter().chain(&["busybox"]) {
         add(format!("usr/bin/{name}"), host::needed(name)?)?;
     }
-    // busybox's own shell would run its own `ip`.
+    // busybox's own shell would run busybox's `ip`.
     add("usr/bin/sh".to_owned(), host::needed("dash")?)?;
     for name in LIBRARIES {
         let path = crate::host::library(name).ok_or_else(|| MachineError::NotInstalled {
@@ -73,7 +73,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     Ok(files)
 }
 
-/// The plug-in of libibverbs for rxe: its name carries a version of the interface.
+/// Returns the path of libibverbs' plug-in for rxe. Its name contains a version of the interface.
 fn provider() -> Result<PathBuf, MachineError> {
     let verbs = crate::host::library("libibverbs.so.1").and_then(|path| Some(path.parent()?.join("libibverbs")));
     let found = verbs.and_then(|directory| {
@@ -89,7 +89,7 @@ fn provider() -> Result<PathBuf, MachineError> {
     })
 }
 
-/// Where a file of the host lies in the image, in which /bin, /sbin, /lib and /lib64 are links into /usr.
+/// Returns the path of a host file in the image, where /bin, /sbin, /lib and /lib64 are links into /usr.
 fn merged(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = text.trim_start_matches('/');
@@ -103,7 +103,7 @@ fn merged(path: &Path) -> String {
     }
 }
 
-/// The whole tree.
+/// Returns the whole tree.
 pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, MachineError> {
     let mut tree = Tree::default();
     for place in ["bin", "sbin", "lib", "lib64"] {
@@ -149,7 +149,7 @@ pub(crate) fn tree(files: &[(String, PathBuf)], modules: &Path) -> Result<Tree, 
     Ok(tree)
 }
 
-/// Everything of ours that the image depends on, for its key.
+/// Returns our own files that the image depends on, for its key.
 pub(crate) fn recipe() -> impl Iterator<Item = &'static str> {
     OWN.iter().flat_map(|(path, content, _)| [*path, *content])
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_a_merged_directory_lies_under_usr() {
+    fn merged_directories_map_to_usr() {
         assert_eq!(
             merged(Path::new("/lib64/ld-linux-x86-64.so.2")),
             "usr/lib64/ld-linux-x86-64.so.2"

@@ -17,7 +17,7 @@ use crate::machine::{
     port::PortError,
 };
 
-/// A running machine. Dropping it ends it and removes its sockets; the console's log stays. Should this process be
+/// A running machine. Dropping it ends the machine and removes its sockets; the console's log stays. If this process is
 /// killed, the kernel ends the machine.
 #[derive(Debug)]
 pub struct Machine {
@@ -25,26 +25,26 @@ pub struct Machine {
     booted: Booted,
 }
 
-/// What the script prints, as it comes. The script waits when nobody reads; the end comes with the machine's.
+/// The script's output streams. The script blocks while they are not read; they end when the machine ends.
 #[derive(Debug)]
 pub struct Output {
-    /// Of the port `out`.
+    /// Stream of the port `out`.
     pub out: UnixStream,
-    /// Of the port `err`.
+    /// Stream of the port `err`.
     pub err: UnixStream,
 }
 
-/// How a command in the machine ended.
+/// The result of a command in the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// The exit status, as a shell has it.
+    /// The exit status, as in a shell.
     pub status: u8,
     /// Standard output and standard error together.
     pub output: Vec<u8>,
 }
 
 impl Ran {
-    /// The output, for people.
+    /// Returns the output as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.output).into_owned()
@@ -52,8 +52,8 @@ impl Ran {
 }
 
 impl Machine {
-    /// Boots a machine and returns when its script says that it serves. A boot that ends early or takes too long is
-    /// tried once more; the console has both.
+    /// Boots a machine, and returns when its script reports that it serves. A boot that ends early or takes too long is
+    /// tried once more; the console's log has both attempts.
     ///
     /// # Errors
     ///
@@ -72,60 +72,60 @@ impl Machine {
         Ok(Machine { console, booted })
     }
 
-    /// How long the boot took, until the script said that it serves.
+    /// Returns how long the boot took, until the script reported that it serves.
     #[must_use]
     pub fn booted_in(&self) -> Duration {
         self.booted.took
     }
 
-    /// QEMU's process.
+    /// Returns the id of QEMU's process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.booted.process.pid
     }
 
-    /// Whether it still runs.
+    /// Returns whether the machine still runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.booted.process.has_ended()
     }
 
-    /// The console's log.
+    /// Returns the path of the console's log.
     #[must_use]
     pub fn console(&self) -> &Path {
         &self.console
     }
 
-    /// The ends of the data cable, if there is one.
+    /// Returns the ends of the data cable, if there is one.
     #[must_use]
     pub fn data_sockets(&self) -> Option<&DataSockets> {
         self.booted.data.as_ref()
     }
 
-    /// Where the agent is reached from this host, if the machine has a management interface.
+    /// Returns the agent's address on this host, if the machine has a management interface.
     #[must_use]
     pub fn agent_address(&self) -> Option<SocketAddr> {
         self.booted.agent
     }
 
-    /// A short directory of this machine, for sockets. It vanishes with the machine.
+    /// Returns a directory of this machine with a short path, for sockets. It is removed with the machine.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.booted.place.path()
     }
 
-    /// The ports `out` and `err`, once, if the machine was booted with them.
+    /// Takes the ports `out` and `err`, once, if the machine was booted with them.
     pub fn take_output(&mut self) -> Option<Output> {
         self.booted.output.take().map(|(out, err)| Output { out, err })
     }
 
-    /// Runs a shell command in the machine, beside its script, and waits for it; one at a time. Its standard input is
-    /// empty, its working directory the script's.
+    /// Runs a shell command in the machine, beside its script, and waits for it; one command at a time. Its standard
+    /// input is empty; its working directory is the script's.
     ///
     /// # Errors
     ///
-    /// [`MachineError::TooLate`] when it takes longer than `limit`: then no further command can be run, for the first
-    /// one still does. [`MachineError::Ended`] when the machine is gone.
+    /// [`MachineError::TooLate`] when the command takes longer than `limit`: then no further command can run, since the
+    /// first one still does. [`MachineError::Ended`] when the machine has ended.
     pub fn run(&self, command: &str, limit: Duration) -> Result<Ran, MachineError> {
         let deadline = Instant::now() + limit;
         let mut line = String::with_capacity(2 * command.len() + 1);
@@ -147,12 +147,12 @@ impl Machine {
         talk().map_err(|error| self.error(error, &format!("running `{command}`"), limit))
     }
 
-    /// Waits until the script has ended, and returns its exit status. The machine powers off then.
+    /// Waits until the script has ended, and returns its exit status. The machine then powers off.
     ///
     /// # Errors
     ///
-    /// [`MachineError::TooLate`]: it has not ended within `limit`. [`MachineError::Ended`]: the machine is gone without
-    /// having said so.
+    /// [`MachineError::TooLate`]: the script has not ended within `limit`. [`MachineError::Ended`]: the machine ended
+    /// without reporting an exit status.
     pub fn wait_for_exit(&self, limit: Duration) -> Result<u8, MachineError> {
         let deadline = Instant::now() + limit;
         let mut events = self.booted.events.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,8 +166,8 @@ impl Machine {
         }
     }
 
-    /// Ends the machine at once, as by pulling its plug, and returns when it is gone. What is open of it stays open,
-    /// and tells the end.
+    /// Ends the machine at once, like a power failure, and returns when it has ended. Open streams to the machine stay
+    /// open and report their end.
     pub fn kill(&mut self) {
         self.booted.process.kill();
     }
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_the_shell_is_status_and_length() {
+    fn parses_shell_status_and_length() {
         assert_eq!(parse_answer("3 17"), Some((3, 17)));
         for wrong in ["", "3", "x 17", "3 -1", "300 1"] {
             assert_eq!(parse_answer(wrong), None, "{wrong}");

@@ -1,4 +1,4 @@
-//! The share: what a machine gets from its host, at `/mnt/share`.
+//! The share: the files that a machine gets from its host, at `/mnt/share`.
 
 use std::{
     fs,
@@ -8,19 +8,20 @@ use std::{
 
 use crate::machine::{MachineError, error::path_error, host, place::Place};
 
-/// A directory of its own for one machine's share. It vanishes with this value, so keep it as long as the machine.
+/// The directory of one machine's share. Dropping this value removes the directory, so keep the value as long as the
+/// machine.
 ///
-/// Programs are in `bin`, on the PATH in the machine behind its own; their libraries in `lib`. Put everything there
-/// before the boot: the machine caches what it reads.
+/// Programs are in `bin`, which is last on the machine's PATH; their libraries are in `lib`. Add all files before the
+/// boot: the machine caches what it reads.
 #[derive(Debug)]
 pub struct Share(Place);
 
 impl Share {
-    /// An empty one.
+    /// Makes an empty share.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// When the directory cannot be made.
     pub fn new() -> Result<Self, MachineError> {
         let share = Self(Place::new("share")?);
         for name in ["bin", "lib"] {
@@ -30,17 +31,17 @@ impl Share {
         Ok(share)
     }
 
-    /// Where it is on the host.
+    /// Returns the share's path on the host.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Writes a file, with the directories above it, and returns its path in the machine.
+    /// Writes a file, with its parent directories, and returns its path in the machine.
     ///
     /// # Errors
     ///
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> Result<PathBuf, MachineError> {
         let path = self.path().join(name);
         if let Some(above) = path.parent() {
@@ -50,17 +51,18 @@ impl Share {
         Ok(Path::new("/mnt/share").join(name))
     }
 
-    /// Copies a program of the host into `bin`, and the libraries that it needs into `lib`, and returns its path in the
-    /// machine. Whatever it opens besides must be in the image, or be written here too.
+    /// Copies a program of the host into `bin`, and its libraries into `lib`, and returns its path in the machine.
+    /// Other files that the program opens must be in the image or the share.
     ///
     /// # Errors
     ///
-    /// When it is not there, or needs a library that this host does not have.
+    /// When the program does not exist, or needs a library that this host does not have.
     pub fn program(&self, program: &Path) -> Result<PathBuf, MachineError> {
         for library in host::libraries(program)? {
             let name = library.file_name().unwrap_or_default();
             let to = self.path().join("lib").join(name);
-            // The loader comes with the image; the others may be of directories that the image's loader does not know.
+            // The image has the loader. The other libraries may be in directories that the image's loader does not
+            // search.
             if !to.exists() && !name.to_string_lossy().starts_with("ld-linux") {
                 fs::copy(&library, &to).map_err(path_error("copying", &library))?;
             }
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn names_missing_program() {
         let error = Share::new().unwrap().program(Path::new("/no/such")).unwrap_err();
         assert!(error.to_string().contains("/no/such"), "{error}");
     }

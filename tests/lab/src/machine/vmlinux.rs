@@ -1,6 +1,6 @@
-//! The uncompressed kernel inside of a bzImage, which QEMU can start without firmware.
+//! Extracts the uncompressed kernel from a bzImage. QEMU can start it without firmware.
 //!
-//! The header is that of the kernel's `Documentation/arch/x86/boot.rst`.
+//! The kernel's `Documentation/arch/x86/boot.rst` describes the header.
 
 use std::{
     fs,
@@ -16,15 +16,15 @@ use crate::machine::{
     host,
 };
 
-/// What the compressed kernel begins with, and the command that expands it.
+/// Magic bytes of the compressed kernel, and the command that decompresses it.
 const FORMS: &[(&[u8], &[&str])] = &[
-    // Behind the stream lie four bytes that are not of it.
+    // Four bytes that are not part of the stream follow it.
     (b"\xfd7zXZ\0", &["xz", "--decompress", "--stdout", "--single-stream"]),
     (b"\x28\xb5\x2f\xfd", &["zstd", "--decompress", "--stdout", "--quiet"]),
     (b"\x1f\x8b", &["gzip", "--decompress", "--stdout"]),
 ];
 
-/// Writes the kernel that is inside of the bzImage `from`.
+/// Writes the kernel inside the bzImage `from` to the file `to`.
 pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
     let image = fs::read(from).map_err(path_error("reading", from))?;
     let wrong = |what: String| MachineError::File {
@@ -41,7 +41,7 @@ pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
                 &payload[..payload.len().min(6)]
             ))
         })?;
-    // The kernel's build appends the expanded length, except to gzip, which ends with it by itself.
+    // The kernel's build appends the uncompressed length, except to gzip, whose format ends with the length.
     let (stream, length) = payload
         .split_last_chunk::<4>()
         .ok_or_else(|| wrong("its kernel is cut short".to_owned()))?;
@@ -63,7 +63,7 @@ pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
     fs::write(to, kernel).map_err(path_error("writing", to))
 }
 
-/// The compressed kernel.
+/// Returns the compressed kernel.
 fn payload(image: &[u8]) -> Result<&[u8], String> {
     let number = |at: usize| {
         let bytes: [u8; 4] = image.get(at..at + 4)?.try_into().ok()?;
@@ -72,7 +72,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err("a bzImage was expected, with \"HdrS\" at 0x202; it is not one".to_owned());
     }
-    // A setup of 0 sectors means 4, for old times' sake; the boot sector comes before.
+    // A setup size of 0 sectors means 4, for compatibility. The boot sector comes before the setup.
     let sectors = match image[0x1f1] {
         0 => 4,
         sectors => usize::from(sectors),
@@ -87,7 +87,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
         .ok_or_else(|| "its header points behind its end, or at nothing: it is cut short".to_owned())
 }
 
-/// Feeds a stream to a command and returns what it prints.
+/// Feeds a stream to a command and returns its output.
 fn expand(line: &[&str], stream: &[u8]) -> Result<Vec<u8>, MachineError> {
     let mut command = Command::new(line[0]);
     command
@@ -98,7 +98,7 @@ fn expand(line: &[&str], stream: &[u8]) -> Result<Vec<u8>, MachineError> {
     let mut child = command.spawn().map_err(io_error(format!("starting {}", line[0])))?;
     let mut input = child.stdin.take().expect("it was asked for");
     let output = thread::scope(|scope| {
-        // A command that stops reading says why by its status.
+        // If the command stops reading, its exit status says why.
         scope.spawn(move || drop(input.write_all(stream)));
         child.wait_with_output()
     });
@@ -113,7 +113,7 @@ fn expand(line: &[&str], stream: &[u8]) -> Result<Vec<u8>, MachineError> {
 mod tests {
     use super::*;
 
-    /// A bzImage of one setup sector around `payload`.
+    /// Returns a bzImage of one setup sector around `payload`.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024];
         image[0x1f1] = 1;
@@ -137,7 +137,7 @@ mod tests {
     const KERNEL: &[u8] = b"\x7fELF and so on, and so on, and so on";
 
     #[test]
-    fn what_xz_zstd_and_gzip_have_packed_is_unpacked() {
+    fn extracts_xz_zstd_and_gzip() {
         for tool in ["xz", "zstd", "gzip"] {
             if crate::host::program(tool).is_none() && std::env::var_os("CI").is_none() {
                 eprintln!("skipped: no {tool}");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_kernel_is_refused_with_the_reason() {
+    fn rejects_invalid_kernels_with_reason() {
         let gzip = expand(&["gzip", "--stdout"], b"no kernel at all").unwrap();
         let mut cut = image(&gzip);
         cut.truncate(1060);

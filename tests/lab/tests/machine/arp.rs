@@ -1,27 +1,27 @@
-//! ARP by hand, RFC 826: requests and replies as the tester's end of the data cable sends and sees them.
+//! ARP (RFC 826) without a kernel: frames that the tester sends and receives at its end of the data cable.
 
 use std::net::Ipv4Addr;
 
-/// The tester's addresses: of no kernel, so nothing but the test answers for them.
+/// The tester's addresses. No kernel has them, so only the test answers for them.
 pub(crate) const TESTER: ([u8; 6], Ipv4Addr) = ([0x52, 0x54, 0, 0, 0, 0x0a], Ipv4Addr::new(10, 0, 0, 2));
-/// The machine's.
+/// The machine's addresses.
 pub(crate) const MACHINE: ([u8; 6], Ipv4Addr) = ([0x52, 0x54, 0, 0, 0, 0x01], Ipv4Addr::new(10, 0, 0, 1));
 
-/// What an ARP frame says.
+/// The contents of an ARP frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arp {
-    /// 1 request, 2 reply.
+    /// 1 is a request, 2 a reply.
     pub(crate) operation: u8,
     pub(crate) from: ([u8; 6], Ipv4Addr),
     pub(crate) to: ([u8; 6], Ipv4Addr),
 }
 
 impl Arp {
-    /// The whole Ethernet frame, to `destination`.
+    /// Returns the whole Ethernet frame to `destination`.
     pub(crate) fn frame(&self, destination: [u8; 6]) -> Vec<u8> {
         let mut frame = destination.to_vec();
         frame.extend(self.from.0);
-        // ARP; Ethernet, IPv4, their lengths.
+        // EtherType ARP; hardware Ethernet, protocol IPv4, and the lengths of their addresses.
         frame.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, self.operation]);
         for (mac, ip) in [self.from, self.to] {
             frame.extend(mac);
@@ -31,7 +31,7 @@ impl Arp {
         frame
     }
 
-    /// The ARP in a frame, if it is one.
+    /// Parses a frame as ARP.
     pub(crate) fn of(frame: &[u8]) -> Option<Arp> {
         let body = frame.get(12..42)?.strip_prefix(&[0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0])?;
         let station = |at: usize| {

@@ -33,7 +33,7 @@ impl Cable {
         self.0.send(&arp.frame(destination)).unwrap();
     }
 
-    /// The next ARP frame that `wanted` accepts; sends `arp` again while there is none.
+    /// Returns the next ARP frame that `wanted` accepts. Sends `arp` repeatedly until then.
     fn exchange(&self, arp: Option<Arp>, wanted: impl Fn(&Arp) -> bool) -> Arp {
         let deadline = Instant::now() + LIMIT;
         let mut frame = [0; 2048];
@@ -52,7 +52,7 @@ impl Cable {
 }
 
 #[test]
-fn the_machine_answers_arp_over_unix_datagrams() {
+fn machine_answers_arp() {
     on(&DUT, |machine| {
         let cable = Cable::of(machine);
         let request = Arp {
@@ -66,7 +66,7 @@ fn the_machine_answers_arp_over_unix_datagrams() {
 }
 
 #[test]
-fn the_machine_asks_and_takes_our_answer() {
+fn machine_sends_arp_and_learns_reply() {
     on(&DUT, |machine| {
         let cable = Cable::of(machine);
         run(
@@ -81,7 +81,7 @@ fn the_machine_asks_and_takes_our_answer() {
             to: MACHINE,
         };
         cable.send(reply, MACHINE.0);
-        // The shell runs when the frame has long been in QEMU's hands, but not necessarily in the kernel's.
+        // QEMU already has the frame, but the machine's kernel may not have received it yet.
         let neighbours = run(
             machine,
             "n=0; until ip neigh show 10.0.0.2 | grep lladdr; do n=$((n+1)); [ $n -gt 200 ] && exit 1; sleep 0.05; done",
@@ -91,7 +91,7 @@ fn the_machine_asks_and_takes_our_answer() {
 }
 
 #[test]
-fn the_device_has_gids_of_both_families_on_an_active_port() {
+fn active_port_has_ipv4_and_ipv6_gids() {
     on(&DUT, |machine| {
         let info = run(machine, "ibv_devinfo -v -d rxe0");
         assert!(info.contains("PORT_ACTIVE"), "{info}");
@@ -100,7 +100,7 @@ fn the_device_has_gids_of_both_families_on_an_active_port() {
 }
 
 #[test]
-fn a_tcp_port_of_the_host_leads_to_the_agent_s_place() {
+fn host_tcp_port_reaches_agent_port() {
     on(&DUT, |machine| {
         let serve = "echo hello from inside | nc -l -p 7000 >/dev/null &";
         run(machine, &format!(". /etc/lab.sh; {serve} started $! nc listens 1B58"));
@@ -117,7 +117,7 @@ fn a_tcp_port_of_the_host_leads_to_the_agent_s_place() {
 }
 
 #[test]
-fn the_console_is_kept_and_says_what_happened() {
+fn console_log_records_the_boot() {
     on(&DUT, |machine| {
         let console = fs::read_to_string(machine.console()).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! How a machine ends, or never begins.
+//! The end of a machine, and boots that fail.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ fn process_is_gone(pid: u32) -> bool {
 }
 
 #[test]
-fn a_machine_that_is_killed_from_outside_is_seen_and_its_console_stays() {
+fn detects_killed_machine_and_keeps_console() {
     let Some(lab) = boot("serves.sh", SERVES, |options| options) else {
         return;
     };
@@ -42,7 +42,7 @@ fn a_machine_that_is_killed_from_outside_is_seen_and_its_console_stays() {
 }
 
 #[test]
-fn dropping_a_machine_ends_its_process_and_removes_its_sockets() {
+fn drop_ends_process_and_removes_sockets() {
     let Some(mut lab) = boot("serves.sh", SERVES, BootOptions::with_data_nic) else {
         return;
     };
@@ -56,8 +56,8 @@ fn dropping_a_machine_ends_its_process_and_removes_its_sockets() {
 }
 
 #[test]
-fn the_script_s_output_and_exit_status_come_out_as_they_are() {
-    // Something stays behind, as a daemon may.
+fn returns_script_output_and_exit_status() {
+    // The script leaves a process behind, as a daemon may.
     let script = ". /etc/lab.sh\nsleep 600 &\nready\n{ head -c 100000 /dev/zero; printf '\\377\\n'; } >$(port out)\n\
                   echo to err >$(port err)\nexit 43\n";
     let Some(mut lab) = boot("prints.sh", script, BootOptions::with_output) else {
@@ -79,7 +79,7 @@ fn the_script_s_output_and_exit_status_come_out_as_they_are() {
 }
 
 #[test]
-fn a_script_that_fails_is_quoted_and_not_tried_again() {
+fn failing_script_is_quoted_without_retry() {
     let Some(image) = image() else { return };
     let share = Share::new().unwrap();
     share.write("fails.sh", ". /etc/lab.sh\nfail no such luck\n").unwrap();
@@ -91,7 +91,7 @@ fn a_script_that_fails_is_quoted_and_not_tried_again() {
 }
 
 #[test]
-fn a_machine_that_is_too_slow_is_tried_once_more_and_then_given_up() {
+fn slow_boot_is_retried_once() {
     let Some(image) = image() else { return };
     let share = Share::new().unwrap();
     share.write("silent.sh", "while :; do sleep 3600; done\n").unwrap();
@@ -107,7 +107,7 @@ fn a_machine_that_is_too_slow_is_tried_once_more_and_then_given_up() {
 }
 
 #[test]
-fn a_share_without_the_script_is_refused_before_anything_is_started() {
+fn rejects_share_without_script() {
     let Some(image) = image() else { return };
     let share = Share::new().unwrap();
     let console = console_log("test-none").unwrap();
@@ -119,7 +119,7 @@ fn a_share_without_the_script_is_refused_before_anything_is_started() {
 }
 
 #[test]
-fn a_directory_of_the_host_is_the_working_directory_at_the_same_path() {
+fn mounts_host_directory_at_same_path() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("in"), "from the host").unwrap();
     let Some(lab) = boot("serves.sh", SERVES, |options| options.with_directory(place.path())) else {
@@ -137,19 +137,19 @@ fn a_directory_of_the_host_is_the_working_directory_at_the_same_path() {
 }
 
 #[test]
-fn a_machine_ends_with_the_process_that_booted_it_however_that_ends() {
+fn machine_ends_with_its_process() {
     const CHILD: &str = "VERBATIM_TEST_BOOTS_AND_WAITS";
     if std::env::var_os(CHILD).is_some() {
         let lab = boot("serves.sh", SERVES, |options| options).unwrap();
         println!("\nmachine {}", lab.machine.pid());
-        // Until it is killed.
+        // Until this process is killed.
         let _ = lab.machine.wait_for_exit(Duration::from_secs(600));
         return;
     }
     if image().is_none() {
         return;
     }
-    let name = "ends::a_machine_ends_with_the_process_that_booted_it_however_that_ends";
+    let name = "ends::machine_ends_with_its_process";
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, "1")

@@ -1,4 +1,4 @@
-//! Making the image.
+//! Tests of making the image.
 
 use std::{fs, time::SystemTime};
 
@@ -15,9 +15,9 @@ fn an_image_is_made_once() {
 }
 
 #[test]
-fn an_image_that_was_lost_is_made_again_and_is_the_same() {
+fn lost_image_is_rebuilt_identically() {
     let Some(first) = image() else { return };
-    // A store of its own: other tests are booting from the usual one.
+    // Use a separate store: other tests are booting from the usual one.
     let place = tempfile::tempdir().unwrap();
     let kernel = first.vmlinux().parent().unwrap();
     let copy = place.path().join("rxe-machine").join(kernel.file_name().unwrap());

@@ -1,6 +1,6 @@
-//! The machine itself: made once, up within its limit, seen when it is killed, and what is in it works.
+//! Tests of the machine: its image is made once, it boots in time, its programs work, and its end is detected.
 //!
-//! One machine for a group of tests: a boot takes seconds.
+//! A group of tests shares one machine, since a boot takes seconds.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod arp;
@@ -17,10 +17,10 @@ use std::{
 
 use verbatim_lab::machine::{BootOptions, DUT_SCRIPT, Image, Machine, MachineError, PAIR_SCRIPT, Share, console_log};
 
-/// A command in a machine takes at most this, on the busiest host.
+/// Longest time of a command in a machine, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The image, or nothing when this host lacks something and need not have it: then the test says so and is skipped.
+/// Returns the image, or `None` with a message if this host lacks a package and may skip the test.
 fn image() -> Option<Image> {
     match Image::ensure() {
         Ok(image) => Some(image),
@@ -32,7 +32,7 @@ fn image() -> Option<Image> {
     }
 }
 
-/// A machine with the share that it was booted from.
+/// A machine with its share.
 struct Lab {
     machine: Machine,
     _share: Share,
@@ -48,8 +48,8 @@ fn boot(script: &str, text: &str, with: impl FnOnce(BootOptions) -> BootOptions)
     Some(Lab { machine, _share: share })
 }
 
-/// The machine that most tests use: the verbs set-up, booted by whichever comes first. `Mutex`, for its devices are
-/// one test's at a time.
+/// The machine of most tests, in the verbs set-up; the first test that needs it boots it. The mutex lets one test at a
+/// time use its devices.
 static PAIR: LazyLock<Mutex<Option<Lab>>> =
     LazyLock::new(|| Mutex::new(boot("pair.sh", PAIR_SCRIPT, |options| options)));
 
@@ -60,7 +60,7 @@ static DUT: LazyLock<Mutex<Option<Lab>>> = LazyLock::new(|| {
     }))
 });
 
-/// Runs `test` on a shared machine, if there can be one.
+/// Runs `test` on a shared machine, if the machine could be booted.
 fn on(lab: &Mutex<Option<Lab>>, test: impl FnOnce(&Machine)) {
     let lab = lab.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if let Some(lab) = &*lab {
@@ -68,7 +68,7 @@ fn on(lab: &Mutex<Option<Lab>>, test: impl FnOnce(&Machine)) {
     }
 }
 
-/// Runs a command that must succeed, and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 fn run(machine: &Machine, command: &str) -> String {
     let ran = machine.run(command, LIMIT).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(ran.status, 0, "{command}: {}", ran.text());

@@ -4,15 +4,15 @@ use verbatim_lab::machine::Machine;
 
 use crate::{PAIR, on, run};
 
-/// The devices' GIDs that are IPv4 addresses.
+/// Patterns for the devices' GIDs that are IPv4 addresses.
 const IPV4: [&str; 2] = ["ffff:0a00:0001", "ffff:0a00:0002"];
 
-/// The index in the GID table of the entry that reads `gid`, of RoCEv2: a command for the machine.
+/// Returns a shell command that prints the index of the first GID table entry that matches `gid`.
 fn gid_index(device: &str, gid: &str) -> String {
     format!("grep -l '{gid}' /sys/class/infiniband/{device}/ports/1/gids/* | head -1 | sed 's,.*/,,'")
 }
 
-/// Runs a ping-pong between the two devices, `gids` being patterns for their GIDs of one family.
+/// Runs a ping-pong between the two devices. `gids` are patterns for their GIDs of one family.
 fn pingpong(machine: &Machine, gids: [&str; 2]) {
     let text = run(
         machine,
@@ -55,7 +55,7 @@ fn rc_messages_cross_the_pair_over_ipv6() {
 }
 
 #[test]
-fn the_messages_cross_the_veth_pair_and_not_the_loop_back() {
+fn messages_cross_the_veth_pair() {
     on(&PAIR, |machine| {
         let packets = |name: &str| -> u64 {
             let text = run(machine, &format!("cat /sys/class/net/{name}/statistics/rx_packets"));
@@ -68,7 +68,7 @@ fn the_messages_cross_the_veth_pair_and_not_the_loop_back() {
 }
 
 #[test]
-fn management_datagrams_have_their_device_files() {
+fn management_device_files_exist() {
     on(&PAIR, |machine| {
         let files = run(machine, "ls /dev/infiniband");
         for file in ["umad0", "umad1", "uverbs0", "uverbs1", "rdma_cm"] {
@@ -78,7 +78,7 @@ fn management_datagrams_have_their_device_files() {
 }
 
 #[test]
-fn any_bytes_and_any_status_come_back_from_a_command() {
+fn command_returns_any_bytes_and_status() {
     on(&PAIR, |machine| {
         let ran = machine.run("printf '\\0\\377\\nX' ; exit 77", crate::LIMIT).unwrap();
         assert_eq!((ran.status, ran.output.as_slice()), (77, b"\0\xff\nX".as_slice()));
@@ -88,6 +88,6 @@ fn any_bytes_and_any_status_come_back_from_a_command() {
 }
 
 #[test]
-fn rc_messages_cross_the_pair_over_the_links_own_addresses() {
+fn rc_messages_cross_pair_over_link_local() {
     on(&PAIR, |machine| pingpong(machine, ["^fe80:", "^fe80:"]));
 }

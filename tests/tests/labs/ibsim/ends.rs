@@ -1,4 +1,4 @@
-//! Sudden ends in mid-run: of the simulator, of the run, of the program, of the cable.
+//! Sudden ends in mid-run: of the simulator, the run, the program, or the cable.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use verbatim_tests::product::run;
 
 use crate::ibsim::lab::{AFTER, LONG, PLAIN, RUN_LIMIT, Sim, came_to};
 
-/// A run after a bad end: restores what was left, says so, and passes.
+/// Checks that the next run restores what an interrupted run left changed, reports the restore, and passes.
 fn next_run_restores_first(sim: &Sim, area: &str) {
     assert!(sim.journal().exists(), "what was found is on disk");
     let output = run(&mut sim.verbatim(&format!("run --rig ibsim {PLAIN} --json")));
@@ -26,7 +26,7 @@ fn next_run_restores_first(sim: &Sim, area: &str) {
 }
 
 #[test]
-fn a_simulator_that_is_killed_in_mid_run_is_an_error_of_the_rig_and_the_record_so_far_is_kept() {
+fn killed_simulator_is_rig_error() {
     let Some(mut sim) = Sim::start() else { return };
     let before = sim.tables();
     let running = sim.long_run(AFTER);
@@ -54,7 +54,7 @@ fn a_simulator_that_is_killed_in_mid_run_is_an_error_of_the_rig_and_the_record_s
 }
 
 #[test]
-fn an_interrupt_in_mid_run_restores_the_device_and_is_an_error_of_the_operator() {
+fn interrupt_restores_device() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let Some(sim) = Sim::start() else { return };
         let before = sim.tables();
@@ -75,7 +75,7 @@ fn an_interrupt_in_mid_run_restores_the_device_and_is_an_error_of_the_operator()
 }
 
 #[test]
-fn a_program_that_is_killed_in_mid_run_leaves_a_journal_and_the_next_run_restores_first() {
+fn next_run_restores_after_kill() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
     sim.long_run("").kill();
@@ -89,10 +89,10 @@ fn a_program_that_is_killed_in_mid_run_leaves_a_journal_and_the_next_run_restore
 }
 
 #[test]
-fn a_cable_that_is_pulled_in_mid_run_is_an_error_of_the_rig_and_the_device_is_restored_when_it_is_back() {
+fn pulled_cable_is_rig_error() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
-    // A short way, so that it is soon known that nothing answers any more.
+    // A short subnet timeout, so that the run soon notices the silence.
     let rigs = fs::read_to_string(sim.lab.rig_file()).unwrap();
     fs::write(
         sim.lab.rig_file(),
@@ -124,7 +124,7 @@ fn a_cable_that_is_pulled_in_mid_run_is_an_error_of_the_rig_and_the_device_is_re
 }
 
 #[test]
-fn a_second_run_on_the_same_rig_is_told_that_it_is_in_use_and_the_first_goes_on() {
+fn second_run_on_busy_rig_is_refused() {
     let Some(sim) = Sim::start() else { return };
     let first = sim.long_run("");
     for arguments in [
@@ -150,7 +150,7 @@ fn a_second_run_on_the_same_rig_is_told_that_it_is_in_use_and_the_first_goes_on(
 }
 
 #[test]
-fn a_journal_that_is_damaged_stops_the_next_run_before_it_sends_anything() {
+fn damaged_journal_stops_next_run() {
     let Some(sim) = Sim::start() else { return };
     sim.long_run("").kill();
     let whole = fs::read(sim.journal()).unwrap();
@@ -168,16 +168,16 @@ fn a_journal_that_is_damaged_stops_the_next_run_before_it_sends_anything() {
     next_run_restores_first(&sim, "VLArbitrationTable");
 }
 
-/// Two ways from A to B: by either of the cables between the switches.
+/// A fabric with two routes from A to B, one over each cable between the switches.
 const TWO_WAYS: &str = "Switch 4 \"S\"\n[1] \"A\"[1]\n[2] \"T\"[1]\n[3] \"T\"[2]\n\n\
                         Switch 4 \"T\"\n[1] \"S\"[2]\n[2] \"S\"[3]\n[3] \"B\"[1]\n\n\
                         Hca 1 \"A\"\n[1] \"S\"[1]\n\nHca 1 \"B\"\n[1] \"T\"[3]\n";
 
 #[test]
-fn a_device_is_one_by_whichever_route_it_is_reached_and_whatever_state_directory_a_run_has() {
+fn device_lock_spans_routes_and_state() {
     let Some(sim) = Sim::start_with(TWO_WAYS) else { return };
     let one_way = fs::read_to_string(sim.lab.rig_file()).unwrap();
-    // A short way: silence is soon proven.
+    // A short subnet timeout, so that silence is soon proven.
     let one_way = one_way.replace("subnet_timeout = 18", "subnet_timeout = 8");
     let head = "config_version = 1\n";
     let rig = |name: &str, route: &str| {

@@ -1,4 +1,4 @@
-//! A simulator, a place for the program, and the tables of the device as another program reads them.
+//! A simulator, a directory for the program, and the device's tables as another program reads them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use verbatim_lab::{IbsimLab, LabError, TWO_ADAPTERS};
 use verbatim_tests::oracle::skipped;
 use verbatim_tests::product::{Output, Place, Running, run};
 
-/// Far less than a run that hangs, on the busiest host.
+/// Longest time of a run, on the busiest host. A run that hangs takes far longer.
 pub(crate) const RUN_LIMIT: Duration = Duration::from_secs(480);
-/// A test that changes something at once and then is busy for seconds.
+/// A test that changes the device at once, and then takes seconds.
 pub(crate) const LONG: &str = "c14-024-vl-arbitration-ca";
-/// A test that comes after it.
+/// A test to run after [`LONG`].
 pub(crate) const AFTER: &str = "c14-029-trap-repress";
-/// A test that changes nothing.
+/// A test that changes nothing on the device.
 pub(crate) const PLAIN: &str = "c13-013-resp-time-value";
 
-/// What smpquery is asked for: every attribute of an adapter that it knows, M_Keys shown.
+/// Queries for smpquery: every attribute of an adapter that it knows, with M_Keys shown.
 const TABLES: [&str; 6] = ["nodeinfo", "nodedesc", "portinfo", "pkeys", "sl2vl", "vlarb"];
-/// Counters: what they count cannot be undone.
+/// Counters, which a restore cannot undo.
 const COUNTERS: [&str; 3] = ["MkeyViolations", "PkeyViolations", "QkeyViolations"];
 
-/// A simulator of this test alone.
+/// A simulator for one test.
 pub(crate) struct Sim {
     pub(crate) lab: IbsimLab,
     pub(crate) place: Place,
 }
 
 impl Sim {
-    /// None when the lab is not installed; then it was said, and failed under CI.
+    /// Starts a simulator. Returns `None` with a message if ibsim is not installed; fails if `CI` is set.
     pub(crate) fn start() -> Option<Self> {
         Self::start_with(TWO_ADAPTERS)
     }
 
-    /// The same in a fabric of its own.
+    /// Same as [`Sim::start`], in another fabric.
     pub(crate) fn start_with(fabric: &str) -> Option<Self> {
         let lab = match IbsimLab::start_with(fabric) {
             Ok(lab) => lab,
@@ -55,20 +55,20 @@ impl Sim {
         Some(Self { lab, place })
     }
 
-    /// `verbatim` with these arguments, on the lab's rig file.
+    /// Returns a command of `verbatim` with these arguments and the lab's rig file.
     pub(crate) fn verbatim(&self, arguments: &str) -> Command {
         let mut command = self.place.verbatim(arguments);
         command.env("VERBATIM_RIG_FILE", self.lab.rig_file());
         command
     }
 
-    /// Runs the long test, keeping its record, and returns when it is under way and has changed the device.
+    /// Runs the long test with a record, and returns when the test is under way and has changed the device.
     pub(crate) fn long_run(&self, more: &str) -> Running {
         let mut running =
             Running::start(&mut self.verbatim(&format!("run --rig ibsim {LONG} {more} --json --record record")));
         let record = self.place.path(&format!("record/001-{LONG}.rec"));
         let deadline = Instant::now() + Duration::from_secs(240);
-        // The legal parts come first; the sweep, of tens of megabytes, begins well below this size.
+        // The legal parts come first. The sweep, with tens of megabytes, begins well below this size.
         while fs::metadata(&record).map_or(0, |file| file.len()) < 1 << 20 {
             if !running.is_running() || Instant::now() > deadline {
                 panic!("no record of 1 MiB at {}: {}", record.display(), running.end(RUN_LIMIT));
@@ -78,12 +78,12 @@ impl Sim {
         running
     }
 
-    /// Where the rig's restore journal is while something is to be restored.
+    /// Returns the path of the rig's restore journal, which exists while something is to be restored.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.path("state/journals/ibsim/ibsim.journal.json")
     }
 
-    /// All tables of the device, line by line, counters apart.
+    /// Returns all tables of the device, line by line, without counters.
     pub(crate) fn tables(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for table in TABLES {
@@ -103,7 +103,7 @@ impl Sim {
     }
 }
 
-/// The verdict of a run of one test, from its JSON: outcome and cause.
+/// Returns outcome and cause of a run of one test, from its JSON.
 pub(crate) fn came_to(output: &Output) -> (String, String) {
     let verdict = &output.json()["verdicts"][0];
     let text = |key: &str| verdict[key].as_str().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! The LIDs of a port, given by OpenSM, in a fabric with a neighbour on each side.
+//! The LIDs of a port, assigned by OpenSM, in a fabric with a neighbour on each side.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,8 @@ use crate::ibsim::lab::{Sim, came_to};
 const FABRIC: &str = "Switch 4 \"S\"\n[1] \"A\"[1]\n[2] \"B\"[1]\n[3] \"C\"[1]\n\n\
                       Hca 1 \"A\"\n[1] \"S\"[1]\n\nHca 1 \"B\"\n[1] \"S\"[2]\n\nHca 1 \"C\"\n[1] \"S\"[3]\n";
 
-/// One sweep of OpenSM from A, with LMC 2: four LIDs a port, the DUT's between those of the other two.
+/// Lets OpenSM sweep once from A, with LMC 2: each port gets four LIDs, the device under test those between its
+/// neighbours'.
 fn configure(sim: &Sim) -> bool {
     let Some(opensm) = program("opensm") else {
         skipped("opensm", &apt_line(&["opensm"]));
@@ -42,7 +43,7 @@ fn configure(sim: &Sim) -> bool {
 }
 
 #[test]
-fn a_port_answers_at_each_lid_that_opensm_gave_it_and_its_neighbours_beside_them() {
+fn port_answers_at_every_assigned_lid() {
     let Some(sim) = Sim::start_with(FABRIC) else { return };
     if !configure(&sim) {
         return;
@@ -51,11 +52,12 @@ fn a_port_answers_at_each_lid_that_opensm_gave_it_and_its_neighbours_beside_them
     assert!(rigs.contains("route = \"0,1\""), "{rigs}");
     sim.place
         .write("rigs.toml", rigs.replace("route = \"0,1\"", "route = \"0,1,2\""));
-    // OpenSM left, and its LID stays in the port: nobody manages the subnet, which is ours to disturb.
+    // OpenSM has exited, but the port still has its LID as the SM's. No manager manages the subnet, so the tests may
+    // disturb it.
     let output = run(&mut sim.verbatim("doctor --rig ibsim --rig-file rigs.toml"));
     assert!(output.stdout.contains("LID 12 of one that does not answer"), "{output}");
     let output = run(&mut sim.verbatim("run --rig ibsim --rig-file rigs.toml c04-dlid-lmc --json"));
-    // An answer to a LID-routed request has bytes of the request in what is reserved: a deviation of ibsim's.
+    // FAIL is expected: ibsim's responses to LID-routed requests have bytes of the request in reserved fields.
     assert_eq!(came_to(&output), ("FAIL".into(), "DUT".into()), "{output}");
     let json = output.json();
     let findings = json["verdicts"][0]["findings"].as_array().unwrap();

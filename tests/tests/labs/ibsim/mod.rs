@@ -1,5 +1,5 @@
-//! `verbatim` on ibsim: a subnet management agent that others wrote, behind the real libibumad. What becomes of the
-//! device when somebody ends the run, the program, the simulator or the cable.
+//! `verbatim` on ibsim: an independent subnet management agent behind the real libibumad. The tests check the state of
+//! the device after the run, the program, the simulator or the cable ends suddenly.
 
 mod ends;
 mod lab;
@@ -8,7 +8,7 @@ mod rigs;
 mod runs;
 
 #[test]
-fn every_command_of_the_documentation_on_ibsim_prints_what_its_page_shows() {
+fn documented_ibsim_commands_match() {
     if lab::Sim::start().is_some() {
         verbatim_tests::pages::check(Some("ibsim"));
     }

@@ -1,4 +1,4 @@
-//! Rigs that cannot be used as the rig file has them.
+//! Rigs that are unavailable because of their rig file, the simulator or the state directory.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use verbatim_tests::product::{Running, run};
 
 use crate::ibsim::lab::{LONG, PLAIN, RUN_LIMIT, Sim};
 
-/// Runs on a rig file that differs from the lab's in these places; what stderr says.
+/// Runs with a rig file that differs from the lab's by these changes; returns stderr.
 fn unavailable(sim: &Sim, changes: &[(&str, &str)]) -> String {
     let mut text = fs::read_to_string(sim.lab.rig_file()).unwrap();
     for (from, to) in changes {
@@ -25,7 +25,7 @@ fn unavailable(sim: &Sim, changes: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn a_device_or_port_that_is_not_there_is_unavailable_and_those_that_are_there_are_named() {
+fn missing_device_or_port_is_unavailable() {
     let Some(sim) = Sim::start() else { return };
     let said = unavailable(&sim, &[("device = \"ibsim0\"", "device = \"ibsim7\"")]);
     assert!(said.contains("ibsim7") && said.contains("ibsim0"), "{said}");
@@ -34,7 +34,7 @@ fn a_device_or_port_that_is_not_there_is_unavailable_and_those_that_are_there_ar
 }
 
 #[test]
-fn the_umad_example_reads_what_smpquery_reads() {
+fn umad_example_agrees_with_smpquery() {
     let Some(sim) = Sim::start() else { return };
     let examples = build_examples(&["node_info"]).unwrap();
     let attached = |program: &std::path::Path, arguments: &[&str]| {
@@ -54,7 +54,7 @@ fn the_umad_example_reads_what_smpquery_reads() {
 }
 
 #[test]
-fn a_simulator_that_does_not_run_is_unavailable_within_the_deadline() {
+fn stopped_simulator_is_unavailable() {
     let Some(mut sim) = Sim::start() else { return };
     sim.lab.kill();
     let said = unavailable(&sim, &[]);
@@ -62,7 +62,7 @@ fn a_simulator_that_does_not_run_is_unavailable_within_the_deadline() {
 }
 
 #[test]
-fn a_route_that_leads_nowhere_is_an_error_of_the_rig_and_changes_nothing() {
+fn dead_route_is_rig_error() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
     sim.lab.console("Unlink \"A\"[1]").unwrap();
@@ -78,7 +78,7 @@ fn a_route_that_leads_nowhere_is_an_error_of_the_rig_and_changes_nothing() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_written_stops_the_run_before_anything_is_sent() {
+fn unwritable_state_directory_stops_run() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
     let mut command = sim.verbatim(&format!("run --rig ibsim {LONG} --json"));
@@ -90,7 +90,7 @@ fn a_state_directory_that_cannot_be_written_stops_the_run_before_anything_is_sen
 }
 
 #[test]
-fn doctor_opens_the_rig_and_names_the_device() {
+fn doctor_opens_rig_and_names_device() {
     let Some(sim) = Sim::start() else { return };
     let output = run(&mut sim.verbatim("doctor --rig ibsim"));
     assert_eq!(output.code(), 0, "{output}");

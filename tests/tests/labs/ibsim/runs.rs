@@ -1,4 +1,4 @@
-//! Whole runs: what they come to, and that the device is as before.
+//! Whole runs: their outcomes, and the state of the device afterwards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use verbatim_tests::product::{Running, run};
 use crate::ibsim::lab::{LONG, Sim, came_to};
 
 #[test]
-fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
+fn ibsim_outcomes_match_table() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
     let mut command = sim.verbatim(
@@ -44,7 +44,7 @@ fn every_outcome_is_the_one_in_the_table_and_the_device_is_as_before() {
 }
 
 #[test]
-fn all_65532_illegal_parts_are_tried_and_the_device_is_as_before() {
+fn sweep_of_illegal_parts_restores_device() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
     let output = run(&mut sim.verbatim(&format!("run --rig ibsim {LONG} --json --record record")));

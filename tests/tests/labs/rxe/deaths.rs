@@ -1,5 +1,5 @@
-//! Sudden ends in mid-run: of the agent, of the agent's client, of the device, of the whole machine. No verdict on the
-//! device comes of it, and everything that the agent made is gone afterwards, as the kernel counts it.
+//! Sudden ends in mid-run: of the agent, the agent's client, the device, or the whole machine. They must give no
+//! verdict on the device. By the kernel's count, every object of the agent must be destroyed afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,13 @@ use crate::rxe::guest::{LIMIT, run, rxe_lab, verbs_lab};
 
 /// A test that has queue pairs for about four seconds: six intervals of 655.36 ms.
 const VERBS_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=0 --set rnr_retry=6";
-/// The same with packets of the tester's own making.
+/// The same test with packets of the tester's own making.
 const PACKET_TEST: &str = "c09-130-rnr-interval --set rnr_code=0 --set rnr_retry=6";
-/// The verbs test when it is over soon: one interval of 81.92 ms, which a busy machine measures too.
+/// The verbs test with a short duration: one interval of 81.92 ms, which a busy machine can measure too.
 const SHORT_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=26 --set rnr_retry=1";
 
-/// Queue pairs and memory regions of a device, as `rdma resource` counts them. None when the device is gone.
+/// Returns the numbers of queue pairs and memory regions of a device, from `rdma resource`; `None` if the device is
+/// absent.
 fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
     let ran = machine.run(&format!("rdma resource show {device}"), LIMIT).unwrap();
     let text = ran.text();
@@ -25,7 +26,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
         let mut words = text.split_whitespace().skip_while(|word| *word != name);
         words.nth(1)?.parse().ok()
     };
-    // Of a device that is gone it says so on one line, and ends with success all the same.
+    // For an absent device, `rdma` prints no such line and still exits with 0.
     text.contains(&format!(": {device}: ")).then(|| {
         number("qp")
             .zip(number("mr"))
@@ -33,7 +34,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// Waits until a device has what it had.
+/// Waits until a device has the same numbers of objects as before.
 fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
     let deadline = Instant::now() + Duration::from_secs(240);
     loop {
@@ -48,7 +49,7 @@ fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
     }
 }
 
-/// Waits until the agent has a connected queue pair on rxe0: a function of the machine's shell.
+/// Shell function that waits until the agent has a connected queue pair on rxe0.
 const UNDER_WAY: &str = "under_way() {
     n=0
     until rdma resource show qp link rxe0 | grep 'type RC' | grep -q 'state RTS'; do
@@ -57,8 +58,8 @@ const UNDER_WAY: &str = "under_way() {
     done
 }";
 
-/// Starts the verbs test in the machine, does `death` while it has queue pairs, and returns the run's exit code and what
-/// it printed.
+/// Starts the verbs test in the machine and runs `death` while the test has queue pairs. Returns the run's exit code
+/// and its output.
 fn interrupted(lab: &RxeVerbsLab, environment: &str, death: &str) -> (u32, String) {
     let text = run(
         lab.machine(),
@@ -74,7 +75,7 @@ fn interrupted(lab: &RxeVerbsLab, environment: &str, death: &str) -> (u32, Strin
     (code.parse().unwrap(), json.to_owned())
 }
 
-/// That a run says nothing of the device, and why.
+/// Checks that a run has no verdict on the device; returns the reason.
 fn no_verdict_on_the_device(code: u32, json: &str) -> String {
     let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: exit {code}: {json}"));
     let verdict = &report["verdicts"][0];
@@ -90,7 +91,7 @@ fn no_verdict_on_the_device(code: u32, json: &str) -> String {
 }
 
 #[test]
-fn an_agent_that_is_killed_in_mid_run_leaves_nothing_and_no_verdict_on_the_device() {
+fn killed_agent_gives_no_verdict() {
     let Some(lab) = verbs_lab() else { return };
     let before = ["rxe0", "rxe1"].map(|device| resources(lab.machine(), device));
     let (code, json) = interrupted(&lab, &lab.environment(), "kill -9 $(pidof verbatim-agent)");
@@ -107,17 +108,17 @@ fn an_agent_that_is_killed_in_mid_run_leaves_nothing_and_no_verdict_on_the_devic
 }
 
 #[test]
-fn a_client_that_is_killed_in_mid_run_leaves_nothing_and_the_next_one_is_served() {
+fn killed_client_leaves_no_objects() {
     let Some(lab) = verbs_lab() else { return };
     let before = ["rxe0", "rxe1"].map(|device| resources(lab.machine(), device));
-    // Without the daemon: the program is the agent's client itself.
+    // Without the daemon, `verbatim` itself is the agent's client.
     let own = "export STATE_DIRECTORY=/run/own RUNTIME_DIRECTORY=/run/none VERBATIM_RIG_FILE=/mnt/share/rigs.toml";
     let (code, _) = interrupted(&lab, own, "kill -9 $run");
     assert_eq!(code, 137);
     for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
         counts_back(lab.machine(), device, before);
     }
-    // A busy machine may not know the interval well enough: then the run was served all the same.
+    // A busy machine may not measure the interval well enough (exit code 4); the run was served all the same.
     let next = run(
         lab.machine(),
         &format!("{own}\nverbatim run --rig rxe-verbs {SHORT_TEST} 2>&1 || [ $? -eq 4 ]"),
@@ -129,10 +130,10 @@ fn a_client_that_is_killed_in_mid_run_leaves_nothing_and_the_next_one_is_served(
 }
 
 #[test]
-fn a_device_that_is_taken_away_in_mid_run_is_no_verdict_on_it() {
+fn removed_device_gives_no_verdict() {
     let Some(lab) = verbs_lab() else { return };
     let before = resources(lab.machine(), "rxe1");
-    // The kernel may keep the deletion waiting until nobody has the device open.
+    // The kernel may delay the deletion until no process has the device open.
     let death = "rdma link delete rxe0 & deleted=$!";
     let (code, json) = interrupted(&lab, &lab.environment(), death);
     let reason = no_verdict_on_the_device(code, &json);
@@ -142,7 +143,7 @@ fn a_device_that_is_taken_away_in_mid_run_is_no_verdict_on_it() {
 }
 
 #[test]
-fn a_machine_that_is_killed_in_mid_run_is_an_error_of_the_rig() {
+fn killed_machine_is_rig_error() {
     let Some(mut lab) = rxe_lab() else { return };
     let place = Place::new();
     let mut command = place.verbatim(&format!("run --rig rxe {PACKET_TEST} --json --record record"));
@@ -157,7 +158,7 @@ fn a_machine_that_is_killed_in_mid_run_is_an_error_of_the_rig() {
         "{reason}"
     );
     assert_eq!(output.json()["verdicts"][0]["cause"], "RIG", "{output}");
-    // What was recorded until then is judged to the same again.
+    // Judging the partial record gives the same verdicts.
     let judged = verbatim_tests::product::run(&mut place.verbatim("judge record --json"));
     assert_eq!(judged.json()["verdicts"], output.json()["verdicts"]);
 }

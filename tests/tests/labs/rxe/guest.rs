@@ -8,20 +8,20 @@ use verbatim_lab::machine::{BootOptions, Image, Machine, MachineError, PAIR_SCRI
 use verbatim_lab::{RxeLab, RxeVerbsLab, build_examples};
 use verbatim_tests::product::programs;
 
-/// A command in a machine takes at most this, on the busiest host.
+/// Longest time of a command in a machine, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
-/// Examples of this package, built once: the machine is slow enough without debug builds.
+/// Examples of this package, built once; debug builds would be too slow in the machine.
 static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| build_examples(&["pingpong", "umad_gmp"]).unwrap_or_else(|error| panic!("{error:#}")));
 
-/// A machine with the share that it was booted from.
+/// A machine with its share.
 pub(crate) struct Guest {
     machine: Machine,
     _share: Share,
 }
 
-/// The image, or nothing when this host lacks something and need not have it: then the test says so and is skipped.
+/// Returns the image, or `None` with a message if this host lacks a package and may skip the test.
 pub(crate) fn image() -> Option<Image> {
     match Image::ensure() {
         Ok(image) => Some(image),
@@ -33,20 +33,20 @@ pub(crate) fn image() -> Option<Image> {
     }
 }
 
-/// A machine with the agent in it, the tester outside, if there can be one.
+/// Starts a machine with the agent in it and the tester outside, if this host can run a machine.
 pub(crate) fn rxe_lab() -> Option<RxeLab> {
     image()?;
     Some(RxeLab::start(Some(programs())).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
-/// A machine with agent and daemon in it, if there can be one.
+/// Starts a machine with agent and daemon in it, if this host can run a machine.
 pub(crate) fn verbs_lab() -> Option<RxeVerbsLab> {
     image()?;
     Some(RxeVerbsLab::start(Some(programs())).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
-/// `rxe0` and `rxe1` on a veth pair, and nothing else that runs: booted by whichever test comes first. `Mutex`, for what
-/// is in it is one test's at a time.
+/// A machine with `rxe0` and `rxe1` on a veth pair and no other programs. The first test that needs the machine boots
+/// it. The mutex lets one test at a time use it.
 static PAIR: LazyLock<Mutex<Option<Guest>>> = LazyLock::new(|| {
     let boot = || {
         let image = image()?;
@@ -62,7 +62,7 @@ static PAIR: LazyLock<Mutex<Option<Guest>>> = LazyLock::new(|| {
     Mutex::new(boot())
 });
 
-/// Runs `test` in the machine, if there can be one.
+/// Runs `test` in the machine, if this host can run a machine.
 pub(crate) fn in_machine(test: impl FnOnce(&Machine)) {
     let guest = PAIR.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(guest) = &*guest {
@@ -70,14 +70,14 @@ pub(crate) fn in_machine(test: impl FnOnce(&Machine)) {
     }
 }
 
-/// Runs a command that must succeed, and returns what it printed.
+/// Runs a command that must succeed, and returns its output.
 pub(crate) fn run(machine: &Machine, command: &str) -> String {
     let ran = machine.run(command, LIMIT).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(ran.status, 0, "{command}: {}", ran.text());
     ran.text()
 }
 
-/// The index of the RoCEv2 GID of a device that reads so, colons included.
+/// Returns the index of a device's RoCEv2 GID that reads `gid`, with colons.
 pub(crate) fn gid_index(machine: &Machine, device: &str, gid: &str) -> u32 {
     let ports = format!("/sys/class/infiniband/{device}/ports/1");
     let script = format!(

@@ -1,4 +1,4 @@
-//! The versions in which Linux rxe was mended, against Debian's changelog of the kernel's sources on this host.
+//! Compares the versions in which Linux rxe was fixed with Debian's changelog of the kernel's sources on this host.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use verbatim_tests::oracle::skipped;
 /// Part of every Debian with a C compiler.
 const CHANGELOG: &str = "/usr/share/doc/linux-libc-dev/changelog.Debian.gz";
 
-/// The version of the changelog's newest entry whose text has a line with this title, such as `6.1.176`.
+/// Returns the version of the changelog's newest entry that has a line with this title, such as `6.1.176`.
 fn version_with<'a>(changelog: &'a str, title: &str) -> Option<&'a str> {
     let before = &changelog[..changelog.find(title)?];
     let head = before.lines().rfind(|line| line.starts_with("linux"))?;
@@ -17,7 +17,7 @@ fn version_with<'a>(changelog: &'a str, title: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn mended_versions_are_those_of_debians_changelog() {
+fn mended_versions_match_debian_changelog() {
     if !Path::new(CHANGELOG).exists() {
         skipped(CHANGELOG, "apt-get install linux-libc-dev");
         return;
@@ -37,7 +37,7 @@ fn mended_versions_are_those_of_debians_changelog() {
             if let Some(version) = version_with(&changelog, title) {
                 assert_eq!(version, mended, "{}: {title}", it.id);
             } else {
-                // The changelog is that of an older version.
+                // The changelog is from an older version.
                 let number = |version: &str| version.rsplit('.').next().unwrap().parse::<u32>().unwrap();
                 assert!(number(newest) < number(mended), "{}: {title} is not in it", it.id);
             }

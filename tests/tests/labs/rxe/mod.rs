@@ -1,8 +1,8 @@
-//! The kernel's own RoCEv2 stack, in a machine under emulation, against what of ours meets it: the reference device on a
-//! real Ethernet link, management datagrams through the kernel's umad, and what is left of a session when one of those
-//! who take part in it dies.
+//! The kernel's own RoCEv2 stack in an emulated machine, against our programs. The tests cover the reference device on
+//! a real Ethernet link, management datagrams through the kernel's umad, and the objects that remain when a process of
+//! a session dies.
 //!
-//! One machine for a group of tests: a boot takes seconds.
+//! A group of tests shares one machine, since a boot takes seconds.
 
 mod deaths;
 mod guest;
@@ -14,7 +14,7 @@ mod umad;
 mod verdicts;
 
 #[test]
-fn every_command_of_the_documentation_on_rxe_prints_what_its_page_shows() {
+fn documented_rxe_commands_match() {
     if guest::image().is_some() {
         verbatim_tests::pages::check(Some("rxe"));
     }

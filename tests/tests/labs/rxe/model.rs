@@ -4,8 +4,8 @@ use verbatim_lab::machine::Machine;
 
 use crate::rxe::guest::{gid_index, in_machine, run};
 
-/// Another veth pair in the machine: the kernel's adapter on one end, the model on the other, which has no address of
-/// the kernel's. Its MTU leaves room for 4096 bytes and all headers.
+/// Makes another veth pair in the machine: the kernel's adapter at one end, the model at the other, where the kernel
+/// has no address. The MTU has room for 4096 bytes and all headers.
 const LINK: &str = "ip link show vm0 >/dev/null 2>&1 && exit 0
 . /etc/lab.sh
 ip link add vm0 mtu 4300 type veth peer name vm1 mtu 4300 || exit 1
@@ -19,14 +19,14 @@ const SIZES: [u32; 5] = [1, 64, 1024, 4096, 65_536];
 const PATH_MTUS: [u32; 3] = [256, 1024, 4096];
 const ITERATIONS: u32 = 100;
 
-/// Who listens and answers; the other one begins.
+/// The side that listens and answers; the other side sends first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Server {
     Kernel,
     Model,
 }
 
-/// A GID family: what the kernel's GID reads, and its place in the model's table.
+/// GID families: the text of the kernel's GID, and the index of the model's GID.
 const FAMILIES: [(&str, u32); 2] = [
     ("0000:0000:0000:0000:0000:ffff:0a09:0001", 0),
     ("fd09:0000:0000:0000:0000:0000:0000:0001", 1),
@@ -37,7 +37,7 @@ fn all_sizes_and_path_mtus(server: Server, family: usize) {
         run(machine, LINK);
         let (gid, own_index) = FAMILIES[family];
         let index = gid_index(machine, "rxe2", gid);
-        // A TCP port of its own for each, so that none waits for another's end.
+        // Each exchange has its own TCP port, so that none waits for the end of another.
         let ports = 20_000 + 100 * family as u16 + if server == Server::Model { 50 } else { 0 };
         let combinations = PATH_MTUS
             .iter()
@@ -49,7 +49,7 @@ fn all_sizes_and_path_mtus(server: Server, family: usize) {
     });
 }
 
-/// Runs both, and returns what the model counted. Both must end with success, with all messages counted.
+/// Runs both programs, and returns the model's counts. Both must succeed and count all messages.
 fn exchange(
     machine: &Machine,
     server: Server,
@@ -62,13 +62,13 @@ fn exchange(
         Server::Model => ("", "127.0.0.1"),
     };
     let kernel = format!(
-        "timeout 100 ibv_rc_pingpong -d rxe2 -g {kernel} -s {size} -m {mtu} -n {ITERATIONS} -p {port} {to_model}"
+        "timeout 500 ibv_rc_pingpong -d rxe2 -g {kernel} -s {size} -m {mtu} -n {ITERATIONS} -p {port} {to_model}"
     );
     let model = format!(
-        "timeout 100 pingpong --interface vm1 --ip 10.9.0.2 --ip fd09::2 --gid-index {model} --size {size} --mtu {mtu} \
+        "timeout 500 pingpong --interface vm1 --ip 10.9.0.2 --ip fd09::2 --gid-index {model} --size {size} --mtu {mtu} \
          --iterations {ITERATIONS} --port {port} {to_kernel}"
     );
-    // Who answers is started first. The model waits for a server; the other program does not.
+    // Start the server first. The model's client waits for its server; `ibv_rc_pingpong`'s does not.
     let (first, second, wait) = match server {
         Server::Kernel => (&kernel, &model, ":"),
         Server::Model => (&model, &kernel, "started $first server listens $hex"),
@@ -86,20 +86,20 @@ fn exchange(
         ran.status, 0,
         "{server:?} as server, {size} bytes, path MTU {mtu}: {text}"
     );
-    // Each side's own count.
+    // Check the count of each side.
     assert!(text.contains(&format!("{ITERATIONS} iters in")), "{text}");
     let line = text
         .lines()
         .find(|line| line.starts_with("role="))
         .unwrap_or_else(|| panic!("{text}"));
-    // The first message of a client is of its own making; all others carry our bytes back.
+    // The first message of a client has its own contents; all others carry our bytes back.
     let checked = match server {
         Server::Kernel => ITERATIONS,
         Server::Model => ITERATIONS - 1,
     };
     let counts = format!("size={size} mtu={mtu} sent={ITERATIONS} received={ITERATIONS} checked={checked} ");
     assert!(line.contains(&counts) && line.ends_with("dropped=0"), "{line}");
-    // As many packets as the path MTU makes of so many messages, at least: the path MTU was used.
+    // With this path MTU, the messages need at least so many packets.
     let frames: u32 = line
         .split_whitespace()
         .find_map(|word| word.strip_prefix("frames_in=")?.parse().ok())
@@ -109,21 +109,21 @@ fn exchange(
 }
 
 #[test]
-fn the_model_sends_first_to_the_kernels_adapter_over_ipv4() {
+fn model_sends_first_over_ipv4() {
     all_sizes_and_path_mtus(Server::Kernel, 0);
 }
 
 #[test]
-fn the_model_sends_first_to_the_kernels_adapter_over_ipv6() {
+fn model_sends_first_over_ipv6() {
     all_sizes_and_path_mtus(Server::Kernel, 1);
 }
 
 #[test]
-fn the_model_answers_the_kernels_adapter_over_ipv4() {
+fn model_answers_over_ipv4() {
     all_sizes_and_path_mtus(Server::Model, 0);
 }
 
 #[test]
-fn the_model_answers_the_kernels_adapter_over_ipv6() {
+fn model_answers_over_ipv6() {
     all_sizes_and_path_mtus(Server::Model, 1);
 }

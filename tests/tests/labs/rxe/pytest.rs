@@ -1,5 +1,5 @@
-//! The plug-in for pytest on Linux rxe, through a daemon: what each item came to, what is known of it, and the bundle that
-//! its report names, as docs/python.md says.
+//! The pytest plug-in on Linux rxe, through a daemon: the outcome of each item, its known deviations, and the bundle
+//! that its report names, as docs/python.md describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use verbatim_tests::python;
 
 use crate::rxe::guest::rxe_lab;
 
-/// A session takes seconds on an idle host.
+/// Longest time of a session; it takes seconds on an idle host.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 const PASSES: &str = "c09-060-send-responder";
-/// Completes a SEND on Linux rxe 6.1: `rxe-ghost-ack` of the known deviations.
+/// A test that fails on Linux rxe 6.1: a SEND completes wrongly, known as deviation `rxe-ghost-ack`.
 const KNOWN: &str = "c09-060-ghost-ack";
-/// Wants an adapter of the tester's own, which this rig has not.
+/// A test that needs an adapter of the tester's own, which this rig lacks.
 const NOT_APPLICABLE: &str = "c09-060-requester-verbs";
 
-/// What a session of pytest left.
+/// The result of a pytest session.
 struct Session {
     output: Output,
-    /// Its report for JUnit.
+    /// The session's JUnit report.
     report: String,
 }
 
 impl Session {
-    /// pytest with the three tests, and the bundles in `bundles`.
+    /// Runs pytest with the three tests, and stores the bundles in `bundles`.
     fn run(place: &Place, socket: &Path, options: &[&str]) -> Self {
         let mut pytest = place.command(python::DEBIAN);
         pytest
@@ -57,7 +57,7 @@ impl Session {
         Self { output, report }
     }
 
-    /// What the report says of an item.
+    /// Returns the report of an item.
     fn item(&self, test: &str) -> Item<'_> {
         let name = format!(" name=\"verbatim[rxe]::{test}\" ");
         let mut cases = self.report.split("<testcase ").skip(1);
@@ -65,12 +65,12 @@ impl Session {
         Item(case.unwrap_or_else(|| panic!("{test} is no item: {}\n{}", self.report, self.output)))
     }
 
-    /// How many items there are.
+    /// Returns the number of items.
     fn items(&self) -> usize {
         self.report.matches("<testcase ").count()
     }
 
-    /// Asserts what an item came to, for pytest and as a verdict, and what is known of it.
+    /// Asserts an item's outcome for pytest, its verdict, and its known deviations.
     fn came_to(&self, test: &str, pytest: &str, outcome: &str, known: &[&str]) {
         let item = self.item(test);
         let seen = (item.came_to(), item.properties("outcome"), item.properties("known"));
@@ -83,7 +83,7 @@ impl Session {
         );
     }
 
-    /// The one bundle that all items name.
+    /// Returns the path of the bundle; all items must name the same one.
     fn bundle(&self) -> PathBuf {
         let named = |test| {
             let item = self.item(test);
@@ -107,7 +107,7 @@ impl Session {
 struct Item<'a>(&'a str);
 
 impl<'a> Item<'a> {
-    /// What pytest calls it.
+    /// Returns pytest's word for the item's outcome.
     fn came_to(self) -> &'static str {
         let marks = [
             ("<error ", "error"),
@@ -119,7 +119,7 @@ impl<'a> Item<'a> {
         found.map_or("passed", |(_, came_to)| came_to)
     }
 
-    /// The values of its properties `verbatim_NAME`.
+    /// Returns the values of the item's properties `verbatim_NAME`.
     fn properties(self, name: &str) -> Vec<&'a str> {
         let start = format!("<property name=\"verbatim_{name}\" value=\"");
         let values = self.0.split(start.as_str()).skip(1);
@@ -127,7 +127,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A bundle holds what was recorded, is whole, and is judged to what the items say.
+/// Checks that a bundle has the records, verifies, and is judged to the outcomes of the items.
 fn is_whole(place: &Place, bundle: &Path) {
     let names: Vec<String> = fs::read_dir(bundle)
         .unwrap_or_else(|error| panic!("the bundle {}, which items name: {error}", bundle.display()))
@@ -155,7 +155,7 @@ fn is_whole(place: &Place, bundle: &Path) {
 }
 
 #[test]
-fn in_pytest_each_conformance_test_on_rxe_is_an_item_with_its_outcome_its_known_deviations_and_its_bundle() {
+fn pytest_items_report_outcome_and_bundle() {
     if python::lacks(&python::GRPC_AND_PYTEST) {
         return;
     }

@@ -1,5 +1,5 @@
-//! Two rxe machines on a switch that loses packets: the captures of the tutorial in `docs/inspect.md`, from the port of
-//! each machine. `BLESS=1 cargo test -p verbatim-tests --test labs rxe::stalled` writes them anew.
+//! Two rxe machines on a switch that loses packets. The tests make the captures of the tutorial in `docs/inspect.md`,
+//! from the port of each machine. `BLESS=1 cargo test -p verbatim-tests --test labs rxe::stalled` rewrites them.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -19,7 +19,8 @@ use super::guest;
 
 /// Messages that each machine sends.
 const MESSAGES: u32 = 20;
-/// Of the first machine's: the one whose second packet is lost, and the one whose last packet is lost, so often.
+/// The first machine's messages with losses, by number: the message whose second packet is lost; and in `LOSES_LAST`,
+/// the message whose last packet is lost, and how often.
 const LOSES_MIDDLE: u32 = 8;
 const LOSES_LAST: (u32, u32) = (14, 3);
 /// The names of the captures in `docs/examples`.
@@ -35,7 +36,7 @@ struct Loss {
 }
 
 impl Loss {
-    /// Whether this frame of the first machine is lost.
+    /// Returns whether this frame of the first machine is lost.
     fn takes(&mut self, frame: &[u8]) -> bool {
         let Ok(packet) = Packet::parse(Medium::Ethernet, frame) else {
             return false;
@@ -67,7 +68,7 @@ impl Loss {
     }
 }
 
-/// The switch: what came in and went out at the port of each machine.
+/// The switch, with a capture of the port of each machine.
 struct Switch {
     begin: Instant,
     captures: [Mutex<Vec<u8>>; 2],
@@ -77,7 +78,7 @@ struct Switch {
 
 impl Switch {
     fn new() -> Self {
-        // pcap with nanoseconds, Ethernet.
+        // Header of a pcap file with nanoseconds, for Ethernet.
         let header: [u32; 6] = [0xA1B2_3C4D, 0x0004_0002, 0, 0, 262_144, 1];
         let capture = || Mutex::new(header.map(u32::to_le_bytes).concat());
         Self {
@@ -88,7 +89,7 @@ impl Switch {
         }
     }
 
-    /// Carries the frames of one machine to the other, until it is over.
+    /// Carries the frames of one machine to the other, until the switch ends.
     fn carry(&self, from: usize, ports: &[UnixDatagram; 2]) {
         let mut buffer = vec![0; 1 << 16];
         while !self.is_over.load(Ordering::Relaxed) {
@@ -108,7 +109,7 @@ impl Switch {
     }
 
     fn captured(&self, at: usize, frame: &[u8]) {
-        // Of other traffic the tutorial has no use.
+        // Leave other traffic out of the captures.
         if Packet::parse(Medium::Ethernet, frame).is_err() {
             return;
         }
@@ -126,7 +127,7 @@ impl Switch {
     }
 }
 
-/// Ends the switch, also where a test fails.
+/// Ends the switch when dropped, also if a test fails.
 struct Ends<'s>(&'s AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -135,7 +136,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Boots a machine with that last byte of its addresses.
+/// Boots a machine whose addresses have this last byte.
 fn boot(last: u8) -> Option<(Machine, Share)> {
     let image = guest::image()?;
     let share = Share::new().unwrap();
@@ -152,7 +153,7 @@ fn boot(last: u8) -> Option<(Machine, Share)> {
     Some((machine, share))
 }
 
-/// The switch's end of a machine's cable.
+/// Returns the switch's end of a machine's cable.
 fn port(machine: &Machine) -> UnixDatagram {
     let sockets = machine.data_sockets().unwrap();
     let port = UnixDatagram::bind(&sockets.tester).unwrap();
@@ -161,7 +162,7 @@ fn port(machine: &Machine) -> UnixDatagram {
     port
 }
 
-/// How often the exchange is tried: on a busy host a machine may stand still until the other has no retry left.
+/// Tries of the exchange. A machine on a busy host may stall until the other machine has no retry left.
 const TRIES: u32 = 3;
 
 /// Two machines exchange messages through the switch. Returns the captures of both ports.
@@ -176,7 +177,7 @@ fn captured() -> Option<[Vec<u8>; 2]> {
     Some(captures.unwrap_or_else(|| panic!("no exchange ended well in {TRIES} tries")))
 }
 
-/// One exchange of all messages, unless a machine gives up.
+/// Exchanges all messages once; returns nothing when a machine gives up.
 fn exchanged([first, second]: [&Machine; 2], ports: &[UnixDatagram; 2]) -> Option<[Vec<u8>; 2]> {
     let switch = Switch::new();
     let is_whole = thread::scope(|scope| {
@@ -206,7 +207,7 @@ fn exchanged([first, second]: [&Machine; 2], ports: &[UnixDatagram; 2]) -> Optio
     is_whole.then(|| switch.captures.map(bytes))
 }
 
-/// The rules that are broken unless packets were lost, of the one connection; nothing else is.
+/// Returns the rules that the one connection breaks unless packets were lost. The connection must break no other rule.
 fn or_lost(place: &Place, capture: &str) -> Vec<String> {
     let output = run(&mut place.verbatim(&format!("inspect --rc --json {capture}")));
     assert_eq!(output.code(), 0, "{output}");
@@ -218,7 +219,7 @@ fn or_lost(place: &Place, capture: &str) -> Vec<String> {
 }
 
 #[test]
-fn two_captures_show_the_losses_of_a_switch() {
+fn captures_show_losses_of_switch() {
     let Some(captures) = captured() else { return };
     let place = Place::new();
     for (name, capture) in NAMES.iter().zip(captures) {
@@ -233,7 +234,8 @@ fn two_captures_show_the_losses_of_a_switch() {
             fs::copy(place.path(name), root().join("docs/examples").join(name)).unwrap();
         }
     }
-    // Before the switch nothing is missing, and a NAK says that something is, behind it; there it is missing.
+    // The capture before the switch is complete, with a NAK that reports the loss. The capture after the switch lacks
+    // the packets.
     let sender = or_lost(&place, NAMES[0]);
     assert!(sender.contains(&"sequence-nak".to_owned()), "{sender:?}");
     assert!(!sender.contains(&"psn".to_owned()), "{sender:?}");

@@ -1,5 +1,5 @@
-//! What the tests of chapter 9 come to on rxe, the tester outside the machine with packets of its own making: against a
-//! committed table, in which every FAIL has its reason.
+//! The outcomes of the tests of chapter 9 on rxe, with the tester outside the machine and packets of its own making. A
+//! committed table has the expected outcomes, with a reason for every FAIL.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,13 +12,13 @@ use verbatim_tests::product::{Output, Place, Running};
 
 use crate::rxe::guest::rxe_lab;
 
-/// The checks that failed.
+/// Returns the checks that failed.
 fn failed(verdict: &Value) -> BTreeSet<String> {
     let checks = verdict["findings"].as_array().unwrap().iter();
     checks.filter(|check| check["result"] == "FAIL").map(in_words).collect()
 }
 
-/// Runs `verbatim` in a lab of its own; nothing where this host lacks something and need not have it.
+/// Runs `verbatim` in a lab of its own. Returns `None` if this host lacks a package and may skip the test.
 fn run(place: &Place, arguments: &str, within: Duration) -> Option<Output> {
     let lab = rxe_lab()?;
     let mut command = place.verbatim(arguments);
@@ -26,10 +26,10 @@ fn run(place: &Place, arguments: &str, within: Duration) -> Option<Output> {
     Some(Running::start(&mut command).end(within))
 }
 
-/// Where the records of tests are kept that came to something else than the table says.
+/// Directory for the records of tests with unexpected outcomes.
 const KEPT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/rxe-surprises");
 
-/// Keeps the record of a test: what is seen once in ten runs is not seen again for the asking.
+/// Stores the record of a test, since a rare outcome is hard to reproduce.
 fn keep(records: &Path, test: &str) {
     let is_of_it = |name: &str| name.ends_with(&format!("-{test}.rec"));
     for entry in fs::read_dir(records).unwrap() {
@@ -43,7 +43,7 @@ fn keep(records: &Path, test: &str) {
 }
 
 #[test]
-fn every_outcome_is_the_one_in_the_table() {
+fn rxe_outcomes_match_table() {
     let place = Place::new();
     let arguments = "run --rig rxe --seed 0 c09-* --json --record records";
     let Some(output) = run(&place, arguments, Duration::from_secs(2400)) else {
@@ -52,7 +52,7 @@ fn every_outcome_is_the_one_in_the_table() {
     let report = output.json();
     let text = include_str!("../../../data/rxe-outcomes.toml");
     let mut outcomes = Outcomes::read(text);
-    // All of them, then what was wrong: a run takes minutes, and one surprise hides no other.
+    // Check all verdicts before failing: a run takes minutes, and each surprise should be reported.
     let mut surprises = Vec::new();
     let verdicts = report["verdicts"].as_array().unwrap();
     for verdict in verdicts {
@@ -84,9 +84,10 @@ fn every_outcome_is_the_one_in_the_table() {
     assert_eq!(output.code(), 1, "{output}");
 }
 
-/// The kernels that are known panic. One that is mended refuses such packets; one that drops them does not pass either.
+/// Known kernels panic, which is an ERROR of the rig. A fixed kernel refuses these packets and passes. A kernel that
+/// only drops them fails.
 #[test]
-fn a_reserved_opcode_that_takes_the_host_down_is_an_error_of_the_rig_and_no_verdict_on_the_device() {
+fn reserved_opcode_crash_is_rig_error() {
     let arguments = "run --rig rxe c09-nak-reserved-opcode --set soft_roce=1 --json";
     let Some(output) = run(&Place::new(), arguments, Duration::from_secs(1200)) else {
         return;
@@ -109,9 +110,9 @@ fn a_reserved_opcode_that_takes_the_host_down_is_an_error_of_the_rig_and_no_verd
     }
 }
 
-/// Another seed each time: what rxe is known to do wrong is in the register, anything else is news.
+/// Each run has another seed. The register lists the known deviations of rxe; any other FAIL is new.
 #[test]
-fn a_walk_takes_a_fresh_seed_and_tells_what_is_not_known() {
+fn walk_takes_fresh_seed() {
     let place = Place::new();
     let Some(output) = run(
         &place,
@@ -135,7 +136,8 @@ fn a_walk_takes_a_fresh_seed_and_tells_what_is_not_known() {
     );
     let seed = report["run"]["seed"].as_u64().unwrap();
     assert_ne!(seed, 0, "the seed of the virtual rig, and not a fresh one");
-    // A fresh seed may show a deviation that was never seen. The change at hand is not to blame: it is told, with its record.
+    // A fresh seed may show a new deviation of rxe, which the change under test did not cause. So report it, with its
+    // record, without failing.
     if outcome == "FAIL" && !is_known {
         keep(&place.path("records"), "c09-walk");
         eprintln!("news: {:#?}; its record is in {KEPT}", failed(verdict));

@@ -1,11 +1,11 @@
-//! A worker that was taken over, in the unit of its rig: what it reaches, and what it does not.
+//! A compromised worker in its rig's unit: the files and sockets that it can reach.
 
 use verbatim_lab::ServiceLab;
 
 use crate::service::done;
 
-/// In the place of the worker of rig `vib`, what somebody would try who had taken it over. Its arguments are the daemon's process
-/// and a file of another rig's run.
+/// A program in the place of rig `vib`'s worker, which tries the accesses that an attacker in the worker would try. Its
+/// arguments are the daemon's process id, and a file of another rig's run.
 const PROBE: &str = r#"#!/usr/bin/perl
 use Socket;
 my ($daemon, $record) = @ARGV;
@@ -36,7 +36,7 @@ file("/etc/probe", ">"); file("/usr/bin/probe", ">"); file("/root/pki/ca-key.pem
 print "probe ended\n";
 "#;
 
-/// What the worker of `vib` is for.
+/// The accesses that the worker of `vib` needs.
 const OWN: [&str; 3] = [
     "probe file /dev/infiniband/umad0: reached",
     "probe file /var/lib/verbatim/journals/vib/probe: reached",
@@ -55,7 +55,7 @@ pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
     let record = done(lab, "ls /var/lib/verbatim/runs/rxe/*/record/manifest.json | head -n 1");
     let record = record.trim();
     assert!(!record.is_empty(), "another rig's run has left no record");
-    // The unit with all that it has, and another program.
+    // The unit with all its settings, but another program.
     done(
         lab,
         &format!(

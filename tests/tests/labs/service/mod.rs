@@ -1,5 +1,4 @@
-//! The packages in a Debian with systemd, in a machine: installed, started, used by their users, upgraded in mid-run, removed,
-//! purged.
+//! The packages in a Debian with systemd, in a machine: installed, started, used, upgraded in mid-run, removed, purged.
 
 mod hardware;
 mod isolation;
@@ -11,9 +10,9 @@ use verbatim_lab::machine::MachineError;
 use verbatim_lab::{LAB_PROFILE, ServiceLab, build_packages};
 use verbatim_tests::product::programs;
 
-/// A command in the machine takes at most this, on the busiest host.
+/// Longest time of a command in the machine, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// A machine without our packages; none where there cannot be one and need not be.
+/// Starts a machine without our packages installed. Returns `None` if this host lacks a package and may skip the test.
 fn lab() -> Option<ServiceLab> {
     let mut packages = build_packages(LAB_PROFILE, Some("0.1.0")).unwrap();
     packages.extend(build_packages(LAB_PROFILE, Some("0.1.1")).unwrap());
@@ -28,14 +27,14 @@ fn lab() -> Option<ServiceLab> {
     }
 }
 
-/// What a command prints, and its exit status.
+/// Returns a command's exit status and output.
 fn asked(lab: &ServiceLab, command: &str) -> (u8, String) {
     let ran = lab.run(command, LIMIT).unwrap();
     eprintln!("# {command}\n{}[exit {}]", ran.text(), ran.status);
     (ran.status, ran.text())
 }
 
-/// What a command prints that must succeed; what is wrong with the services otherwise.
+/// Returns the output of a command that must succeed. On failure, panics with the log of the services.
 fn done(lab: &ServiceLab, command: &str) -> String {
     let (status, text) = asked(lab, command);
     if status != 0 {
@@ -49,7 +48,7 @@ fn done(lab: &ServiceLab, command: &str) -> String {
     text
 }
 
-/// As an ordinary user.
+/// Returns a command line that runs as an ordinary user.
 fn user(name: &str, command: &str) -> String {
     format!("cd /home/{name} && setpriv --reuid {name} --regid {name} --init-groups env HOME=/home/{name} {command}")
 }
@@ -63,7 +62,7 @@ fn exposure(lab: &ServiceLab, unit: &str) -> f64 {
 }
 
 #[test]
-fn a_package_is_installed_started_used_upgraded_in_mid_run_removed_and_purged() {
+fn packages_install_run_upgrade_and_purge() {
     let Some(lab) = lab() else { return };
     let client = page::holds(&lab);
     installed(&lab);
@@ -187,8 +186,8 @@ fn watched_and_reloaded(lab: &ServiceLab) {
 }
 
 fn upgraded_in_mid_run(lab: &ServiceLab) {
-    // They lock the device, let a wrong key fail and wait for what does not come: minutes, and the packages come sooner on the
-    // busiest host.
+    // These tests lock the device, try wrong keys and wait for silence for minutes. The packages are upgraded in
+    // mid-run even on the busiest host.
     done(
         lab,
         &format!(
@@ -241,7 +240,7 @@ fn removed_and_purged(lab: &ServiceLab) {
         "ls -d /var/lib/verbatim /etc/verbatim /run/verbatim /usr/bin/verbatim* /usr/lib/systemd/system/verbatim* \
          /usr/lib/udev/rules.d/*verbatim* /var/lib/systemd/deb-systemd-helper-enabled/verbatim* 2>/dev/null; pidof verbatimd",
     );
-    // The model is not the package's.
+    // Ignore the output of pidof: the model still runs, and does not belong to the packages.
     let left: Vec<&str> = left.lines().filter(|line| line.starts_with('/')).collect();
     assert!(left.is_empty(), "{left:?}");
 }

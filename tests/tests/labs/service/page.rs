@@ -12,10 +12,10 @@ use crate::service::{LIMIT, asked, done, user};
 
 /// The page's network, and the machine's.
 const NETWORK: [&str; 2] = ["192.0.2.", "10.0.2."];
-/// A client's files, as it was given them.
+/// A client's files.
 const FILES: [&str; 5] = ["ca.pem", "alice.pem", "alice-key.pem", "client.pem", "client-key.pem"];
 
-/// Runs the page; what it installs stays. Gives the client whom alice's certificate lets in.
+/// Runs the commands of the page; its packages stay installed. Returns a client that alice's certificate admits.
 pub(crate) fn holds(lab: &ServiceLab) -> Client {
     let client = Client::new(lab);
     done(
@@ -39,7 +39,7 @@ pub(crate) fn holds(lab: &ServiceLab) -> Client {
     }
     assert!(differs.is_empty(), "docs/install.md shows what is not so:\n{differs}");
     an_expired_certificate_is_refused(lab, &client);
-    // The package for the host of a device, which this one is, too.
+    // The package for the host of a device; this machine is one too.
     done(
         lab,
         "cd /root/work && apt-get install --yes ./verbatim-agent_0.1.0_amd64.deb 2>&1",
@@ -57,7 +57,8 @@ fn in_machine(lab: &ServiceLab, command: &str) -> String {
     asked(lab, &whole).1
 }
 
-/// A clock is what makes a certificate old: alice's is good for a day.
+/// Checks that the daemon refuses an expired certificate. Alice's is valid for a day, and the clock is set two days
+/// ahead.
 fn an_expired_certificate_is_refused(lab: &ServiceLab, client: &Client) {
     let alice = "verbatim rigs --cert alice.pem --key alice-key.pem";
     assert!(client.says(alice).contains("virtual"));
@@ -76,7 +77,7 @@ fn an_expired_certificate_is_refused(lab: &ServiceLab, client: &Client) {
     assert!(client.says(alice).contains("virtual"));
 }
 
-/// A host that is none of the rigs'.
+/// A host without rigs.
 #[derive(Debug)]
 pub(crate) struct Client {
     place: Place,
@@ -91,11 +92,11 @@ impl Client {
         }
     }
 
-    /// As who made them gives them to it.
+    /// Copies the files from the machine to the client, as their maker would send them.
     fn takes_its_files(&self, lab: &ServiceLab) {
         for name in FILES {
             if !self.place.path(name).exists() {
-                // Keys are in no log.
+                // Do not log this command's output: it contains keys.
                 let read = lab.run(&format!("cat /root/pki/{name}"), LIMIT).unwrap();
                 assert_eq!(read.status, 0, "{name}");
                 self.place.write(name, read.text());
@@ -103,9 +104,9 @@ impl Client {
         }
     }
 
-    /// What a command there prints on both streams.
+    /// Returns a command's output on both streams.
     pub(crate) fn says(&self, command: &str) -> String {
-        // What the page exports holds from there on.
+        // The page's `export` applies to all later commands, and is set for each of them below.
         if command.starts_with("export ") {
             assert_eq!(
                 command,

@@ -1,7 +1,7 @@
-//! The umad rig on ibsim: a subnet management agent that others wrote, behind the real libibumad.
+//! The umad rig on ibsim: an independent subnet management agent behind the real libibumad.
 //!
-//! A process under the simulator's preload can come to a sudden end, so each case is a process of its own: this
-//! program again, with the name of a role in [`ROLE`].
+//! A process under the simulator's preload can end suddenly, so each case is a process of its own: this program again,
+//! with the name of a role in [`ROLE`].
 
 mod roles;
 
@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use verbatim_lab::{IbsimLab, LabError};
 use verbatim_tests::oracle::skipped;
 
-/// The environment variable that says what a process of this program is to do.
+/// The environment variable with the role of a process of this program.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
-/// Well below the pause of ten minutes that is cut short, with room for a busy host.
+/// Longest time of a run. It is well below the interrupted pause of ten minutes, with room for a busy host.
 const RUN_LIMIT: Duration = Duration::from_secs(480);
 
 fn lab() -> Option<IbsimLab> {
@@ -30,14 +30,14 @@ fn lab() -> Option<IbsimLab> {
     }
 }
 
-/// A process with a role, in the lab, and what it says line by line.
+/// A process with a role in the lab, and its output line by line.
 struct Actor {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
 impl Actor {
-    /// Its working directory is empty at the start, and must be at the end.
+    /// Starts the process in an empty working directory, which must be empty again at the end.
     fn start(lab: &IbsimLab, role: &str, place: &Path) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["umad_rig::a_process_with_a_role", "--exact", "--ignored", "--nocapture"])
@@ -52,7 +52,7 @@ impl Actor {
         Self { child, lines }
     }
 
-    /// The rest of the next line that begins with `key: `.
+    /// Returns the rest of the next line that begins with `key: `.
     fn says(&mut self, key: &str) -> String {
         let prefix = format!("{key}: ");
         let mut heard = Vec::new();
@@ -65,7 +65,7 @@ impl Actor {
         panic!("it never said {key}, but:\n{}", heard.join("\n"));
     }
 
-    /// Its end, and what it wrote to stderr.
+    /// Waits until the process has ended with success; returns its stderr.
     fn ends_well(mut self) -> String {
         let rest: Vec<_> = self.lines.by_ref().map_while(Result::ok).collect();
         let output = self.child.wait_with_output().unwrap();
@@ -91,7 +91,7 @@ fn a_process_with_a_role() {
 }
 
 #[test]
-fn a_test_of_the_catalogue_runs_and_nothing_is_left_behind() {
+fn test_runs_and_leaves_no_files() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, "catalogue", place.path());
@@ -110,17 +110,17 @@ fn a_test_of_the_catalogue_runs_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_simulator_that_is_killed_while_mads_go_to_and_fro_ends_the_run() {
+fn simulator_death_ends_busy_run() {
     killed("busy");
 }
 
 #[test]
-fn a_simulator_that_is_killed_while_an_answer_is_awaited_ends_the_run() {
+fn simulator_death_ends_awaiting_run() {
     killed("awaiting");
 }
 
 #[test]
-fn a_simulator_that_is_killed_in_a_long_pause_ends_the_run() {
+fn simulator_death_ends_pausing_run() {
     killed("pausing");
 }
 
@@ -143,7 +143,7 @@ fn killed(role: &str) {
 }
 
 #[test]
-fn a_cancel_ends_a_long_pause_and_the_device_is_restored() {
+fn cancel_ends_pause_and_restores_device() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, "cancel", place.path());
@@ -154,7 +154,7 @@ fn a_cancel_ends_a_long_pause_and_the_device_is_restored() {
 }
 
 #[test]
-fn an_unplugged_device_is_an_error_of_the_rig_and_the_mad_given_back_is_in_the_record() {
+fn unplugged_device_is_rig_error() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     lab.console("Unlink \"A\"[1]").unwrap();
@@ -165,7 +165,7 @@ fn an_unplugged_device_is_an_error_of_the_rig_and_the_mad_given_back_is_in_the_r
 }
 
 #[test]
-fn a_full_window_is_answered_and_the_spans_are_short() {
+fn full_window_is_answered() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, "window", place.path());
@@ -179,7 +179,7 @@ fn a_full_window_is_answered_and_the_spans_are_short() {
 }
 
 #[test]
-fn a_rig_is_opened_again_by_the_same_process() {
+fn process_reopens_rig() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     let mut actor = Actor::start(&lab, "twice", place.path());
@@ -190,7 +190,7 @@ fn a_rig_is_opened_again_by_the_same_process() {
 }
 
 #[test]
-fn a_rig_whose_environment_does_not_take_is_an_error_and_no_loop() {
+fn ineffective_rig_environment_is_error() {
     let Some(lab) = lab() else { return };
     let place = tempfile::tempdir().unwrap();
     let status = Command::new(env::current_exe().unwrap())

@@ -1,4 +1,4 @@
-//! What the processes do.
+//! The roles of the processes.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ const BLANK: Test = Test {
     ..Test::of("role", |_| Ok(()))
 };
 
-/// Asks until something stops it.
+/// Sends requests until the run is stopped.
 const BUSY: Test = Test {
     procedure: |tester| {
         let key = tester.rig_key();
@@ -31,7 +31,7 @@ const BUSY: Test = Test {
     ..BLANK
 };
 
-/// Sends what nobody answers, and waits for the answer.
+/// Sends requests that are never answered, and waits for a response.
 const AWAITING: Test = Test {
     procedure: |tester| {
         say("running", "awaiting");
@@ -51,10 +51,10 @@ const PAUSING: Test = Test {
     ..BLANK
 };
 
-/// Where the role that changes something and the one that cancels it meet.
+/// The meeting point of the role that changes the device and the thread that cancels it.
 static CHANGED: Barrier = Barrier::new(2);
 
-/// Changes something, then waits.
+/// Changes a field of the device, then pauses.
 const CHANGING: Test = Test {
     procedure: |tester| {
         let key = tester.rig_key();
@@ -71,7 +71,7 @@ const CHANGING: Test = Test {
 };
 
 fn say(key: &str, what: impl std::fmt::Display) {
-    // The test harness captures what is printed from a thread of its own, but for what goes to the stream itself.
+    // The test harness captures printed output, but not writes to the stream itself.
     let mut out = std::io::stdout().lock();
     let _ = writeln!(out, "\n{key}: {what}").and_then(|()| out.flush());
 }
@@ -108,7 +108,7 @@ fn real(session: &mut Session) -> &mut dyn Rig {
     }
 }
 
-/// Runs a test; why it stopped.
+/// Runs a test; returns why it stopped.
 fn perform(test: &Test, cancel: Arc<AtomicBool>) -> String {
     let mut open = open(cancel);
     let (mut entries, mut journal): (Vec<Entry>, _) = (Vec::new(), MemoryJournal::default());
@@ -163,7 +163,7 @@ fn cancel() {
     canceller.join().unwrap();
 }
 
-/// Bare round trips through the rig.
+/// Measures bare round trips through the rig.
 fn window() {
     let mut open = open(Arc::default());
     let rig = real(&mut open.session);

@@ -8,13 +8,13 @@ use verbatim_lab::machine::{Image, MachineError};
 use verbatim_lab::{SubnetManager, VibLab, VibOptions, build_examples};
 use verbatim_tests::product::programs;
 
-/// A command in a machine takes at most this, on the busiest host.
+/// Longest time of a command in a machine, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The device of most tests: found without a LID.
+/// Arguments of the device model of most tests: a device that has no LID yet.
 pub(crate) const SOUND: [&str; 4] = ["--profile", "full", "--seed", "1"];
 
-/// `umad_read`, built once.
+/// The path of `umad_read`, built once.
 static READER: LazyLock<PathBuf> = LazyLock::new(|| {
     let examples = build_examples(&["umad_read"]).unwrap_or_else(|error| panic!("{error:#}"));
     examples.join("umad_read")
@@ -23,7 +23,7 @@ static READER: LazyLock<PathBuf> = LazyLock::new(|| {
 static OWN: LazyLock<Mutex<Option<VibLab>>> = LazyLock::new(|| Mutex::new(start(1, SubnetManager::Never)));
 static MANAGED: LazyLock<Mutex<Option<VibLab>>> = LazyLock::new(|| Mutex::new(start(1, SubnetManager::Before)));
 
-/// Whether this host has what a machine is made of; else, and where it need not, the reason is told.
+/// Returns whether this host can run a machine. Otherwise prints the reason, or fails if `CI` is set.
 pub(crate) fn can_be_had() -> bool {
     match Image::ensure() {
         Ok(_) => true,
@@ -40,7 +40,7 @@ fn skip(error: &dyn std::fmt::Display) {
     eprintln!("skipped: {error}");
 }
 
-/// A machine with an adapter of so many ports, if there can be one.
+/// Starts a machine whose adapter has `ports` ports, if this host can run a machine.
 pub(crate) fn start(ports: u8, subnet_manager: SubnetManager) -> Option<VibLab> {
     start_with(VibOptions {
         ports,
@@ -49,7 +49,7 @@ pub(crate) fn start(ports: u8, subnet_manager: SubnetManager) -> Option<VibLab> 
     })
 }
 
-/// A machine with a switch between adapter and device, if there can be one.
+/// Starts a machine with a switch between adapter and device, if this host can run a machine.
 pub(crate) fn start_switched() -> Option<VibLab> {
     build_examples(&["switch"]).unwrap_or_else(|error| panic!("{error:#}"));
     start_with(VibOptions {
@@ -78,21 +78,21 @@ fn start_with(options: VibOptions) -> Option<VibLab> {
     }
 }
 
-/// Runs `test` in the machine without a subnet manager, if there can be one.
+/// Runs `test` in the machine without a subnet manager, if this host can run a machine.
 pub(crate) fn own(test: impl FnOnce(&mut VibLab)) {
     if let Some(lab) = &mut *OWN.lock().unwrap_or_else(PoisonError::into_inner) {
         test(lab);
     }
 }
 
-/// Runs `test` in the machine with OpenSM, if there can be one.
+/// Runs `test` in the machine with OpenSM, if this host can run a machine.
 pub(crate) fn managed(test: impl FnOnce(&mut VibLab)) {
     if let Some(lab) = &mut *MANAGED.lock().unwrap_or_else(PoisonError::into_inner) {
         test(lab);
     }
 }
 
-/// A command's exit status, and what it printed.
+/// Returns a command's exit status and output.
 pub(crate) fn ran(lab: &VibLab, command: &str) -> (u8, String) {
     let script = format!("{}{command}", lab.environment());
     let ran = lab
@@ -102,14 +102,14 @@ pub(crate) fn ran(lab: &VibLab, command: &str) -> (u8, String) {
     (ran.status, ran.text())
 }
 
-/// What a command printed that must succeed.
+/// Returns the output of a command that must succeed.
 pub(crate) fn text(lab: &VibLab, command: &str) -> String {
     let (status, text) = ran(lab, command);
     assert_eq!(status, 0, "{command}: {text}");
     text
 }
 
-/// Asks until what a command prints is as it shall be: there is no event for it.
+/// Repeats a command until its status and output satisfy `is_so`: there is no event to wait for.
 pub(crate) fn until(lab: &VibLab, command: &str, is_so: impl Fn(u8, &str) -> bool) {
     let bound = std::time::Instant::now() + LIMIT;
     loop {
@@ -122,7 +122,7 @@ pub(crate) fn until(lab: &VibLab, command: &str, is_so: impl Fn(u8, &str) -> boo
     }
 }
 
-/// What the device holds, as our own reader sees it: lines `Attribute[modifier].Field = 0x1f`.
+/// Returns the device's fields, read by our own reader: lines `Attribute[modifier].Field = 0x1f`.
 pub(crate) fn read(lab: &VibLab) -> Vec<String> {
     let text = text(lab, "umad_read $VERBATIM_RIG_FILE vib");
     text.lines().map(str::to_owned).collect()

@@ -1,11 +1,11 @@
-//! `verbatim` on the kernel's own road, without a subnet manager.
+//! `verbatim` through the kernel's own umad interface, with and without a subnet manager.
 
 use verbatim_lab::{ADAPTER_GUID, SubnetManager};
 
 use crate::vib::lab::{SOUND, own, ran, read, start, start_switched, text, until};
 
 #[test]
-fn a_sound_device_passes_through_the_kernel_and_a_defect_at_the_far_end_is_found() {
+fn finds_defect_through_kernel() {
     own(|lab| {
         let said = text(
             lab,
@@ -23,12 +23,12 @@ fn a_sound_device_passes_through_the_kernel_and_a_defect_at_the_far_end_is_found
 }
 
 #[test]
-fn a_device_has_what_was_its_own_after_the_machine_s_plug_was_pulled_in_mid_run() {
+fn restores_device_after_power_loss() {
     own(|lab| {
         let is_kept = |line: &String| !line.contains("Violations") && !line.contains("PortState");
         let found: Vec<String> = read(lab).into_iter().filter(is_kept).collect();
         let run = text(lab, "verbatim run --detach --rig vib c14-016-set-protect-2");
-        // At level 2 who has no key gets no answer: then the device is another than the one that was found.
+        // At protection level 2 the device drops requests without the key: the device's state has changed.
         until(lab, "smpquery -t 300 -D portinfo 0,1", |status, _| status != 0);
         lab.pull_the_plug().unwrap();
         let show = format!("verbatim runs show {} --json", run.trim());
@@ -42,7 +42,7 @@ fn a_device_has_what_was_its_own_after_the_machine_s_plug_was_pulled_in_mid_run(
 }
 
 #[test]
-fn opensm_that_comes_in_mid_run_is_kept_off_and_the_run_comes_to_its_end() {
+fn run_keeps_opensm_off_its_port() {
     own(|lab| {
         let run = text(lab, "verbatim run --detach --rig vib c14-016-set-protect-2");
         until(lab, "smpquery -t 300 -D portinfo 0,1", |status, _| status != 0);
@@ -50,7 +50,7 @@ fn opensm_that_comes_in_mid_run_is_kept_off_and_the_run_comes_to_its_end() {
             lab,
             "cd /run; OSM_CACHE_DIR=/run OSM_TMP_DIR=/run opensm --once --log_file /run/osm.log",
         );
-        // The kernel gives the traps of a port to one program: we have them.
+        // The kernel delivers the traps of a port to one program only, and the run has registered for them.
         assert!(said.contains("another instance of OpenSM"), "{said}");
         let show = format!("verbatim runs show {} --json", run.trim());
         until(lab, &show, |_, said| said.contains("\"ENDED\""));
@@ -60,11 +60,11 @@ fn opensm_that_comes_in_mid_run_is_kept_off_and_the_run_comes_to_its_end() {
 }
 
 #[test]
-fn traps_come_in_and_are_repressed_where_opensm_swept_once_and_left() {
+fn traps_are_received_and_repressed() {
     let Some(mut lab) = start(1, SubnetManager::Never) else {
         return;
     };
-    // One that sends traps.
+    // A device that sends traps.
     let device = ["--profile", "full", "--seed", "4"];
     lab.exchange_model(1, &device.map(Into::into)).unwrap();
     text(
@@ -79,7 +79,7 @@ fn traps_come_in_and_are_repressed_where_opensm_swept_once_and_left() {
 }
 
 #[test]
-fn opensm_elsewhere_that_takes_the_subnet_over_in_mid_run_ends_the_run_and_one_that_is_there_is_refused() {
+fn foreign_subnet_manager_ends_run() {
     let Some(lab) = start_switched() else {
         return;
     };
@@ -91,7 +91,7 @@ fn opensm_elsewhere_that_takes_the_subnet_over_in_mid_run_ends_the_run_and_one_t
         "verbatim run --detach --rig vib c14-016-set-protect-2 c14-024-node-info",
     );
     until(&lab, "smpquery -t 300 -D portinfo 0,1,2", |status, _| status != 0);
-    // On the adapter's second port, which is none of ours: there the traps are its own.
+    // OpenSM runs at the adapter's second port, which the run does not use. There OpenSM can register for traps.
     text(
         &lab,
         &format!(
@@ -116,14 +116,14 @@ fn opensm_elsewhere_that_takes_the_subnet_over_in_mid_run_ends_the_run_and_one_t
         said.contains("a subnet manager at LID 1 took over the subnet of vib0/1 in mid-run"),
         "{said}"
     );
-    // The device has its own again, and the next run is refused with the remedy.
+    // The device is restored, and the next run is refused with the remedy.
     until(&lab, "smpquery -t 300 -D portinfo 0,1,2", |status, _| status == 0);
     let (status, said) = ran(&lab, "verbatim run --rig vib c14-024-node-info");
     assert!(status != 0 && said.contains("shared_subnet = true"), "{status} {said}");
 }
 
 #[test]
-fn an_adapter_of_two_ports_has_two_cables_and_a_device_at_the_end_of_each() {
+fn two_port_adapter_reaches_two_devices() {
     let Some(lab) = start(2, SubnetManager::Never) else {
         return;
     };
@@ -135,13 +135,13 @@ fn an_adapter_of_two_ports_has_two_cables_and_a_device_at_the_end_of_each() {
         );
         assert!(said.contains("LocalPort:.......................1"), "{said}");
     }
-    // Each SMP stays on its own cable: the other port's path is none of this one's.
+    // Each SMP stays on its own cable: a path through port 2 does not work from port 1.
     let (status, said) = ran(&lab, "smpquery -t 300 -P 1 -D nodeinfo 0,2");
     assert_ne!(status, 0, "{said}");
 }
 
 #[test]
-fn an_adapter_of_sixteen_ports_has_a_way_out_and_in_by_each() {
+fn sixteen_port_adapter_reaches_each_device() {
     let Some(lab) = start(16, SubnetManager::Never) else {
         return;
     };
@@ -151,7 +151,7 @@ fn an_adapter_of_sixteen_ports_has_a_way_out_and_in_by_each() {
         } else {
             format!("vib{port}")
         };
-        // infiniband-diags know of ten ports.
+        // infiniband-diags support only ten ports, so use our own reader.
         let said = text(&lab, &format!("umad_read $VERBATIM_RIG_FILE {rig}"));
         assert!(said.contains("PortInfo[0].LocalPortNum = 0x1"), "port {port}: {said}");
     }

@@ -1,5 +1,5 @@
-//! OpenSM and infiniband-diags, unmodified: they manage and read the device through the kernel, and what they say of it is
-//! what our own reader says, field by field.
+//! Unmodified OpenSM and infiniband-diags manage and read the device through the kernel. Their output must agree with
+//! our own reader, field by field.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use verbatim_lab::VibLab;
 
 use crate::vib::lab::{managed, ran, read, text};
 
-/// What our reader says: `Attribute[modifier].Field` to numbers.
+/// Returns the output of our reader: the numbers of each field, by `Attribute[modifier].Field`.
 fn ours(lab: &VibLab) -> BTreeMap<String, Vec<u64>> {
     let line = |line: &String| {
         let (name, values) = line.split_once(" = ").unwrap();
@@ -24,7 +24,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The number that infiniband-diags show in words.
+/// Returns the number that infiniband-diags show as words.
 fn in_words(name: &str, words: &str) -> Option<u64> {
     let bits = |all: &[&str]| {
         let known = words
@@ -56,7 +56,7 @@ fn in_words(name: &str, words: &str) -> Option<u64> {
     }
 }
 
-/// infiniband-diags' name of a field, and ours.
+/// Pairs of infiniband-diags' name of a field and our name.
 type Names = &'static [(&'static str, &'static str)];
 
 const NODE_INFO: Names = &[
@@ -74,7 +74,7 @@ const NODE_INFO: Names = &[
     ("VendorId", "VendorID"),
 ];
 
-/// Without the M_Key, which smpquery does not show.
+/// Fields of PortInfo, without the M_Key, which smpquery does not show.
 const PORT_INFO: Names = &[
     ("GidPrefix", "GidPrefix"),
     ("Lid", "LID"),
@@ -152,7 +152,7 @@ const PORT_COUNTERS: Names = &[
     ("PortXmitWait", "PortXmitWait"),
 ];
 
-/// The lines `Name:.....value` of what infiniband-diags print.
+/// Parses the lines `Name:.....value` of infiniband-diags' output.
 fn theirs(text: &str) -> Vec<(&str, &str)> {
     let lines = text.lines().filter(|line| !line.starts_with(['#', '\t', ' ']));
     lines
@@ -163,8 +163,8 @@ fn theirs(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Compares all that a tool shows of an attribute with our reading of it; each name must be shown, and each shown name
-/// known.
+/// Compares the fields of an attribute in a tool's output with our reader's. The tool must show each name, and each
+/// name in its output must be known.
 fn compare(lab: &VibLab, command: &str, attribute: &str, names: Names, not_compared: &[&str]) {
     let (ours, said) = (ours(lab), text(lab, command));
     let theirs = theirs(&said);
@@ -191,7 +191,7 @@ fn compare(lab: &VibLab, command: &str, attribute: &str, names: Names, not_compa
     }
 }
 
-/// The numbers behind the first colon of the lines that begin so.
+/// Returns the numbers after the last colon of the lines that begin with `begins`.
 fn row(text: &str, begins: &str) -> Vec<u64> {
     let lines = text.lines().filter(|line| line.trim_start().starts_with(begins));
     let values = lines.filter_map(|line| Some(line.rsplit_once(':')?.1));
@@ -202,26 +202,27 @@ fn row(text: &str, begins: &str) -> Vec<u64> {
 }
 
 #[test]
-fn opensm_brings_the_device_to_active_through_the_kernel() {
+fn opensm_activates_device() {
     managed(|lab| {
         let said = text(lab, "smpquery -D portinfo 0,1");
         let port: BTreeMap<_, _> = theirs(&said).into_iter().collect();
         assert_eq!((port["LinkState"], port["SMLid"]), ("Active", "1"), "{said}");
         let host = text(lab, "ibstat vib0 1");
         assert!(host.contains("State: Active") && host.contains("SM lid: 1"), "{host}");
-        // A GMP to the LID that it was given.
+        // A GMP to the assigned LID.
         text(lab, &format!("perfquery {} 1", port["Lid"]));
     });
 }
 
 #[test]
-fn smpquery_and_perfquery_show_the_fields_that_we_read() {
+fn smpquery_and_perfquery_fields_agree() {
     managed(|lab| {
         compare(lab, "smpquery -D nodeinfo 0,1", "NodeInfo[0]", NODE_INFO, &[]);
         compare(lab, "smpquery -D portinfo 0,1", "PortInfo[0]", PORT_INFO, &["Mkey"]);
         compare(lab, "smpquery portinfo 2", "PortInfo[0]", PORT_INFO, &["Mkey"]);
-        // The traffic counts the very packets that ask for it. Of a port whose CapabilityMask has no QP1Dropped perfquery
-        // shows VL15Dropped under that name; where the field lies is compared with libibmad itself in `libibmad_agrees`.
+        // The counters of traffic also count the packets that read them. If the port's CapabilityMask lacks QP1Dropped,
+        // perfquery shows VL15Dropped under that name; `libibmad_agrees` compares the field's offset with libibmad
+        // itself.
         let others = [
             "PortXmitData",
             "PortRcvData",
@@ -234,7 +235,7 @@ fn smpquery_and_perfquery_show_the_fields_that_we_read() {
 }
 
 #[test]
-fn smpquery_shows_the_tables_that_we_read() {
+fn smpquery_tables_agree() {
     managed(|lab| {
         let ours = ours(lab);
         let block = |said: String| -> Vec<u64> {
@@ -253,7 +254,8 @@ fn smpquery_shows_the_tables_that_we_read() {
         assert_eq!(row(&lanes, "ports:"), ours["SLtoVLMappingTable[0].SLtoVL"], "{lanes}");
         let arbitration = text(lab, "smpquery -D vlarb 0,1");
         for (rows, field) in [("VL", "VL"), ("WEIGHT", "Weight")] {
-            // The low priority, then the high one, each in two parts, of which smpquery shows as much as the port has.
+            // First the low-priority table, then the high-priority one, each in two parts. smpquery shows only as many
+            // entries as the port has.
             let table = |first: u32, cap: &str| {
                 let parts = [first, first + 1].map(|part| format!("VLArbitrationTable[{}].{field}", part << 16));
                 let entries = parts.into_iter().flat_map(|part| ours[&part].clone());
@@ -273,7 +275,7 @@ fn smpquery_shows_the_tables_that_we_read() {
 }
 
 #[test]
-fn ibnetdiscover_and_saquery_show_the_node_that_we_read_and_ibroute_finds_no_switch() {
+fn ibnetdiscover_and_saquery_agree() {
     managed(|lab| {
         let ours = ours(lab);
         let of = |field: &str| ours[&format!("NodeInfo[0].{field}")][0];
@@ -293,7 +295,7 @@ fn ibnetdiscover_and_saquery_show_the_node_that_we_read_and_ibroute_finds_no_swi
         ] {
             assert!(said.contains(words), "{words:?} is not in {said}");
         }
-        // The record that OpenSM made of what it read.
+        // OpenSM's record of the node.
         let said = text(lab, &format!("saquery NR {lid}"));
         for (name, field) in [
             ("num_ports", "NumPorts"),
@@ -318,7 +320,7 @@ fn ibnetdiscover_and_saquery_show_the_node_that_we_read_and_ibroute_finds_no_swi
 }
 
 #[test]
-fn no_test_blames_a_sound_device_for_what_its_subnet_manager_does() {
+fn no_test_blames_device_for_opensm() {
     managed(|lab| {
         let (_, said) = ran(
             lab,

@@ -1,4 +1,4 @@
-//! `verbatim export --pcapng`, as tshark reads it.
+//! `verbatim export --pcapng`, as tshark reads its captures.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use verbatim_tests::product::{Place, programs, run};
 use crate::command_line::{BROKEN, SHORT, records};
 
 const INSTALL: &str = "sudo apt-get install -y --no-install-recommends tshark";
-/// Severity of an expert information from which on a packet is not what it should be.
+/// Lowest severity of tshark's expert information that means an error.
 const ERROR: u64 = 0x0080_0000;
 
 struct Packet {
@@ -18,7 +18,7 @@ struct Packet {
     comments: Vec<String>,
 }
 
-/// Every packet of a capture; none may be malformed.
+/// Returns every packet of a capture. No packet may be malformed.
 fn dissect(place: &Place, file: &str) -> Vec<Packet> {
     let fields = [
         "frame.protocols",
@@ -61,7 +61,7 @@ fn dissect(place: &Place, file: &str) -> Vec<Packet> {
         .collect()
 }
 
-/// The packets of each exchange, by test and number. What came unasked, a trap, belongs to none.
+/// Returns the packets of each exchange, by test and number. Unsolicited packets, such as traps, belong to no exchange.
 fn by_exchange(packets: &[Packet]) -> HashMap<String, Vec<&Packet>> {
     let mut exchanges: HashMap<_, Vec<_>> = HashMap::new();
     for packet in packets {
@@ -86,7 +86,7 @@ fn mads(place: &Place, record: &str) -> usize {
 }
 
 #[test]
-fn tshark_reads_every_packet_of_a_run_and_finds_the_statement_beside_the_exchange_that_shows_it() {
+fn tshark_reads_packets_and_statements() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -134,7 +134,7 @@ fn tshark_reads_every_packet_of_a_run_and_finds_the_statement_beside_the_exchang
 }
 
 #[test]
-fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
+fn unwritable_capture_error_names_path() {
     let place = Place::new();
     assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
     place.write("mine.pcapng", "mine");
@@ -164,9 +164,9 @@ fn a_capture_that_cannot_be_written_is_an_error_with_its_path() {
 }
 
 #[test]
-fn what_the_export_made_up_is_not_judged_by_inspect() {
+fn inspect_ignores_reconstructed_lids() {
     let place = Place::new();
-    // Its traps go by LIDs, which a record does not have.
+    // The test's traps use LIDs, which a record does not have.
     let ran = run(&mut place.verbatim("run c14-016-get-protect-2 --record record"));
     assert_eq!(ran.code(), 0, "{ran}");
     assert_eq!(run(&mut place.verbatim("export record --pcapng own.pcapng")).code(), 0);
@@ -180,7 +180,7 @@ fn what_the_export_made_up_is_not_judged_by_inspect() {
 }
 
 #[test]
-fn a_capture_that_does_not_fit_is_not_left_in_part() {
+fn failed_export_leaves_no_file() {
     let place = Place::new();
     assert_eq!(run(&mut place.verbatim("run C13_013 --record record")).code(), 0);
     let nowhere = run(&mut place.verbatim("export record --pcapng nowhere/record.pcapng"));
@@ -189,7 +189,7 @@ fn a_capture_that_does_not_fit_is_not_left_in_part() {
         nowhere.stderr.contains("there is no directory nowhere; make it"),
         "{nowhere}"
     );
-    // A limit of the process stands for a full disk: what would grow beyond it is refused in mid-write.
+    // The file size limit of the process stands for a full disk: a write beyond the limit fails.
     let script = r#"trap '' XFSZ; ulimit -f 1; exec "$0" export record --pcapng record.pcapng"#;
     let mut bash = place.command("bash");
     let output = run(bash.args(["-c", script]).arg(programs().join("verbatim")));
@@ -203,12 +203,12 @@ fn a_capture_that_does_not_fit_is_not_left_in_part() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Tests whose frames are all sound, the tester's and the device's: nothing in them is broken on purpose.
+/// Tests in which tester and device send only sound frames.
 const SOUND: &str = "c09-027-* c09-060-send* c09-060-write* c09-060-read c09-060-read-responder c09-060-fetch-add* \
                      c09-060-compare-swap* c09-130-rnr-interval c09-rnr-retry c09-duplicates";
 
 #[test]
-fn tshark_finds_no_malformed_frame_among_those_that_tester_and_model_mean_to_be_sound() {
+fn tshark_finds_no_malformed_frame() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -218,7 +218,7 @@ fn tshark_finds_no_malformed_frame_among_those_that_tester_and_model_mean_to_be_
     let exported = run(&mut place.verbatim("export record --pcapng record.pcapng"));
     assert_eq!(exported.code(), 0, "{exported}");
     let mut tshark = place.command("tshark");
-    // What a heuristic makes of payload is no matter of the frame.
+    // Disable heuristic dissectors: their guesses about the payload do not concern the frame.
     tshark.args(["-n", "-r", "record.pcapng", "-T", "fields"]);
     let guesses = [
         "drbd",

@@ -1,4 +1,4 @@
-//! Which tests are run, how often, where a run ends, and how much is said of it.
+//! The selection and repetition of tests, the end of a run, and the amount of output.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use verbatim_tests::product::{Output, Place, run};
 
 use crate::command_line::BROKEN;
 
-/// The tests of which a run printed a line, with their outcomes.
+/// Returns the tests that a run printed, with their outcomes.
 fn lines(output: &Output) -> Vec<(String, String)> {
     let outcomes = ["PASS", "FAIL", "ERROR", "INCONCLUSIVE", "NOT_APPLICABLE", "SKIPPED"];
     let line = |line: &str| {
@@ -32,7 +32,7 @@ fn broken(place: &Place) {
 const ON_BROKEN: &str = "run --rig-file broken.toml --rig broken";
 
 #[test]
-fn an_expression_chooses_among_the_tests_that_are_named() {
+fn expression_selects_among_named_tests() {
     let place = Place::new();
     let output = run(place
         .verbatim("run c14-*")
@@ -43,7 +43,7 @@ fn an_expression_chooses_among_the_tests_that_are_named() {
     for (test, _) in &tests {
         assert!(!test.contains("periods") && !test.contains("walk"), "{test}");
     }
-    // By a title, in another spelling than that of the title.
+    // Select by words of the title, in another spelling.
     let titled = lines(&run(place
         .verbatim("run c14-*")
         .args(["-k", "mkey and violation and not lease"])));
@@ -59,7 +59,7 @@ fn an_expression_chooses_among_the_tests_that_are_named() {
 }
 
 #[test]
-fn with_x_the_first_failure_ends_the_run_and_the_exit_code_is_still_that_of_a_fail() {
+fn x_ends_run_at_first_failure() {
     let place = Place::new();
     broken(&place);
     let output = run(&mut place.verbatim(&format!("{ON_BROKEN} -x c14-016*")));
@@ -78,7 +78,7 @@ fn with_x_the_first_failure_ends_the_run_and_the_exit_code_is_still_that_of_a_fa
 }
 
 #[test]
-fn what_did_not_pass_is_run_again_and_nothing_else() {
+fn failed_option_repeats_only_failures() {
     let place = Place::new();
     broken(&place);
     let never = run(&mut place.verbatim(&format!("{ON_BROKEN} --failed")));
@@ -100,7 +100,7 @@ fn what_did_not_pass_is_run_again_and_nothing_else() {
 }
 
 #[test]
-fn a_run_that_is_repeated_takes_the_next_seed_each_time_and_ends_with_the_gravest_code() {
+fn repeat_takes_next_seed_each_time() {
     let place = Place::new();
     broken(&place);
     let output = run(&mut place.verbatim("run --repeat 3 --seed 8 --record kept c14-024-node-info"));
@@ -128,7 +128,7 @@ fn a_run_that_is_repeated_takes_the_next_seed_each_time_and_ends_with_the_graves
 }
 
 #[test]
-fn quiet_says_what_did_not_pass_and_verbose_what_was_checked() {
+fn quiet_and_verbose_change_output() {
     let place = Place::new();
     broken(&place);
     let quiet = run(&mut place.verbatim(&format!("{ON_BROKEN} -q c14-016-get*")));
@@ -148,7 +148,7 @@ fn quiet_says_what_did_not_pass_and_verbose_what_was_checked() {
 }
 
 #[test]
-fn a_finding_is_explained_field_by_field_beside_its_statement() {
+fn explain_shows_fields_and_statement() {
     let place = Place::new();
     broken(&place);
     run(&mut place.verbatim(&format!("{ON_BROKEN} --record kept c14-016-get-protect-2")));
@@ -172,7 +172,7 @@ fn a_finding_is_explained_field_by_field_beside_its_statement() {
 }
 
 #[test]
-fn what_runs_a_test_again_is_the_rig_of_the_run_wherever_it_is_pasted() {
+fn repeat_command_works_anywhere() {
     let place = Place::new();
     let file = place.path("my rigs.toml");
     fs::write(&file, BROKEN).unwrap();
@@ -206,7 +206,7 @@ fn what_runs_a_test_again_is_the_rig_of_the_run_wherever_it_is_pasted() {
 }
 
 #[test]
-fn a_test_without_a_finding_is_explained_by_its_verdict_and_by_how_far_it_got() {
+fn explain_covers_tests_without_findings() {
     let place = Place::new();
     broken(&place);
     let tests = "c14-016-get-protect-2 c14-024-node-info";
@@ -229,7 +229,7 @@ fn a_test_without_a_finding_is_explained_by_its_verdict_and_by_how_far_it_got() 
 }
 
 #[test]
-fn statements_are_listed_and_found_in_any_form_of_their_id() {
+fn finds_statements_in_any_id_form() {
     let place = Place::new();
     let all = run(&mut place.verbatim("statements --json")).json();
     assert!(all["statements"].as_array().unwrap().len() > 20, "{all}");

@@ -1,4 +1,5 @@
-//! A record with one wrong byte, or without its tail: never a panic, never a verdict, always the file's name.
+//! A record with one wrong byte, or without its tail. `verbatim` must not panic, must give no verdict, and must name
+//! the file.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +11,13 @@ use verbatim_tests::product::{Place, program, run};
 
 use crate::command_line::{files, keys};
 
-/// A few tests: each flipped bit costs a process, whose time goes with the record.
+/// A few tests: each flipped bit costs a process, whose duration grows with the record.
 const FEW: &str = "c07-link-crcs c09-060-send c14-016-get-protect-2 c16-port-counters";
 
-/// Places in each file beside its first and last 16 bytes.
+/// Damaged places in each file besides its first and last 16 bytes.
 const PLACES: usize = 100;
 
-/// Makes a run, signs it, and says what its directory holds.
+/// Makes a signed run, and returns the files of its directory.
 fn sound(place: &Place) -> Vec<(String, Vec<u8>)> {
     keys(place, "k");
     let output = run(&mut place.verbatim(&format!("run --record sound --sign k.pem {FEW}")));
@@ -34,7 +35,7 @@ fn sound(place: &Place) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A copy of the record for each worker, so that they do not meet.
+/// Makes a copy of the record for each worker thread.
 fn copies(place: &Place, files: &[(String, Vec<u8>)]) -> Vec<std::path::PathBuf> {
     let workers = thread::available_parallelism().map_or(2, usize::from);
     (0..workers)
@@ -49,7 +50,7 @@ fn copies(place: &Place, files: &[(String, Vec<u8>)]) -> Vec<std::path::PathBuf>
         .collect()
 }
 
-/// Judges a directory in which one file is damaged.
+/// Checks that each command refuses a directory in which one file is damaged.
 fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: &[&str]) {
     for command in commands {
         let mut verbatim = place.command(program("verbatim"));
@@ -84,7 +85,7 @@ fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: 
     );
 }
 
-/// Does all the damage to each file, one after the other, each time from the sound file; the commands take turns.
+/// Applies each kind of damage to each file, always to the sound file. The commands take turns.
 fn everywhere(
     commands: &[&str],
     damages: impl Fn(usize, &mut Random) -> Vec<(String, Box<dyn Fn(&[u8]) -> Vec<u8>>)> + Sync,
@@ -110,7 +111,7 @@ fn everywhere(
     });
 }
 
-/// The first and last 16 bytes, and some in between.
+/// Returns the offsets of the first and last 16 bytes, and of some bytes in between.
 fn places(length: usize, random: &mut Random) -> Vec<usize> {
     let mut places: Vec<usize> = (0..16.min(length)).chain(length.saturating_sub(16)..length).collect();
     places.extend((0..PLACES).map(|_| usize::try_from(random.bits() % length as u64).unwrap()));
@@ -120,7 +121,7 @@ fn places(length: usize, random: &mut Random) -> Vec<usize> {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
+fn flipped_bit_names_damaged_file() {
     everywhere(&["judge", "verify"], |length, random| {
         let at = places(length, random).into_iter();
         at.map(|at| {
@@ -140,7 +141,7 @@ fn a_flipped_bit_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
 }
 
 #[test]
-fn a_tail_cut_off_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
+fn truncation_names_damaged_file() {
     everywhere(&["judge", "verify"], |length, random| {
         let kept = places(length, random).into_iter().step_by(3).chain([length - 1]);
         kept.map(|kept| {
@@ -155,7 +156,7 @@ fn a_tail_cut_off_anywhere_is_told_with_the_files_name_and_nothing_is_judged() {
 }
 
 #[test]
-fn nothing_is_exported_from_a_damaged_record_and_bytes_behind_the_end_are_damage_too() {
+fn damaged_record_is_not_exported() {
     everywhere(&["judge", "verify", "export"], |length, _| {
         let flip = move |content: &[u8]| {
             let mut content = content.to_vec();
@@ -171,11 +172,11 @@ fn nothing_is_exported_from_a_damaged_record_and_bytes_behind_the_end_are_damage
 }
 
 #[test]
-fn a_file_that_is_missing_or_another_is_told_by_its_name() {
+fn missing_or_swapped_file_is_named() {
     let place = Place::new();
     let files = sound(&place);
     let judge = || run(&mut place.verbatim("judge sound --json"));
-    // Without its signature it is a sound bundle that is not signed; `verify` tells.
+    // Without its signature the bundle is sound but unsigned, which only `verify` reports.
     for (name, content) in files.iter().filter(|(name, _)| name != "manifest.sig") {
         let path = place.path("sound").join(name);
         fs::remove_file(&path).unwrap();
@@ -184,7 +185,7 @@ fn a_file_that_is_missing_or_another_is_told_by_its_name() {
         assert!(output.stderr.contains(name.as_str()), "{name}: {output}");
         fs::write(&path, content).unwrap();
     }
-    // Two records that changed places: each is sound, the run is not.
+    // Two swapped records: each is sound, but the run is not.
     let [first, second] = ["001-", "002-"].map(|start| files.iter().find(|(name, _)| name.starts_with(start)).unwrap());
     fs::write(place.path("sound").join(&first.0), &second.1).unwrap();
     fs::write(place.path("sound").join(&second.0), &first.1).unwrap();
@@ -194,7 +195,7 @@ fn a_file_that_is_missing_or_another_is_told_by_its_name() {
 }
 
 #[test]
-fn what_is_no_record_of_a_run_is_told_apart() {
+fn rejects_paths_without_record() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();
     place.write("file", "text");
@@ -220,7 +221,7 @@ fn what_is_no_record_of_a_run_is_told_apart() {
 }
 
 #[test]
-fn a_record_is_verified_as_what_the_run_left_and_no_other() {
+fn verify_checks_hash_and_extra_files() {
     let place = Place::new();
     sound(&place);
     let verify = |more: &str| run(&mut place.verbatim(&format!("verify sound {more}")));
@@ -241,10 +242,10 @@ fn a_record_is_verified_as_what_the_run_left_and_no_other() {
 }
 
 #[test]
-fn verdicts_that_do_not_follow_from_the_records_are_found_out() {
+fn verify_detects_forged_verdicts() {
     let place = Place::new();
     sound(&place);
-    // Somebody who makes the manifest anew.
+    // Like a forger, alter a verdict and make a new manifest.
     let verdicts = fs::read_to_string(place.path("sound/verdicts.json")).unwrap();
     fs::write(
         place.path("sound/verdicts.json"),

@@ -1,4 +1,4 @@
-//! Known deviations: a FAIL that is known of such devices is told in a line and stays a FAIL; what is not as it was known is said.
+//! Known deviations: a known FAIL gets one line and stays a FAIL. A known deviation that does not occur is reported.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn sha256(place: &Place, file: &Path) -> String {
     output.stdout.split_whitespace().next().unwrap().to_owned()
 }
 
-/// Runs a test on a model, and makes of its record one whose fingerprint tells of that device behind an agent.
+/// Runs a test on a model, and changes the record's fingerprint to that of a device behind an agent.
 fn record_of(place: &Place, rig: &str, device: &str, name: &str) {
     record_of_test(place, "c09-local-errors", rig, device, name);
 }
@@ -38,7 +38,7 @@ fn record_of_test(place: &Place, test: &str, rig: &str, device: &str, name: &str
     let mut document: Value = serde_json::from_slice(&fs::read(directory.join("run.json")).unwrap()).unwrap();
     document["fingerprint"]["device"] = serde_json::from_str(device).unwrap();
     fs::write(directory.join("run.json"), document.to_string()).unwrap();
-    // Sealed anew: the manifest hashes itself with nothing in the place of its hash.
+    // Seal the bundle again. The manifest's own hash is computed over the manifest with an empty hash.
     let place_of_manifest = directory.join("manifest.json");
     let mut manifest = fs::read_to_string(&place_of_manifest).unwrap();
     let known: Value = serde_json::from_str(&manifest).unwrap();
@@ -69,7 +69,7 @@ fn judged(place: &Place, arguments: &str) -> Output {
 }
 
 #[test]
-fn a_fail_that_is_known_is_counted_and_told_in_a_line_and_is_a_fail_for_the_exit_code() {
+fn known_fail_gets_one_line_and_exits_1() {
     let place = Place::new();
     record_of(&place, "kept", RXE, "rxe");
     let output = judged(&place, "rxe");
@@ -90,7 +90,7 @@ fn a_fail_that_is_known_is_counted_and_told_in_a_line_and_is_a_fail_for_the_exit
         (&"SEEN".into(), &true.into()),
         "{known}"
     );
-    // The day that the run began, in words.
+    // The start of the run is a readable timestamp.
     assert!(
         document["run"]["started"].as_str().unwrap().ends_with('Z'),
         "{document}"
@@ -98,7 +98,7 @@ fn a_fail_that_is_known_is_counted_and_told_in_a_line_and_is_a_fail_for_the_exit
 }
 
 #[test]
-fn with_known_deviations_tolerated_it_ends_well() {
+fn tolerated_known_fail_exits_0() {
     let place = Place::new();
     record_of(&place, "kept", RXE, "rxe");
     assert_eq!(judged(&place, "rxe --known").code(), 0);
@@ -110,7 +110,7 @@ fn with_known_deviations_tolerated_it_ends_well() {
 }
 
 #[test]
-fn an_ack_timer_twice_too_fast_on_rxe_is_news() {
+fn fast_ack_timer_on_rxe_is_new() {
     let place = Place::new();
     record_of_test(&place, "c09-142-ack-timeout", "hasty", RXE, "hasty");
     let output = judged(&place, "hasty --known");
@@ -119,7 +119,7 @@ fn an_ack_timer_twice_too_fast_on_rxe_is_news() {
         output.stdout.contains("C9-142") && !output.stdout.contains("known"),
         "{output}"
     );
-    // The same finding is known where no bound is drawn.
+    // The same finding is known if the register's entry sets no bound.
     let mine = "family = \"x\"\n[[deviation]]\nid = \"x\"\nstatement = \"C9-142\"\ntests = [\"c09-*\"]\nfindings = [\"*\"]\n\
                 reason = \"It is.\"\nsource = \"lab\"\nexpires = \"2099-12-31\"\n";
     fs::write(place.path("mine.toml"), mine).unwrap();
@@ -128,7 +128,7 @@ fn an_ack_timer_twice_too_fast_on_rxe_is_news() {
 }
 
 #[test]
-fn on_another_device_the_same_fail_is_not_known() {
+fn fail_is_unknown_on_other_device() {
     let place = Place::new();
     record_of(&place, "kept", OTHER, "other");
     let output = judged(&place, "other");
@@ -138,7 +138,7 @@ fn on_another_device_the_same_fail_is_not_known() {
 }
 
 #[test]
-fn a_device_that_does_not_show_what_is_known_of_it_passes_and_that_is_said() {
+fn absent_deviation_passes_with_note() {
     let place = Place::new();
     record_of(&place, "virtual", RXE, "mended");
     let output = judged(&place, "mended");

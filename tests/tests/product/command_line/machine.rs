@@ -1,4 +1,4 @@
-//! Machines that lack something: rights, a library, a device, room.
+//! Machines that lack something: permissions, a library, a device, disk space.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use verbatim_tests::product::{Output, Place, program, run};
 
 use crate::command_line::SHORT;
 
-/// A rig at a port of this machine, which has no such device.
+/// A rig at a port of a device that this machine does not have.
 const ABSENT: &str = r#"config_version = 1
 
 [[rig]]
@@ -25,17 +25,18 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// The program where any user may start it.
+/// Copies the program to a place where any user may start it.
 fn for_everybody(place: &Place) -> PathBuf {
     let copy = place.path("verbatim");
-    // By another process: a child of a test beside this one would hold the copy open, and it could not be run.
+    // Copy in another process. A child of a concurrent test could inherit a writable descriptor of the copy, which
+    // would then not be executable.
     let copied = Command::new("cp").arg(program("verbatim")).arg(&copy).status();
     assert!(copied.unwrap().success());
     copy
 }
 
 #[test]
-fn a_user_without_rights_and_without_a_home_runs_the_virtual_rig() {
+fn unprivileged_user_runs_virtual_rig() {
     let place = Place::new();
     let verbatim = for_everybody(&place);
     let mut command = if is_root() {
@@ -66,7 +67,7 @@ fn a_user_without_rights_and_without_a_home_runs_the_virtual_rig() {
 }
 
 #[test]
-fn the_virtual_rig_leaves_nothing_behind() {
+fn virtual_rig_leaves_no_files() {
     let place = Place::new();
     assert_eq!(run(&mut place.verbatim("run C14_016_Set")).code(), 0);
     assert_eq!(
@@ -76,7 +77,7 @@ fn the_virtual_rig_leaves_nothing_behind() {
     );
 }
 
-/// Expects "unavailable": on stderr, with each of the words, and no verdict.
+/// Checks for "unavailable" on stderr, with each of the words, and no verdict.
 fn unavailable(output: &Output, words: &[&str]) {
     assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
     assert!(output.stderr.contains("\"bench\" is unavailable: "), "{output}");
@@ -87,7 +88,7 @@ fn unavailable(output: &Output, words: &[&str]) {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_unavailable_and_doctor_says_so_too() {
+fn absent_device_is_unavailable() {
     let place = Place::new();
     place.write("rigs.toml", ABSENT);
     let output = run(&mut place.verbatim("run C13_013 --rig-file rigs.toml --rig bench --json"));
@@ -110,7 +111,7 @@ fn a_device_that_is_not_there_is_unavailable_and_doctor_says_so_too() {
     );
 }
 
-/// A root directory with the program, the libraries that it is linked with, and nothing else.
+/// Makes a root directory with only the program and its linked libraries.
 fn bare_root(place: &Place) -> PathBuf {
     let root = place.path("root");
     fs::create_dir_all(root.join("work")).unwrap();
@@ -125,7 +126,7 @@ fn bare_root(place: &Place) -> PathBuf {
     root
 }
 
-/// chroot, for root itself or in a user namespace; nothing where neither is allowed.
+/// Returns a chroot command, as root or in a user namespace; `None` if neither is allowed.
 fn in_root(place: &Place, root: &Path) -> Option<Command> {
     let mut chroot = if is_root() {
         place.command("chroot")
@@ -156,7 +157,7 @@ fn in_root_with(chroot: &Command, root: &Path) -> Command {
 }
 
 #[test]
-fn a_machine_without_libibumad_is_told_how_to_install_it_and_runs_the_virtual_rig() {
+fn missing_libibumad_names_package() {
     let place = Place::new();
     let root = bare_root(&place);
     let Some(mut chroot) = in_root(&place, &root) else {
@@ -171,7 +172,7 @@ fn a_machine_without_libibumad_is_told_how_to_install_it_and_runs_the_virtual_ri
 }
 
 #[test]
-fn a_disk_that_fills_up_is_an_error_of_the_tester_and_no_verdict_is_kept() {
+fn full_disk_is_tester_error() {
     if !is_root() {
         skipped("the right to mount", "run the tests as root");
         return;

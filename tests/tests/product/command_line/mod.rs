@@ -1,4 +1,4 @@
-//! `verbatim` as people run it, on the virtual rig: no lab, no hardware.
+//! `verbatim` as users run it, on the virtual rig: no lab, no hardware.
 
 mod capture;
 mod choose;
@@ -18,10 +18,10 @@ use std::path::Path;
 
 use verbatim_tests::product::{Place, run};
 
-/// Enough of the long sweeps to be a sweep, in a record of some 100 kB.
+/// Parameters that shorten the long sweeps, for records of some 100 kB.
 const SHORT: &str = "--set illegal_parts=100 --set violations=300";
 
-/// A rig whose device answers what it must not.
+/// A rig whose device answers requests that it must not answer.
 const BROKEN: &str = r#"config_version = 1
 
 [[rig]]
@@ -30,7 +30,7 @@ kind = "virtual"
 defects = ["m-key-ignored-on-get"]
 "#;
 
-/// A pair of keys as openssl makes them: NAME.pem and NAME.pub.
+/// Makes a pair of keys with openssl: NAME.pem and NAME.pub.
 fn keys(place: &Place, name: &str) {
     let openssl = |arguments: &str| {
         let output = run(place.command("openssl").args(arguments.split_whitespace()));
@@ -40,7 +40,7 @@ fn keys(place: &Place, name: &str) {
     openssl(&format!("pkey -in {name}.pem -pubout -out {name}.pub"));
 }
 
-/// The files of a directory: name and content, in order of name.
+/// Returns the files of a directory: name and content, in order of name.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()
@@ -56,7 +56,7 @@ fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The records among them.
+/// Returns the records of a directory.
 fn records(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut records = files(directory);
     records.retain(|(name, _)| name.ends_with(".rec"));

@@ -1,4 +1,4 @@
-//! Nobody reads, or nothing can be written: an end without a panic.
+//! Commands whose output is not read or cannot be written: they end without a panic.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use verbatim_tests::product::{Place, program, run};
 
 use crate::command_line::SHORT;
 
-/// Each command that prints, and the exit code of its result if somebody read it.
+/// The commands that print results.
 const PRINTING: [&str; 8] = [
     "run c14-016-*",
     "run c14-016-* --json",
@@ -28,7 +28,7 @@ fn with_record() -> Place {
     place
 }
 
-/// Runs with this stdout; what came on stderr.
+/// Runs a command with this stdout, expects exit code 3, and returns its stderr.
 fn ended_by_stdout(command: &mut Command, stdout: Stdio) -> String {
     let output = command.stdout(stdout).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -36,7 +36,7 @@ fn ended_by_stdout(command: &mut Command, stdout: Stdio) -> String {
 }
 
 #[test]
-fn a_closed_pipe_ends_every_command_quietly() {
+fn closed_pipe_ends_commands_quietly() {
     let place = with_record();
     for arguments in PRINTING {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -50,7 +50,7 @@ fn a_closed_pipe_ends_every_command_quietly() {
 }
 
 #[test]
-fn a_full_disk_under_stdout_is_told() {
+fn full_stdout_is_reported() {
     let place = with_record();
     for arguments in PRINTING {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -64,7 +64,7 @@ fn a_full_disk_under_stdout_is_told() {
 }
 
 #[test]
-fn head_may_take_one_line_of_a_run() {
+fn head_may_read_one_line() {
     let place = Place::new();
     let script = format!("{{ \"$0\" run {SHORT}; echo \"code $?\" >&2; }} | head -1");
     let output = run(place.command("sh").arg("-c").arg(script).arg(program("verbatim")));
@@ -74,7 +74,7 @@ fn head_may_take_one_line_of_a_run() {
 }
 
 #[test]
-fn a_run_whose_reader_went_away_leaves_a_whole_record() {
+fn closed_stdout_leaves_whole_record() {
     let place = Place::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -1,4 +1,4 @@
-//! What a run leaves on disk: the same for the same seed, and enough to judge again.
+//! The files of a run: the same for the same seed, and enough to judge again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn differing(one: &Path, other: &Path) -> Vec<String> {
 }
 
 #[test]
-fn two_runs_with_one_seed_leave_the_same_bytes() {
+fn same_seed_gives_same_bytes() {
     let place = Place::new();
     let release = program("verbatim");
     for seed in [0, 4711, u64::MAX] {
@@ -39,7 +39,7 @@ fn two_runs_with_one_seed_leave_the_same_bytes() {
 
 #[test]
 #[ignore = "builds everything a second time, without optimisation: minutes; by hand, with --ignored"]
-fn a_debug_build_and_an_optimised_one_leave_the_same_bytes() {
+fn debug_and_release_give_same_bytes() {
     let place = Place::new();
     let more = format!("--seed 3 {SHORT}");
     let release = keep(&place, &program("verbatim"), "release", &more);
@@ -48,7 +48,7 @@ fn a_debug_build_and_an_optimised_one_leave_the_same_bytes() {
 }
 
 #[test]
-fn another_seed_leaves_another_record_of_every_test_that_chooses() {
+fn other_seed_gives_other_records() {
     let place = Place::new();
     let release = program("verbatim");
     let one = keep(&place, &release, "one", &format!("--seed 1 {SHORT}"));
@@ -59,7 +59,7 @@ fn another_seed_leaves_another_record_of_every_test_that_chooses() {
         records(&one).len(),
         "the seed is part of every record: {differ:?}"
     );
-    // Beyond the seed itself: other keys.
+    // The keys differ too, not only the seed.
     let keys = |directory: &Path| -> Vec<MKey> {
         let (name, _) = records(directory)
             .into_iter()
@@ -82,7 +82,7 @@ fn another_seed_leaves_another_record_of_every_test_that_chooses() {
 }
 
 #[test]
-fn a_test_leaves_the_same_record_alone_and_in_company() {
+fn record_is_same_alone_and_in_company() {
     let place = Place::new();
     let release = program("verbatim");
     let company = keep(&place, &release, "company", SHORT);
@@ -101,14 +101,14 @@ fn keep_one(place: &Place, name: &str, test: &str) -> Vec<u8> {
     fs::read(place.path(name).join(format!("001-{test}.rec"))).unwrap()
 }
 
-/// The document without the outcome's place on disk.
+/// Returns the JSON document of a run, after a check that no verdict was judged otherwise.
 fn judged(output: &Output) -> Value {
     assert!(!output.stderr.contains("judged otherwise"), "{output}");
     output.json()
 }
 
 #[test]
-fn judging_a_record_gives_the_verdicts_of_the_run_and_changes_nothing() {
+fn judge_repeats_verdicts_of_run() {
     let place = Place::new();
     place.write("rigs.toml", BROKEN);
     for (record, what, code) in [
@@ -130,7 +130,7 @@ fn judging_a_record_gives_the_verdicts_of_the_run_and_changes_nothing() {
 }
 
 #[test]
-fn a_record_is_judged_wherever_it_was_moved_and_by_a_user_who_may_not_write_there() {
+fn moved_record_is_judged() {
     let place = Place::new();
     let first = keep(&place, &program("verbatim"), "first", "c14-016-get-*");
     fs::rename(first, place.path("second place")).unwrap();
@@ -143,7 +143,7 @@ fn a_record_is_judged_wherever_it_was_moved_and_by_a_user_who_may_not_write_ther
 }
 
 #[test]
-fn a_directory_that_holds_something_is_refused_and_left_alone() {
+fn refuses_nonempty_directory() {
     let place = Place::new();
     let kept = keep(&place, &program("verbatim"), "kept", "C13_013");
     fs::create_dir(place.path("other")).unwrap();

@@ -1,4 +1,4 @@
-//! What a qualification ran, `verbatim run` runs again.
+//! `verbatim run` repeats the cases of a qualification.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::Defect;
@@ -27,14 +27,14 @@ fn extent(tests: &[&'static Test], models: Vec<Model>, defects: Vec<AnyDefect>) 
     }
 }
 
-/// Gives a command to a shell.
+/// Runs a command in a shell.
 fn shell(place: &Place, command: &str) -> Output {
     let programs = program("verbatim");
     let path = format!("{}:/usr/bin:/bin", programs.parent().unwrap().display());
     run(place.command("sh").args(["-c", command]).env("PATH", path))
 }
 
-/// The outcomes and reasons of a run as `--json` has them.
+/// Returns the outcomes and reasons in a run's `--json` output.
 fn verdicts(output: &Output) -> Vec<(String, String)> {
     let word = |of: &serde_json::Value| of.as_str().unwrap_or_default().to_string();
     let document = output.json();
@@ -46,7 +46,7 @@ fn verdicts(output: &Output) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
+fn case_and_its_command_give_same_bytes() {
     let place = Place::new();
     let models = sound_models();
     for (id, model, seed, rules) in [
@@ -57,7 +57,7 @@ fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
         ("c09-060-compare-swap", "adapter", 0, Rules::Simulated),
         ("c09-130-rnr-interval", "adapter", 1, Rules::Simulated),
         ("c09-130-rnr-interval-verbs", "adapter", 4, Rules::Simulated),
-        // A link that loses, one that swaps, one that does all.
+        // A link that loses frames, a link that swaps frames, and a link with all disturbances.
         ("c14-016-get-protect-2", "minimal", 1, Rules::Hardware),
         ("c09-060-compare-swap", "adapter", 2, Rules::Hardware),
         ("c09-060-compare-swap", "adapter", 4, Rules::Hardware),
@@ -84,7 +84,7 @@ fn a_case_of_qualification_and_its_command_leave_the_same_bytes() {
 }
 
 #[test]
-fn the_command_of_a_false_alarm_ends_with_the_same_verdict() {
+fn false_alarm_command_repeats_verdict() {
     let place = Place::new();
     let tests = ["c14-016-get-protect-2", "c07-link-crcs", "c09-130-rnr-interval"].map(test);
     let known = sound_models().into_iter().filter(|model| !model.is_drawn());
@@ -98,7 +98,7 @@ fn the_command_of_a_false_alarm_ends_with_the_same_verdict() {
         model
     });
     let qualification = qualify(&extent(&tests, models.collect(), Vec::new()), &|_, _| {});
-    // Three profiles for two of the tests, one adapter for the third, two seeds.
+    // Three profiles for two of the tests, one adapter for the third test, two seeds.
     assert_eq!(qualification.false_alarms.len(), 3 * 2 * 2 + 2);
     for alarm in qualification.false_alarms {
         let output = shell(&place, &format!("{} --json", alarm.repeat));
@@ -109,9 +109,9 @@ fn the_command_of_a_false_alarm_ends_with_the_same_verdict() {
 }
 
 #[test]
-fn the_command_of_a_survivor_runs_the_tests_that_should_have_seen_it_and_none_fails() {
+fn survivor_command_runs_its_tests() {
     let place = Place::new();
-    // Nothing passes through a channel adapter, so that nothing can see it.
+    // No test can detect this defect: no packet passes through a channel adapter.
     let hidden = AnyDefect::Link(LinkDefect::ForwardedUnmarked);
     let mut wanted = extent(TESTS, sound_models(), vec![hidden]);
     wanted.seeds = 0;
@@ -125,13 +125,13 @@ fn the_command_of_a_survivor_runs_the_tests_that_should_have_seen_it_and_none_fa
         .iter()
         .filter(|test| test.statements.contains(&"7.4 discard or corrupt"));
     assert_eq!(verdicts(&output).len(), there_for_it.count());
-    // A few chosen tests need not see it.
+    // A partial selection of tests need not detect it.
     wanted.tests.pop();
     assert_eq!(qualify(&wanted, &|_, _| {}).survived, [] as [&str; 0]);
 }
 
 #[test]
-fn the_command_of_a_defect_that_is_caught_catches_it_again() {
+fn killed_defect_command_kills_it_again() {
     let place = Place::new();
     let defects = [
         AnyDefect::Agent(Defect::MKeyIgnoredOnGet),
@@ -153,7 +153,7 @@ fn the_command_of_a_defect_that_is_caught_catches_it_again() {
 }
 
 #[test]
-fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its_own() {
+fn exception_is_tried_with_own_parameter() {
     let mut wanted = extent(
         TESTS,
         sound_models(),
@@ -175,40 +175,40 @@ fn an_exception_that_the_usual_parameters_show_is_none_and_one_is_tried_with_its
 }
 
 #[test]
-fn what_once_failed_a_sound_device_passes() {
+fn past_false_alarms_do_not_fail() {
     let place = Place::new();
     for command in [
-        // A device that answers late, and a sequence NAK of what came soon after what showed that it was missing.
+        // Late responses, and a sequence NAK for a packet that arrived soon after the packet that revealed the gap.
         "verbatim run c09-walk --seed 9100215 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
-        // A Set that was refused may have moved the LID: an SMP to it may be a violation.
+        // A refused Set may still have changed the LID, so an SMP to that LID may count as a violation.
         "verbatim run c14-walk --seed 9100068 --set steps=48",
-        // A WRITE Middle right behind something else is no part of a message, and refused with reason.
+        // A WRITE Middle directly after another operation is not part of a message, so the responder may refuse it.
         "verbatim run c09-walk --seed 759022 --set steps=48 --set kinds=0",
         "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
-        // A NAK of a READ that had all its responses is old.
+        // A NAK of a READ whose responses have all arrived is stale.
         "verbatim run c09-walk --seed 81001474 --set steps=48 --set kinds=0",
-        // The same of one that was under way again when its responses came.
+        // The same, for a READ that was being retransmitted when its responses arrived.
         "verbatim run c09-walk --seed 90002473 --rig-key ipv6=true --set steps=48 --set kinds=0",
-        // A CNP is of the connection's partition, whatever the peer's first packet carried.
+        // A CNP has the P_Key of the connection, even if the peer's first packet had another.
         "verbatim run c09-walk --seed 298 --set steps=48",
-        // What waits behind others begins to wait when these are done.
+        // A request behind others starts its waiting time when those are complete.
         "verbatim run c09-walk --seed 2659 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key ipv6=true --rig-key simulated=false --set steps=48",
-        // What lies behind an atomic that is put off comes again, and so does what waits behind a lost RNR NAK.
+        // Requests behind a postponed atomic are retransmitted, and so are requests behind a lost RNR NAK.
         "verbatim run c09-walk --seed 320009518 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
         "verbatim run c09-walk --seed 320006174 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
-        // The SEND was lost on its way to the tester, which acknowledged it all the same.
+        // The link lost the SEND on its way to the tester, which acknowledged the SEND all the same.
         "verbatim run c09-142-timer-restart --seed 41 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         "verbatim run c09-142-timer-restart --seed 221 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The first packet waited behind those of another queue pair, what came again did not.
+        // The first packet waited behind packets of another queue pair; its retransmission did not.
         "verbatim run c09-142-timer-restart --seed 212 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // An ACK that came again was taken for that of a SEND which was lost.
+        // The judge took a repeated ACK for the ACK of a lost SEND.
         "verbatim run c09-send-invalidate --seed 259 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // Its own requests came again while it was asked.
+        // The device retransmitted its own requests while it handled the tester's.
         "verbatim run c09-reset-again --seed 59 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false",
     ] {
         let output = shell(&place, &format!("{command} --json"));
         let outcome = &verdicts(&output)[0].0;
-        // What a link has lost leaves something open.
+        // Losses on the link may leave a verdict open.
         let is_so = outcome == "PASS" || command.contains("loses") && outcome == "INCONCLUSIVE";
         assert!(is_so, "{command}: {:?}", verdicts(&output));
     }

@@ -1,4 +1,4 @@
-//! A bundle of another revision of a test: read, shown as its run had it and marked so, and not taken for judged anew.
+//! A bundle with another revision of a test: its recorded verdicts are shown and marked, and not judged again.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ fn verbatim(place: &Place, arguments: &str) -> Output {
     run(&mut place.verbatim(arguments))
 }
 
-/// The bundle of a run of that test, in `kept`, and in `other` what a version would have sealed whose test has the next revision.
+/// Makes the bundle `kept` of a run of that test, and the bundle `other` as a version with the test's next revision
+/// would seal it.
 fn kept_and_other(place: &Place) {
     let output = verbatim(place, &format!("run {TEST} --record kept"));
     assert_eq!(output.code(), 0, "{output}");
@@ -27,7 +28,7 @@ fn reseal(from: &Path, to: &Path) {
             if let Entry::Begin(begin) = &mut entry {
                 begin.revision += 1;
             }
-            // The end is counted and dated anew.
+            // Leave out the end entry: the writer makes a new one.
             if !matches!(entry, Entry::End { .. }) {
                 sink.put(entry);
             }
@@ -42,7 +43,7 @@ fn reseal(from: &Path, to: &Path) {
 }
 
 #[test]
-fn verify_reads_a_bundle_of_another_revision_marks_it_and_ends_with_4() {
+fn verify_marks_other_revision_exits_4() {
     let place = Place::new();
     kept_and_other(&place);
     let own = verbatim(&place, "verify kept");
@@ -66,7 +67,7 @@ fn verify_reads_a_bundle_of_another_revision_marks_it_and_ends_with_4() {
 }
 
 #[test]
-fn judge_shows_the_verdict_of_the_run_and_says_that_it_is_that() {
+fn judge_marks_recorded_verdicts() {
     let place = Place::new();
     kept_and_other(&place);
     let output = verbatim(&place, "judge other");

@@ -1,4 +1,4 @@
-//! A bundle that is signed: openssl's keys, and openssl agrees with what we sign and with what we refuse.
+//! Signed bundles with openssl's keys. openssl must agree with us about valid and invalid signatures.
 
 use std::fs;
 
@@ -11,21 +11,21 @@ fn verbatim(place: &Place, arguments: &str) -> Output {
     run(&mut place.verbatim(arguments))
 }
 
-/// What openssl makes of the signature in `kept`.
+/// Returns whether openssl accepts the signature in `kept`.
 fn openssl_takes(place: &Place, public: &str) -> bool {
     let command =
         format!("pkeyutl -verify -rawin -pubin -inkey {public} -sigfile kept/manifest.sig -in kept/manifest.json");
     run(place.command("openssl").args(command.split_whitespace())).code() == 0
 }
 
-/// A record of one test, in `kept`.
+/// Makes a record of one test in `kept`.
 fn kept(place: &Place, more: &str) {
     let output = verbatim(place, &format!("run c14-024-node-type --record kept {more}"));
     assert_eq!(output.code(), 0, "{output}");
 }
 
 #[test]
-fn openssl_verifies_what_is_signed_with_its_key_and_names_the_key_as_we_do() {
+fn openssl_verifies_our_signature() {
     let place = Place::new();
     keys(&place, "mine");
     kept(&place, "");
@@ -50,12 +50,12 @@ fn openssl_verifies_what_is_signed_with_its_key_and_names_the_key_as_we_do() {
     let theirs = run(place.command("sh").args(["-c", der]));
     assert_eq!(theirs.stdout.split(' ').next(), Some(id.as_str()), "{theirs}");
     assert!(signed.stdout.contains(&id), "{signed}");
-    // A record that is signed is read like any other.
+    // A signed record is read like any other.
     assert_eq!(verbatim(&place, "judge kept").code(), 0);
 }
 
 #[test]
-fn what_openssl_signs_is_taken_too() {
+fn openssl_signature_is_accepted() {
     let place = Place::new();
     keys(&place, "mine");
     kept(&place, "");
@@ -67,7 +67,7 @@ fn what_openssl_signs_is_taken_too() {
 }
 
 #[test]
-fn who_forges_a_signed_record_needs_the_key() {
+fn forged_signed_record_is_refused() {
     let place = Place::new();
     keys(&place, "mine");
     keys(&place, "other");
@@ -75,7 +75,7 @@ fn who_forges_a_signed_record_needs_the_key() {
     let [signature, public] =
         ["kept/manifest.sig", "kept/manifest.pub"].map(|name| fs::read(place.path(name)).unwrap());
 
-    // A verdict is altered, and the manifest made anew, behind the old signature.
+    // Like a forger, alter a file and make a new manifest, but keep the old signature.
     let verdicts = fs::read_to_string(place.path("kept/verdicts.json")).unwrap();
     fs::write(place.path("kept/verdicts.json"), format!("{verdicts}\n")).unwrap();
     BundleWriter::resume(&place.path("kept"), 99).unwrap().seal().unwrap();
@@ -88,7 +88,7 @@ fn who_forges_a_signed_record_needs_the_key() {
     }
     assert!(!openssl_takes(&place, "mine.pub"), "openssl refuses it, too");
 
-    // Signed with a key of the forger's own, it is whole, and not by whom it should be.
+    // Signed with the forger's own key, the bundle is whole, but signed by the wrong key.
     assert_eq!(verbatim(&place, "sign kept --key other.pem --force").code(), 0);
     let whole = verbatim(&place, "verify kept");
     assert!(whole.stdout.contains("--key PUBLIC.pem demands whose"), "{whole}");
@@ -98,7 +98,7 @@ fn who_forges_a_signed_record_needs_the_key() {
 }
 
 #[test]
-fn half_a_signature_is_found_out() {
+fn incomplete_signature_is_refused() {
     let place = Place::new();
     keys(&place, "mine");
     kept(&place, "--sign mine.pem");
@@ -117,7 +117,7 @@ fn half_a_signature_is_found_out() {
 }
 
 #[test]
-fn a_key_that_cannot_be_used_is_told_before_the_run_and_a_signature_is_not_written_over() {
+fn unusable_key_is_refused_before_run() {
     let place = Place::new();
     keys(&place, "mine");
     let openssl = |arguments: &str| run(place.command("openssl").args(arguments.split(' ')));

@@ -1,8 +1,8 @@
-//! Every wrong word ends with 2, leaves stdout empty, and says what to do.
+//! Usage errors: every wrong word gives exit code 2, an empty stdout, and an instruction on stderr.
 
 use verbatim_tests::product::{Place, run};
 
-/// Runs, expects exit code 2, and the words on stderr.
+/// Runs `verbatim`; expects exit code 2, and the words on stderr.
 fn refused(place: &Place, arguments: &str, words: &[&str]) {
     let output = run(&mut place.verbatim(arguments));
     assert_eq!(output.code(), 2, "{arguments}: {output}");
@@ -18,7 +18,7 @@ fn refused(place: &Place, arguments: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
+fn wrong_words_get_suggestions() {
     let place = Place::new();
     for (arguments, words) in [
         ("run no-such-test", ["\"no-such-test\"", "`verbatim tests` lists them"]),
@@ -79,7 +79,7 @@ fn a_wrong_word_on_the_command_line_is_answered_with_the_right_ones() {
 }
 
 #[test]
-fn a_parameter_within_its_range_is_taken_in_decimal_and_in_hexadecimal() {
+fn parameters_take_decimal_and_hex() {
     let place = Place::new();
     for arguments in [
         "run c14-024-vl-arbitration-ca --set illegal_parts=16",
@@ -91,7 +91,7 @@ fn a_parameter_within_its_range_is_taken_in_decimal_and_in_hexadecimal() {
 }
 
 #[test]
-fn a_typo_in_the_rig_file_is_told_with_line_and_column_and_what_was_expected() {
+fn rig_file_typo_names_line_and_column() {
     let place = Place::new();
     for (text, words) in [
         (
@@ -129,7 +129,7 @@ fn a_typo_in_the_rig_file_is_told_with_line_and_column_and_what_was_expected() {
 }
 
 #[test]
-fn the_rig_file_of_the_environment_is_read_and_the_one_on_the_command_line_comes_first() {
+fn command_line_rig_file_overrides_env() {
     let place = Place::new();
     let file = |name: &str| format!("config_version = 1\n[[rig]]\nname = \"{name}\"\nkind = \"virtual\"\n");
     place.write("one.toml", file("one"));
@@ -145,7 +145,7 @@ fn the_rig_file_of_the_environment_is_read_and_the_one_on_the_command_line_comes
 }
 
 #[test]
-fn help_and_version_are_results_and_end_with_0() {
+fn help_and_version_exit_0() {
     let place = Place::new();
     for arguments in ["--help", "--version", "run --help", "judge --help", "help export"] {
         let output = run(&mut place.verbatim(arguments));
@@ -155,7 +155,7 @@ fn help_and_version_are_results_and_end_with_0() {
 }
 
 #[test]
-fn help_shows_connection_options_where_they_matter() {
+fn help_shows_relevant_options() {
     let place = Place::new();
     for (command, has) in [
         ("run", true),
@@ -168,12 +168,12 @@ fn help_shows_connection_options_where_they_matter() {
         let heading = help.contains("Connection to a daemon:") && help.contains("--server");
         assert_eq!(heading, has, "{command}: {help}");
     }
-    // Hidden, and taken all the same.
+    // Hidden in the help, but accepted.
     assert_eq!(run(&mut place.verbatim("--server none pki --help")).code(), 0);
     assert_eq!(run(&mut place.verbatim("judge --server none --help")).code(), 0);
 }
 
-/// The completions of the last word.
+/// Returns the completions of the last word.
 fn offered(place: &Place, line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = place.verbatim("");
@@ -218,7 +218,7 @@ fn each_command_has_a_manual_page() {
 }
 
 #[test]
-fn completions_of_each_shell_ask_the_program() {
+fn completions_call_the_program() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&mut place.verbatim(&format!("completions {shell}")));

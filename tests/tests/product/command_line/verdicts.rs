@@ -1,4 +1,4 @@
-//! What a run says, to people and to programs.
+//! The output of a run, for people and for programs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().unwrap_or_else(|| panic!("{key} of {value}"))
 }
 
-/// The ids of all tests, as `verbatim tests` lists them.
+/// Returns the ids of all tests, as `verbatim tests` lists them.
 fn listed(place: &Place) -> Vec<String> {
     let document = run(&mut place.verbatim("tests --json")).json();
     let tests: Vec<_> = list(&document, "tests")
@@ -32,7 +32,7 @@ fn schema() -> Value {
 }
 
 #[test]
-fn a_run_prints_a_line_for_each_test_and_ends_with_0() {
+fn run_prints_line_per_test() {
     let place = Place::new();
     let output = run(&mut place.verbatim("run"));
     assert_eq!(output.code(), 0, "{output}");
@@ -55,7 +55,7 @@ fn a_run_prints_a_line_for_each_test_and_ends_with_0() {
 }
 
 #[test]
-fn the_json_of_a_run_is_one_document_of_the_published_schema() {
+fn run_json_follows_schema() {
     let place = Place::new();
     let output = run(&mut place.verbatim(&format!("run --json --seed 7 --record here {SHORT}")));
     assert_eq!((output.code(), output.stderr.as_str()), (0, ""), "{output}");
@@ -79,7 +79,7 @@ fn the_json_of_a_run_is_one_document_of_the_published_schema() {
 }
 
 #[test]
-fn the_schema_refuses_a_report_without_any_one_of_its_parts() {
+fn schema_rejects_incomplete_reports() {
     let place = Place::new();
     place.write("rigs.toml", BROKEN);
     let report = run(&mut place.verbatim("run --rig-file rigs.toml --rig broken C14_016_Get --json")).json();
@@ -115,7 +115,7 @@ fn the_schema_refuses_a_report_without_any_one_of_its_parts() {
 }
 
 #[test]
-fn a_failure_is_explained_by_statement_expected_seen_and_evidence() {
+fn fail_shows_statement_and_evidence() {
     let place = Place::new();
     place.write("rigs.toml", BROKEN);
     let run_it = |more: &str| run(&mut place.verbatim(&format!("run --rig-file rigs.toml --rig broken {more}")));
@@ -153,7 +153,7 @@ fn a_failure_is_explained_by_statement_expected_seen_and_evidence() {
 }
 
 #[test]
-fn a_defective_device_is_failed_by_a_run_of_all_tests_and_no_test_calls_it_its_own_defect() {
+fn defective_device_fails_without_errors() {
     let place = Place::new();
     place.write("rigs.toml", BROKEN);
     let output = run(&mut place.verbatim(&format!("run --rig-file rigs.toml --rig broken {SHORT}")));
@@ -163,9 +163,9 @@ fn a_defective_device_is_failed_by_a_run_of_all_tests_and_no_test_calls_it_its_o
 }
 
 #[test]
-fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no_failure() {
+fn qualification_has_no_survivors() {
     let place = Place::new();
-    // Every test on every defect, by both sets of rules: four minutes of two processors.
+    // Every test on every defect, by both sets of rules: four minutes on two processors.
     let output = Running::start(&mut place.verbatim("qualify --seeds 3 --json")).end(Duration::from_secs(1800));
     let document = output.json();
     let qualifications = list(&document, "qualifications");
@@ -184,13 +184,13 @@ fn one_defect_after_the_other_leaves_the_tests_no_survivor_and_a_sound_device_no
 }
 
 #[test]
-fn colours_come_only_on_a_terminal_and_not_where_no_color_is_set() {
+fn pipes_and_no_color_disable_colours() {
     let place = Place::new();
     let line = format!(
         "{} run c14-016-get-protect-0 2>/dev/null",
         program("verbatim").display()
     );
-    // A terminal, made by a program that every system has.
+    // `script`, which every system has, runs the command on a terminal.
     let on_terminal = |no_color: Option<&str>| {
         let mut command = place.command("script");
         command

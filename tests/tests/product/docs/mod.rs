@@ -1,9 +1,9 @@
-//! The documentation: its commands are run, and print what the pages show. `UPDATE=1 cargo test -p verbatim-tests --test
-//! docs` writes into the pages what they print now.
+//! Runs the commands of the documentation, whose output must match the pages. `UPDATE=1 cargo test -p verbatim-tests
+//! --test product docs` writes the current output into the pages.
 
 use verbatim_tests::pages;
 
 #[test]
-fn every_command_of_the_documentation_prints_what_its_page_shows() {
+fn documented_commands_match() {
     pages::check(None);
 }

@@ -1,5 +1,5 @@
-//! What we write for machines and people, read by programs of others: a run with every outcome, and with text that means
-//! something in the form that it stands in.
+//! Independent programs read our reports: a run with every outcome, and with text that has a special meaning in the
+//! report's format.
 
 mod readers;
 
@@ -16,7 +16,7 @@ use verbatim_report::Reported;
 use verbatim_tests::browser;
 use verbatim_tests::product::{Place, run};
 
-/// What a device, an operator or a bundle may say; each is put in every place that takes text.
+/// Text that a device, an operator or a bundle may contain. Each is put in every text field.
 const TEXTS: &[&str] = &[
     "plain",
     "",
@@ -37,7 +37,7 @@ const OUTCOMES: [Outcome; 6] = [
     Outcome::Skipped,
 ];
 
-/// A run in which everything is said in these words.
+/// Returns a run whose text fields all have this text.
 fn with(text: &str) -> (RunInfo, Vec<Verdict>) {
     let said = || {
         if text.is_empty() {
@@ -87,7 +87,7 @@ fn with(text: &str) -> (RunInfo, Vec<Verdict>) {
     (info, verdicts.collect())
 }
 
-/// A form of the run in these words.
+/// Renders a report of the run with this text.
 fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
     let (run, verdicts) = with(text);
     form(&Reported {
@@ -102,11 +102,11 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
     })
 }
 
-/// A device that retries too soon.
+/// A device that retries too early.
 const HASTY: &str =
     "config_version = 1\n[[rig]]\nname = \"hasty\"\nkind = \"virtual\"\ndefects = [\"rnr-interval-halved\"]\n";
 
-/// A record of a device that breaks a statement, in `kept`; the run's document.
+/// Makes a record in `kept` of a device that breaks a statement; returns the run's document.
 fn kept(place: &Place) -> serde_json::Value {
     place.write(
         "rigs.toml",
@@ -121,7 +121,7 @@ fn kept(place: &Place) -> serde_json::Value {
 }
 
 #[test]
-fn xmllint_finds_junit_valid_by_the_schema_of_jenkins() {
+fn junit_follows_jenkins_schema() {
     let place = Place::new();
     for text in TEXTS {
         if !readers::follows_the_schema_of_jenkins(&place, &form(text, verbatim_report::junit)) {
@@ -137,7 +137,7 @@ fn xmllint_finds_junit_valid_by_the_schema_of_jenkins() {
 }
 
 #[test]
-fn perl_reads_of_tap_what_passed_failed_and_was_skipped_and_nothing_else() {
+fn perl_reads_tap_report() {
     let place = Place::new();
     for text in TEXTS {
         let Some(read) = readers::perl_reads(&place, &form(text, verbatim_report::tap)) else {
@@ -158,7 +158,7 @@ fn perl_reads_of_tap_what_passed_failed_and_was_skipped_and_nothing_else() {
 }
 
 #[test]
-fn python_finds_the_document_valid_by_its_schema() {
+fn report_follows_its_schema() {
     let place = Place::new();
     let mut documents: Vec<_> = TEXTS
         .iter()
@@ -172,7 +172,7 @@ fn python_finds_the_document_valid_by_its_schema() {
         return;
     };
     assert_eq!(wrong, "", "python's jsonschema");
-    // It does look.
+    // The validator must also find errors.
     let mut broken = documents[0].clone();
     broken["verdicts"][0]["outcome"] = "GOOD".into();
     assert!(
@@ -183,7 +183,7 @@ fn python_finds_the_document_valid_by_its_schema() {
 }
 
 #[test]
-fn the_files_of_a_bundle_follow_their_schema_which_has_what_the_report_s_has() {
+fn bundle_files_follow_their_schema() {
     let place = Place::new();
     kept(&place);
     let mut bundles = vec![place.path("kept")];
@@ -215,7 +215,7 @@ fn the_files_of_a_bundle_follow_their_schema_which_has_what_the_report_s_has() {
 }
 
 #[test]
-fn axe_finds_nothing_to_mend_in_the_page_of_a_run() {
+fn axe_finds_nothing_in_run_page() {
     if !browser::is_here() {
         return;
     }
@@ -224,7 +224,7 @@ fn axe_finds_nothing_to_mend_in_the_page_of_a_run() {
     kept(&place);
     let page = run(&mut place.verbatim("report kept --html -")).stdout;
     verbatim_tests::axe::finds_nothing(&place, &page);
-    // With its pictures: times against bounds, and how they went over runs.
+    // A page with both charts: the times against their bounds, and the times over several runs.
     place.write("hasty.toml", HASTY);
     for (record, rig) in [("sound", ""), ("hasty", "--rig-file hasty.toml --rig hasty")] {
         let output = run(&mut place.verbatim(&format!("run c09-130-rnr-interval --record {record} {rig}")));

@@ -1,4 +1,4 @@
-//! The programs of others.
+//! The independent programs.
 
 use serde_json::Value;
 use verbatim_lab::workspace::root;
@@ -6,7 +6,7 @@ use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Place, run};
 use verbatim_tests::python;
 
-/// Asks perl's parser of TAP what each point is, which blocks of YAML there are, and what it could not read.
+/// Perl code that prints TAP::Parser's result: the points by outcome, the YAML blocks, and the parse errors.
 const PERL: &str = r#"
 my $tap = TAP::Parser->new({source => "it.tap"});
 my @blocks;
@@ -16,7 +16,7 @@ print "skipped ", join(" ", $tap->skipped), "\ntodo ", join(" ", $tap->todo), "\
 print "blocks ", join(" ", @blocks), "\nwrong ", join("; ", $tap->parse_errors), "\n";
 "#;
 
-/// Says what is wrong with each document, by the schema in the first file.
+/// Python code that prints the errors of each document by the schema in the first file.
 const SCHEMA: &str = "
 import json, sys
 from jsonschema import Draft202012Validator
@@ -27,7 +27,8 @@ for document in json.load(open(sys.argv[2])):
         print(error.json_path, error.message)
 ";
 
-/// Whether xmllint is here; a panic when the XML does not follow the schema of Jenkins' xunit plugin.
+/// Checks XML against the schema of Jenkins' xunit plugin, and panics if the XML breaks it. Returns false if xmllint is
+/// missing.
 pub(crate) fn follows_the_schema_of_jenkins(place: &Place, xml: &str) -> bool {
     if !available("xmllint", "apt-get install libxml2-utils") {
         return false;
@@ -43,7 +44,7 @@ pub(crate) fn follows_the_schema_of_jenkins(place: &Place, xml: &str) -> bool {
     true
 }
 
-/// What perl makes of a text in TAP; none where perl is missing.
+/// Returns Perl's reading of a TAP report; `None` if Perl is missing.
 pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
     if !available("prove", "apt-get install perl") {
         return None;
@@ -54,7 +55,8 @@ pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
     Some(output.stdout)
 }
 
-/// What python's jsonschema has against the documents by a schema of `docs/schema`; none where it is missing.
+/// Returns the errors that Python's jsonschema finds in the documents by a schema of `docs/schema`; `None` if
+/// jsonschema is missing.
 pub(crate) fn wrong_by_the_schema(place: &Place, schema: &str, documents: &[Value]) -> Option<String> {
     if python::lacks(&[("jsonschema", "jsonschema")]) {
         return None;

@@ -1,4 +1,4 @@
-//! Small captures of kinds that come from the field, whole and as files: made by a generator, no one's traffic.
+//! Small captures of kinds that occur in the field, stored as files. A generator made them; they have no real traffic.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use crate::inspect::documents;
 use crate::inspect::example::root;
 
 fn inspected(file: &str, options: &str) -> Output {
-    // One of them is shown by the documentation.
+    // The documentation shows one of them.
     let directories = ["tests/data/captures", "docs/examples"].map(|directory| root().join(directory).join(file));
     let path = directories.iter().find(|path| path.exists()).unwrap();
     run(&mut Place::new().verbatim(&format!("inspect {options} {}", path.display())))
 }
 
 #[test]
-fn wrong_icrcs_of_whole_ends_are_violations() {
+fn wrong_icrcs_of_an_end_are_violations() {
     let output = inspected("both-ends-wrong-icrc.pcap", "--rc");
     assert_eq!(output.code(), 1, "{output}");
     let sum = "6 packets: 6 of 1 reliable connection, 0 not judged; 6 violations";
@@ -29,7 +29,7 @@ fn wrong_icrcs_of_whole_ends_are_violations() {
 }
 
 #[test]
-fn a_wrong_icrc_of_the_first_packet_is_shown() {
+fn wrong_first_icrc_is_shown() {
     let output = inspected("first-packet-wrong-icrc.pcap", "--rc");
     assert_eq!(output.code(), 4, "{output}");
     assert!(output.stdout.contains("#1 10.0.0.1 breaks icrc"), "{output}");
@@ -40,7 +40,7 @@ fn a_wrong_icrc_of_the_first_packet_is_shown() {
 }
 
 #[test]
-fn a_lone_packet_with_a_wrong_icrc_is_counted_and_named() {
+fn lone_packet_with_wrong_icrc_is_named() {
     let place = Place::new();
     let whole = fs::read(root().join("tests/data/captures/both-ends-wrong-icrc.pcap")).unwrap();
     place.write("one.pcap", &whole[..24 + 16 + 0x7A]);
@@ -86,7 +86,7 @@ fn containers_are_read_by_both_commands() {
 }
 
 #[test]
-fn the_wrong_msn_of_a_repeated_acknowledgement_is_blamed() {
+fn wrong_msn_of_repeated_ack_is_blamed() {
     let output = inspected("duplicate-with-wrong-msn.pcap", "--rc --json");
     assert_eq!(output.code(), 1, "{output}");
     let (connections, _) = documents(&output);
@@ -103,7 +103,7 @@ fn the_wrong_msn_of_a_repeated_acknowledgement_is_blamed() {
         8,
         "{output}"
     );
-    // Where nothing is lost, the SEND that comes again breaks a rule, too; the right MSN behind them does not.
+    // If nothing can be lost, the repeated SEND breaks a rule too.
     let output = inspected("duplicate-with-wrong-msn.pcap", "--rc --json --lossless");
     let (connections, _) = documents(&output);
     let violations = connections[0]["violations"].as_array().unwrap();
@@ -113,7 +113,7 @@ fn the_wrong_msn_of_a_repeated_acknowledgement_is_blamed() {
 }
 
 #[test]
-fn a_compressed_capture_is_read_from_a_file_and_a_pipe() {
+fn compressed_captures_are_read() {
     let place = Place::new();
     let whole = fs::read(root().join("docs/examples/rc.pcap")).unwrap();
     place.write("rc.pcap", &whole);

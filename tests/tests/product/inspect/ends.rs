@@ -1,4 +1,4 @@
-//! What is no capture, what is cut off, who does not read: a clear end each time.
+//! Files that are not captures, truncated captures, and output that cannot be written: each gives a clear error.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use verbatim_tests::product::{Output, Place, run};
 use crate::inspect::kinds::roce;
 use crate::inspect::{pcap_header, pcap_packet, pcapng};
 
-/// Runs `verbatim inspect` and expects a usage error in one line.
+/// Runs `verbatim inspect`, expects a usage error, and returns stderr.
 fn refused(place: &Place, arguments: &str) -> String {
     let output = run(&mut place.verbatim(&format!("inspect {arguments}")));
     assert_eq!(output.code(), 2, "{output}");
@@ -19,7 +19,7 @@ fn refused(place: &Place, arguments: &str) -> String {
 }
 
 #[test]
-fn a_lid_that_no_port_with_that_lmc_has_is_refused_with_the_nearest() {
+fn rejects_lid_not_aligned_to_lmc() {
     let place = Place::new();
     place.write("empty", "");
     let said = refused(&place, "empty --lid 5 --lmc 2");
@@ -36,7 +36,7 @@ fn a_lid_that_no_port_with_that_lmc_has_is_refused_with_the_nearest() {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_in_words() {
+fn rejects_files_that_are_no_capture() {
     let place = Place::new();
     place.write("empty", "");
     place.write("text", "No. Time Source\n");
@@ -56,7 +56,7 @@ fn what_is_no_capture_is_refused_in_words() {
 }
 
 #[test]
-fn wrong_options_are_refused_in_words() {
+fn rejects_wrong_options() {
     let place = Place::new();
     for (options, words) in [
         ("--lid 0", "expected a port's LID, 0x0001 to 0xbfff"),
@@ -76,7 +76,7 @@ fn wrong_options_are_refused_in_words() {
     }
 }
 
-/// A capture of five packets, of which the last is broken.
+/// Writes a capture of five packets, of which the last is broken.
 fn five(place: &Place) -> std::path::PathBuf {
     let sound = roce(64)[0].clone();
     let mut broken = sound.clone();
@@ -92,7 +92,7 @@ fn cut(place: &Place, bytes: usize) -> Output {
 }
 
 #[test]
-fn a_capture_that_was_cut_off_is_judged_as_far_as_it_goes() {
+fn truncated_capture_is_judged_to_its_end() {
     let place = Place::new();
     let output = cut(&place, 7);
     assert_eq!(output.code(), 3, "{output}");
@@ -112,7 +112,7 @@ fn a_capture_that_was_cut_off_is_judged_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_damaged_capture_is_judged_as_far_as_it_goes() {
+fn damaged_capture_is_judged_to_damage() {
     let place = Place::new();
     let sound = pcap_packet(&roce(64)[0]);
     let mut broken = sound.clone();
@@ -125,7 +125,7 @@ fn a_damaged_capture_is_judged_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_closed_pipe_ends_it_quietly_and_a_full_disk_is_told() {
+fn closed_pipe_is_quiet_full_disk_is_not() {
     let place = Place::new();
     let file = five(&place);
     for options in ["", "--json", "--only discarded"] {

@@ -1,4 +1,4 @@
-//! The capture that the documentation shows: made here, kept there.
+//! The capture that the documentation shows, made here and stored there.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub(crate) fn root() -> PathBuf {
     verbatim_lab::workspace::root().to_owned()
 }
 
-/// RoCE on one interface, native InfiniBand on the other; some of it broken.
+/// Makes a capture with RoCE on one interface and native InfiniBand on the other; some packets are broken.
 fn example() -> Vec<u8> {
     let section = Section {
         application: "Verbatim's tests",
@@ -59,9 +59,9 @@ fn example() -> Vec<u8> {
     writer.into_inner()
 }
 
-/// `BLESS=1 cargo test -p verbatim-tests --test product inspect::example` writes it anew.
+/// `BLESS=1 cargo test -p verbatim-tests --test product inspect::example` rewrites the capture.
 #[test]
-fn the_example_of_the_documentation_is_the_one_made_here() {
+fn documented_example_is_current() {
     let path = root().join("docs/examples/inspect.cap");
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(&path, example()).unwrap();

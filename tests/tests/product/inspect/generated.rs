@@ -1,4 +1,4 @@
-//! The kinds of `cases` on dialogues made by a generator: three of each kind.
+//! The kinds of captures of `cases`, on dialogues that a generator makes: three of each kind.
 
 use serde_json::Value;
 use verbatim_tests::product::{Output, Place, run};
@@ -13,7 +13,7 @@ use crate::inspect::{documents, pcap_header, pcap_packet};
 const PMTU: usize = 1024;
 const ETHERNET: usize = 14;
 
-/// How a dialogue's packets travel, and what is asked.
+/// The operations of a dialogue, which also select its network.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialogue {
     Sends,
@@ -23,11 +23,11 @@ pub(super) enum Dialogue {
 
 const DIALOGUES: [Dialogue; 3] = [Dialogue::Sends, Dialogue::Writes, Dialogue::Reads];
 
-/// A packet of a dialogue: whether it is a response, and what it says.
+/// A packet of a dialogue: whether it is a response, and its headers and payload.
 pub(super) type Said = (bool, Transport);
 
 impl Dialogue {
-    /// The packets of four messages.
+    /// Returns the packets of four messages.
     pub(super) fn said(self) -> Vec<Said> {
         (0..4).flat_map(|message| self.message(message)).collect()
     }
@@ -81,7 +81,7 @@ impl Dialogue {
         }
     }
 
-    /// The networks there and back: WRITEs go over IPv6.
+    /// Returns the networks of requests and responses. WRITEs use IPv6.
     pub(super) fn networks(self) -> [Network; 2] {
         let station = |last: u8| Station {
             mac: MacAddress([2, 0, 0, 0, 0, last]),
@@ -104,7 +104,7 @@ pub(super) fn frames(said: &[Said], networks: &[Network; 2]) -> Vec<Vec<u8>> {
     said.iter().map(written).collect()
 }
 
-/// A pcap file of these frames.
+/// Returns a pcap file of these frames.
 fn pcap(link_type: u32, frames: &[Vec<u8>]) -> Vec<u8> {
     let packets = frames.iter().map(|frame| pcap_packet(frame));
     std::iter::once(pcap_header(link_type))
@@ -119,7 +119,7 @@ fn inspected(capture: &[u8], options: &str) -> Output {
     run(&mut place.verbatim(&format!("inspect {options} capture")))
 }
 
-/// Both commands read all packets, as one connection without violations.
+/// Checks that both commands read all packets, as one connection without violations.
 fn is_read(name: &str, dialogue: Dialogue, capture: &[u8]) {
     let shown = format!("{name}, {dialogue:?}");
     let count = dialogue.said().len();
@@ -138,7 +138,7 @@ fn is_read(name: &str, dialogue: Dialogue, capture: &[u8]) {
     );
 }
 
-/// Another container: its name, link type, and what becomes of an Ethernet frame.
+/// A container: its name, its link type, and the function that wraps an Ethernet frame.
 type Form = (&'static str, u32, fn(&[u8]) -> Vec<u8>);
 
 const FORMS: [Form; 12] = [
@@ -209,14 +209,14 @@ fn udp(port: u16, rest: &[u8]) -> Vec<u8> {
     ip(17, &[&header.concat(), rest].concat())
 }
 
-/// An ERF record of that type; `wire`: bytes of the packet.
+/// Returns an ERF record of type `kind`. `wire` is the packet's length in bytes.
 fn erf(kind: u8, bytes: &[u8], wire: usize) -> Vec<u8> {
     let lengths = [length(16 + bytes.len()), [0, 0], length(wire)];
     [&[0, 0, 0, 0, 0, 0, 0, 0x60, kind, 4][..], &lengths.concat(), bytes].concat()
 }
 
 #[test]
-fn every_dialogue_is_read_in_every_container() {
+fn reads_dialogues_in_all_containers() {
     for dialogue in DIALOGUES {
         let plain = frames(&dialogue.said(), &dialogue.networks());
         for (name, link_type, around) in FORMS {
@@ -240,7 +240,7 @@ fn every_dialogue_is_read_in_every_container() {
     }
 }
 
-/// The numbers of the packets that are found to break a rule, sorted; `list`: `violations` or `or_lost`.
+/// Returns the numbers of the packets that break `rule`, sorted. `list` is `violations` or `or_lost`.
 fn breaking(connections: &[Value], list: &str, rule: &str) -> Vec<u64> {
     let findings = connections
         .iter()
@@ -253,7 +253,7 @@ fn breaking(connections: &[Value], list: &str, rule: &str) -> Vec<u64> {
     numbers
 }
 
-/// How an end makes its ICRCs.
+/// A mistake in an end's ICRCs: its name, and the function that changes the correct ICRC.
 type Mistake = (&'static str, fn([u8; 4]) -> [u8; 4]);
 
 const MISTAKES: [Mistake; 4] = [
@@ -264,7 +264,7 @@ const MISTAKES: [Mistake; 4] = [
 ];
 
 #[test]
-fn an_end_that_makes_wrong_icrcs_is_named_with_its_packets() {
+fn wrong_icrcs_name_end_and_packets() {
     for dialogue in DIALOGUES {
         let said = dialogue.said();
         for ends in [[true, false], [false, true], [true, true]] {
@@ -290,7 +290,7 @@ fn an_end_that_makes_wrong_icrcs_is_named_with_its_packets() {
 }
 
 #[test]
-fn a_wrong_icrc_of_the_first_packet_alone_is_shown() {
+fn wrong_first_icrc_is_shown() {
     for dialogue in DIALOGUES {
         let mut frames = frames(&dialogue.said(), &dialogue.networks());
         *frames[0].last_mut().unwrap() ^= 1;
@@ -299,7 +299,7 @@ fn a_wrong_icrc_of_the_first_packet_alone_is_shown() {
         let (connections, summary) = documents(&output);
         assert_eq!(breaking(&connections, "or_lost", "icrc"), [1], "{dialogue:?}: {output}");
         assert_eq!(summary["wrong_icrcs_by_end_or_way"], 1, "{dialogue:?}: {output}");
-        // That it was answered all the same is shown, too. A WRITE's first acknowledgement is of another packet.
+        // The response to the damaged request is reported too. A WRITE's only acknowledgement is for a later packet.
         let answered = breaking(&connections, "or_lost", "damaged-request");
         let is_answered_itself = !matches!(dialogue, Dialogue::Writes);
         assert_eq!(
@@ -311,7 +311,7 @@ fn a_wrong_icrc_of_the_first_packet_alone_is_shown() {
 }
 
 #[test]
-fn the_acknowledgement_of_a_duplicate_with_a_wrong_msn_is_blamed() {
+fn wrong_msn_of_duplicate_ack_is_blamed() {
     for (dialogue, message) in [(Dialogue::Sends, 1), (Dialogue::Sends, 2), (Dialogue::Writes, 2)] {
         let mut said = dialogue.said();
         let per_message = said.len() / 4;

@@ -1,4 +1,4 @@
-//! Link types, options, and what is left out.
+//! Link types, options, and packets that are not judged.
 
 use serde_json::json;
 use verbatim_capture::pcapng::LinkType;
@@ -22,7 +22,7 @@ fn station(last: u8, v6: bool) -> Station {
     }
 }
 
-/// A sound RoCE packet of each form.
+/// Returns a sound RoCE packet of each form: RoCEv2 over IPv4, RoCEv2 over IPv6, RoCEv1.
 pub(crate) fn roce(payload: usize) -> [Vec<u8>; 3] {
     let transport = Transport {
         bth: Bth::default()
@@ -41,7 +41,7 @@ pub(crate) fn roce(payload: usize) -> [Vec<u8>; 3] {
 }
 
 #[test]
-fn roce_over_ethernet_is_judged_in_all_its_forms() {
+fn judges_every_form_of_roce() {
     let place = Place::new();
     let mut packets = roce(100).to_vec();
     for frame in roce(100) {
@@ -72,7 +72,7 @@ fn roce_over_ethernet_is_judged_in_all_its_forms() {
 }
 
 #[test]
-fn a_capture_without_vcrcs_is_told_by_its_lengths() {
+fn lengths_reveal_missing_vcrcs() {
     let place = Place::new();
     let whole = sound(Form::InfiniBandLocal);
     let file = place.write(
@@ -99,7 +99,7 @@ fn a_capture_without_vcrcs_is_told_by_its_lengths() {
 }
 
 #[test]
-fn truncated_packets_and_other_protocols_are_not_judged() {
+fn skips_truncated_and_foreign_packets() {
     let place = Place::new();
     let mut cut = pcap_packet(&roce(100)[0][..60]);
     cut[12..16].copy_from_slice(&160_u32.to_le_bytes());
@@ -124,7 +124,7 @@ fn truncated_packets_and_other_protocols_are_not_judged() {
 }
 
 #[test]
-fn only_chooses_what_is_shown_and_everything_is_counted() {
+fn only_filters_lines_not_counts() {
     let place = Place::new();
     let broken = failing(&[Check::Icrc], port(Kind::Ca, true)).bytes;
     let whole = sound(Form::InfiniBandGlobal);

@@ -1,4 +1,4 @@
-//! A capture of 2 GiB: all of it is judged, and memory stays flat.
+//! A capture of 2 GiB: every packet is judged, and memory stays flat.
 
 use std::io::{Read, Write};
 use std::process::Stdio;
@@ -9,11 +9,11 @@ use crate::inspect::kinds::roce;
 use crate::inspect::{pcap_header, pcap_packet};
 
 const ALL: usize = 2 << 30;
-/// Kibibytes that the process may have at most.
+/// Limit of the process's peak memory, in KiB.
 const MOST_KIB: u64 = 32 << 10;
 
 #[test]
-fn two_gibibytes_are_judged_in_little_memory() {
+fn judges_two_gib_in_little_memory() {
     let place = Place::new();
     let mut broken = roce(1024)[0].clone();
     broken[500] ^= 4;

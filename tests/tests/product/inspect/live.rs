@@ -1,5 +1,5 @@
-//! `inspect --interface` on a pair of virtual Ethernet interfaces, in a network namespace that ends with its process:
-//! this program again.
+//! `inspect --interface` on a pair of virtual Ethernet interfaces. The test starts this program again in a network
+//! namespace, which ends with its process.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn ip(arguments: &str) {
 }
 
 #[test]
-fn an_interface_is_captured_both_ways_with_its_losses() {
+fn captures_both_directions_and_losses() {
     let may = Command::new("unshare").args(["-n", "true"]).output();
     if !may.is_ok_and(|done| done.status.success()) {
         skipped(
@@ -43,12 +43,12 @@ fn an_interface_is_captured_both_ways_with_its_losses() {
     );
 }
 
-/// Starts the capture of `e0`, and returns when it is there: a second socket receives what comes to it.
+/// Starts the capture of `e0`, and returns when both its sockets exist.
 fn captures(place: &Place) -> Running {
     let sockets = || std::fs::read_to_string("/proc/net/packet").unwrap().lines().count();
     let before = sockets();
     let mut running = Running::start(&mut place.verbatim("inspect --rc --interface e0 --json"));
-    // One that sends, and one that receives.
+    // One socket sends, the other receives.
     while sockets() < before + 2 {
         assert!(running.is_running(), "{}", running.end(LIMIT));
         std::thread::yield_now();
@@ -56,7 +56,7 @@ fn captures(place: &Place) -> Running {
     running
 }
 
-/// Sends a dialogue, its requests out of `e0` and its responses into it.
+/// Sends a dialogue: requests leave by `e0`, responses arrive at it. Returns the number of frames.
 fn speak(ends: &[PacketSocket; 2]) -> usize {
     let said = Dialogue::Sends.said();
     let frames = frames(&said, &Dialogue::Sends.networks());
@@ -66,7 +66,7 @@ fn speak(ends: &[PacketSocket; 2]) -> usize {
     frames.len()
 }
 
-/// Ends the capture when the interface has shown `count` frames of RoCE to another socket.
+/// Ends the capture once another socket has received `count` RoCE frames of the interface.
 fn end(running: Running, seen: &PacketSocket, count: usize) -> Output {
     let mut left = count;
     while left > 0 {
@@ -97,7 +97,7 @@ fn in_a_namespace() {
     assert_eq!(summary["lost_by_the_capture"], 0, "{output}");
     assert!(!output.stderr.contains("lost"), "{output}");
 
-    // It does not read, and more comes than the kernel has room for.
+    // The stopped capture does not read, and more frames arrive than the kernel can buffer.
     let running = captures(&place);
     running.signal(Signal::SIGSTOP);
     let large = vec![0; 1500];
@@ -114,7 +114,7 @@ fn in_a_namespace() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_refused_in_words() {
+fn rejects_missing_interface() {
     let place = Place::new();
     let output = Running::start(&mut place.verbatim("inspect --rc --interface none0")).end(LIMIT);
     assert_eq!(output.code(), 2, "{output}");

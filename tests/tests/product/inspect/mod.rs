@@ -1,4 +1,5 @@
-//! `verbatim inspect` on captures made here: every check alone and in pairs, every link type, and captures that are none.
+//! `verbatim inspect` on generated captures: every check alone and in pairs, every link type, and files that are not
+//! captures.
 
 #[path = "../../../../crates/oracle/src/packet_check/tests/damage.rs"]
 mod damage;
@@ -22,7 +23,7 @@ use verbatim_tests::product::Output;
 /// The options that describe the port of `damage::port`.
 const PORT: &str = "--lid 8 --lmc 2 --mtu-cap 256 --vls 8 --p-keys 0x8001";
 
-/// A pcapng capture with these packets, a microsecond apart.
+/// Returns a pcapng capture with these packets, a microsecond apart.
 fn pcapng<'a>(link_type: LinkType, packets: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
     let interface = writer.interface(link_type, "port", "").unwrap();
@@ -40,7 +41,7 @@ fn pcapng<'a>(link_type: LinkType, packets: impl IntoIterator<Item = &'a [u8]>) 
     writer.into_inner()
 }
 
-/// The header of a pcap file: little-endian, microseconds.
+/// Returns the header of a pcap file: little-endian, microseconds.
 fn pcap_header(link_type: u32) -> Vec<u8> {
     let mut header = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0];
     header.extend([0; 8]);
@@ -49,13 +50,13 @@ fn pcap_header(link_type: u32) -> Vec<u8> {
     header
 }
 
-/// A packet of a pcap file.
+/// Returns a packet's record of a pcap file.
 fn pcap_packet(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     [&[0; 8], &length[..], &length[..], bytes].concat()
 }
 
-/// The documents of the packets, and the last one, of the whole.
+/// Returns the documents of the packets, and the summary from the last document.
 fn documents(output: &Output) -> (Vec<Value>, Value) {
     let mut lines: Vec<Value> = output
         .stdout

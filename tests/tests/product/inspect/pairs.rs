@@ -1,4 +1,4 @@
-//! Each check alone and each pair, against the table that stands beside the checker.
+//! Each check alone and each pair of checks, compared with the checker's own table.
 
 use serde_json::{Value, json};
 use verbatim_capture::pcapng::LinkType;
@@ -8,10 +8,11 @@ use crate::inspect::damage::{failing, port, sound};
 use crate::inspect::link::{Action, Check, Kind, check};
 use crate::inspect::{PORT, documents, pcap_header, pcap_packet, pcapng};
 
-/// `first second certainty counter switch`, a line each.
+/// Each line: `first second certainty counter switch`.
 const TABLE: &str = include_str!("../../../../crates/oracle/src/packet_check/tests/pairs.txt");
 
-/// What is expected of a packet: its failures, the first, the certainty, the counter, and what a switch on the way does.
+/// The expectation for a packet: its failed checks in order, the certainty, the counter, and the action of a switch on
+/// the way.
 struct Expected {
     checks: Vec<Check>,
     certainty: &'static str,
@@ -19,7 +20,7 @@ struct Expected {
     switch: &'static str,
 }
 
-/// What a capture can show: no delimiters, and no state of the port.
+/// Returns the rows whose checks a capture can show: a capture has no delimiters and no port state.
 fn expected() -> Vec<Expected> {
     let named = |name: &str| Check::ALL.into_iter().find(|check| check.name() == name).unwrap();
     let shown = |check: &Check| !matches!(check, Check::Delimiter | Check::PortState);
@@ -52,7 +53,7 @@ fn names(checks: &[Check]) -> Value {
 }
 
 #[test]
-fn each_pair_of_failures_is_told_as_the_table_has_it() {
+fn failure_pairs_match_table() {
     let expected = expected();
     assert_eq!(expected.len(), 11 * 10 / 2);
     let ca = port(Kind::Ca, true);
@@ -95,7 +96,7 @@ fn each_pair_of_failures_is_told_as_the_table_has_it() {
 }
 
 #[test]
-fn each_failure_alone_is_told_with_certainty_and_the_judge_says_the_same() {
+fn single_failures_are_certain() {
     let ca = port(Kind::Ca, true);
     let alone: Vec<Check> = crate::inspect::damage::native()
         .filter(|check| !matches!(check, Check::Delimiter | Check::PortState))
@@ -125,7 +126,7 @@ fn each_failure_alone_is_told_with_certainty_and_the_judge_says_the_same() {
 }
 
 #[test]
-fn sound_packets_of_a_capture_are_accepted() {
+fn sound_packets_are_accepted() {
     use verbatim_wire::Form;
     let place = Place::new();
     let packets = [sound(Form::InfiniBandLocal), sound(Form::InfiniBandGlobal)];

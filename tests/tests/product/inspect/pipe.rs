@@ -1,4 +1,4 @@
-//! A capture that comes through a pipe while it is taken.
+//! A capture that arrives through a pipe while it is being made.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::inspect::kinds::roce;
 use crate::inspect::{pcap_header, pcap_packet};
 
 #[test]
-fn a_packet_is_shown_as_soon_as_it_has_come() {
+fn packet_is_shown_at_once() {
     let place = Place::new();
     let mut command = place.verbatim("inspect - --json");
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -17,7 +17,7 @@ fn a_packet_is_shown_as_soon_as_it_has_come() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     into.write_all(&pcap_header(1)).unwrap();
     for number in 1..=3 {
-        // Nothing more is written before the line is there.
+        // Write the next packet only after the line of this one.
         into.write_all(&pcap_packet(&roce(64)[0])).unwrap();
         let line = lines.next().unwrap().unwrap();
         assert!(line.contains(&format!("\"packet\":{number},")), "{line}");

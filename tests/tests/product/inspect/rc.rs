@@ -1,4 +1,4 @@
-//! `verbatim inspect --rc` on the capture that the documentation shows, whole and spoilt.
+//! `verbatim inspect --rc` on the capture that the documentation shows, whole and altered.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ fn capture() -> Vec<u8> {
     fs::read(root().join("docs/examples/rc.pcap")).unwrap()
 }
 
-/// The capture without its packet of that number.
+/// Returns the capture without packet `number`.
 fn without(number: usize) -> Vec<u8> {
     let whole = capture();
     let mut at = 24;
@@ -37,7 +37,7 @@ fn first(output: &Output) -> Value {
 }
 
 #[test]
-fn an_altered_msn_is_the_responders_violation_and_the_exit_code_is_1() {
+fn altered_msn_is_responder_violation() {
     let output = inspected(&capture(), "--rc --json");
     assert_eq!(output.code(), 1, "{output}");
     let connection = first(&output);
@@ -49,14 +49,14 @@ fn an_altered_msn_is_the_responders_violation_and_the_exit_code_is_1() {
 }
 
 #[test]
-fn without_the_altered_packet_all_is_sound() {
+fn capture_without_altered_packet_is_sound() {
     let output = inspected(&without(20), "--rc");
     assert_eq!(output.code(), 0, "{output}");
     assert!(output.stdout.contains("0 violations, 0 more"), "{output}");
 }
 
 #[test]
-fn a_request_that_the_capture_lost_is_no_violation_unless_nothing_can_be_lost() {
+fn lost_request_is_violation_if_lossless() {
     let output = inspected(&without(22), "--rc --json");
     let rules = |output: &Output, list: &str| -> Vec<Value> {
         let connection = first(output);
@@ -70,7 +70,7 @@ fn a_request_that_the_capture_lost_is_no_violation_unless_nothing_can_be_lost() 
 }
 
 #[test]
-fn half_a_capture_is_judged_as_far_as_it_goes_and_ends_with_3() {
+fn half_capture_exits_3() {
     let whole = capture();
     let output = inspected(&whole[..whole.len() / 2], "--rc");
     assert_eq!(output.code(), 3, "{output}");
@@ -78,13 +78,13 @@ fn half_a_capture_is_judged_as_far_as_it_goes_and_ends_with_3() {
 }
 
 #[test]
-fn a_capture_without_reliable_connections_ends_with_4() {
+fn capture_without_rc_exits_4() {
     let output = inspected(&capture()[..24], "--rc");
     assert_eq!(output.code(), 4, "{output}");
 }
 
 #[test]
-fn options_of_single_packets_are_refused() {
+fn refuses_options_for_single_packets() {
     assert_eq!(inspected(&capture(), "--rc --lid 8").code(), 2);
     assert_eq!(inspected(&capture(), "--lossless").code(), 2);
 }

@@ -1,8 +1,8 @@
-//! libibmad reads what we write, and we read what libibmad writes.
+//! libibmad reads our bytes, and we read libibmad's.
 //!
-//! A C program over libibmad's field table (`tests/c/ibmad_fields.c`) decodes our bytes and encodes our values.
-//! The values are random, reserved bits included. Fields that only one of the two knows, or that
-//! libibmad gets wrong, are listed with the reason in `names.rs`.
+//! A C program over libibmad's field table (`tests/c/ibmad_fields.c`) decodes our bytes and encodes our values. The
+//! values are random, reserved bits included. `names.rs` lists, with the reason, the fields that only libibmad or only
+//! we know, or that libibmad gets wrong.
 
 mod names;
 
@@ -15,7 +15,7 @@ use verbatim_wire::{Field, get_bits, set_bits};
 
 const ROUNDS: usize = 64;
 
-/// The answers of the oracle, one for each line; `None` when it cannot be built here.
+/// Returns the oracle's answers, one per line; `None` if the oracle cannot be built here.
 fn oracle(questions: &[String]) -> Option<String> {
     let directory = match build_c_programs() {
         Ok(directory) => directory,
@@ -38,7 +38,7 @@ fn oracle(questions: &[String]) -> Option<String> {
     Some(answers)
 }
 
-/// The single bits of the object, by offset, that one of libibmad's fields stands for.
+/// Returns the offsets of the object's bits that one of libibmad's fields covers.
 fn bits_of(subject: &Subject, ours: Ours) -> Vec<usize> {
     let Some(name) = ours.field() else {
         return (0..subject.size * 8).collect();
@@ -60,7 +60,7 @@ fn field(subject: &Subject, name: &str) -> &'static Field {
     found.unwrap_or_else(|| panic!("{} has no field {name}", subject.object))
 }
 
-/// Our value as the oracle writes it: a number up to 64 bits, else bytes.
+/// Returns our value in the oracle's notation: a number up to 64 bits, else bytes.
 fn value(subject: &Subject, ours: Ours, object: &[u8]) -> String {
     let bits = bits_of(subject, ours);
     let mut packed = vec![0; bits.len().div_ceil(8)];
@@ -76,7 +76,7 @@ fn value(subject: &Subject, ours: Ours, object: &[u8]) -> String {
     }
 }
 
-/// Samples of all subjects, in the order of [`SUBJECTS`].
+/// Returns random samples of all subjects, in the order of [`SUBJECTS`].
 fn samples() -> Vec<(&'static Subject, Vec<u8>)> {
     let mut random = Random(0x1B3A_D000);
     SUBJECTS
@@ -87,9 +87,9 @@ fn samples() -> Vec<(&'static Subject, Vec<u8>)> {
 }
 
 #[test]
-fn libibmad_reads_our_value_in_every_field() {
+fn libibmad_reads_our_values() {
     let samples = samples();
-    // The oracle takes 64 bytes where we have 192, of which all but the first 48 are reserved.
+    // The oracle takes at most 64 bytes of an attribute. Our attribute of 192 bytes is reserved after the first 48.
     let room = |subject: &Subject| match subject.attribute {
         "mad" => 256,
         _ => subject.size.min(64),
@@ -132,7 +132,7 @@ fn libibmad_reads_our_value_in_every_field() {
 }
 
 #[test]
-fn we_read_libibmads_value_in_every_field() {
+fn we_read_libibmads_values() {
     let samples = samples();
     let questions: Vec<String> = samples
         .iter()
@@ -151,7 +151,7 @@ fn we_read_libibmads_value_in_every_field() {
     let answers: Vec<&str> = answers.lines().collect();
     assert_eq!(answers.len(), samples.len());
     for ((subject, bytes), answer) in samples.iter().zip(answers) {
-        // The bits that libibmad was given, and no others.
+        // Only the bits that libibmad was given must be set.
         let mut wanted = vec![0; subject.size];
         for bit in subject.pairs.iter().flat_map(|&(_, ours)| bits_of(subject, ours)) {
             set_bits(&mut wanted, bit, 1, get_bits(bytes, bit, 1));
@@ -163,7 +163,7 @@ fn we_read_libibmads_value_in_every_field() {
 }
 
 #[test]
-fn every_field_of_ours_is_compared_or_listed_as_ours_alone() {
+fn every_field_is_compared_or_listed() {
     for subject in SUBJECTS {
         let mut compared = vec![false; subject.size * 8];
         for bit in subject.pairs.iter().flat_map(|&(_, ours)| bits_of(subject, ours)) {

@@ -1,4 +1,4 @@
-//! What libibmad calls our fields, and what only one of the two knows.
+//! libibmad's names of our fields, and the fields that only one side knows.
 
 use verbatim_wire::{
     DrSmp, Field, Gmp, GuidInfo, Layout, LinearForwardingTable, MadHeader, MulticastForwardingTable, NodeDescription,
@@ -6,27 +6,27 @@ use verbatim_wire::{
     VlArbitrationTable,
 };
 
-/// One of our layouts and the part of the oracle that knows it.
+/// One of our layouts and the oracle's attribute for it.
 pub(crate) struct Subject {
     /// The oracle's name of the attribute.
     pub(crate) attribute: &'static str,
     pub(crate) object: &'static str,
     pub(crate) size: usize,
     pub(crate) fields: &'static [Field],
-    /// libibmad's field and ours.
+    /// Pairs of libibmad's field and ours.
     pub(crate) pairs: &'static [(&'static str, Ours)],
-    /// Our fields that are not compared with one of libibmad's, and why.
+    /// Our fields that are not compared with any of libibmad's, each with the reason.
     pub(crate) ours_alone: &'static [(&'static str, &'static str)],
 }
 
-/// The bits of ours that stand in one of libibmad's fields.
+/// Our bits that one of libibmad's fields covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ours {
-    /// All elements of a field, one after the other.
+    /// All elements of a field, in order.
     Field(&'static str),
     /// One element.
     Element(&'static str, usize),
-    /// Of a field of one element, `width` bits behind the first `skip`.
+    /// Of a field with one element: `width` bits after the first `skip` bits.
     Bits(&'static str, usize, usize),
     /// All bytes of the object.
     Object,
@@ -89,7 +89,7 @@ pub(crate) const SUBJECTS: &[Subject] = &[
     subject::<PortRcvErrorDetails>("portrcverrordetails", PORT_RCV_ERROR_DETAILS, &[]),
 ];
 
-/// Fields of libibmad that nobody compares, and why.
+/// Fields of libibmad that are not compared, each with the reason.
 pub(crate) const THEIRS_ALONE: &[(&str, &str)] = &[
     ("IB_NOTICE_DATA_LID_F", INSIDE_DETAILS),
     ("IB_NOTICE_DATA_144_LID_F", INSIDE_DETAILS),

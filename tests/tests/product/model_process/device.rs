@@ -1,4 +1,4 @@
-//! The model as a process, and its PortInfo read without the product's program.
+//! The model as a process, and its PortInfo read without the product's client.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use verbatim_rig::model::datagram::{Message, decode, encode};
 use verbatim_tests::product::{Place, Running, program};
 use verbatim_wire::{AttributeId, Layout, MKey, Mad, Method, PortInfo};
 
-/// A test that sets M_Key and protect bits, and in which three requests stay unanswered.
+/// A test that sets M_Key and protect bits, and sends three requests that must stay unanswered.
 pub(crate) const LOCKS: &str = "c14-016-set-protect-2";
-/// A test that changes nothing.
+/// A test that changes nothing on the device.
 pub(crate) const PLAIN: &str = "c13-013-resp-time-value";
 
 fn model(place: &Place, key: MKey) -> Running {
@@ -26,7 +26,7 @@ fn model(place: &Place, key: MKey) -> Running {
     model
 }
 
-/// A model of this test alone.
+/// A model for one test.
 pub(crate) struct Device {
     pub(crate) place: Place,
     pub(crate) model: Running,
@@ -42,7 +42,7 @@ impl Device {
         device
     }
 
-    /// Kills the model, does something without it, and starts another like it at the same socket.
+    /// Kills the model, calls `meanwhile`, and starts another model like it at the same socket.
     pub(crate) fn restart_model(&mut self, meanwhile: impl FnOnce()) {
         self.model.signal(Signal::SIGKILL);
         self.model.wait_until_gone();
@@ -70,7 +70,7 @@ impl Device {
         self.place.path("state/journals/model/model.journal.json")
     }
 
-    /// What the device answers to Get(PortInfo) with the key that it was found with; none when that is not its key now.
+    /// Returns the device's response to Get(PortInfo) with its original key, or `None` if that is no longer its key.
     pub(crate) fn port_info(&self) -> Option<PortInfo> {
         let own = self.place.path("reader.socket");
         let socket = UnixDatagram::bind(&own).unwrap();
@@ -89,7 +89,7 @@ impl Device {
                 {
                     break Some(mad);
                 }
-                // A trap, or the answer to a tester that was killed.
+                // A trap, or a response to a killed tester.
                 _ => {}
             }
         };
@@ -97,7 +97,7 @@ impl Device {
         Some(answer?.attribute())
     }
 
-    /// Expects the PortInfo as it was, field by field; violations cannot be taken back.
+    /// Checks that each field of PortInfo is as before, except the counters of violations, which cannot be restored.
     pub(crate) fn is_as_before(&self, before: &PortInfo, when: &str) {
         let now = self
             .port_info()

@@ -1,4 +1,4 @@
-//! The tester killed at each of its MADs, interrupted, and left alone by its device.
+//! A tester that is killed at each of its MADs, interrupted, or abandoned by its device.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use verbatim_wire::MKey;
 use crate::model_process::device::{Device, LOCKS, PLAIN};
 use crate::model_process::proxy::{Moment, Proxy};
 
-/// Longer than any run here takes: some requests stay unanswered, each for 4.3 s and the way there and back.
+/// Longest time of a run: some requests stay unanswered, each for 4.3 s plus the round trip.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Lets a run go on until it is cut off at that moment and killed; its output when it ended before.
+/// Lets a run go on until its cable is cut at `moment`, then kills the run. Returns its output if it ended before.
 fn killed_at(device: &Device, arguments: &str, moment: Moment) -> Option<Output> {
     let proxy = Proxy::start(&device.place.path("."), &device.socket(), Some(moment));
     device.rig_file(&proxy.socket);
@@ -30,7 +30,7 @@ fn killed_at(device: &Device, arguments: &str, moment: Moment) -> Option<Output>
     ended
 }
 
-/// The run after a kill: restores first when there is something to restore, and the device is as it was.
+/// Checks the run after a kill: it restores first if there is a journal, and passes.
 fn next_run(device: &Device, when: &str) {
     let left = device.journal().exists();
     let output = Running::start(&mut device.verbatim(&format!("run {PLAIN}"))).end(LIMIT);
@@ -42,7 +42,7 @@ fn next_run(device: &Device, when: &str) {
     assert!(!device.journal().exists(), "{when}");
 }
 
-/// Kills at all moments, each on a device of its own, all at once; how many of the runs were killed.
+/// Kills runs at all moments, each on a device of its own, in parallel. Returns how many runs were killed.
 fn kills(key: MKey, mads: impl Iterator<Item = usize>) -> usize {
     let moments = mads.flat_map(|mad| [false, true].map(|arrives| Moment { mad, arrives }));
     let one = move |moment: Moment| {
@@ -69,19 +69,19 @@ fn kills(key: MKey, mads: impl Iterator<Item = usize>) -> usize {
 }
 
 #[test]
-fn killed_at_any_mad_the_next_run_leaves_the_device_as_the_first_one_found_it() {
+fn next_run_restores_after_any_kill() {
     let killed = kills(MKey(0), 10..=28);
     assert!(killed >= 20, "{killed}");
 }
 
 #[test]
-fn killed_at_any_mad_a_device_with_a_key_of_its_own_gets_it_back() {
+fn restore_brings_back_devices_own_key() {
     let killed = kills(MKey(0x0123_4567_89AB_CDEF), 14..=24);
     assert!(killed >= 12, "{killed}");
 }
 
 #[test]
-fn killed_while_it_restores_the_run_after_that_restores() {
+fn killed_restore_is_repeated() {
     let threads: Vec<_> = (1..=8)
         .map(|mad| {
             std::thread::spawn(move || {
@@ -110,7 +110,8 @@ fn killed_while_it_restores_the_run_after_that_restores() {
     }
 }
 
-/// A run of the locking test that has locked the device and waits for an answer that will not come.
+/// Starts a run of the locking test, and returns when it has locked the device and waits for a response that will not
+/// come.
 fn waiting(device: &Device, more: &str) -> (Running, Proxy) {
     let proxy = Proxy::start(&device.place.path("."), &device.socket(), None);
     device.rig_file(&proxy.socket);
@@ -130,7 +131,7 @@ fn came_to(output: &Output, place: usize) -> (String, String) {
 }
 
 #[test]
-fn interrupted_while_it_waits_it_restores_the_device_at_once() {
+fn interrupt_restores_device_at_once() {
     let device = Device::start(MKey(0));
     let before = device.port_info().unwrap();
     let (running, _proxy) = waiting(&device, "c14-029-counter");
@@ -146,9 +147,9 @@ fn interrupted_while_it_waits_it_restores_the_device_at_once() {
     device.is_as_before(&before, "interrupted");
 }
 
-/// As timeout(1) does, which signals its child and then its whole process group.
+/// `timeout(1)` does this: it signals its child and then its whole process group.
 #[test]
-fn one_signal_that_comes_twice_at_once_still_restores_the_device() {
+fn repeated_signal_restores_device() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let device = Device::start(MKey(0));
         let before = device.port_info().unwrap();
@@ -168,7 +169,7 @@ fn one_signal_that_comes_twice_at_once_still_restores_the_device() {
 }
 
 #[test]
-fn a_model_that_is_killed_is_an_error_of_the_rig_within_the_deadline_and_its_successor_is_restored() {
+fn killed_model_is_rig_error() {
     let mut device = Device::start(MKey(0));
     let before = device.port_info().unwrap();
     let mut command = device.verbatim(&format!("run {LOCKS} c14-029-counter --json --record record"));
@@ -200,7 +201,7 @@ fn a_model_that_is_killed_is_an_error_of_the_rig_within_the_deadline_and_its_suc
 }
 
 #[test]
-fn without_a_model_the_rig_is_unavailable_and_the_error_says_how_to_start_one() {
+fn missing_model_makes_rig_unavailable() {
     let mut device = Device::start(MKey(0));
     let mut command = device.verbatim(&format!("run {PLAIN} --json"));
     device.restart_model(|| {
@@ -222,7 +223,7 @@ fn without_a_model_the_rig_is_unavailable_and_the_error_says_how_to_start_one() 
 }
 
 #[test]
-fn a_second_model_does_not_take_the_socket_and_a_terminated_one_removes_it() {
+fn second_model_leaves_socket_alone() {
     let device = Device::start(MKey(0));
     let second = run(device
         .place

@@ -1,4 +1,4 @@
-//! A man in the middle of the cable, who can cut it at the tester's n-th MAD.
+//! A proxy on the cable, which can cut the cable at the tester's n-th MAD.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use verbatim_rig::model::datagram::{Message, decode};
 
-/// How soon the threads see that they shall end.
+/// Interval at which the threads check whether they must end.
 const TURN: Duration = Duration::from_millis(20);
 
-/// When to cut.
+/// The moment of the cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// At which MAD of the tester, from 1 on.
+    /// Number of the tester's MAD, from 1.
     pub(crate) mad: usize,
     /// Whether the device still gets that MAD. The tester gets nothing after it.
     pub(crate) arrives: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Moment {
 
 /// Passes datagrams on in both directions, until the cut.
 pub(crate) struct Proxy {
-    /// Where the tester's rig file must lead.
+    /// The socket to name in the tester's rig file.
     pub(crate) socket: PathBuf,
     reached: Receiver<()>,
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Shared {
 }
 
 impl Proxy {
-    /// Between whoever sends to a new socket in this directory and the model at `model`.
+    /// Starts a proxy between the clients of a new socket in this directory and the model at `model`.
     pub(crate) fn start(directory: &Path, model: &Path, moment: Option<Moment>) -> Self {
         let socket = directory.join("proxy.socket");
         let ours = directory.join("proxy-model.socket");
@@ -77,7 +77,7 @@ impl Proxy {
                     let mad = shared.mads.fetch_add(usize::from(is_mad), Ordering::AcqRel) + 1;
                     let passes = match moment {
                         Some(moment) if is_mad && mad >= moment.mad => {
-                            // First, so that no answer slips through.
+                            // Set this first, so that no response slips through.
                             shared.cut.store(true, Ordering::Release);
                             mad == moment.mad && moment.arrives
                         }
@@ -117,12 +117,12 @@ impl Proxy {
         }
     }
 
-    /// Whether the cut was made, waiting a little for it.
+    /// Waits a moment for the cut; returns whether it was made.
     pub(crate) fn is_cut(&self) -> bool {
         self.reached.recv_timeout(TURN).is_ok()
     }
 
-    /// MADs of the tester so far.
+    /// Returns the number of the tester's MADs so far.
     pub(crate) fn mads(&self) -> usize {
         self.shared.mads.load(Ordering::Acquire)
     }

@@ -1,10 +1,10 @@
-//! The whole of `c09-*` against a small core in Python, in real time, sixteen cores beside each other.
+//! All tests `c09-*` against a small device in Python, in real time, on sixteen devices in parallel.
 
 use std::time::Duration;
 
 use super::passes;
 
-/// Three times what it took on two idle cores.
+/// Three times the duration on two idle cores.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[test]

@@ -1,7 +1,7 @@
-//! Scapy reckons the ICRC that we reckon, over IPv4 and over IPv6, and sees our values in the BTH and the AETH.
+//! Scapy computes the same ICRC as we do, over IPv4 and IPv6, and reads our values in BTH and AETH.
 //!
-//! Both ways: scapy reads our packets, and we read packets that scapy makes. Of the headers behind the BTH scapy knows
-//! the AETH of an acknowledgement alone; it reckons no ICRC for RoCEv1.
+//! The tests go in both directions: scapy reads our packets, and we read scapy's. Of the headers after the BTH, scapy
+//! knows only the AETH of an acknowledgement. It computes no ICRC for RoCEv1.
 
 mod python;
 
@@ -14,7 +14,7 @@ use verbatim_wire::{
 
 const ROUNDS: usize = 400;
 
-/// One answer of the oracle: `name=value`, numbers in decimal.
+/// One answer of the oracle: words `name=value`, numbers in decimal.
 struct Answer<'a>(&'a str);
 
 impl<'a> Answer<'a> {
@@ -30,7 +30,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Frames of ours over IPv4 and IPv6: random headers, every opcode in turn.
+/// Returns our frames over IPv4 and IPv6: random headers, every opcode in turn.
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random(0x5CA9);
     let opcodes: Vec<Opcode> = (0..=255).map(Opcode).filter(|opcode| opcode.name().is_some()).collect();
@@ -55,7 +55,7 @@ fn frames() -> Vec<Vec<u8>> {
             let transport = Transport {
                 bth: Bth::from_bytes(&random.bytes(Bth::SIZE)).with_opcode(opcode),
                 aeth,
-                // Headers are bytes like others here.
+                // Further headers are part of the random payload.
                 payload: random.bytes(if aeth.is_some() { 0 } else { length }),
                 ..Transport::default()
             };
@@ -64,7 +64,7 @@ fn frames() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What scapy shows otherwise than we do.
+/// Returns the differences between scapy's values and ours.
 fn disagreements(frame: &[u8], answer: &Answer<'_>) -> Vec<String> {
     let seen = Packet::parse(Medium::Ethernet, frame).unwrap();
     let bth = seen.bth();
@@ -106,7 +106,7 @@ fn disagreements(frame: &[u8], answer: &Answer<'_>) -> Vec<String> {
 }
 
 #[test]
-fn scapy_reckons_our_icrc_and_sees_our_values() {
+fn scapy_agrees_on_our_packets() {
     let frames = frames();
     let questions: Vec<String> = frames.iter().map(|frame| hex(frame)).collect();
     let Some(answers) = answers(&["read"], &(questions.join("\n") + "\n")) else {
@@ -121,7 +121,7 @@ fn scapy_reckons_our_icrc_and_sees_our_values() {
 }
 
 #[test]
-fn we_reckon_scapys_icrc_and_see_scapys_values() {
+fn we_agree_on_scapys_packets() {
     let Some(answers) = answers(&["make", "400", "7"], "") else {
         return;
     };
@@ -138,7 +138,7 @@ fn we_reckon_scapys_icrc_and_see_scapys_values() {
 }
 
 #[test]
-fn an_icrc_that_is_wrong_by_one_bit_is_noticed() {
+fn notices_icrc_wrong_by_one_bit() {
     let mut frame = frames().swap_remove(0);
     *frame.last_mut().unwrap() ^= 1;
     let Some(answers) = answers(&["read"], &(hex(&frame) + "\n")) else {

@@ -1,7 +1,7 @@
-"""RoCEv2 packets as scapy sees and makes them, one for each line.
+"""RoCEv2 packets as scapy reads and makes them, one per line.
 
-    oracle.py read              frames in hexadecimal digits on stdin -> their fields and the ICRC that scapy reckons
-    oracle.py make COUNT SEED   -> frames that scapy has made, with the fields that it was told to put in
+    oracle.py read              reads frames in hexadecimal from stdin, prints their fields and scapy's ICRC
+    oracle.py make COUNT SEED   makes frames with random fields, prints them with their fields
 """
 
 import random
@@ -24,7 +24,7 @@ def line(**values):
 
 
 def seen(frame, packet):
-    """What scapy holds in its fields, and the frame with the ICRC of scapy's reckoning."""
+    """Prints scapy's values of the fields, and the frame with the ICRC that scapy computes."""
     bth = packet[BTH]
     values = {name: bth.getfieldval(name) for name in [*BITS, "padcount"]}
     if bth.haslayer(AETH):
@@ -35,7 +35,7 @@ def seen(frame, packet):
 
 
 def made(random_bits):
-    """A packet with random fields. Scapy knows no extended header but the AETH, so the opcode is one without others."""
+    """Returns a packet with random fields. Its opcode has no extended header but the AETH, the only one scapy knows."""
     values = {name: random_bits(bits) for name, bits in BITS.items()}
     values["opcode"] = [0x00, 0x04, 0x07, 0x11, 0x24][random_bits(8) % 5]
     layer = BTH(**values)

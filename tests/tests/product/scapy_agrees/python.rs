@@ -1,4 +1,4 @@
-//! Runs `oracle.py` in a virtual environment with the one version of scapy that `requirements.txt` names.
+//! Runs `oracle.py` in a virtual environment with the scapy version that `requirements.txt` names.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use verbatim_tests::python::environment;
 
 const INSTALL: &str = "apt-get install python3-venv; the first run then fetches scapy from pypi.org by pip";
 
-/// What the oracle answers, one line for each; `None` when it cannot run here.
+/// Returns the oracle's answers, one per line; `None` if the oracle cannot run here.
 pub(crate) fn answers(arguments: &[&str], questions: &str) -> Option<String> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let python = match PYTHON.get_or_init(|| environment(&here().join("requirements.txt"))) {

@@ -1,4 +1,4 @@
-//! Packets with random field values and what is in them.
+//! Packets with random field values, and the objects in them.
 
 use verbatim_tests::oracle::Random;
 use verbatim_wire::trap::{BadKey, BadMKey, BadPKeyAtSwitch};
@@ -11,14 +11,14 @@ use verbatim_wire::{
 
 use crate::tshark_agrees::names::{self, Names};
 
-/// An object in a packet and the names that tshark has for its fields.
+/// An object in a packet, and tshark's names of its fields.
 pub(crate) struct Object {
     pub(crate) names: &'static Names,
     pub(crate) fields: &'static [Field],
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A packet and all that tshark should find in it.
+/// A packet, and all objects that tshark should find in it.
 pub(crate) struct Case {
     pub(crate) what: String,
     pub(crate) packet: Vec<u8>,
@@ -35,7 +35,7 @@ fn object<L: Layout>(names: &'static Names, value: &L) -> Object {
     }
 }
 
-/// Random headers around a MAD: whatever does not decide what the packet is.
+/// Puts random headers around a MAD. Only the fields that determine the kind of packet are fixed.
 fn case(random: &mut Random, mad: &Mad, what: String) -> Case {
     let qp = if mad.is_smp() { Qpn::SMI } else { Qpn::GSI };
     let global = random.bits() & 3 == 0;
@@ -90,7 +90,7 @@ fn case(random: &mut Random, mad: &Mad, what: String) -> Case {
     }
 }
 
-/// A MAD with random contents but for what says what it is.
+/// Returns a MAD with random contents, except for the fields that determine its kind.
 fn random_mad(random: &mut Random, mad: &Mad, data: &[u8]) -> Mad {
     let fixed = mad.header();
     let mut bytes = [0; 256];
@@ -104,7 +104,7 @@ fn random_mad(random: &mut Random, mad: &Mad, data: &[u8]) -> Mad {
     Mad::from(bytes).with_header(&header).with_data(data)
 }
 
-/// An attribute in each of its carriers, as request, as change and as answer.
+/// Adds cases of an attribute in each of its carriers: as Get, Set and GetResp.
 fn carried<A: Attribute>(random: &mut Random, cases: &mut Vec<Case>) {
     for method in [Method::GET, Method::SET, Method::GET_RESP] {
         let carriers = if A::PERFORMANCE {
@@ -142,7 +142,7 @@ fn traps(random: &mut Random, cases: &mut Vec<Case>) {
     }
 }
 
-/// Every attribute in every carrier and every trap, eight times; the same in each run.
+/// Returns every attribute in every carrier and every trap, eight times; the same in each run.
 pub(crate) fn cases() -> Vec<Case> {
     let mut random = Random(0x5EED);
     let mut cases = Vec::new();

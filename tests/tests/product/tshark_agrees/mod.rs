@@ -1,8 +1,8 @@
-//! Wireshark reads our captures and sees our values in our fields.
+//! Wireshark reads our captures, and shows our values in our fields.
 //!
-//! Packets with random field values, reserved bits included, go through the capture writer and tshark; each
-//! field that tshark shows is compared. tshark does not verify the ICRC: that its bytes stand where they
-//! belong is all that is shown here.
+//! Packets with random field values, reserved bits included, go through the capture writer and tshark. The tests
+//! compare each field that tshark shows. tshark does not verify the ICRC, so the tests only show that its bytes are in
+//! the right place.
 
 mod cases;
 mod names;
@@ -19,7 +19,7 @@ use verbatim_wire::{AttributeId, Bth, Deth, Layout, Lid, Lrh, Mad, MadHeaders, M
 
 const INSTALL: &str = "apt-get install tshark";
 
-/// A capture of native InfiniBand packets.
+/// Returns a capture of native InfiniBand packets.
 fn capture<'a>(packets: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
     let interface = writer.interface(LinkType::InfiniBand, "port", "").unwrap();
@@ -49,13 +49,13 @@ fn tshark(capture: &[u8]) -> Vec<Dissection> {
     pdml::read(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// What tshark shows otherwise than we do, and what it does not show.
+/// Returns the fields that tshark shows with another value, or does not show.
 fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |theirs: &str, style: Style, ours: Vec<u64>| {
         let shown = dissection.shown(theirs);
         if shown.is_empty() && dissection.is_malformed() {
-            return; // tshark gave up before it; the caller knows whether that is known
+            return; // tshark stopped before this field; the caller checks whether that is known
         }
         let read: Option<Vec<u64>> = match style {
             Style::Octets => shown.first().and_then(|show| pdml::octets(show)),
@@ -99,7 +99,7 @@ fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
 }
 
 #[test]
-fn tshark_shows_our_value_in_every_field_and_finds_no_packet_malformed() {
+fn tshark_agrees_on_every_field() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -122,7 +122,7 @@ fn tshark_shows_our_value_in_every_field_and_finds_no_packet_malformed() {
 }
 
 #[test]
-fn each_bit_that_tshark_shows_is_noticed_when_it_is_wrong() {
+fn notices_any_wrong_bit_tshark_shows() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -155,7 +155,7 @@ fn each_bit_that_tshark_shows_is_noticed_when_it_is_wrong() {
 }
 
 #[test]
-fn tshark_names_the_bits_of_the_capability_mask_as_we_do() {
+fn tshark_agrees_on_capability_names() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -195,7 +195,7 @@ fn tshark_names_the_bits_of_the_capability_mask_as_we_do() {
 }
 
 #[test]
-fn tshark_shows_our_comments_times_interfaces_and_directions() {
+fn tshark_shows_packet_metadata() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -249,7 +249,7 @@ fn tshark_shows_our_comments_times_interfaces_and_directions() {
 }
 
 #[test]
-fn every_exception_in_the_tables_names_a_field_of_ours() {
+fn exceptions_name_our_fields() {
     for case in cases() {
         for object in case.objects {
             let known = |name: &str| object.fields.iter().any(|field| field.name == name);

@@ -1,17 +1,17 @@
-//! What Wireshark calls our fields, what it does not show, and what it gets wrong.
+//! Wireshark's names of our fields, the fields that it does not show, and its mistakes.
 
-/// How tshark names the fields of one of our layouts.
+/// tshark's names of the fields of one of our layouts.
 ///
-/// The rule: its prefix and our name in lower case. What follows here are the exceptions.
+/// By default, tshark's name is a prefix and our name in lower case. The members list the exceptions.
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Our name of the layout.
     pub(crate) object: &'static str,
-    /// What tshark's names begin with.
+    /// The prefix of tshark's names.
     pub(crate) prefix: &'static str,
-    /// Our field, tshark's whole name, the part of our value that it shows.
+    /// Our field, tshark's full name, and the part of our value that tshark shows.
     pub(crate) others: &'static [(&'static str, &'static str, Part)],
-    /// Our fields that tshark 4.0 does not show, with the reason.
+    /// Our fields that tshark 4.0 does not show, each with the reason.
     pub(crate) not_shown: &'static [(&'static str, &'static str)],
 }
 
@@ -20,11 +20,11 @@ pub(crate) struct Names {
 pub(crate) enum Part {
     /// All elements.
     All,
-    /// Of each element, the bits from `shift` up.
+    /// Of each element, `width` bits from bit `shift` up.
     Bits { shift: u32, width: u32 },
-    /// Every second element, from this one on.
+    /// Every second element, starting with this one.
     EverySecond(usize),
-    /// The first elements.
+    /// The first elements, as many as this.
     First(usize),
 }
 
@@ -110,7 +110,6 @@ pub(crate) const GMP: Names = Names {
     not_shown: &[("MADHeader", SHOWN_AS_BYTES), ("Data", SHOWN_AS_BYTES)],
 };
 
-/// The attributes.
 pub(crate) const ATTRIBUTES: &[Names] = &[
     Names {
         object: "NodeDescription",
@@ -271,12 +270,12 @@ const BAD_KEY: Names = Names {
     not_shown: &[],
 };
 
-/// Trap 259 is malformed to tshark 4.0: it declares DataValid and SWLIDADDR, of 16 bits each, as IPv6 addresses
-/// ("Trying to fetch an IPv6 address with length 2") and shows nothing behind that.
+/// tshark 4.0 treats trap 259 as malformed. It decodes DataValid and SWLIDADDR, of 16 bits each, as IPv6 addresses
+/// ("Trying to fetch an IPv6 address with length 2"), and shows no later field.
 pub(crate) const MALFORMED_TRAP: u16 = 259;
 
-/// Behind these tshark 4.0 loses its place in the packet and shows no CRCs.
+/// Attributes after which tshark 4.0 loses its place in the packet and shows no CRCs.
 pub(crate) const WITHOUT_CRCS: &[&str] = &["PortCounters"];
 
-/// Names of CapabilityMask bits that tshark writes otherwise, in its words and in ours.
+/// CapabilityMask bits with other names in tshark: tshark's name and ours.
 pub(crate) const CAPABILITIES: &[(&str, &str)] = &[("clientregistration", "clientreregistration")];

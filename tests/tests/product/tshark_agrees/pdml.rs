@@ -1,16 +1,16 @@
-//! Reads what `tshark -T pdml` prints: for each packet, its fields in order.
+//! Reads the output of `tshark -T pdml`: the fields of each packet, in order.
 
 use std::net::Ipv6Addr;
 
-/// One packet as tshark understands it.
+/// One packet as tshark decodes it.
 #[derive(Debug)]
 pub(crate) struct Dissection {
-    /// Names and values as shown, in order; a tree stands before its branches.
+    /// Names and shown values, in order; a tree comes before its branches.
     pub(crate) fields: Vec<(String, String)>,
 }
 
 impl Dissection {
-    /// All values of a field.
+    /// Returns all values of a field.
     pub(crate) fn shown(&self, name: &str) -> Vec<&str> {
         self.fields
             .iter()
@@ -24,7 +24,7 @@ impl Dissection {
     }
 }
 
-/// All packets of a capture.
+/// Returns all packets of a capture.
 pub(crate) fn read(pdml: &str) -> Vec<Dissection> {
     pdml.split("<packet>")
         .skip(1)
@@ -59,7 +59,7 @@ fn attribute(tag: &str, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// A number as tshark shows it: decimal, hexadecimal or a truth value.
+/// Parses a number that tshark shows: decimal, hexadecimal or a truth value.
 pub(crate) fn number(show: &str) -> Option<u64> {
     match show {
         "True" => Some(1),
@@ -71,7 +71,7 @@ pub(crate) fn number(show: &str) -> Option<u64> {
     }
 }
 
-/// Bytes as tshark shows them: pairs of digits, or an IPv6 address.
+/// Parses bytes that tshark shows: pairs of hexadecimal digits, or an IPv6 address.
 pub(crate) fn octets(show: &str) -> Option<Vec<u64>> {
     if let Ok(address) = show.parse::<Ipv6Addr>() {
         return Some(address.octets().map(u64::from).to_vec());
@@ -80,7 +80,7 @@ pub(crate) fn octets(show: &str) -> Option<Vec<u64>> {
 }
 
 #[test]
-fn a_packet_is_read_with_its_entities_undone() {
+fn decodes_entities_of_packets() {
     let pdml = r#"<packet><proto name="a" show=""><field name="b" size="1" show="0x1f" value="1f"/>
         <field name="c" show="&lt;&amp;lt;&quot;"/></proto></packet>"#;
     let packets = read(pdml);

@@ -1,4 +1,4 @@
-//! Packets of every form and opcode with random fields, and the headers that are in them.
+//! Packets of every form and opcode with random fields, and their headers.
 
 use verbatim_tests::oracle::Random;
 use verbatim_wire::packet::packet;
@@ -14,7 +14,7 @@ pub(crate) struct Object {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A packet and the headers that tshark should find in it.
+/// A packet, and the headers that tshark should find in it.
 pub(crate) struct Case {
     pub(crate) medium: Medium,
     pub(crate) opcode: Opcode,
@@ -23,18 +23,18 @@ pub(crate) struct Case {
     pub(crate) from_bth: Vec<Object>,
 }
 
-/// A header of random bits.
+/// Returns a header of random bits.
 fn any<L: Layout>(random: &mut Random) -> L {
     L::from_bytes(&random.bytes(L::SIZE))
 }
 
-/// Headers before the BTH, random but for what would make tshark take the packet for something else.
+/// Returns random headers before the BTH, without values that would make tshark take the packet for another protocol.
 fn network(random: &mut Random, form: Form, tagged: bool) -> Network {
     let link = Link {
         ethernet: any::<Ethernet>(random),
         vlan: tagged.then(|| any::<Vlan>(random)),
     };
-    // A source port with a protocol of its own wins over the destination port.
+    // If tshark knows a protocol for the source port, it ignores the destination port.
     let udp = any::<Udp>(random);
     let udp = udp.with_src_port(udp.src_port() | 0xC000);
     match form {
@@ -67,7 +67,7 @@ fn transport(random: &mut Random, opcode: Opcode, length: usize) -> Transport {
     let there = opcode.headers();
     let bth = any::<Bth>(random).with_opcode(opcode);
     Transport {
-        // Not to a management QP: random bytes are no management datagram.
+        // Avoid management QPs: random bytes are not a MAD.
         bth: bth.with_dest_qp(Qpn(bth.dest_qp().0 | 0x10)),
         rdeth: there.rdeth().then(|| any(random)),
         deth: there.deth().then(|| any(random)),
@@ -106,7 +106,7 @@ fn case(network: &Network, transport: &Transport) -> Case {
     put(&mut before_bth, seen.udp());
     put(&mut before_bth, seen.lrh());
     put(&mut before_bth, seen.grh());
-    // As they were put in, not as we read them.
+    // The headers as they were built, not as we parse them.
     let mut from_bth = Vec::new();
     put(&mut from_bth, Some(transport.fitted_bth()));
     put::<Deth>(&mut from_bth, transport.deth);
@@ -125,7 +125,7 @@ fn case(network: &Network, transport: &Transport) -> Case {
     }
 }
 
-/// Every opcode with a name in every form, twice; the same in each run.
+/// Returns every named opcode in every form, twice; the same in each run.
 pub(crate) fn cases() -> Vec<Case> {
     let mut random = Random(0x0701_B5EE);
     let mut cases = Vec::new();

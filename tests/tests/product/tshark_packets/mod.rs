@@ -1,7 +1,8 @@
-//! Wireshark sees our values in the fields of RoCE and InfiniBand packets of every form and opcode.
+//! Wireshark shows our values in the fields of RoCE and InfiniBand packets of every form and opcode.
 //!
-//! Packets with random field values go through the capture writer and tshark; each field that tshark shows is compared,
-//! and none may be malformed. tshark does not verify the ICRC: for that there is scapy. IPv4's checksum it does verify.
+//! Packets with random field values go through the capture writer and tshark. The tests compare each field that tshark
+//! shows, and no packet may be malformed. tshark verifies IPv4's checksum, but not the ICRC, which the scapy tests
+//! cover.
 
 mod cases;
 mod names;
@@ -17,7 +18,7 @@ use verbatim_wire::{Field, Medium, Opcode, Packet, Style};
 
 const INSTALL: &str = "apt-get install tshark";
 
-/// A capture of all packets, on an interface of each kind.
+/// Returns a capture of all packets, on an interface of each kind.
 fn capture<'a>(packets: impl Iterator<Item = (Medium, &'a [u8])>) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
     let ethernet = writer.interface(LinkType::Ethernet, "eth", "").unwrap();
@@ -54,12 +55,12 @@ fn tshark(capture: &[u8]) -> Vec<Dissection> {
     pdml::read(&String::from_utf8(output.stdout).unwrap())
 }
 
-/// A value as bytes without leading zeros, so that numbers and addresses compare alike.
+/// Returns a value as bytes without leading zeros, so that numbers and addresses compare alike.
 fn canonical(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().skip_while(|&byte| byte == 0).collect()
 }
 
-/// What tshark shows, as a value.
+/// Returns a shown text as a value.
 fn shown_value(shown: &str) -> Option<Vec<u8>> {
     if let Some(number) = pdml::number(shown) {
         return Some(canonical(&number.to_be_bytes()));
@@ -82,12 +83,12 @@ fn our_value(field: &Field, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What tshark shows otherwise than we do, and what it does not show.
+/// Returns the fields that tshark shows with another value, or does not show.
 fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |theirs: &str, ours: Vec<u8>| {
         let shown = dissection.shown(theirs);
-        // Some are shown as a tree and as its only branch.
+        // tshark shows some fields twice: as a tree, and as its only branch.
         let same = |show: &&str| shown_value(show).as_ref() == Some(&ours);
         if shown.is_empty() || !shown.iter().all(same) {
             found.push(format!("{theirs}: tshark {shown:?}, ours {ours:02x?}"));
@@ -110,7 +111,7 @@ fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
     }
     let seen = Packet::parse(case.medium, &case.bytes).unwrap();
     if seen.ipv4().is_some() {
-        compare("ip.checksum.status", vec![1]); // good
+        compare("ip.checksum.status", vec![1]); // 1 means good
     }
     if understood {
         compare("infiniband.invariant.crc", canonical(&seen.icrc().unwrap()));
@@ -125,7 +126,7 @@ fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
 }
 
 #[test]
-fn tshark_shows_our_value_in_every_field_of_every_form_and_opcode() {
+fn tshark_agrees_on_every_header() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -144,7 +145,7 @@ fn tshark_shows_our_value_in_every_field_of_every_form_and_opcode() {
 }
 
 #[test]
-fn each_bit_that_tshark_shows_is_noticed_when_it_is_wrong() {
+fn notices_any_wrong_header_bit() {
     if !available("tshark", INSTALL) {
         return;
     }
@@ -158,7 +159,7 @@ fn each_bit_that_tshark_shows_is_noticed_when_it_is_wrong() {
             .unwrap();
         let headers = Packet::parse(medium, &sound.bytes).unwrap();
         let offsets = headers.offsets();
-        // From behind the BTH's opcode, which says what follows, to the payload.
+        // From after the BTH's opcode, which determines the headers, to the payload.
         let bits = 8 * (offsets.bth + 1)..8 * offsets.payload;
         let broken: Vec<Vec<u8>> = bits
             .clone()
@@ -174,7 +175,7 @@ fn each_bit_that_tshark_shows_is_noticed_when_it_is_wrong() {
             .filter(|(_, dissection)| disagreements(&sound, dissection).is_empty())
             .map(|(bit, _)| bit - 8 * offsets.bth)
             .collect();
-        // FECN, BECN and the reserved bits beside them.
+        // The unnoticed bits are FECN, BECN and the reserved bits beside them.
         assert_eq!(unnoticed, (32..40).collect::<Vec<_>>(), "{opcode}");
     }
 }

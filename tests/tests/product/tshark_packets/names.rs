@@ -1,10 +1,10 @@
-//! What Wireshark calls the fields of our headers, what it does not show, and where it stops.
+//! Wireshark's names of our headers' fields, the fields that it does not show, and the headers that it does not decode.
 
 use verbatim_wire::{Field, Opcode, Service, Style};
 
-/// How tshark names the fields of one of our layouts.
+/// tshark's names of the fields of one of our layouts.
 ///
-/// The rule: its prefix and our name in lower case. What follows are the exceptions.
+/// By default, tshark's name is a prefix and our name in lower case. `exceptions` lists the others.
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Our name of the layout.
@@ -18,13 +18,13 @@ pub(crate) struct Names {
 enum Shown {
     /// Under this name.
     As(&'static str),
-    /// Not at all, or otherwise.
+    /// Not at all, or with another value.
     Not,
 }
 use Shown::{As, Not};
 
 impl Names {
-    /// tshark's name of our field, if it shows it.
+    /// Returns tshark's name of our field, if tshark shows the field.
     pub(crate) fn theirs(&self, field: &Field) -> Option<String> {
         match self.exceptions.iter().find(|(name, _)| *name == field.name) {
             Some((_, As(theirs))) => Some((*theirs).to_string()),
@@ -115,7 +115,7 @@ pub(crate) const NAMES: &[Names] = &[
         prefix: "infiniband.bth.",
         exceptions: &[
             ("FECN", Not),
-            ("BECN", Not), // these two have no fields of their own
+            ("BECN", Not), // FECN and BECN have no fields of their own
             ("Reserved65", As("infiniband.bth.reserved7")),
         ],
     },
@@ -156,7 +156,7 @@ pub(crate) const NAMES: &[Names] = &[
     },
 ];
 
-/// What tshark 4.0 does not read behind the BTH, with the reason.
+/// Returns why tshark 4.0 does not decode the headers after the BTH, or `None` if it does.
 pub(crate) fn not_understood(opcode: Opcode) -> Option<&'static str> {
     match (opcode.service(), opcode) {
         (Service::Rd, _) => Some("begins 8 bytes too late, of answers as of requests"),
@@ -166,7 +166,7 @@ pub(crate) fn not_understood(opcode: Opcode) -> Option<&'static str> {
     }
 }
 
-/// What tshark looks for in payloads, and sometimes finds in random ones.
+/// Protocols that tshark looks for in payloads, and sometimes wrongly finds in random ones.
 pub(crate) const GUESSES: &[&str] = &[
     "drbd",
     "ethertype",

@@ -1,4 +1,7 @@
-//! The mutants as one program: a workspace below `target`, whose crates are links to ours but for the device's.
+//! The mutants as one program.
+//!
+//! The program is built in a workspace below `target`. Its crates are links to this workspace's crates, except the
+//! device.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +15,7 @@ use super::known::Known;
 use super::rewrite::{self, Mutant};
 use super::sites::{self, Site};
 
-/// What is not how a device behaves: its defects, and which device it is.
+/// Files that define no behaviour of a device, but its defects and its profile.
 const LEFT_OUT: [&str; 9] = [
     "defect.rs",
     "defects.rs",
@@ -24,7 +27,7 @@ const LEFT_OUT: [&str; 9] = [
     "link/profile.rs",
     "lib.rs",
 ];
-/// How often the build is tried: each time without what did not build before.
+/// Greatest number of builds. Each leaves out the mutants that did not build before.
 const TRIES: usize = 30;
 
 /// A source file of the device with its sites.
@@ -32,30 +35,30 @@ pub(super) struct File {
     name: String,
     source: String,
     sites: Vec<Site>,
-    /// Its first mutant.
+    /// Number of its first mutant.
     first: usize,
 }
 
 /// The program, and the mutants in it.
 pub(super) struct Built {
     pub(super) program: PathBuf,
-    /// By number.
+    /// All mutants, indexed by their numbers.
     pub(super) mutants: Vec<Mutant>,
-    /// Those that the compiler refuses.
+    /// Numbers of the mutants that the compiler rejects.
     pub(super) refused: BTreeSet<usize>,
-    /// Of each site its first mutant, and how many it has.
+    /// Number of mutants of each site. The key is the number of the site's first mutant.
     sites: BTreeMap<usize, usize>,
 }
 
 impl Built {
-    /// The mutants of the site whose first one this is, but for those that the compiler refuses.
+    /// Returns the mutants of the site with this first mutant, without those that the compiler rejects.
     pub(super) fn site_from(&self, first: usize) -> impl Iterator<Item = usize> {
         let count = self.sites.get(&first).copied().unwrap_or(0);
         (first..first + count).filter(|id| !self.refused.contains(id))
     }
 }
 
-/// All mutants, and the files that they are in; nothing is built.
+/// Finds all mutants and their files, without a build.
 pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
     let device = root().join("crates/device/src");
     let mut names = Vec::new();
@@ -102,7 +105,7 @@ pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
 pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Result<Built> {
     let workspace = target_directory()?.join("mutants/workspace");
     lay_out(&workspace)?;
-    // What did not build before need not be tried again.
+    // Mutants that did not build before need no new try.
     let known = workspace.with_file_name("refused.json");
     let mut refused = known_refused(&known, &mutants);
     for _ in 0..TRIES {
@@ -130,7 +133,8 @@ pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Resul
                 let before = refused.len();
                 refused.extend(&more);
                 if refused.len() == before {
-                    // What does not build is a consequence of a `return` that is missing somewhere above.
+                    // The error follows from a missing `return` above it, so reject all mutants of the function without
+                    // one.
                     let functions: BTreeSet<_> = more.iter().map(|id| function(&mutants[*id].name)).collect();
                     let leaves = |mutant: &Mutant| {
                         functions.contains(&function(&mutant.name)) && mutant.name.contains(": without return")
@@ -147,7 +151,7 @@ pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Resul
     )
 }
 
-/// The mutants that did not build the last time, by their names: a clean build tries all.
+/// Returns the mutants that did not build the last time, by their names. A clean build tries all.
 fn known_refused(path: &Path, mutants: &[Mutant]) -> BTreeSet<usize> {
     let text = fs::read(path).unwrap_or_default();
     let known: BTreeSet<String> = serde_json::from_slice(&text).unwrap_or_default();
@@ -171,7 +175,7 @@ fn sources(base: &Path, directory: &Path, names: &mut Vec<String>) -> anyhow::Re
     Ok(())
 }
 
-/// The workspace but for the device's source.
+/// Creates the workspace, without the device's source.
 fn lay_out(workspace: &Path) -> anyhow::Result<()> {
     let crates = workspace.join("crates");
     fs::create_dir_all(crates.join("device/src")).with_context(|| format!("making {}", crates.display()))?;
@@ -198,7 +202,7 @@ fn lay_out(workspace: &Path) -> anyhow::Result<()> {
         fs::copy(root().join("Cargo.lock"), workspace.join("Cargo.lock"))?;
     }
     let device = fs::read_to_string(root().join("crates/device/Cargo.toml"))?;
-    // The changed code is held to no lint.
+    // The lints do not apply to the changed code.
     let device = device.replace("[lints]\nworkspace = true\n", "");
     write_if_new(&crates.join("device/Cargo.toml"), &device)
 }
@@ -210,7 +214,7 @@ fn link(to: &Path, at: &Path) -> anyhow::Result<()> {
     std::os::unix::fs::symlink(to, at).with_context(|| format!("linking {}", at.display()))
 }
 
-/// Writes a file, unless it is so already: cargo goes by its time.
+/// Writes a file if its text has changed: cargo compares modification times.
 fn write_if_new(path: &Path, text: &str) -> anyhow::Result<()> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
@@ -307,7 +311,10 @@ fn compile(workspace: &Path, files: &[File], written: &[rewrite::Rewritten]) -> 
     Ok(Compiled::Refused(refused))
 }
 
-/// The mutant whose text holds a place, else all of the innermost site around it, else all within it.
+/// Returns the mutants that may cause a compiler error at a place.
+///
+/// The first choice is the mutant whose text contains the place. The second is all mutants of the innermost site around
+/// it. The last is all mutants of the sites within it.
 fn culprits(written: &rewrite::Rewritten, place: std::ops::Range<usize>, primary: bool) -> Vec<usize> {
     let holds = |range: &std::ops::Range<usize>| range.start <= place.start && place.end <= range.end;
     if let Some((id, _)) = written.places.iter().find(|(_, range)| holds(range)) {

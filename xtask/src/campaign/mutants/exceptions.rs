@@ -1,4 +1,4 @@
-//! Mutants that no test can notice, each with its reason: `tests/mutants/exceptions.toml`.
+//! Mutants that no test can notice, each with its reason, from `tests/mutants/exceptions.toml`.
 
 use std::fs;
 
@@ -8,13 +8,13 @@ use verbatim_lab::workspace::root;
 
 use super::rewrite::Mutant;
 
-/// Why some mutants are not held against the catalogue.
+/// The reason why some mutants do not count against the catalogue.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exception {
-    /// In words: the change is none, or nothing outside the device shows it.
+    /// Explanation: the mutant changes nothing, or nothing outside the device shows the change.
     pub(super) reason: String,
-    /// Names of mutants; one that ends with `: *` stands for all of a function that survive.
+    /// Names of mutants. A name that ends with `: *` stands for all survivors of a function.
     pub(super) mutants: Vec<String>,
 }
 
@@ -26,13 +26,13 @@ struct File {
 }
 
 impl Exception {
-    /// Whether it speaks of a mutant.
+    /// Returns whether the exception covers a mutant.
     pub(super) fn is_for(&self, name: &str) -> bool {
         self.mutants.iter().any(|of| speaks_of(of, name))
     }
 }
 
-/// Whether what an exception names is that mutant.
+/// Returns whether a name in an exception matches the name of a mutant.
 fn speaks_of(of: &str, name: &str) -> bool {
     match of.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),
@@ -40,14 +40,13 @@ fn speaks_of(of: &str, name: &str) -> bool {
     }
 }
 
-/// The names in exceptions that no mutant has: code that moved since its exception was argued.
+/// Returns the names in exceptions that match no mutant: the code changed after the exception was written.
 pub(super) fn of_no_mutant<'a>(exceptions: &'a [Exception], mutants: &[Mutant]) -> Vec<&'a str> {
     let names = exceptions.iter().flat_map(|one| &one.mutants).map(String::as_str);
     let is_nobodys = |of: &&str| !mutants.iter().any(|mutant| speaks_of(of, &mutant.name));
     names.filter(is_nobodys).collect()
 }
 
-/// All of them.
 pub(super) fn read() -> anyhow::Result<Vec<Exception>> {
     let path = root().join("tests/mutants/exceptions.toml");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;

@@ -1,5 +1,5 @@
-//! What is known of the device's files before their sites are looked for: constants, functions that are nothing but a question for a
-//! defect; and the variables of a function.
+//! Facts about the device's files that the search for sites needs: constants, functions that only query a defect, and
+//! the variables of a function.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use syn::visit::Visit;
 
 use super::sites::{Finder, is_integer};
 
-/// The integer constants of some source files, by name.
+/// Returns the names of a file's integer constants.
 fn constants(file: &syn::File) -> BTreeSet<String> {
     struct Constants(BTreeSet<String>);
     impl<'ast> Visit<'ast> for Constants {
@@ -22,17 +22,17 @@ fn constants(file: &syn::File) -> BTreeSet<String> {
     found.0
 }
 
-/// What is known of all files together.
+/// Facts about all files together.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The integer constants, by name.
+    /// Names of the integer constants.
     pub(super) constants: BTreeSet<String>,
-    /// The functions that say whether a defect is there, and something else holds with it.
+    /// Names of the functions that are true only if a defect is present.
     pub(super) of_defects: BTreeSet<String>,
 }
 
 impl Known {
-    /// Takes in a file.
+    /// Adds the facts of a file.
     pub(super) fn learn(&mut self, source: &str, file: &syn::File) {
         self.constants.extend(constants(file));
         let nothing = Self::default();
@@ -45,7 +45,7 @@ impl Known {
     }
 }
 
-/// Looks for functions that are nothing but a question for a defect.
+/// Finds the functions that only query a defect.
 struct Asking<'s> {
     finder: Finder<'s>,
     found: BTreeSet<String>,
@@ -61,7 +61,7 @@ impl<'ast> Visit<'ast> for Asking<'_> {
     }
 }
 
-/// The variables that `let` makes.
+/// Names of the variables that `let` declares.
 #[derive(Default)]
 pub(super) struct Variables(pub(super) BTreeSet<String>);
 
@@ -74,7 +74,7 @@ impl<'ast> Visit<'ast> for Variables {
     }
 }
 
-/// The names that a pattern makes.
+/// Returns the names that a pattern binds.
 pub(super) fn bound(pattern: &syn::Pat) -> BTreeSet<String> {
     struct Bound(BTreeSet<String>);
     impl<'ast> Visit<'ast> for Bound {

@@ -1,7 +1,7 @@
-//! Mechanical mutants: the device's code is changed at one place, and the catalogue must notice.
+//! Mechanical mutants: each changes the device's code at one place, and the catalogue must notice.
 //!
-//! All changes are built into one program ([`build`]), and one is chosen when it runs. Of each case on sound models it is
-//! recorded first which places it reaches, so that a mutant is tried in those cases alone that can show it.
+//! All mutants are built into one program ([`build`]), which turns one on when it runs. First it records which places
+//! each case on sound models reaches. A mutant is then tried only in the cases that reach its place.
 
 mod build;
 mod exceptions;
@@ -24,17 +24,17 @@ use serde::Deserialize;
 use self::build::Built;
 use super::Options;
 
-/// Longest time of one mutant beyond what its cases took without it.
+/// Time limit of a mutant, added to four times the time of its cases without it.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What this campaign understands.
+/// Options of the campaign.
 #[derive(Debug, Parser)]
 #[command(name = "mutants", no_binary_name = true, disable_version_flag = true)]
 pub(super) struct Arguments {
     /// How many mutants, drawn; 0: all.
     #[arg(long, default_value_t = 0)]
     sample: usize,
-    /// Draws the sample.
+    /// Seed of the sample.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Processes at a time; 0: one for each core.
@@ -49,27 +49,27 @@ pub(super) struct Arguments {
     /// Cases of each test, spread over models and states, that a mutant is tried in before all others; 0: none.
     #[arg(long, default_value_t = 3)]
     cases: usize,
-    /// Only mutants whose name has this, or one of these.
+    /// Only mutants whose name contains this text; may be repeated.
     #[arg(long)]
     only: Vec<String>,
-    /// Only mutants of the device's files in this folder, such as `rc`; `.`: of those in none, which are the management agents.
+    /// Only mutants of the device's files in this folder, such as `rc`; `.`: files in no folder, the management agents.
     #[arg(long)]
     under: Vec<String>,
-    /// Do not try what is excepted, which takes as long as all survivors together: what is killed of it is not counted then.
+    /// Do not try excepted mutants, which take as long as all survivors; the score then misses those that a test kills.
     #[arg(long)]
     skip_excepted: bool,
     /// Only list them, a line each: its name, a tab, why it is excepted.
     #[arg(long)]
     list: bool,
-    /// The score in percent that is enough.
+    /// The least score in percent.
     #[arg(long, default_value_t = 95.0)]
     least: f64,
-    /// Write what became of each mutant there, as JSON.
+    /// Write the fate of each mutant to this file, as JSON.
     #[arg(long)]
     json: Option<std::path::PathBuf>,
 }
 
-/// A case without any change.
+/// A case without a mutant.
 #[derive(Debug, Deserialize)]
 pub(super) struct Case {
     test: String,
@@ -80,7 +80,7 @@ pub(super) struct Case {
     repeat: String,
 }
 
-/// What noticed a mutant.
+/// The case that noticed a mutant, and its outcome.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Noticed {
     case: usize,
@@ -88,20 +88,20 @@ pub(super) struct Noticed {
     outcome: String,
     reason: String,
     checks: Vec<String>,
-    /// Whether the model itself broke, so that there was no device to be judged.
+    /// Whether the model itself failed, so that there was no device to judge.
     is_broken: bool,
 }
 
-/// What became of a mutant.
+/// The fate of a mutant.
 #[derive(Clone, Debug)]
 pub(super) enum Fate {
-    /// A test fails that passes without it.
+    /// A test fails that passes without the mutant.
     Killed(Noticed),
-    /// None fails, but one that passes without it comes to no verdict.
+    /// No test fails, but a test that passes without the mutant reaches no verdict.
     Unsure(Noticed),
-    /// The model itself does not run with it: it panics, or a case does not come to its end. That is no device.
+    /// The model itself does not run with the mutant: it panics, or a case does not end.
     Broken,
-    /// All cases that reach it, so many, passed.
+    /// All cases that reach the mutant passed; their number.
     Survived(usize),
 }
 
@@ -146,7 +146,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     report::report(&built, &cases, (&fates, all - chosen.len()), &exceptions, &arguments)
 }
 
-/// All cases without any change: each must pass, or what a change makes of it says nothing.
+/// Runs all cases without a mutant. Each must pass, because otherwise the result of a mutant means nothing.
 fn cases(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<Case>> {
     let output = Command::new(&built.program)
         .args(["cases", &arguments.rules, &arguments.states.to_string()])
@@ -180,7 +180,7 @@ fn cases(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// The mutants that are tried: all, or a sample.
+/// Returns the mutants to try: all, or a sample.
 fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
     let wanted = |id: &usize| {
         let name = &built.mutants[*id].name;
@@ -199,7 +199,7 @@ fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
         bail!("no mutant has {:?} in its name", arguments.only.join(" or "));
     }
     if arguments.sample > 0 && arguments.sample < all.len() {
-        // SplitMix64: a sample, not a secret.
+        // SplitMix64 suffices for a sample.
         let mut state = arguments.seed;
         let mut draw = || {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -218,7 +218,7 @@ fn chosen(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<usize>> {
     Ok(all)
 }
 
-/// Tries every mutant.
+/// Tries every chosen mutant.
 fn judge(
     built: &Built,
     cases: &[Case],
@@ -240,7 +240,8 @@ fn judge(
                     let function = function(&built.mutants[id].name);
                     let mut order = reaching.get(&id).cloned().unwrap_or_default();
                     {
-                        // A few of each test come first, and of these what noticed its neighbours; cheap cases before costly ones.
+                        // A few cases of each test come first. Tests that killed neighbours precede others, and cheap
+                        // cases costly ones.
                         let kills = kills.lock().unwrap_or_else(PoisonError::into_inner);
                         let of = |case: usize| kills.get(&(function.clone(), cases[case].test.clone())).copied();
                         let few = spread(cases, &order, arguments.cases);
@@ -271,7 +272,7 @@ fn judge(
     fates.into_iter().map(|(id, fate)| Ok((id, fate?))).collect()
 }
 
-/// Of each mutant the cases that reach its place. A case names the first mutant of a site.
+/// Returns the cases that reach each mutant. A case lists the first mutant of each site that it reaches.
 fn reaching(built: &Built, cases: &[Case]) -> BTreeMap<usize, Vec<usize>> {
     let mut of: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for (place, case) in cases
@@ -288,7 +289,7 @@ fn reaching(built: &Built, cases: &[Case]) -> BTreeMap<usize, Vec<usize>> {
     of
 }
 
-/// At most `most` cases of each test, from the first to the last: they are in the order of states. 0: none.
+/// Returns at most `most` cases of each test, spread evenly over their order, which is that of the states.
 fn spread(cases: &[Case], order: &[usize], most: usize) -> BTreeSet<usize> {
     let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for case in order {
@@ -301,7 +302,7 @@ fn spread(cases: &[Case], order: &[usize], most: usize) -> BTreeSet<usize> {
     few.collect()
 }
 
-/// File and function of a mutant's name.
+/// Returns file and function of a mutant's name.
 pub(super) fn function(name: &str) -> String {
     name.split(": ").next().unwrap_or_default().to_owned()
 }
@@ -325,14 +326,14 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = stdout.read_to_string(&mut text);
-        // Nobody listens any more: the time was up.
+        // After the time limit the receiver does not wait any more.
         let _ = sender.send(text);
     });
     let Ok(text) = receiver.recv_timeout(limit) else {
         child.kill()?;
         child.wait()?;
         let _ = reader.join();
-        // A FAIL ends the program: none was noticed.
+        // A FAIL ends the program, so no test has noticed the mutant.
         return Ok(Fate::Broken);
     };
     let status = child.wait()?;
@@ -347,7 +348,7 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
                 _ => Fate::Unsure(noticed),
             })
         }
-        // The model took the program with it: an endless recursion, say.
+        // The model ended the program, for example by endless recursion.
         (false, _) => Ok(Fate::Broken),
     }
 }

@@ -1,4 +1,4 @@
-//! What the campaign says.
+//! The report of the campaign.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use super::build::Built;
 use super::exceptions::Exception;
 use super::{Arguments, Case, Fate, function};
 
-/// Prints the survivors by function, and the score last. `skipped`: so many are excepted and were not tried.
+/// Prints the survivors by function, and the score last. `skipped` excepted mutants were not tried.
 pub(super) fn report(
     built: &Built,
     cases: &[Case],
@@ -70,7 +70,7 @@ pub(super) fn report(
             .collect();
         fs::write(path, serde_json::to_string_pretty(&all)?).with_context(|| format!("writing {}", path.display()))?;
     }
-    // Cut, not rounded: 95 is 95.
+    // Rounded down, so that 95 % means at least 95 %.
     let percent = |part: u32| (1000.0 * f64::from(part) / f64::from((killed + survived).max(1))).floor() / 10.0;
     println!(
         "noticed, but by no FAIL: {unsure} of those that survived; with them {:.1} %",

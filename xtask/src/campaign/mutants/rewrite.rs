@@ -4,30 +4,30 @@ use std::ops::Range;
 
 use super::sites::{Form, Site};
 
-/// Of the virtual rig's two adapters the one with this address is the tester's: it follows the specification.
+/// Statement that turns mutants off in the tester's adapter: the adapter with this address in the virtual rig.
 const WHOSE: &str = "let _whose = crate::mutant::Other::new(self.profile.mac.0 == [2, 0, 0, 0, 0, 3]);";
 
-/// One change of the device's code.
+/// A change of the device's code.
 #[derive(Clone, Debug)]
 pub(super) struct Mutant {
-    /// Below `crates/device/src`.
+    /// Path below `crates/device/src`.
     pub(super) file: String,
     pub(super) line: usize,
-    /// What names it as long as the function is not rewritten: file, function, change.
+    /// Name that is stable until the function is rewritten: file, function, change.
     pub(super) name: String,
 }
 
-/// A file with the choices written in, and where in it each mutant's own text stands.
+/// A file with the choices written in, and the position of each mutant's own text.
 #[derive(Debug, Default)]
 pub(super) struct Rewritten {
     pub(super) text: String,
-    /// Mutant and bytes. The last of those that hold a place is the innermost.
+    /// Mutant and byte range. The last range that contains a place is the innermost.
     pub(super) places: Vec<(usize, Range<usize>)>,
-    /// First mutant, how many, and bytes, of whole sites.
+    /// First mutant, number of mutants, and byte range of each site.
     pub(super) wholes: Vec<(usize, usize, Range<usize>)>,
 }
 
-/// Names the mutants of a file's sites, in the order in which [`rewrite`] numbers them.
+/// Names the mutants of a file's sites, in the order of the numbers in [`rewrite`].
 pub(super) fn mutants(file: &str, source: &str, sites: &[Site]) -> Vec<Mutant> {
     let mut found: Vec<Mutant> = Vec::new();
     for site in sites {
@@ -69,7 +69,7 @@ pub(super) fn mutants(file: &str, source: &str, sites: &[Site]) -> Vec<Mutant> {
     found
 }
 
-/// How many mutants a site has.
+/// Returns the number of mutants of a site.
 pub(super) fn count(site: &Site) -> usize {
     match &site.form {
         Form::Instead(texts) | Form::Body(texts) => texts.len(),
@@ -78,8 +78,9 @@ pub(super) fn count(site: &Site) -> usize {
     }
 }
 
-/// Writes choices into a file. Its mutants are numbered from `first` on; those that are `dead`, since they do not build, are
-/// left out. Sites are in the order of [`ordered`].
+/// Writes choices into a file. Its mutants are numbered from `first`; `dead` mutants do not build and are left out.
+///
+/// The sites must be in the order of [`ordered`].
 pub(super) fn rewrite(source: &str, sites: &[Site], first: usize, dead: &dyn Fn(usize) -> bool) -> Rewritten {
     let mut numbered = Vec::new();
     let mut next = first;
@@ -96,7 +97,7 @@ pub(super) fn rewrite(source: &str, sites: &[Site], first: usize, dead: &dyn Fn(
     writer.out
 }
 
-/// Sites from the outside to the inside, and from the front to the back.
+/// Sorts sites from front to back, each outer site before the sites within it.
 pub(super) fn ordered(mut sites: Vec<Site>) -> Vec<Site> {
     sites.sort_by_key(|site| (site.range.start, std::cmp::Reverse(site.range.end)));
     sites
@@ -178,7 +179,7 @@ impl Writer<'_> {
     }
 }
 
-/// Some code on one line.
+/// Returns code on one line, without comments, with at most 120 characters.
 fn one_line(code: &str) -> String {
     let mut words = code
         .lines()
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_behaves_is_changed() {
+    fn changes_code_of_behaviour() {
         let all = changes();
         for wanted in [
             "at once return true",
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_defect_does_is_left_out() {
+    fn leaves_out_code_of_defects() {
         for change in changes() {
             let of_defect = [
                 "n + 9", "n + 7", "n + 11", "odd + 1", "even", "17", "19", "23", "Deaf", "self.b()", "arm 2",
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rewritten_file_has_each_mutant_once_and_is_rust() {
+    fn rewrite_contains_each_mutant_once() {
         let (sites, mutants) = found();
         let written = rewrite(SOURCE, &sites, 100, &|_| false);
         syn::parse_file(&written.text).unwrap();
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn without_mutants_that_build_the_file_is_as_it_was() {
+    fn rewrite_without_mutants_changes_nothing() {
         let (sites, _) = found();
         assert_eq!(rewrite(SOURCE, &sites, 0, &|_| true).text, SOURCE);
     }

@@ -1,7 +1,9 @@
-//! Where the device's code can be changed, and how: the operators of cargo-mutants, found in the syntax tree.
+//! Places where the device's code can change, and the changes: the operators of cargo-mutants, found in the syntax
+//! tree.
 //!
-//! What only a defect does is left out: a branch behind `faults.has(..)` is a mutant that has a name already. So are patterns,
-//! types and constants' own values, where no choice can be made at run time; of a constant the uses are changed.
+//! Code that only a defect executes is left out: a branch behind `faults.has(..)` is a mutant that already has a name.
+//! Patterns, types and values of constants are left out, because they allow no choice at run time. The uses of a
+//! constant are changed instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -13,50 +15,50 @@ mod visit;
 
 use super::known::{Known, Variables};
 
-/// A place in a file at which something can be chosen.
+/// A place in a file at which the program can choose a change.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
-    /// Bytes of the file.
+    /// Byte range in the file.
     pub(super) range: Range<usize>,
     pub(super) line: usize,
     pub(super) function: String,
     pub(super) form: Form,
 }
 
-/// How the choice is written.
+/// The form of the choice.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
-    /// An expression, or others in its place: the text of each.
+    /// An expression, or one of these texts instead.
     Instead(Vec<String>),
     /// A statement, or nothing.
     Statement,
-    /// The arm behind this place, or not: whether it has a guard, which the range covers then.
+    /// A match arm, or none. The range covers the guard, if there is one.
     Arm { guarded: bool, pattern: String },
-    /// A function's body begins here, or a value is returned at once.
+    /// The beginning of a function's body, or an immediate return of one of these values.
     Body(Vec<String>),
-    /// A method of an adapter begins here: no mutant of its own, but a rig has two, and only one is under test.
+    /// The beginning of an adapter's method. It has no mutant: a rig has two adapters, and only one is under test.
     Adapter,
 }
 
-/// What a file has.
+/// Sites and names in a file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// All sites, in no order.
+    /// All sites, unordered.
     pub(super) sites: Vec<Site>,
-    /// Functions that nobody outside the device can call.
+    /// Functions that code outside the device cannot call.
     pub(super) inner: BTreeSet<String>,
-    /// Of each function, and of all else under an empty name, the names that stand in it, but for what only a defect does.
+    /// Names in each function, and all other names under the empty name. Code that only a defect executes is left out.
     pub(super) names: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// Looks for sites in a file.
+/// Finds the sites in a file.
 pub(super) fn find(source: &str, file: &syn::File, known: &Known) -> Found {
     let mut finder = Finder::new(source, known);
     finder.visit_file(file);
     finder.found
 }
 
-/// The functions that only a defect leads to, by their last names: no other code of the device names them.
+/// Returns the last names of the functions that only defects call: no other code of the device names them.
 pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
     let mut only = BTreeSet::new();
     loop {
@@ -67,7 +69,7 @@ pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
                 if is_inner && only.contains(last(function)) {
                     continue;
                 }
-                // That it calls itself does not lead to it.
+                // A function does not become reachable by calling itself.
                 let names = names.iter().map(String::as_str);
                 named.extend(names.filter(|name| !is_inner || *name != last(function)));
             }
@@ -84,7 +86,7 @@ pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
     }
 }
 
-/// A function's own name.
+/// Returns a function's own name.
 pub(super) fn last(function: &str) -> &str {
     function.rsplit("::").next().unwrap_or_default()
 }
@@ -93,13 +95,13 @@ pub(super) struct Finder<'s> {
     source: &'s str,
     known: &'s Known,
     found: Found,
-    /// The type and the function that are open.
+    /// The enclosing type and function.
     of: Vec<String>,
-    /// Variables that say whether a defect is there.
+    /// Variables that tell whether a defect is present.
     flags: Vec<String>,
-    /// Variables that are asked for by defects alone.
+    /// Variables that only defects use.
     unasked: BTreeSet<String>,
-    /// What is open implements a trait: who calls it is not seen.
+    /// Whether the enclosing item implements a trait, so that its callers are unknown.
     in_trait: bool,
 }
 
@@ -141,7 +143,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether an expression holds only if a defect is there.
+    /// Returns whether an expression can be true only if a defect is present.
     pub(super) fn is_defect(&self, expr: &syn::Expr) -> bool {
         match expr {
             syn::Expr::MethodCall(call) if call.method == "has" => {
@@ -171,7 +173,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Whether it holds whenever no defect is there.
+    /// Returns whether an expression is true whenever no defect is present.
     fn is_no_defect(&self, expr: &syn::Expr) -> bool {
         match expr {
             syn::Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) => self.is_defect(&not.expr),
@@ -185,12 +187,12 @@ impl Finder<'_> {
         }
     }
 
-    /// A part of a condition: it may be the other way round. Comparisons and `!` are changed where they are visited.
+    /// Adds the negation of a part of a condition. Comparisons and `!` are changed where they are visited.
     fn condition(&mut self, expr: &syn::Expr) {
         use syn::Expr;
         match expr {
             Expr::Paren(inner) => self.condition(&inner.expr),
-            // What the architecture leaves open conforms either way.
+            // The architecture leaves these choices open, so both values conform.
             Expr::Field(_) if self.text(expr).contains("choices.") => {}
             Expr::MethodCall(_) | Expr::Call(_) | Expr::Path(_) | Expr::Field(_) if !self.is_defect(expr) => {
                 let negated = format!("!({})", self.text(expr));
@@ -261,7 +263,7 @@ impl Finder<'_> {
         self.instead(literal, texts);
     }
 
-    /// `matches!`: the other way round, and each alternative of its pattern left out.
+    /// Adds the negation of a `matches!`, and its pattern without each alternative.
     fn matches(&mut self, expr: &syn::ExprMacro) {
         let tokens = &expr.mac.tokens;
         let parsed = syn::parse::Parser::parse2(
@@ -322,7 +324,7 @@ impl Finder<'_> {
             self.add(signature, inside..inside, Form::Body(values));
         }
         let outer = (std::mem::take(&mut self.flags), std::mem::take(&mut self.unasked));
-        // What only a defect asks for may be all that asks for another one.
+        // A variable that only defects use may be the only user of another variable, so repeat until nothing changes.
         loop {
             let (sites, names) = (
                 self.found.sites.len(),
@@ -335,7 +337,7 @@ impl Finder<'_> {
             variables.visit_block(block);
             let is_unasked = |name: &String| named.is_none_or(|named| !named.contains(name));
             let unasked = variables.0.into_iter().filter(is_unasked).collect();
-            // It grows, since what is left out asks for nothing.
+            // The set grows in each round, because code that is left out uses no variables.
             if self.unasked.is_superset(&unasked) {
                 break;
             }
@@ -348,7 +350,7 @@ impl Finder<'_> {
     }
 }
 
-/// All names in some code.
+/// Returns all names in some code.
 fn identifiers(tokens: proc_macro2::TokenStream) -> Vec<String> {
     let of = |tree| match tree {
         proc_macro2::TokenTree::Ident(name) => vec![name.to_string()],
@@ -367,7 +369,6 @@ fn is_assignment(expr: &syn::Expr) -> bool {
     ))
 }
 
-/// Whether a pattern is `true`.
 fn is_true(pattern: &syn::Pat) -> bool {
     let syn::Pat::Lit(only) = pattern else { return false };
     matches!(&only.lit, syn::Lit::Bool(value) if value.value)
@@ -389,7 +390,7 @@ pub(super) fn is_integer(ty: &syn::Type) -> bool {
     matches!(ty, syn::Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
 }
 
-/// What a function may return instead: nothing where no value of its type is known.
+/// Returns values that a function may return instead, or none if no value of its type is known.
 fn values(ty: &syn::Type, text: &str) -> Vec<String> {
     let strings = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
     match ty {

@@ -1,4 +1,4 @@
-//! `verbatim doctor --agent`: whether an agent keeps to `verbatim.agent.v1`.
+//! `verbatim doctor --agent`: checks whether an agent conforms to `verbatim.agent.v1`.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use verbatim_verbs::{AgentAddress, AgentTls, Place};
 
 use crate::{exit, print};
 
-/// Where the agent listens, and what it takes to be let in.
+/// Options for the agent's address and certificates.
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Tell whether the agent there keeps to verbatim.agent.v1, for whoever writes one: unix:PATH, IP:PORT or NAME:PORT. No
-    /// packet is sent
+    /// Check whether the agent at this address conforms to verbatim.agent.v1: unix:PATH, IP:PORT or NAME:PORT. Sends no
+    /// packet
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["rig", "rig_file"])]
     pub(super) agent: Option<String>,
     /// The CA of the agent's certificate (PEM)
@@ -27,16 +27,16 @@ pub(super) struct Options {
         requires = "agent_key"
     )]
     agent_ca: Option<PathBuf>,
-    /// Our certificate for it (PEM)
+    /// The certificate that this client shows to the agent (PEM)
     #[arg(long, value_name = "FILE", requires = "agent_ca")]
     agent_cert: Option<PathBuf>,
-    /// The key of our certificate (PEM)
+    /// The private key of that certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "agent_ca")]
     agent_key: Option<PathBuf>,
-    /// The name that the agent's certificate is made for; else that of --agent
+    /// The name in the agent's certificate; by default the host name in --agent
     #[arg(long, value_name = "NAME", requires = "agent_ca")]
     agent_name: Option<String>,
-    /// Leave out what takes half a minute: whether the agent bears pings
+    /// Leave out the check of keep-alive pings, which takes half a minute
     #[arg(long, requires = "agent")]
     quick: bool,
 }
@@ -50,7 +50,7 @@ struct InJson<'a> {
     words: &'a str,
 }
 
-/// Looks at an agent; gives whether it keeps to all that is needed as the exit code.
+/// Checks an agent. The exit code tells whether a check failed.
 pub(super) fn run(given: &str, options: &Options, json: bool) -> anyhow::Result<ExitCode> {
     let address = address(given, options)?;
     let mut findings: Vec<Finding> = Vec::new();
@@ -99,7 +99,7 @@ fn summary(given: &str, findings: &[Finding]) -> String {
     )
 }
 
-/// The address, and the certificates for it.
+/// Returns the agent's address with the certificates.
 fn address(given: &str, options: &Options) -> anyhow::Result<AgentAddress> {
     let usage = |words: String| exit::Usage(words);
     if let Some(path) = given.strip_prefix("unix:") {
@@ -145,7 +145,7 @@ fn address(given: &str, options: &Options) -> anyhow::Result<AgentAddress> {
     })
 }
 
-/// The address, and the host's name where it is one.
+/// Resolves the address. Also returns the host name, if the address has one.
 fn resolved(given: &str) -> anyhow::Result<(Option<String>, SocketAddr)> {
     if let Ok(address) = given.parse() {
         return Ok((None, address));
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_check_and_a_single_note_are_not_told_as_several() {
+    fn counts_have_singular_and_plural() {
         let finding = |outcome| Finding {
             what: "hello",
             outcome,

@@ -1,4 +1,4 @@
-//! What of the host itself matters, whatever the rigs are: versions, kernel modules, the clock, and the units of the service.
+//! Checks of the host that do not depend on a rig: versions, kernel modules, clock, systemd units.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use verbatim_rig::{RigConfig, RigKind};
 
 use super::{Found, bad, good};
 
-/// The rig file of the service.
+/// The rig file of the daemon's service.
 const SERVED: &str = "/etc/verbatim/rigs.toml";
-/// Clocks that every reading of costs microseconds, and that some hosts fall back to.
+/// Clock sources that some hosts fall back to; reading one takes microseconds.
 const SLOW: [&str; 2] = ["hpet", "acpi_pm"];
-/// Clocks that count in steps of milliseconds.
+/// Clock sources with a resolution of milliseconds.
 const COARSE: [&str; 2] = ["jiffies", "refined-jiffies"];
 
-/// What this host is like, of whose rigs `file` tells. `root` is `/`.
+/// Checks this host; `file` is the rig file with `rigs`, and `root` is `/`.
 pub(super) fn look(root: &Path, file: Option<&Path>, rigs: &[RigConfig]) -> Vec<Found> {
     let mut found = vec![versions(root), clock(root)];
     found.extend(modules(root, rigs));
@@ -39,7 +39,7 @@ fn versions(root: &Path) -> Found {
     )
 }
 
-/// Response times are measured with it.
+/// Checks the clock source, because response times are measured with it.
 fn clock(root: &Path) -> Found {
     const WHAT: &str = "clock source";
     let place = root.join("sys/devices/system/clocksource/clocksource0");
@@ -68,7 +68,7 @@ fn clock(root: &Path) -> Found {
     good(WHAT, current)
 }
 
-/// Of the kernel's modules, those that the rigs need: each with what it makes.
+/// Checks the kernel modules that the rigs need. Each creates a class directory in sysfs.
 fn modules(root: &Path, rigs: &[RigConfig]) -> Vec<Found> {
     let needed = [
         (
@@ -101,7 +101,7 @@ fn modules(root: &Path, rigs: &[RigConfig]) -> Vec<Found> {
     needed.into_iter().filter_map(of).collect()
 }
 
-/// What systemd says of a unit: `LoadState`, `ActiveState`, `Result`; nothing where it is not asked.
+/// Returns the properties `LoadState`, `ActiveState` and `Result` of a unit; None if systemctl fails.
 fn show(unit: &str) -> Option<[String; 3]> {
     let output = Command::new("systemctl")
         .args(["show", "--property", "LoadState,ActiveState,Result", unit])
@@ -115,7 +115,7 @@ fn show(unit: &str) -> Option<[String; 3]> {
     Some([of("LoadState")?, of("ActiveState")?, of("Result").unwrap_or_default()])
 }
 
-/// The daemon's units, where the package is installed, and those of the workers that hardware needs.
+/// Checks the daemon's units, if the package is installed, and the worker units of rigs with hardware.
 fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<Found> {
     let mut found = Vec::new();
     for unit in ["verbatimd.socket", "verbatimd.service"] {
@@ -126,7 +126,7 @@ fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<
             continue;
         }
         let what = format!("unit {unit}");
-        // Clients wait at the socket, and start the service.
+        // An activating service counts as usable, because clients wait at its socket.
         found.push(match active.as_str() {
             "active" | "reloading" | "activating" => good(&what, active),
             _ if load == "masked" => bad(&what, format!("masked: `systemctl unmask {unit}`, then start it")),
@@ -162,7 +162,7 @@ fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<
     found
 }
 
-/// Whether a rig takes what the daemon has not.
+/// Returns whether a rig needs rights that the daemon does not have.
 fn has_hardware(rig: &RigConfig) -> bool {
     match &rig.kind {
         RigKind::Umad { .. } => rig.env.is_empty(),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_told_with_the_remedy_for_what_it_lacks() {
+    fn problems_of_the_host_have_remedies() {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_that_is_down_is_told_and_what_hardware_needs_where_the_service_is_installed() {
+    fn reports_failed_and_missing_units() {
         let states = |active: &'static str| {
             move |unit: &str| {
                 let active = if unit.contains('@') { "inactive" } else { active };

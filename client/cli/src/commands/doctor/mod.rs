@@ -1,4 +1,4 @@
-//! `verbatim doctor`: what this machine offers and what it lacks, each with its remedy.
+//! `verbatim doctor`: reports what this machine offers and what it lacks, with remedies.
 
 mod agent;
 mod host;
@@ -48,17 +48,17 @@ struct Found {
     words: String,
 }
 
-/// How something was found.
+/// The result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
-    /// As it should be.
+    /// A usable part or setting.
     Ok,
-    /// Usable, and it decides verdicts: the words say which, and how to switch it off.
+    /// A setting that affects verdicts. The text names the effect, and how to switch the setting off.
     Note,
-    /// It may decide verdicts, and was not readable: the words say why.
+    /// A setting that may affect verdicts and cannot be read. The text has the reason.
     Unread,
-    /// It is needed and not there.
+    /// A required part that is missing.
     Missing,
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         found.extend(host::look(Path::new("/"), file.path.as_deref(), &file.rigs));
         found.push(libibumad());
         found.extend(settings::of_host(&this_host));
-        // A daemon's rigs are the daemon's: `--rig` looks from here.
+        // A daemon checks its own rigs. `--rig` checks a rig from this process.
         found.extend(daemon(place));
     }
     found.push(state_directory());
     found.extend(wanted.iter().flat_map(a_rig));
-    // A rig that needs the library says so itself.
+    // Ignore a missing library here. A rig that needs the library reports its absence.
     let usable = found.iter().all(|found| found.usable || found.what == LIBRARY);
     if arguments.json {
         print::json(&serde_json::json!({ "found": found }))?;
@@ -119,10 +119,10 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
     Ok(ExitCode::from(if usable { 0 } else { exit::ERROR }))
 }
 
-/// What may be missing where no rig needs it.
+/// The part that may be missing if no rig needs it.
 const LIBRARY: &str = "libibumad";
 
-/// The daemon that commands would go to, and its rigs that take no runs; nothing where there is none.
+/// Checks the daemon that commands would use, and lists its quarantined rigs. Returns nothing without a daemon.
 fn daemon(place: impl FnOnce() -> anyhow::Result<Place>) -> Vec<Found> {
     let address = match place() {
         Ok(Place::Server(address)) => address,
@@ -214,7 +214,7 @@ fn state_directory() -> Found {
     }
 }
 
-/// A rig, part by part where it has parts that can be looked at one by one, then as a whole.
+/// Checks the parts of a rig, then opens it.
 fn a_rig(config: &RigConfig) -> Vec<Found> {
     let mut found: Vec<Found> = verbatim_rig::survey(config)
         .into_iter()
@@ -252,11 +252,11 @@ fn whole(config: &RigConfig) -> Vec<Found> {
     vec![whole]
 }
 
-/// How long another program is waited for that has the port's traps and is no subnet manager: a daemon of ours looks after its
-/// rigs, and has a port for as long as that takes.
+/// Time to wait until another program, which is no subnet manager, stops receiving the port's traps. The program may be
+/// the daemon, which opens its rigs' ports briefly to check them.
 const PASSING: Duration = Duration::from_secs(10);
 
-/// Opens a rig; anew while somebody who may be passing has its traps.
+/// Opens a rig. Opens it again for at most [`PASSING`] while another program receives the port's traps.
 fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::RigError> {
     let since = Instant::now();
     loop {
@@ -271,7 +271,7 @@ fn opened(config: &RigConfig) -> Result<verbatim_rig::OpenRig, verbatim_rig::Rig
     }
 }
 
-/// Who else has a hand in the port's subnet, by what opening it showed.
+/// Describes the subnet manager of the port, and the receiver of its traps.
 fn who_else(rig: &str, opened: &serde_json::Value) -> Vec<Found> {
     let Some(manager) = opened["subnet_manager"].as_str() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What the operator says of the port.
+//! The arguments of `verbatim inspect`, among them the properties of the port.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     /// Capture on this network interface, both directions, until Ctrl-C; needs CAP_NET_RAW
     #[arg(long, value_name = "IF", conflicts_with = "file")]
     pub(super) interface: Option<String>,
-    /// What the port belongs to
+    /// Kind of node that the port belongs to
     #[arg(long, value_enum, default_value_t = KindName::Ca)]
     kind: KindName,
     /// The packets are on their way through the switch or router, not for it
@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// With --rc: no packet was lost, repeated or reordered, on the way or by the capture, so that loss excuses nothing
     #[arg(long, requires = "rc")]
     pub(super) lossless: bool,
-    /// Print one JSON document a packet or connection, a line each, and one of the whole
+    /// Print one JSON document per packet or connection, one per line, and a summary
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -69,23 +69,23 @@ enum KindName {
     Switch,
 }
 
-/// Packets by what becomes of them.
+/// Packets by their verdict.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Only {
-    /// Discarded, or forwarded spoilt
+    /// Discarded, or forwarded as bad
     Discarded,
     Accepted,
     NotJudged,
 }
 
 impl Arguments {
-    /// The capture: the file, or the interface.
+    /// Returns the capture file or the interface.
     pub(super) fn place(&self) -> &Path {
         let interface = || self.interface.as_deref().map(Path::new);
         self.file.as_deref().or_else(interface).unwrap_or(Path::new("-"))
     }
 
-    /// The port.
+    /// Returns the port for which packets are judged.
     pub(super) fn port(&self) -> anyhow::Result<Port> {
         let kind = match self.kind {
             KindName::Ca => Kind::Ca,

@@ -1,4 +1,4 @@
-//! Packets of which a capture holds the headers alone, as with `tcpdump -s 128`.
+//! Packets whose payload the capture truncated, as with `tcpdump -s 128`.
 
 use verbatim_wire::packet::{Medium, Packet, mend_icrc};
 
@@ -6,8 +6,8 @@ const ETHERNET: usize = 14;
 const TAG: usize = 4;
 const UDP: usize = 8;
 
-/// Makes a RoCEv2 packet whole in `whole`: its payload becomes zeros, its UDP checksum none, its ICRC right. Whether all headers were
-/// there; if not, nothing can be said of it.
+/// Completes a truncated RoCEv2 packet in `whole`: with a zero payload, no UDP checksum, and a correct ICRC. Returns
+/// false if headers are missing too, or if the packet is not truncated.
 pub(super) fn complete(captured: &[u8], whole: &mut Vec<u8>) -> bool {
     let Some(frame) = length(captured) else {
         return false;
@@ -29,9 +29,9 @@ pub(super) fn complete(captured: &[u8], whole: &mut Vec<u8>) -> bool {
 }
 
 struct Frame {
-    /// Where its UDP header is.
+    /// Offset of the UDP header.
     udp: usize,
-    /// Where it ends, by its IP header.
+    /// End of the packet, from the length in its IP header.
     end: usize,
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_cut_in_its_payload_is_whole_again_but_for_the_payload() {
+    fn completes_packets_truncated_in_the_payload() {
         let sent = frame(256);
         let headers = ETHERNET + 20 + UDP + 12;
         let mut whole = Vec::new();
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_behind_two_tags_is_made_whole() {
+    fn completes_packets_with_two_vlan_tags() {
         let mut sent = frame(256);
         sent.splice(12..12, [0x88, 0xA8, 0, 10, 0x81, 0, 0, 11]);
         let mut whole = Vec::new();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn without_all_headers_nothing_is_made_up() {
+    fn needs_all_headers_to_complete_a_packet() {
         let sent = frame(256);
         let mut whole = Vec::new();
         for cut in 0..ETHERNET + 20 + UDP + 12 {

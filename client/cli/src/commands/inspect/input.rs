@@ -1,4 +1,4 @@
-//! The capture: a file or a pipe.
+//! Input of a capture from a file or a pipe.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -9,7 +9,7 @@ use verbatim_capture::read::CaptureError;
 use super::Out;
 use crate::exit::Usage;
 
-/// Opens the file, or stdin when it is `-`.
+/// Opens the file, or stdin for `-`.
 pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if path == Path::new("-") {
         let stdin = io::stdin();
@@ -35,7 +35,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// The error of a capture whose beginning could not be read. What is no capture is the operator's error.
+/// Converts an error of reading the capture's first bytes. A file that is no capture is an error of the operator.
 pub(super) fn refused(path: &Path, error: CaptureError) -> anyhow::Error {
     match error {
         CaptureError::NotACapture { .. } => Usage(format!("{}: {error}", path.display())).into(),
@@ -43,7 +43,7 @@ pub(super) fn refused(path: &Path, error: CaptureError) -> anyhow::Error {
     }
 }
 
-/// Writes out what is there before it waits for more of a capture, so that a pipe is followed live.
+/// Flushes the output before each read of the capture, so that users can follow a pipe live.
 pub(super) struct Patient<'o, W: Write> {
     pub(super) input: Box<dyn Read>,
     pub(super) out: &'o Out<W>,

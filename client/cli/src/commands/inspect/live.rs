@@ -1,4 +1,4 @@
-//! An interface as a capture: the frames that come and go there, as a pcap stream.
+//! Live capture of an interface, as a pcap stream.
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Read};
@@ -13,33 +13,33 @@ use verbatim_hw::ether::{Frame, PacketSocket, now};
 
 use crate::exit::Usage;
 
-/// How long a frame is waited for before it is asked whether the capture ends.
+/// Longest wait for a frame before the capture checks whether it should end.
 const IDLE: Duration = Duration::from_millis(200);
-/// Between two lines of progress.
+/// Interval between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(1);
-/// pcap: nanoseconds, little-endian, version 2.4, no limit of length, Ethernet.
+/// pcap header: nanoseconds, little-endian, version 2.4, no length limit, Ethernet.
 const HEADER: [u8; 24] = [
     0x4D, 0x3C, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 1, 0, 0, 0,
 ];
 
-/// The frames of an interface, up to SIGINT or SIGTERM.
+/// The frames of an interface until SIGINT or SIGTERM.
 pub(super) struct Live {
     socket: PacketSocket,
-    /// A part of the stream, and how much of it was read.
+    /// The current part of the stream, and the number of its bytes that were read.
     part: Vec<u8>,
     read: usize,
     is_over: Arc<AtomicBool>,
-    /// When it was over: frames that came before are still read.
+    /// Time of the signal. Frames that arrived before this time are still read.
     until: Option<Duration>,
     packets: u64,
-    /// Frames that the kernel had no room for.
+    /// Number of frames that the kernel dropped.
     lost: Rc<Cell<u64>>,
-    /// When a line of progress was printed; none goes to a stderr that is no terminal.
+    /// Time of the last line of progress; None if stderr is no terminal.
     told: Option<Instant>,
 }
 
 impl Live {
-    /// Opens the interface. `lost` is kept up to date.
+    /// Opens the interface. The capture keeps `lost` up to date.
     pub(super) fn open(interface: &str, lost: &Rc<Cell<u64>>) -> anyhow::Result<Self> {
         let socket = PacketSocket::listen(interface).map_err(|error| Usage(format!("--interface: {error}")))?;
         let is_over = Arc::new(AtomicBool::new(false));

@@ -1,4 +1,4 @@
-//! `verbatim inspect FILE`: what a port that conforms makes of each packet of a capture.
+//! `verbatim inspect FILE`: judges each packet of a capture as a conforming port would.
 
 mod arguments;
 mod cut;
@@ -27,22 +27,22 @@ use arguments::Only;
 use report::{Lines, Report};
 use tally::Tally;
 
-/// Bytes that are written at once.
+/// Size of the output buffer, in bytes.
 const WRITE_AT_ONCE: usize = 64 << 10;
 
-/// Stdout, and the error that it gave when it was flushed while more of the capture was waited for.
+/// Stdout, and the error of a flush while the reader waited for more of the capture.
 struct Out<W: Write> {
     lines: RefCell<BufWriter<W>>,
     failed: RefCell<Option<io::Error>>,
-    /// Packets that a live capture lost.
+    /// Number of packets that a live capture lost.
     lost: Rc<Cell<u64>>,
 }
 
-/// A packet, and what was made of it.
+/// A packet with its verdict.
 struct Judged<'a> {
     packet: Captured<'a>,
     port: &'a Port,
-    /// What was judged; `None` when it is nothing that can be.
+    /// The judged packet; None if the content is of an unsupported kind.
     received: Option<Received<'a>>,
     verdict: Result<Judgement, Unread>,
 }
@@ -90,10 +90,10 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What our own captures of MADs hold where the record does not know the LIDs.
+/// Verdict on exported MADs whose LIDs the record does not contain.
 const NO_LIDS: &str = "its LIDs are not in this capture: a record of MADs has none, and the export made them up";
 
-/// Whether the LIDs of a MAD of our own capture are made up: all but those of a directed route are.
+/// Returns whether the export made up the LIDs of a MAD. Only the LIDs of directed-route SMPs are real.
 fn has_made_up_lids(bytes: &[u8]) -> bool {
     bytes.first_chunk::<{ Lrh::SIZE }>().is_some_and(|lrh| {
         let lrh = Lrh::from_bytes(lrh);
@@ -101,7 +101,7 @@ fn has_made_up_lids(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether there is a VCRC, captures do not say: PktLen does, and when it is wrong there is one.
+/// Splits off the VCRC. The capture does not tell whether there is a VCRC; there is none if PktLen covers all bytes.
 fn infiniband(bytes: &[u8], ignores_vcrc: bool) -> (Medium, &[u8]) {
     let pkt_len = match *bytes {
         [_, _, _, _, high, low, ..] => usize::from(u16::from_be_bytes([high, low]) & 0x7FF),
@@ -135,7 +135,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else {
         judge(arguments, &port, &out, input).map(|(tally, ended)| (tally.exit_code(), ended))
     };
-    // What stdout says comes first: without it nothing else is of use.
+    // Report an error of stdout first.
     if let Some(error) = out.failed.take() {
         return Err(anyhow::Error::from(error).context("cannot write to stdout"));
     }
@@ -157,13 +157,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Columns of the terminal that the lines go to; none where they go to a file or a pipe.
+/// Returns the width of the terminal in columns; None for a file or a pipe.
 fn width() -> Option<usize> {
     let (_, columns) = Term::stdout().size_checked()?;
     Some(columns.into())
 }
 
-/// Judges packet after packet. What came before an error counts, and is summed up as well.
+/// Judges each packet, and prints the summary. Returns the error that ended the capture early, if any.
 fn judge<W: Write>(
     arguments: &Arguments,
     port: &Port,

@@ -1,4 +1,4 @@
-//! `verbatim inspect --rc FILE`: the reliable connections of a capture, by the rules that bind both ends.
+//! `verbatim inspect --rc FILE`: judges the reliable connections of a capture by the rules for both ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use verbatim_wire::packet::{Medium, Packet, Qpn, Service};
 use super::{Arguments, Out, cut, infiniband, input};
 use crate::print::{counted, plural};
 
-/// Judges the connections of a capture. The exit code, and the error at which the capture ended.
+/// Judges the connections of a capture. Returns the exit code, and the error that ended the capture early, if any.
 pub(super) fn judge<W: Write>(
     arguments: &Arguments,
     out: &Out<W>,
@@ -88,8 +88,8 @@ pub(super) fn judge<W: Write>(
     Ok((report.exit_code(), ended))
 }
 
-/// The packet, if it is of a reliable connection or goes to QP1, or why it is not judged. One whose headers alone were
-/// captured is made whole in `whole`.
+/// Returns the packet if it belongs to a reliable connection or goes to QP1, else the reason why it is not judged.
+/// Completes a truncated packet in `whole`.
 fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8>) -> Result<Packet<'a>, &'static str> {
     let (medium, bytes) = match captured.content {
         Content::Ethernet if !captured.is_whole && cut::complete(captured.bytes, whole) => {
@@ -108,17 +108,17 @@ fn packet<'a>(captured: &Captured<'a>, ignores_vcrc: bool, whole: &'a mut Vec<u8
     }
 }
 
-/// Nanoseconds since the first packet; what is before that counts as with it.
+/// Returns the nanoseconds since the first packet; 0 for an earlier packet.
 fn time(at: Option<CaptureTime>, begin: &mut Option<CaptureTime>) -> Option<Time> {
     let at = at?;
     let since = at.since(*begin.get_or_insert(at));
     Some(Time(u64::try_from(since.max(0)).unwrap_or(u64::MAX)))
 }
 
-/// Why a packet with a wrong ICRC is of no connection.
+/// Reason why a packet with a wrong ICRC belongs to no connection.
 const UNCLAIMED: &str = "its ICRC is wrong, and no other packet shows which connection it is of";
 
-/// Why a packet to QP1 is not judged.
+/// Reason why a packet to QP1 is not judged.
 const MANAGER: &str = "of general services, such as the communication manager; read for how connections begin";
 
 #[derive(Default)]
@@ -126,18 +126,18 @@ struct Report {
     json: bool,
     packets: u64,
     judged: u64,
-    /// Of those that are judged, the ones whose headers alone were captured.
+    /// Number of judged packets whose payload was truncated.
     cut: u64,
     not_judged: BTreeMap<&'static str, u64>,
-    /// Numbers of packets with a wrong ICRC that are of no connection; not all, if there are many.
+    /// Numbers of packets with a wrong ICRC that belong to no connection. The list is incomplete if there are many.
     unclaimed: Vec<u64>,
     strays: u64,
-    /// Packets that a live capture lost.
+    /// Number of packets that a live capture lost.
     lost: u64,
     connections: u64,
     violations: u64,
     excused: u64,
-    /// Packets with a wrong ICRC that an end or the network may have caused.
+    /// Number of packets with a wrong ICRC, which an end or the network may have caused.
     wrong_icrcs: u64,
 }
 
@@ -155,7 +155,7 @@ struct Found<'a> {
 }
 
 impl Report {
-    /// Counts packets that were taken for those of connections, and are of none.
+    /// Moves packets that belong to no connection to the packets that are not judged.
     fn leave_out(&mut self, unclaimed: Unclaimed) {
         if unclaimed.packets > 0 {
             self.judged = self.judged.saturating_sub(unclaimed.packets);
@@ -165,10 +165,10 @@ impl Report {
         }
     }
 
-    /// Tells of a connection of which no more comes.
+    /// Reports a connection that has ended.
     fn connection(&mut self, out: &mut impl Write, ended: &Ended) -> io::Result<()> {
         let connection = &ended.connection;
-        // The communication manager began it, and nothing came.
+        // The communication manager set the connection up, but the connection carried no packet.
         if connection.packets == [0, 0] {
             return Ok(());
         }
@@ -258,7 +258,7 @@ impl Report {
         writeln!(out, "{document}")
     }
 
-    /// Sums up.
+    /// Prints the summary.
     fn end(&self, out: &mut impl Write) -> io::Result<()> {
         let not_judged: u64 = self.not_judged.values().sum();
         if self.json {
@@ -348,7 +348,7 @@ fn found<'a>(ended: &Ended, finding: &'a Finding) -> Found<'a> {
     }
 }
 
-/// How the communication manager began it.
+/// Describes the connection's setup by the communication manager.
 fn begun(managed: &Managed) -> String {
     let Managed {
         first_psns: [first, second],
@@ -363,7 +363,7 @@ fn begun(managed: &Managed) -> String {
     )
 }
 
-/// The packets that show it: `#17 (with #3)`.
+/// Formats the packet numbers of a finding: `#17 (with #3)`.
 fn numbers(finding: &Finding) -> String {
     match finding.packets.as_slice() {
         [with, packet] => format!("#{packet} (with #{with})"),
@@ -372,7 +372,7 @@ fn numbers(finding: &Finding) -> String {
     }
 }
 
-/// What of a connection the capture does not have.
+/// Lists the parts of a connection that the capture lacks.
 fn missing(ended: &Ended) -> Vec<String> {
     let connection = &ended.connection;
     let mut missing: Vec<String> = (0..2)
@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_packet_connection_and_violation_are_not_told_as_several() {
+    fn counts_have_singular_and_plural() {
         let told = |count: u64| {
             let report = Report {
                 packets: count,

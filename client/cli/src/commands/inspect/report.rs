@@ -1,4 +1,4 @@
-//! Packets as lines of a table or of JSON, and the sum of them.
+//! Output of packets as lines of a table or of JSON, and their summary.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,39 +15,39 @@ use super::tally::{NotJudged, Tally};
 use super::what::What;
 use crate::print::counted;
 
-/// How packets are shown.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lines {
-    /// Columns for people.
+    /// Columns of a table.
     Table,
-    /// One document a line.
+    /// A JSON document per line.
     Json,
 }
 
 pub(super) struct Report {
     lines: Lines,
     has_head: bool,
-    /// The first packet's time: the table counts from there.
+    /// Time of the first packet. The table shows times relative to it.
     begin: Option<CaptureTime>,
     words: String,
-    /// Columns of WHAT.
+    /// Width of the column WHAT.
     what: usize,
-    /// Columns of a terminal on which counter and reason have lines of their own: there is no room for them beside the rest.
+    /// Width of a terminal that is too narrow for all columns. Counter and reason then have their own lines.
     narrow: Option<usize>,
 }
 
-/// Columns of number and time, with a blank behind each, and of the verdict.
+/// Width of the columns for number and time with their blanks, and of the verdict.
 const BEFORE_WHAT: usize = 23;
 const VERDICT: usize = 18;
-/// Columns of most verdicts. On a narrow terminal a longer one takes its room from its own line alone.
+/// Width of most verdicts. On a narrow terminal, a longer verdict shortens WHAT in its line.
 const SHORT_VERDICT: usize = 10;
-/// Columns before what goes on in a line of its own below a packet.
+/// Indentation of the lines below a packet.
 const BEFORE_REASON: usize = 7;
-/// Columns that a packet in words mostly needs, and those that all columns together need with a reason.
+/// Width of WHAT that most packets need, and width of all columns together with a reason.
 const WHAT: usize = 70;
 const WIDE: usize = 190;
 
-/// One packet in JSON.
+/// A packet in JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     packet: u64,
@@ -74,8 +74,8 @@ struct Line<'a> {
 }
 
 impl Report {
-    /// For a terminal of so many columns, on which what has no room goes on in the next line; without a width, as for a file,
-    /// a packet has one line.
+    /// Creates a report for a terminal of `width` columns, where long lines are wrapped. Without a width, as for a
+    /// file, each packet has one line.
     pub(super) fn new(lines: Lines, width: Option<usize>) -> Self {
         let narrow = width.filter(|width| *width < WIDE);
         Self {
@@ -90,12 +90,12 @@ impl Report {
         }
     }
 
-    /// Takes note of a packet's time, shown or not.
+    /// Notes the time of a packet, even if the packet is not shown.
     pub(super) fn clock(&mut self, time: Option<CaptureTime>) {
         self.begin = self.begin.or(time);
     }
 
-    /// Shows a packet.
+    /// Prints a packet.
     pub(super) fn line(&mut self, out: &mut impl Write, judged: &Judged<'_>) -> io::Result<()> {
         if self.lines == Lines::Json {
             serde_json::to_writer(&mut *out, &document(judged))?;
@@ -123,7 +123,7 @@ impl Report {
             _ => write!(out, "{:>15}", "-")?,
         }
         self.words.clear();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = core::fmt::Write::write_fmt(&mut self.words, format_args!("{}", What(judged)));
         let (words, what, verdict) = (&self.words, self.what, verdict(judged));
         if let Some(width) = self.narrow {
@@ -153,7 +153,7 @@ impl Report {
         }
     }
 
-    /// Sums up.
+    /// Prints the summary.
     pub(super) fn end(&self, out: &mut impl Write, tally: &Tally) -> io::Result<()> {
         let not_judged: u64 = tally.not_judged.values().sum();
         if self.lines == Lines::Json {
@@ -201,7 +201,7 @@ impl Report {
     }
 }
 
-/// Nanoseconds as seconds in 15 columns.
+/// Writes nanoseconds as seconds in 15 columns.
 fn since(out: &mut impl Write, nanoseconds: i128) -> io::Result<()> {
     const NANOS: u64 = 1_000_000_000;
     match u64::try_from(nanoseconds) {
@@ -227,13 +227,13 @@ fn verdict(judged: &Judged<'_>) -> &'static str {
     }
 }
 
-/// Lines of so many characters, broken at blanks alone: a longer word, such as the name of an attribute, stays whole.
+/// Splits a text into lines of at most `most` characters, at blanks only. A longer word stays whole.
 fn wrapped(text: &str, most: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
     while rest.chars().count() > most {
         let end = rest.char_indices().nth(most).map_or(rest.len(), |(at, _)| at);
-        // A blank right behind the last character that has room will do as well.
+        // A blank just behind the limit is suitable too.
         let blank = match rest[end..].starts_with(' ') {
             true => Some(end),
             false => rest[..end].rfind(' ').or_else(|| rest.find(' ')),
@@ -251,7 +251,7 @@ fn counter(judged: &Judged<'_>) -> Option<&'static str> {
     judgement.counter.map(link::Counter::name)
 }
 
-/// Why it is not simply accepted.
+/// Returns the reason of the verdict; None if no check failed.
 fn reason(judged: &Judged<'_>) -> Option<String> {
     let judgement = match &judged.verdict {
         Err(what) => return Some(NotJudged::Unread(*what).to_string()),
@@ -312,7 +312,7 @@ mod tests {
     use verbatim_oracle::packet_check::{Kind, Port, Received};
     use verbatim_wire::{Medium, Mtu, PortState};
 
-    /// The lines of a management datagram with a reason, for a terminal of so many columns.
+    /// Returns the output for a management packet with a reason, for a terminal of `width` columns.
     fn lines(width: Option<usize>, attribute: u8) -> String {
         let mut bytes = vec![0; 8 + 12 + 8 + 256 + 4];
         bytes[..8].copy_from_slice(&[0xF0, 0x02, 0xFF, 0xFF, 0, 72, 0, 3]);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_narrow_terminal_no_name_is_cut_and_no_line_is_too_long() {
+    fn narrow_terminal_wraps_without_cutting_names() {
         for (attribute, name) in [
             (0x11, "SubnGet(NodeInfo,"),
             (0x15, "SubnGet(PortInfo,"),
@@ -381,14 +381,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_a_packet_has_one_line() {
+    fn without_terminal_a_packet_has_one_line() {
         let text = lines(None, 0x11);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.contains("SubnGet(NodeInfo, modifier 0x00000007) "), "{text}");
     }
 
     #[test]
-    fn lines_are_broken_at_blanks_and_a_word_that_is_too_long_stays_whole() {
+    fn wraps_at_blanks_and_keeps_long_words() {
         assert_eq!(wrapped("ab cd ef", 5), ["ab cd", "ef"]);
         assert_eq!(wrapped("ab cd ef", 4), ["ab", "cd", "ef"]);
         assert_eq!(wrapped("abcdefgh ij", 4), ["abcdefgh", "ij"]);

@@ -1,4 +1,4 @@
-//! How many packets came to what.
+//! Counts of packets by verdict.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use verbatim_oracle::packet_check::{Action, Check, Checks};
 
 use super::Judged;
 
-/// Why a packet was not judged.
+/// The reason why a packet was not judged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum NotJudged {
     Because(&'static str),
@@ -28,12 +28,12 @@ impl fmt::Display for NotJudged {
 pub(super) struct Tally {
     pub(super) packets: u64,
     pub(super) accepted: u64,
-    /// Discarded, or forwarded spoilt.
+    /// Discarded, or forwarded as bad.
     pub(super) discarded: u64,
-    /// By the check that failed first.
+    /// Number of packets by the check that failed first.
     by_check: [u64; Check::ALL.len()],
     pub(super) not_judged: BTreeMap<NotJudged, u64>,
-    /// What could not be checked of one packet or another.
+    /// Checks that were impossible for at least one packet: the capture lacks a part, or the operator gave no value.
     pub(super) absent: Checks,
     pub(super) untold: Checks,
 }
@@ -61,7 +61,7 @@ impl Tally {
         *self.not_judged.entry(why).or_default() += 1;
     }
 
-    /// Checks that failed first, each with how many packets.
+    /// Returns the checks that failed first, with their numbers of packets.
     pub(super) fn reasons(&self) -> impl Iterator<Item = (Check, u64)> {
         Check::ALL
             .into_iter()

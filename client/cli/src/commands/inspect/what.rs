@@ -1,4 +1,4 @@
-//! A packet in a few words.
+//! Short descriptions of packets.
 
 use core::fmt;
 
@@ -7,7 +7,8 @@ use verbatim_wire::{Ethernet, Layout, Lid, Lrh, Mad, Medium, Opcode, Packet, Qpn
 use super::Judged;
 use crate::print::counted;
 
-/// From where to where and what: `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011 PSN 7, 1024 bytes`.
+/// Displays source, destination and kind of a packet, such as
+/// `10.0.0.2 > 10.0.0.1 RC SEND Only DestQP 0x000011 PSN 7, 1024 bytes`.
 pub(super) struct What<'a>(pub(super) &'a Judged<'a>);
 
 impl fmt::Display for What<'_> {
@@ -78,7 +79,7 @@ fn whole(f: &mut fmt::Formatter<'_>, packet: &Packet<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The management datagram to QP0 or QP1.
+/// Returns the MAD of a packet to QP0 or QP1.
 fn mad(packet: &Packet<'_>, opcode: Opcode, qp: u32) -> Option<Mad> {
     let is_management = opcode == Opcode::UD_SEND_ONLY && qp <= 1;
     is_management.then(|| Mad::try_from(packet.payload()).ok()).flatten()

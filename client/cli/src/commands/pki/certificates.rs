@@ -1,4 +1,4 @@
-//! The certificates and lists of revoked ones: X.509 version 3 (RFC 5280), keys on the curve P-256.
+//! Certificates and revocation lists: X.509 version 3 (RFC 5280), with P-256 keys.
 
 use anyhow::Context;
 use rcgen::{
@@ -9,36 +9,36 @@ use time::{Duration, OffsetDateTime};
 
 use super::Host;
 
-/// Clocks of lab machines are behind at times.
+/// Time by which the validity of a certificate begins before its issue, because clocks of lab machines may be slow.
 const ALLOWANCE: Duration = Duration::DAY;
-/// Bytes of a serial number: 127 random bits and a sign.
+/// Length of a serial number, in bytes: 127 random bits, and a sign bit of 0.
 const SERIAL: usize = 16;
 
-/// A certificate and its key, as PEM texts.
+/// A certificate and its key, in PEM.
 pub(super) struct Pair {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 pub(super) enum For<'a> {
     /// A server with these names.
     Server(&'a [Host]),
-    /// A client of this name.
+    /// A client with this name.
     Client(&'a str),
 }
 
-/// A CA.
+/// A certificate authority.
 pub(super) struct Ca {
     issuer: Issuer<'static, KeyPair>,
-    /// Its certificate, as PEM text, and its key.
+    /// Certificate and key.
     pub(super) pair: Pair,
-    /// Its last day.
+    /// End of the CA's validity.
     until: OffsetDateTime,
 }
 
 impl Ca {
-    /// A new one.
+    /// Creates a CA.
     pub(super) fn make(now: OffsetDateTime, days: u16) -> Result<Self, rcgen::Error> {
         let until = now + Duration::days(days.into());
         let mut params = valid(&format!("Verbatim lab CA of {}", now.date()), now, until);
@@ -53,7 +53,7 @@ impl Ca {
         Ok(Self { issuer, pair, until })
     }
 
-    /// The one of these PEM texts.
+    /// Loads a CA from PEM texts.
     pub(super) fn of(certificate: String, key: String) -> anyhow::Result<Self> {
         let issuer = Issuer::from_ca_cert_pem(&certificate, KeyPair::from_pem(&key).context("the CA's key")?);
         let issuer = issuer.context("the CA's certificate")?;
@@ -65,7 +65,7 @@ impl Ca {
         })
     }
 
-    /// A certificate that it signs, until its own last day at most; and until when.
+    /// Issues a certificate, and returns the end of its validity, which is not later than the CA's.
     pub(super) fn issue(
         &self,
         of: &For<'_>,
@@ -96,7 +96,8 @@ impl Ca {
         Ok((pair, until))
     }
 
-    /// The list of the certificates with these serial numbers, as PEM text. It is good as long as the CA is.
+    /// Creates the list of revoked certificates with these serial numbers, in PEM. The list is valid as long as the CA
+    /// is.
     pub(super) fn revoke(&self, serials: &[Vec<u8>], now: OffsetDateTime) -> Result<String, rcgen::Error> {
         let revoked = |serial: &Vec<u8>| RevokedCertParams {
             serial_number: SerialNumber::from_slice(serial),
@@ -108,7 +109,7 @@ impl Ca {
         let list = CertificateRevocationListParams {
             this_update: now - ALLOWANCE,
             next_update: self.until,
-            // It only grows, as long as the clock does.
+            // The number increases with the time.
             crl_number: SerialNumber::from(seconds),
             issuing_distribution_point: None,
             revoked_certs: serials.iter().map(revoked).collect(),
@@ -124,7 +125,7 @@ fn valid(common_name: &str, now: OffsetDateTime, until: OffsetDateTime) -> Certi
     params.not_after = until;
     params.distinguished_name.push(DnType::CommonName, common_name);
     let mut serial = [0; SERIAL];
-    // Without randomness rcgen takes the key's hash, which is as good.
+    // Without randomness rcgen derives the serial number from the key's hash, which is unique too.
     if getrandom::fill(&mut serial).is_ok() {
         serial[0] &= 0x7F;
         params.serial_number = Some(SerialNumber::from_slice(&serial));
@@ -139,7 +140,7 @@ fn subject(host: &Host) -> Result<SanType, rcgen::Error> {
     })
 }
 
-/// A certificate's serial number, and its last day.
+/// Returns a certificate's serial number, and the end of its validity.
 pub(super) fn read(pem: &str) -> anyhow::Result<(Vec<u8>, OffsetDateTime)> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
     let certificate = pem.parse_x509()?;
@@ -147,7 +148,7 @@ pub(super) fn read(pem: &str) -> anyhow::Result<(Vec<u8>, OffsetDateTime)> {
     Ok((certificate.raw_serial().to_vec(), until))
 }
 
-/// The serial numbers in a list.
+/// Returns the serial numbers in a revocation list.
 pub(super) fn revoked(pem: &str) -> anyhow::Result<Vec<Vec<u8>>> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(pem.as_bytes())?;
     let (_, list) = x509_parser::parse_x509_crl(&pem.contents)?;

@@ -1,4 +1,4 @@
-//! `verbatim pki`: certificates for daemons and agents on other hosts, and for who uses them.
+//! `verbatim pki`: certificates for daemons and agents on other hosts, and for their clients.
 
 mod certificates;
 
@@ -43,7 +43,7 @@ struct Init {
     /// A name or address of the server's host, besides localhost, 127.0.0.1 and ::1; may be given several times
     #[arg(long = "server-host", visible_alias = "agent", value_name = "NAME_OR_IP")]
     servers: Vec<Host>,
-    /// Who the client's certificate is for: its name in roles and logs
+    /// Name of the client in its certificate, in roles and in logs
     #[arg(long, value_name = "NAME", default_value = "admin", value_parser = client_name)]
     client: String,
     /// How long the certificates are valid
@@ -59,7 +59,7 @@ struct Issue {
     /// The directory of `verbatim pki init`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Who it is for: the name in roles and logs, and of the files NAME.pem and NAME-key.pem
+    /// Name in roles and logs, and of the files NAME.pem and NAME-key.pem
     #[arg(value_name = "NAME", value_parser = client_name)]
     name: String,
     /// Make it for a server with this name or address, and localhost; may be given several times
@@ -80,7 +80,7 @@ struct Revoke {
     certificate: PathBuf,
 }
 
-/// A name that is safe as that of a file, and plain in a line of a log.
+/// Parses a name that is safe as a file name and in a log line.
 fn client_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if (1..=64).contains(&text.len()) && text.chars().all(plain) && !text.starts_with(['.', '-']) {
@@ -90,7 +90,7 @@ fn client_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a certificate can be made for.
+/// A name or an address in a server's certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Host {
     Name(String),
@@ -113,7 +113,7 @@ impl FromStr for Host {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        // A name of digits and dots is an address with a slip of the pen.
+        // A name of digits and dots is a mistyped address.
         let is_name =
             text.len() <= 253 && text.split('.').all(label) && text.contains(|c: char| c.is_ascii_alphabetic());
         if is_name {
@@ -133,12 +133,12 @@ impl std::fmt::Display for Host {
     }
 }
 
-/// A file to make.
+/// A file to create.
 #[derive(Clone)]
 struct Planned {
     name: String,
     about: String,
-    /// Nobody else may read it.
+    /// Whether only this user may read the file.
     secret: bool,
     text: String,
 }
@@ -161,7 +161,7 @@ fn make(init: &Init) -> anyhow::Result<ExitCode> {
     report(init, &directory, &names, &planned, &until)
 }
 
-/// Nothing is overwritten.
+/// Fails if one of the files exists.
 fn refuse_present(directory: &Path, planned: &[Planned]) -> Result<(), Usage> {
     let names = planned.iter().map(|file| file.name.as_str());
     let present: Vec<&str> = names
@@ -177,7 +177,7 @@ fn refuse_present(directory: &Path, planned: &[Planned]) -> Result<(), Usage> {
     )))
 }
 
-/// The CA of a directory.
+/// Loads the CA of a directory.
 fn ca_of(directory: &Path) -> anyhow::Result<Ca> {
     let read = |name: &str| {
         let path = directory.join(name);
@@ -267,7 +267,7 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Another text in a file's place, whole or not at all.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     let named = || path.display().to_string();
     let new = path.with_extension("pem.new");
@@ -277,7 +277,7 @@ fn replace(path: &Path, text: &str) -> anyhow::Result<()> {
     written.and_then(|()| fs::rename(&new, path)).with_context(named)
 }
 
-/// What the server's certificate is for: always this host, so that a forwarded port works.
+/// Returns the names in a server's certificate. Localhost is always included, for forwarded ports.
 fn names(given: &[Host]) -> Vec<Host> {
     let mut names = vec![
         Host::Name("localhost".into()),
@@ -292,7 +292,7 @@ fn names(given: &[Host]) -> Vec<Host> {
     names
 }
 
-/// All files of a lab, and the last day of what is in them.
+/// Creates all files of `pki init`, and returns the end of their validity.
 fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String), rcgen::Error> {
     let now = OffsetDateTime::now_utc();
     let ca = Ca::make(now, days)?;
@@ -327,7 +327,7 @@ fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String
     Ok((planned, until.date().to_string()))
 }
 
-/// A certificate and its key as files.
+/// Returns the files of a certificate and its key.
 fn pair_of(name: &str, certificate: &str, key: &str, pair: Pair) -> [Planned; 2] {
     let file = |name: String, about: &str, secret, text| Planned {
         name,
@@ -341,7 +341,7 @@ fn pair_of(name: &str, certificate: &str, key: &str, pair: Pair) -> [Planned; 2]
     ]
 }
 
-/// Makes all files or none.
+/// Creates all files, or none on an error.
 fn write_all(directory: &Path, planned: &[Planned]) -> anyhow::Result<()> {
     let mut made = Vec::new();
     for file in planned {
@@ -437,7 +437,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_a_host_name_or_an_address() {
+    fn server_is_a_host_name_or_an_address() {
         assert_eq!("dut.lab".parse(), Ok(Host::Name("dut.lab".into())));
         assert_eq!("fd00::15".parse(), Ok(Host::Address("fd00::15".parse().unwrap())));
         for wrong in [
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn the_agents_certificate_is_always_for_this_host_and_names_nothing_twice() {
+    fn certificate_names_include_localhost_once() {
         let given = [
             "127.0.0.1".parse().unwrap(),
             "dut".parse().unwrap(),
@@ -473,10 +473,10 @@ mod tests {
     }
 
     #[test]
-    fn when_a_file_cannot_be_made_none_is_left() {
+    fn failed_write_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let (planned, _) = plan(&names(&[]), "admin", 1).unwrap();
-        // The last one is in the way.
+        // The name of the last file is taken.
         fs::write(directory.path().join("client-key.pem"), "mine").unwrap();
         assert!(write_all(directory.path(), &planned).is_err());
         let left: Vec<_> = fs::read_dir(directory.path())

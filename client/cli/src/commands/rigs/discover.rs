@@ -1,11 +1,11 @@
-//! `verbatim rigs discover`: a rig file for the adapters of this host.
+//! `verbatim rigs discover`: writes a rig file for the adapters of this host.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-/// A rig file with a rig for each InfiniBand port, and the number of ports. Rigs of Ethernet ports are comments, because the
-/// address of the agent is not known. `root` is `/`.
+/// Returns a rig file with a rig for each InfiniBand port, and the number of all ports. Rigs of Ethernet ports are
+/// comments, because the agent's address is unknown. `root` is `/`.
 pub(super) fn discover(root: &Path) -> (String, usize) {
     let mut text = String::from(
         "# The adapters of this host, as `verbatim rigs discover` found them: docs/rig-file.md has all keys.\n\
@@ -20,7 +20,7 @@ pub(super) fn discover(root: &Path) -> (String, usize) {
                 read.unwrap_or_default().trim().to_owned()
             };
             ports += 1;
-            // "4: ACTIVE"
+            // The file contains text such as "4: ACTIVE".
             let state = of("state").rsplit(": ").next().unwrap_or_default().to_owned();
             let _ = write!(
                 text,
@@ -49,7 +49,7 @@ pub(super) fn discover(root: &Path) -> (String, usize) {
     (text, ports)
 }
 
-/// The names in a directory, in order.
+/// Returns the sorted names in a directory.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_port_is_found_and_the_file_is_one() {
+    fn discovered_file_has_a_rig_for_each_port() {
         let root = tempfile::tempdir().unwrap();
         for (port, layer, interface) in [
             ("mlx5_0/ports/1", "InfiniBand", ""),

@@ -1,4 +1,4 @@
-//! `verbatim rigs`: what the daemon, or without one the rig file, offers.
+//! `verbatim rigs`: the rigs of the daemon or of the rig file.
 
 mod discover;
 
@@ -43,17 +43,17 @@ enum Command {
         /// The rig
         rig: String,
     },
-    /// Take a rig out of use: who holds it keeps it, nobody else gets it
+    /// Take a rig out of use: its holder keeps it, and no other user gets it
     Drain {
         /// The rig
         rig: String,
-        /// Why, for those who want it
+        /// The reason, for users who want the rig
         #[arg(long, value_name = "WORDS", default_value = "no reason given")]
         why: String,
     },
     /// Print a rig file for the adapters of this host
     Discover,
-    /// Have the daemon read its rig file again: rigs that are used neither go nor get another device
+    /// Make the daemon read its rig file again; rigs in use are neither removed nor given another device
     Reload,
     /// Put a rig back into use
     Undrain {
@@ -62,7 +62,7 @@ enum Command {
     },
 }
 
-/// The rig file, or an error that is the operator's.
+/// Reads the rig file. An error counts as the operator's.
 pub(crate) fn load(path: Option<&PathBuf>) -> anyhow::Result<RigFile> {
     RigFile::load(path.map(PathBuf::as_path)).map_err(|error: RigFileError| Usage(error.to_string()).into())
 }

@@ -1,4 +1,4 @@
-//! A rig that the command line describes, in the habit of infiniband-diags: `--umad mlx5_0:1 --route 0,1`.
+//! A rig that the command line describes, in the style of infiniband-diags: `--umad mlx5_0:1 --route 0,1`.
 
 use std::fmt::Write as _;
 
@@ -9,16 +9,16 @@ use verbatim_rig::RigFile;
 use crate::exit::Usage;
 
 const HEADING: &str = "A rig without a rig file";
-/// Stands for the rig file in messages.
+/// Name of the rig file in messages.
 const PLACE: &str = "(command line)";
 
-/// A rig that no rig file has. Further keys of it are those of `--rig-key`.
+/// A rig without a rig file. `--rig-key` sets further keys.
 #[derive(clap::Args, Clone, Default, Debug)]
 pub(crate) struct AdHoc {
     /// The rig is an InfiniBand port of this host, and the device at the other end: mlx5_0:1
     #[arg(long, value_name = "DEVICE:PORT", help_heading = HEADING, conflicts_with_all = ["packets", "rig_file"])]
     umad: Option<String>,
-    /// Directed route to the device; 0 and the port without it
+    /// Directed route to the device; by default 0 and the port
     #[arg(long, value_name = "ROUTE", help_heading = HEADING, requires = "umad", conflicts_with = "lid")]
     route: Option<String>,
     /// The device's LID, in place of a route
@@ -31,13 +31,13 @@ pub(crate) struct AdHoc {
     /// Where the agent is: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR", help_heading = HEADING, requires = "packets")]
     agent: Option<String>,
-    /// The IP address of the tester, which no kernel has
+    /// The tester's IP address, which no host may have configured
     #[arg(long, value_name = "IP", help_heading = HEADING, requires = "packets")]
     ip: Option<String>,
 }
 
 impl AdHoc {
-    /// The rig's name unless `--rig` gives one: after its port or interface.
+    /// Returns the default name of the rig, from its port or interface.
     pub(super) fn name(&self) -> Option<String> {
         self.umad
             .as_ref()
@@ -45,7 +45,7 @@ impl AdHoc {
             .map(|way| way.replace(':', "-"))
     }
 
-    /// The options that lead to it, as they were given.
+    /// Returns the given options, quoted for a shell.
     pub(super) fn words(&self) -> Vec<String> {
         let lid = self.lid.map(|lid| lid.to_string());
         let options = [
@@ -64,7 +64,7 @@ impl AdHoc {
             .collect()
     }
 
-    /// The rig by this name, with more keys, as a rig file has it; none where none is described.
+    /// Returns a rig file with this rig, its name and further keys; None if the command line describes no rig.
     pub(super) fn file(&self, name: &str, keys: &[String]) -> anyhow::Result<Option<RigFile>> {
         let Some(text) = self.text(name, keys)? else {
             return Ok(None);
@@ -109,7 +109,7 @@ impl AdHoc {
         Ok(Some(text))
     }
 
-    /// A daemon has its own rigs, and holds their ports.
+    /// Refuses these options with a daemon, because the daemon has its own rigs and holds their ports.
     pub(super) fn refuse(&self, address: &Address) -> Result<(), Usage> {
         self.words().first().map_or(Ok(()), |option| {
             Err(Usage(format!(
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_a_rig_whose_route_leaves_by_it() {
+    fn umad_option_makes_a_rig_with_its_route() {
         let of = AdHoc {
             umad: Some("mlx5_0:2".into()),
             ..AdHoc::default()
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_with_an_agent_is_a_rig() {
+    fn packets_option_makes_a_rig() {
         let of = AdHoc {
             packets: Some("enp3s0".into()),
             agent: Some("127.0.0.1:7000".into()),

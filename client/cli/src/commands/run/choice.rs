@@ -1,12 +1,12 @@
-//! Which tests of those named are run: by an expression, and those that did not pass last time.
+//! Selection of tests by an expression, and by the result of the last run.
 
 use verbatim_catalog::{mentions, nearest_word};
 use verbatim_client::v1;
 
 use crate::exit::Usage;
 
-/// An expression over a test's words: `lease and not (walk or protect)`. A word matches where it stands in the test's id, its
-/// title, a public name or a statement, in any spelling.
+/// An expression over the words of a test, such as `lease and not (walk or protect)`. A word matches if it occurs in
+/// the test's id, title, public name or statement, in any spelling.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Expression {
     Word(String),
@@ -30,7 +30,7 @@ impl std::str::FromStr for Expression {
     }
 }
 
-/// How deep parentheses and "not" may be nested: it comes from a command line, and what reads it calls itself.
+/// Limit of nested parentheses and "not", because the parser is recursive and the text comes from a user.
 const DEEPEST: usize = 64;
 
 fn either(rest: &mut &[&str], depth: usize) -> Result<Expression, String> {
@@ -83,7 +83,7 @@ fn took(rest: &mut &[&str], word: &str) -> bool {
 }
 
 impl Expression {
-    /// Whether a test is meant.
+    /// Returns whether the expression selects a test.
     pub(crate) fn matches(&self, test: &v1::Test) -> bool {
         match self {
             Self::Word(word) => {
@@ -97,7 +97,7 @@ impl Expression {
         }
     }
 
-    /// Its words.
+    /// Returns the words of the expression.
     fn words(&self) -> Vec<&str> {
         match self {
             Self::Word(word) => vec![word],
@@ -106,7 +106,7 @@ impl Expression {
         }
     }
 
-    /// The nearest to a word that no test has, for an error.
+    /// Returns a suggestion for a word that matches no test, for an error message.
     fn hint(&self, tests: &[v1::Test]) -> String {
         let unknown = |word: &&&str| !tests.iter().any(|test| Self::Word((**word).into()).matches(test));
         let words = self.words();
@@ -117,7 +117,7 @@ impl Expression {
     }
 }
 
-/// The ids of those of `tests` that are meant by the expression, if there is one, and are in `failed`, if it is given.
+/// Returns the ids of the tests that match the expression, if there is one, and that are in `failed`, if it is Some.
 pub(crate) fn ids(
     tests: &[v1::Test],
     expression: Option<&Expression>,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn words_match_ids_and_statements_in_any_case_and_not_binds_before_and_before_or() {
+    fn words_match_in_any_case_and_not_binds_tightest() {
         let tests = [
             test("c14-017-lease-zero", "C14-17"),
             test("c14-walk", "C14-16"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_says_what_was_expected() {
+    fn error_says_what_was_expected() {
         for (text, words) in [
             ("", "seen the end"),
             ("a b", "seen \"b\""),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_last_run_those_are_run_again_that_did_not_pass() {
+    fn selects_tests_that_did_not_pass() {
         let tests = [test("a", "C1-1"), test("b", "C1-2")];
         assert_eq!(ids(&tests, None, Some(&["b".into()])).unwrap(), ["b"]);
         assert!(

@@ -1,4 +1,4 @@
-//! A run inside this process.
+//! Runs inside this process.
 
 use std::path::Path;
 use std::process;
@@ -21,7 +21,7 @@ use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print};
 
-/// What to run, of the tests that are named.
+/// Returns the run's settings with the selected tests, and with the default seed of the rig.
 pub(super) fn chosen(arguments: &Arguments, mut spec: RunSpec) -> anyhow::Result<RunSpec> {
     let tests = verbatim_catalog::select(&spec.patterns).map_err(|error| Usage(error.to_string()))?;
     if arguments.seed.is_none()
@@ -57,7 +57,7 @@ pub(super) fn run(
             .map_err(|error| Usage(format!("--rig-key {error}")))?,
     };
     config.deviations = arguments.known.added_to(&config.deviations)?;
-    // A rig may need variables that count only when the process starts: then this starts it again.
+    // The rig may need environment variables from process start. This call then executes the program again.
     verbatim_rig::env::enter(&config).context("cannot start again with the rig's environment")?;
     let request = Request {
         id: RunId::of_now(),
@@ -90,7 +90,7 @@ pub(super) fn run(
     })
 }
 
-/// The rig that the command line describes, else those of the rig file.
+/// Returns a rig file with the rig of the command line, else the configured rig file.
 fn rig_file(arguments: &Arguments) -> anyhow::Result<RigFile> {
     match arguments.ad_hoc.file(&arguments.rig_name(), &arguments.rig_key)? {
         Some(file) => Ok(file),
@@ -98,7 +98,8 @@ fn rig_file(arguments: &Arguments) -> anyhow::Result<RigFile> {
     }
 }
 
-/// What was given that led to the rig, for who runs it again, wherever he is then. `is_told`: whether `--server none` was.
+/// Returns the options that select the rig, for repeating the run from any directory. `is_told` means that
+/// `--server none` was given.
 fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) -> String {
     let mut words: Vec<String> = Vec::new();
     if is_told {
@@ -117,13 +118,13 @@ fn rig_options(arguments: &Arguments, rig_file: Option<&Path>, is_told: bool) ->
     words.join(" ")
 }
 
-/// What comes so soon after a signal is the same one: timeout(1) signals its child, and then its process group. At a daemon the
-/// second one may leave at once: who restores the device is another process.
+/// Signals within this time count as one, because timeout(1) signals its child and then the process group. A client of
+/// a daemon need not wait this long before it leaves, because another process restores the device.
 const SAME: Duration = Duration::from_millis(500);
-/// The exit code of who was interrupted, as shells have it.
+/// Exit code after an interrupt, as in shells.
 const INTERRUPTED: i32 = 130;
 
-/// Set by the first Ctrl-C or SIGTERM; the second ends the process at once.
+/// Returns a flag that the first SIGINT or SIGTERM sets. The second signal ends the process at once.
 pub(super) fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
     let cancel = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot catch signals")?;

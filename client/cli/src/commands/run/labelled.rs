@@ -1,4 +1,4 @@
-//! A run on any rig that has some labels: a lease is taken for it, and ended with it.
+//! A run on any rig with certain labels. The client takes a lease for the run, and ends the lease after it.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use crate::commands::leases::until_it_has_a_rig;
 use crate::exit::Usage;
 use crate::print::document::bare;
 
-/// How long the lease lasts from when it was last renewed: when this process dies, the rig is free after that.
+/// Duration of the lease after each renewal. The rig is free after this time if the client dies.
 const LASTS: Duration = Duration::from_secs(15 * 60);
-/// How often it is renewed: several may fail before it ends.
+/// Interval of the renewals. Several may fail before the lease ends.
 const RENEWS: Duration = Duration::from_secs(3 * 60);
 
-/// The lease of one's own whose rig has the labels, if there is one.
+/// Returns the user's own lease on a rig with the labels, if there is one.
 ///
 /// # Errors
-/// When there are several.
+/// When the user has several.
 pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Result<Option<String>> {
     if arguments.own_lease {
         return Ok(None);
@@ -59,23 +59,23 @@ pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Resu
     }
 }
 
-/// Says that a run is under a lease of one's own.
+/// Returns a message that the run uses the user's own lease.
 pub(super) fn under(lease: &str) -> String {
     format!("runs under your {lease}; --own-lease waits for a lease of its own")
 }
 
-/// A rig that is held for a run.
+/// A lease for a run.
 pub(super) struct Held {
     name: LeaseName,
-    /// What renews it, for as long as this is.
+    /// Task that renews the lease until this value is dropped.
     _renewing: JoinSet<()>,
 }
 
 impl Held {
-    /// Waits for a rig that has the labels, and says why it waits each time that changes.
+    /// Waits for a rig with the labels. Prints the reason of the wait each time it changes.
     ///
     /// # Errors
-    /// When no rig has them, or the lease ended before it had one.
+    /// When no rig has the labels, or the lease ended before it had a rig.
     pub(super) async fn take(client: &Client, arguments: &Arguments) -> anyhow::Result<Self> {
         let request = v1::CreateLeaseRequest {
             request_id: fresh_id(),
@@ -108,15 +108,14 @@ impl Held {
         }
     }
 
-    /// Its name.
     pub(super) const fn name(&self) -> &LeaseName {
         &self.name
     }
 
-    /// The rig is free for others.
+    /// Ends the lease.
     pub(super) async fn end(self, client: &Client) {
         match client.end_lease(&self.name).await {
-            // It ended in the meantime.
+            // The lease may have ended already.
             Ok(_) | Err(Error::Refusal(_)) => {}
             Err(error) => eprintln!(
                 "verbatim: {} could not be ended: {error}; it ends by itself within {} minutes",
@@ -127,7 +126,7 @@ impl Held {
     }
 }
 
-/// Renews a lease for as long as it can be.
+/// Renews a lease until the daemon refuses.
 async fn renewed(client: Client, name: LeaseName) {
     loop {
         tokio::time::sleep(RENEWS).await;

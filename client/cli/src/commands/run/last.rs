@@ -1,4 +1,4 @@
-//! What did not pass in the last run on a rig, for `--failed` where no daemon keeps runs.
+//! The tests that did not pass in the last run on a rig, for `--failed` without a daemon.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use verbatim_client::v1::{Outcome, Verdict};
 
 use crate::exit::Usage;
 
-/// The ids of the tests that neither passed nor were left out.
+/// Returns the ids of the tests with FAIL, ERROR or INCONCLUSIVE.
 pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
     let not = |verdict: &&Verdict| {
         matches!(
@@ -23,15 +23,15 @@ pub(super) fn not_passed(verdicts: &[Verdict]) -> Vec<String> {
         .collect()
 }
 
-/// Where that is kept of a rig, a line per test: in the user's cache, since nothing is lost with it.
+/// Returns the file for a rig, with one test per line. It is in the user's cache, because its loss does no harm.
 fn file(rig: &str) -> Option<PathBuf> {
     let absolute = |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    // A rig's name holds no separator.
+    // The name of a rig contains no path separator.
     Some(cache.join("verbatim/last").join(rig))
 }
 
-/// Keeps what did not pass. That it cannot be kept is told to who asks for it, and fails no run.
+/// Stores the tests that did not pass. Ignores errors: a later `--failed` reports that the file is missing.
 pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
     let Some(file) = file(rig) else { return };
     let tests = not_passed(verdicts);
@@ -45,13 +45,13 @@ pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
         part.persist(&file)?;
         Ok(())
     };
-    // An older one would answer for this run; and a run that passed leaves nothing behind.
+    // Remove an older file, which would be taken for this run's result.
     if tests.is_empty() || kept().is_err() {
         fs::remove_file(&file).unwrap_or_default();
     }
 }
 
-/// What did not pass in the last run on this rig.
+/// Returns the tests that did not pass in the last run on a rig.
 pub(super) fn of(rig: &str) -> anyhow::Result<Vec<String>> {
     let file = file(rig).ok_or_else(|| {
         Usage(

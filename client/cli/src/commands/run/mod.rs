@@ -32,10 +32,11 @@ pub(crate) use remote::{Followed, follow, show_end};
 /// Run tests and judge them.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are looked for in
-    /// ids, titles, public names and statements; all tests when none is given
+    /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
+    /// looked for in ids, titles, public names and statements; all tests when none is given
     patterns: Vec<String>,
-    /// Of these only what matches: words as above, with `and`, `or`, `not` and parentheses, as in `-k 'm_key and not walk'`
+    /// Of these only what matches: words as above, with `and`, `or`, `not` and parentheses, as in
+    /// `-k 'm_key and not walk'`
     #[arg(short = 'k', value_name = "EXPR", value_parser = expression)]
     expression: Option<Expression>,
     /// Of these only what did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
@@ -44,7 +45,7 @@ pub(crate) struct Arguments {
     /// End the run at the first FAIL or ERROR
     #[arg(short = 'x', long)]
     exitfirst: bool,
-    /// Run it so many times, each time with the next seed; with --record each has a directory 1, 2, ... in DIR
+    /// Run N times, each time with the next seed; with --record each run has a directory 1, 2, ... in DIR
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
     /// The rig
@@ -53,8 +54,8 @@ pub(crate) struct Arguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
-    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; of rigs of kind virtual, and of
-    /// one without a rig file
+    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; of rigs of kind
+    /// virtual, and of one without a rig file
     #[arg(long, value_name = "KEY=VALUE")]
     rig_key: Vec<String>,
     #[command(flatten)]
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Seed of all random choices: one seed, one run; without it 0 on a model, on other rigs another each time
+    /// Seed of all random choices; without it 0 on a model, and a new one for each run on other rigs
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -82,29 +83,29 @@ pub(crate) struct Arguments {
     /// Run on any rig of the daemon that has this label of its rig file, or kind=KIND; may be given several times
     #[arg(long = "label", value_name = "LABEL", conflicts_with_all = ["rig", "lease", "detach"])]
     labels: Vec<String>,
-    /// Who goes first among those who wait for the rig: low, normal or high, which takes an admin of it
+    /// Priority in the queue of the rig: low, normal or high; high needs an admin of the rig
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
     /// On a rig that you hold: wait in the queue for a lease of the run's own, in place of running under yours
     #[arg(long, conflicts_with = "lease")]
     own_lease: bool,
-    /// While it waits for the rig, say its place each time that changes
+    /// While the run waits for the rig, print its place in the queue each time the place changes
     #[arg(long)]
     wait: bool,
     /// Wait for the rig that long at the most: 90s, 30m, 2h; then the run ends without having begun, with exit code 3.
     /// Without it a device that cannot be reached is waited for 10 minutes
     #[arg(long, value_name = "TIME")]
     wait_at_most: Option<Lasts>,
-    /// Begin at once or not at all: exit code 3
+    /// Start at once, or end with exit code 3
     #[arg(long, conflicts_with_all = ["wait", "wait_at_most"])]
     no_wait: bool,
     /// Print one JSON document on stdout
     #[arg(long)]
     json: bool,
-    /// Print only what did not pass, and the sum
+    /// Print only tests that did not pass, and the summary
     #[arg(short, long, conflicts_with_all = ["verbose", "json"])]
     quiet: bool,
-    /// Print what was checked and how long each test took, too
+    /// Also print the checks and the duration of each test
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
     /// Show each finding, also those that are like others or known of such devices, and each observation
@@ -115,42 +116,40 @@ pub(crate) struct Arguments {
     durations: Option<usize>,
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Done {
-    /// The exit code.
     code: u8,
-    /// Its tests' verdicts.
     verdicts: Vec<Verdict>,
-    /// The document of `--json`; none where something else was printed instead.
+    /// The JSON document; None if other output was printed instead.
     json: Option<Document>,
-    /// Whether somebody wanted it to end: then it is not repeated.
+    /// Whether a signal ended the run. The run is then not repeated.
     interrupted: bool,
 }
 
-/// What `--json` prints of a run.
+/// The document that `--json` prints of a run.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Document {
-    /// Of a run in this process: its report, in the order of its fields.
+    /// The report of a run in this process.
     Report(Box<Report>),
-    /// Of a run at a daemon, which may know more than its report.
+    /// The document of a run at a daemon, which may contain more than a report.
     Value(Value),
 }
 
-/// `-k`.
+/// Parses the value of `-k`.
 fn expression(text: &str) -> Result<Expression, String> {
     text.parse()
 }
 
 impl Arguments {
-    /// What to run. Whether the rig takes it is not known here.
+    /// Returns the run's settings. Does not check that the rig can run them.
     fn spec(&self) -> Result<RunSpec, Usage> {
         let parameter = |given: &String| {
             let (name, value) = given
                 .split_once('=')
                 .ok_or_else(|| Usage(format!("--set {given}: NAME=VALUE was expected")))?;
             let value = number(value).ok_or_else(|| {
-                // A daemon may have other tests, and then it says what they take.
+                // A daemon may have other tests; it then reports their parameters.
                 let tests = select(&self.patterns).unwrap_or_default();
                 let expected = expected_of(&tests, name).unwrap_or_else(|| "a number was expected".into());
                 Usage(format!(
@@ -160,7 +159,7 @@ impl Arguments {
             Ok((name.to_string(), value))
         };
         Ok(RunSpec {
-            // That of a lease, the daemon knows.
+            // The daemon knows the rig of a lease.
             rig: if self.lease.is_some() || !self.labels.is_empty() {
                 String::new()
             } else {
@@ -173,23 +172,23 @@ impl Arguments {
         })
     }
 
-    /// The rig that is meant; one without a rig file may be given a name.
+    /// Returns the rig's name. A rig without a rig file may have a name from `--rig`.
     fn rig_name(&self) -> String {
         let name = self.ad_hoc.name().filter(|_| self.rig == BUILT_IN);
         name.unwrap_or_else(|| self.rig.clone())
     }
 
-    /// Whether only some of the tests that the patterns name are wanted.
+    /// Returns whether `-k` or `--failed` selects among the tests.
     const fn chooses(&self) -> bool {
         self.expression.is_some() || self.failed
     }
 
-    /// How long the rig is waited for; none for as long as it takes.
+    /// Returns the time limit of the wait for the rig; None for no limit.
     fn waits(&self) -> Option<Duration> {
         wait_at_most(self.wait_at_most, self.no_wait)
     }
 
-    /// What is told at its end.
+    /// Returns the amount of detail at the end of the run.
     fn telling(&self) -> Telling {
         Telling {
             quiet: self.quiet,
@@ -198,13 +197,13 @@ impl Arguments {
         }
     }
 
-    /// The seed that was given, else that of a rig of this kind.
+    /// Returns the given seed, else the default for a rig of this kind.
     fn seed_on(&self, kind: &str) -> u64 {
         self.seed
             .unwrap_or_else(|| if MODELS.contains(&kind) { 0 } else { fresh_seed() })
     }
 
-    /// What is printed of a run while it goes on.
+    /// Returns the lines to print during the run.
     fn lines(&self) -> Lines {
         match self {
             _ if self.json => Lines::None,
@@ -243,16 +242,16 @@ pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCo
     }
 }
 
-/// Kinds of rigs whose device is a model: one run is as the other, unless a seed is given.
+/// Kinds of rigs whose device is a model. Their runs are repeatable, so their default seed is fixed.
 const MODELS: [&str; 2] = ["virtual", "model"];
 
-/// Another seed each time, short enough to be typed.
+/// Returns a random seed that is short enough to type.
 fn fresh_seed() -> u64 {
-    // The keys of the standard library's hash maps are drawn by the system.
+    // The operating system draws the keys of the standard library's hash maps.
     RandomState::new().build_hasher().finish() >> 32
 }
 
-/// A number in decimal or, with 0x in front, in hexadecimal.
+/// Parses a decimal number, or a hexadecimal one with the prefix 0x.
 fn number(value: &str) -> Option<u64> {
     match value.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_has_seed_0_and_a_real_rig_another_each_time() {
+    fn model_has_seed_0_and_real_rig_a_random_seed() {
         let of = |given: &[&str]| Cli::parse_from([&["run"], given].concat()).run;
         let none = of(&[]);
         assert_eq!(MODELS.map(|kind| none.seed_on(kind)), [0, 0]);

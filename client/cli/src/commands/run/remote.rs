@@ -1,4 +1,4 @@
-//! A run at a daemon: made there, watched here.
+//! A run at a daemon: creates the run, and follows it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,10 +21,10 @@ use crate::exit::Usage;
 use crate::print::progress::Progress;
 use crate::{exit, print, server};
 
-/// Exit code of a process that left because of a signal.
+/// Exit code after an interrupt.
 const LEFT: u8 = 130;
 
-/// What to run, of the tests that the daemon has by these names.
+/// Returns the run's settings with the selected tests of the daemon, and with the default seed.
 pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Address) -> anyhow::Result<v1::RunSpec> {
     if arguments.seed.is_none() {
         spec.seed = seed(arguments, address)?;
@@ -46,7 +46,7 @@ pub(super) fn chosen(arguments: &Arguments, mut spec: v1::RunSpec, address: &Add
     Ok(spec)
 }
 
-/// The seed of a run for which none was given: by the kind of its rig, as far as that is known before it begins.
+/// Returns the default seed of a run, from the kind of its rig, if the kind is known before the run starts.
 fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
     if let Some(kind) = arguments.labels.iter().find_map(|label| label.strip_prefix("kind=")) {
         return Ok(arguments.seed_on(kind));
@@ -66,7 +66,7 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
     Ok(arguments.seed_on(&kind.unwrap_or_else(|_| "virtual".into())))
 }
 
-/// What did not pass in the last run of a rig.
+/// Returns the tests that did not pass in the last run on a rig.
 async fn not_passed(client: &Client, rig: &str) -> anyhow::Result<Vec<String>> {
     if rig.is_empty() {
         return Err(Usage("--failed takes --rig RIG: the last run of that rig is meant".into()).into());
@@ -92,7 +92,7 @@ pub(super) fn run(
     arguments.ad_hoc.refuse(address)?;
     server::refuse_rig_keys(&arguments.rig_key, address)?;
     server::refuse_deviations(&arguments.known.deviations, address)?;
-    // Before the run: afterwards there would be nowhere to put its record.
+    // Check the directory before the run, which would otherwise have no place for its record.
     let record = record.map(new_directory).transpose()?;
     let lease: Option<LeaseName> = arguments.lease.as_deref().map(str::parse).transpose()?;
     let request = v1::CreateRunRequest {
@@ -142,7 +142,8 @@ async fn carried_out(
         run = client.create_run_under(request.clone()) => (run?, false),
         () = stop.asked() => {
             progress.say("stopping; Ctrl-C again leaves at once");
-            // The request may have arrived: sent again, it gives the same run, which can then be cancelled.
+            // The daemon may have the request already. Sending it again returns the same run, which can then be
+            // cancelled.
             tokio::select! {
                 run = client.create_run_under(request.clone()) => (run?, true),
                 () = stop.asked() => return Ok(left()),
@@ -197,20 +198,21 @@ async fn carried_out(
     })
 }
 
-/// How following a run ended.
+/// The way in which following a run ended.
 pub(crate) enum Followed {
-    /// With the run.
+    /// The run ended.
     Ended {
-        /// The run.
+        /// The ended run.
         run: Box<v1::Run>,
-        /// Whether a signal had it cancelled.
+        /// Whether a signal cancelled the run.
         interrupted: bool,
     },
-    /// Before it: somebody had enough.
+    /// The user left before the run ended.
     Left,
 }
 
-/// Follows a run to its end. The first signal cancels it, the second leaves; without `stop`, signals do what they do.
+/// Follows a run to its end. The first signal cancels the run, and the second one leaves. Without `stop`, signals have
+/// their default effect.
 pub(crate) async fn follow(
     client: &Client,
     name: &RunName,
@@ -245,7 +247,7 @@ pub(crate) async fn follow(
                 }
                 Some(cancelling) => {
                     progress.finish();
-                    // One that could not be asked for is over too, and confirms nothing.
+                    // A failed request to cancel is finished too, but confirms nothing.
                     let confirmed = cancelling.is_finished() && cancelling.await.unwrap_or(false);
                     leave(name, confirmed);
                     return Ok(Followed::Left);
@@ -266,7 +268,7 @@ pub(crate) async fn follow(
     Ok(Followed::Ended { run, interrupted })
 }
 
-/// Asks the daemon to cancel, beside the watching.
+/// Asks the daemon to cancel the run, in parallel with the events.
 fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bool> {
     progress.say("cancelling: the device is restored first; Ctrl-C again leaves, the daemon goes on");
     let tell = progress.teller();
@@ -274,7 +276,7 @@ fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bo
     tokio::spawn(async move {
         match patiently(|| client.cancel_run(&name)).await {
             Ok(_) => true,
-            // It ended in the meantime.
+            // The run may have ended already.
             Err(Error::Refusal(_)) => true,
             Err(error) => {
                 tell(&format!("{name} could not be cancelled: {error}"));
@@ -293,13 +295,13 @@ fn leave(name: &RunName, confirmed: bool) {
     eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
 }
 
-/// Prints what a run came to, as a run inside this process does, and returns its exit code.
+/// Prints the result of a run, in the format of a run inside this process. Returns its exit code.
 pub(crate) fn show_end(run: &v1::Run) -> anyhow::Result<ExitCode> {
     let (code, _) = end_of(run, None, false, false, print::Telling::default())?;
     Ok(ExitCode::from(code))
 }
 
-/// The exit code of a run, and the document of `--json`; what it came to is printed where none is wanted.
+/// Returns the exit code of a run, and the JSON document. Without `json`, prints the result instead.
 fn end_of(
     run: &v1::Run,
     record: Option<&Path>,
@@ -323,8 +325,8 @@ fn end_of(
     Ok((code, None))
 }
 
-/// Says why the run waits, if it does; with `wait` each time that changes. A courtesy: when the daemon cannot say it, the
-/// events will tell.
+/// Prints why the run waits, if it does; with `wait`, each time the reason changes. Ignores errors, because the run's
+/// events show its progress too.
 async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress, wait: bool) {
     let Ok(lease) = run.lease.parse() else { return };
     let Ok(mut watch) = client.watch_lease(&lease).await else {
@@ -348,14 +350,14 @@ async fn say_if_it_waits(client: &Client, run: &v1::Run, progress: &Progress, wa
     }
 }
 
-/// A directory that is absent or empty, made if need be.
+/// Checks that the directory of a record is absent or empty, and creates it.
 fn new_directory(path: &Path) -> anyhow::Result<PathBuf> {
     let path = std::path::absolute(path).context("--record")?;
     BundleWriter::create(&path).map_err(RunError::from)?;
     Ok(path)
 }
 
-/// Ctrl-C and SIGTERM.
+/// Receiver of SIGINT and SIGTERM.
 pub(crate) struct Stop(Signals);
 
 impl Stop {
@@ -365,7 +367,7 @@ impl Stop {
             .context("cannot catch signals")
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     async fn asked(&mut self) {
         self.0.next().await;
     }

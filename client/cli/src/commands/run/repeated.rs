@@ -1,4 +1,4 @@
-//! A run, or the same run with one seed after the other.
+//! A single run, or repeated runs with increasing seeds.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use verbatim_run::{Signer, sign_bundle};
 use super::{Arguments, Document, Done};
 use crate::print;
 
-/// One run: what, and where its record is kept.
+/// Executes one run; the path is the directory of its record.
 type Once<'a> = dyn FnMut(RunSpec, Option<&Path>) -> anyhow::Result<Done> + 'a;
 
-/// Signs the record of a run. Who left a daemon's run before its end has none of it.
+/// Signs the record of a run. If the user left the run early, there is no record to sign.
 fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> {
     let (Some(signer), Some(record)) = (signer, record) else {
         return Ok(());
@@ -31,11 +31,11 @@ fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Runs it once, or as often as `--repeat` says. The exit code is the gravest one's.
+/// Executes the run once, or as often as `--repeat` says. Returns the most severe exit code.
 pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> anyhow::Result<ExitCode> {
     let record = arguments.record.as_ref().map(std::path::absolute).transpose();
     let record = record.context("--record")?;
-    // Before the run: afterwards a key that cannot be used would be known too late.
+    // Check the key before the run starts.
     let signer = arguments.sign.as_deref().map(Signer::open).transpose()?;
     let Some(times) = arguments.repeat else {
         let done = once(spec, record.as_deref())?;
@@ -74,13 +74,13 @@ pub(super) fn run(arguments: &Arguments, spec: RunSpec, once: &mut Once<'_>) -> 
     Ok(ExitCode::from(code))
 }
 
-/// An ERROR outranks a FAIL, that an INCONCLUSIVE, that a PASS, as in one run.
+/// Returns the more severe exit code: ERROR before FAIL, FAIL before INCONCLUSIVE, INCONCLUSIVE before PASS.
 fn gravest(one: u8, other: u8) -> u8 {
     let rank = |code: u8| [0, 4, 1, 3].iter().position(|known| *known == code).unwrap_or(4);
     if rank(other) > rank(one) { other } else { one }
 }
 
-/// How often each test came to what.
+/// Number of each outcome per test.
 #[derive(Default)]
 struct Counts(BTreeMap<String, BTreeMap<Outcome, u32>>);
 
@@ -92,7 +92,7 @@ impl Counts {
         }
     }
 
-    /// The tests that came to more than one thing, or to anything but a PASS; of the others how many there are.
+    /// Lists the tests that did not always pass, and counts the tests that did.
     fn table(&self, times: u32) -> String {
         let passed = |counts: &BTreeMap<Outcome, u32>| counts.keys().all(|outcome| *outcome == Outcome::Pass);
         let mut out = String::from("\n");
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_code_of_several_runs_is_the_gravest() {
+    fn exit_code_of_repeated_runs_is_the_most_severe() {
         assert_eq!([0, 4, 0].into_iter().fold(0, gravest), 4);
         assert_eq!([4, 1, 0].into_iter().fold(0, gravest), 1);
         assert_eq!([1, 3, 4].into_iter().fold(0, gravest), 3);

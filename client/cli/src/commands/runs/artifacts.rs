@@ -1,4 +1,4 @@
-//! `verbatim runs artifacts`: the files that a run left.
+//! `verbatim runs artifacts`: the files of a run.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::exit::Usage;
 use crate::print;
 use crate::server::run_named;
 
-/// The file whose presence says that all others are there.
+/// The file that is downloaded last; it shows that the download is complete.
 const MANIFEST: &str = "manifest.json";
 
 /// The files that a run left.
@@ -66,7 +66,7 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Stdout without a lock that is held across waits.
+/// Stdout without a lock across await points.
 struct Stdout;
 
 impl Write for Stdout {
@@ -79,17 +79,17 @@ impl Write for Stdout {
     }
 }
 
-/// Writes a file of a run. It appears under its name when it is whole.
+/// Downloads a file of a run. The file gets its name when it is complete.
 pub(crate) async fn to_file(client: &Client, run: &RunName, name: &str, file: &Path) -> anyhow::Result<()> {
     let reader = client.read_artifact(run, name).await?;
     receive(reader, file).await?;
     Ok(())
 }
 
-/// Downloads all files of a run into a directory: a bundle, as `--record` leaves it without a daemon.
+/// Downloads all files of a run into a directory, as the bundle of `--record`.
 pub(crate) async fn download_all(client: &Client, run: &RunName, directory: &Path) -> anyhow::Result<()> {
     let mut artifacts = client.list_artifacts(run).await?;
-    // The manifest comes last: a download that is cut is not taken for a whole bundle.
+    // The manifest is last, so that a truncated download is not taken for a bundle.
     artifacts.sort_by_key(|artifact| artifact.name == MANIFEST);
     for artifact in artifacts {
         let plain = Path::new(&artifact.name)
@@ -129,7 +129,7 @@ async fn receive(reader: verbatim_client::ArtifactReader, file: &Path) -> Result
             .map(|()| bytes)
             .map_err(|source| cannot_write(file, source)),
         Err(error) => {
-            // What is left of it would only mislead.
+            // Remove the incomplete file.
             let _ = std::fs::remove_file(&part);
             Err(error)
         }

@@ -1,4 +1,4 @@
-//! `verbatim runs diff`: what changed from one run to another, such as with another firmware.
+//! `verbatim runs diff`: differences between two runs, for example with different firmware.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use verbatim_client::{Client, v1};
 use crate::print;
 use crate::server::run_named;
 
-/// Which runs.
+/// The runs to compare.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The first run: runs/ID, ID, or latest
@@ -21,11 +21,11 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// Something that differs.
+/// A difference between the runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Difference {
     test: String,
-    /// What was looked at; empty for the verdict as a whole.
+    /// The check that differs; empty for the whole verdict.
     about: String,
     first: String,
     second: String,
@@ -78,7 +78,7 @@ const ABSENT: &str = "not there";
 
 fn differences(first: &v1::Run, second: &v1::Run) -> Vec<Difference> {
     let mut all = Vec::new();
-    // Both have the catalogue's order; what only the second has comes behind.
+    // Both runs have the catalogue's order; tests of the second run alone come last.
     let tests = |run: &v1::Run| -> Vec<String> { run.verdicts.iter().map(|of| of.test.clone()).collect() };
     let mut order = tests(first);
     order.extend(
@@ -121,7 +121,7 @@ fn in_words(of: &v1::Verdict) -> String {
     }
 }
 
-/// What was seen, by what was looked at; the same looked at several times has a number.
+/// Returns the seen values by check. Checks of the same name are numbered.
 pub(crate) fn values(of: Option<&v1::Verdict>) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
     let checks = of.into_iter().flat_map(|of| of.passed.iter().chain(&of.findings));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_and_values_that_changed_are_told_and_others_are_not() {
+    fn reports_only_changed_verdicts_and_values() {
         use v1::Outcome::{Fail, Pass};
         let one = run(Pass, &["4", "1"]);
         assert_eq!(differences(&one, &one), []);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_only_one_of_them_has_is_told() {
+    fn reports_a_test_that_only_one_run_has() {
         let told = differences(&v1::Run::default(), &run(v1::Outcome::Pass, &[]));
         assert_eq!((told[0].first.as_str(), told[0].second.as_str()), (ABSENT, "PASS"));
     }

@@ -1,4 +1,4 @@
-//! `verbatim runs`: the runs that a daemon keeps.
+//! `verbatim runs`: the runs of a daemon.
 
 pub(crate) mod artifacts;
 mod diff;
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 enum Command {
     /// List runs, the newest first
     List(List),
-    /// Show a run: what was asked, and what it came to
+    /// Show a run: its settings and its results
     Show(Show),
     /// Follow a run to its end; leaving does not stop it
     #[command(after_help = "The exit code is that of `verbatim run`. Ctrl-C leaves; the run goes on.")]
@@ -44,13 +44,13 @@ enum Command {
     },
     /// List the files that a run left, or read one of them
     Artifacts(artifacts::Arguments),
-    /// Keep a run and its files, whatever the daemon's limits are
+    /// Keep a run and its files beyond the daemon's limits
     Pin {
         /// The runs: runs/ID, ID, or latest
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Let the files of a pinned run go when the daemon's limits say so
+    /// Unpin a run, so that the daemon's limits apply to its files again
     Unpin {
         /// The runs: runs/ID, ID, or latest
         #[arg(required = true)]
@@ -62,7 +62,7 @@ enum Command {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Tell in what a second run differs from a first: its verdicts, and what was measured
+    /// Show how a second run differs from a first: verdicts and measured values
     #[command(after_help = "The exit code is 0 when nothing differs, and 1 when anything does.")]
     Diff(diff::Arguments),
     /// Export the record of a run
@@ -83,7 +83,7 @@ struct List {
     /// Runs on a page
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=1000))]
     page_size: i32,
-    /// The page after another one: the token that this left
+    /// Token of the page to show, as printed after the page before it
     #[arg(long, value_name = "TOKEN", default_value = "", conflicts_with = "all")]
     page_token: String,
     /// All pages
@@ -235,7 +235,7 @@ async fn pin(client: &Client, runs: &[String], pinned: bool) -> anyhow::Result<E
 
 async fn delete(client: &Client, runs: &[String]) -> anyhow::Result<ExitCode> {
     for run in runs {
-        // Which is the latest may have changed since it was looked at.
+        // "latest" is not accepted, because a newer run may have appeared.
         let run: RunName = run.parse()?;
         client.delete_run(&run).await?;
         eprintln!("{run}: deleted");

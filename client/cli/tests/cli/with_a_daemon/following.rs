@@ -1,4 +1,4 @@
-//! Following a run: by several, across the daemon's death, and until somebody stops it.
+//! Tests of following a run: by several clients, across a daemon's death, and with signals.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::support::{Output, Place, Running};
 /// A test that ends at once, then one that takes half a minute of real time.
 const LONG: &str = "--rig bench C13_013 c14-016-get-protect-2";
 
-/// Cursors and, of the last one, the state.
+/// Returns the cursors of all events, and the state in the last one.
 fn events(watched: &Output) -> (Vec<u64>, Value) {
     let lines = watched.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
     let events: Vec<Value> = lines.collect();
@@ -16,7 +16,7 @@ fn events(watched: &Output) -> (Vec<u64>, Value) {
     (cursors, events.last().unwrap()["state_changed"].clone())
 }
 
-/// Every event once, in order, up to the end.
+/// Checks that the client received every event once and in order, up to the end.
 fn assert_whole(watched: &Output) -> Value {
     let (cursors, last) = events(watched);
     let expected: Vec<u64> = (1..=cursors.len() as u64).collect();
@@ -25,13 +25,13 @@ fn assert_whole(watched: &Output) -> Value {
     last
 }
 
-/// A run under way, in the middle of its long test.
+/// Starts a run, and waits until it is in its long test.
 fn detached(place: &Place) -> Running {
     assert_eq!(place.verbatim(&format!("run --detach {LONG}")).code, Some(0));
     in_the_long_test(place)
 }
 
-/// Watches the latest run, up to now: where its long test waits for silence.
+/// Watches the latest run until its long test waits for a timeout.
 fn in_the_long_test(place: &Place) -> Running {
     let mut watcher = place.start("runs watch latest --json");
     watcher.prints("\"wrong key\"");
@@ -39,7 +39,7 @@ fn in_the_long_test(place: &Place) -> Running {
 }
 
 #[test]
-fn two_clients_watch_one_run_and_when_one_is_killed_the_other_sees_the_end() {
+fn second_watcher_survives_a_killed_one() {
     let place = Place::new();
     let (_device, _daemon) = (place.device(), place.daemon());
     let one = detached(&place);
@@ -57,7 +57,7 @@ fn two_clients_watch_one_run_and_when_one_is_killed_the_other_sees_the_end() {
 }
 
 #[test]
-fn a_watcher_outlives_its_daemon_and_gets_each_event_once() {
+fn watcher_survives_daemon_and_gets_each_event_once() {
     let place = Place::new();
     let (_device, daemon) = (place.device(), place.daemon());
     let mut watcher = detached(&place);
@@ -72,14 +72,14 @@ fn a_watcher_outlives_its_daemon_and_gets_each_event_once() {
         "{watched:?}"
     );
 
-    // And from a cursor on: only what came after it.
+    // A watch with a cursor returns only later events.
     let (all, _) = events(&watched);
     let rest = place.verbatim("runs watch latest --json --cursor 3");
     assert_eq!(events(&rest).0, all[3..]);
 }
 
 #[test]
-fn the_first_ctrl_c_cancels_the_run_and_waits_for_its_end() {
+fn first_ctrl_c_cancels_and_waits() {
     let place = Place::new();
     let (_device, _daemon) = (place.device(), place.daemon());
     let mut run = place.start(&format!("run {LONG}"));
@@ -105,12 +105,12 @@ fn the_first_ctrl_c_cancels_the_run_and_waits_for_its_end() {
 }
 
 #[test]
-fn the_second_ctrl_c_leaves_and_says_what_becomes_of_the_run() {
+fn second_ctrl_c_leaves_at_once() {
     let place = Place::new();
     let (_device, daemon) = (place.device(), place.daemon());
     let mut run = place.start(&format!("run {LONG}"));
     run.prints("PASS");
-    // A daemon that hangs: the run cannot end before the second signal.
+    // The daemon hangs, so the run cannot end before the second signal.
     daemon.signal(Signal::SIGSTOP);
     run.signal(Signal::SIGINT);
     run.says("cancelling");
@@ -125,7 +125,7 @@ fn the_second_ctrl_c_leaves_and_says_what_becomes_of_the_run() {
 }
 
 #[test]
-fn leaving_a_watch_leaves_the_run_alone() {
+fn leaving_a_watch_keeps_the_run() {
     let place = Place::new();
     let (_device, _daemon) = (place.device(), place.daemon());
     let watcher = detached(&place);

@@ -1,9 +1,9 @@
-//! Leases, as who reserves a rig sees them, and as who has to wait does.
+//! Tests of leases, for users who reserve a rig and for those who wait.
 
 use super::support::Place;
 
 #[test]
-fn a_rig_is_reserved_used_renewed_and_given_back() {
+fn rig_is_reserved_used_renewed_and_released() {
     let place = Place::new();
     let _daemon = place.daemon();
     let reserved = place.verbatim("reserve --label kind=virtual --for 30m --json");
@@ -48,10 +48,10 @@ fn a_rig_is_reserved_used_renewed_and_given_back() {
 }
 
 #[test]
-fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
+fn labelled_run_waits_for_and_releases_a_rig() {
     let place = Place::new();
     let _daemon = place.daemon();
-    // `broken` is the first of two of that kind.
+    // The rig `broken` is the first of two rigs of kind `virtual`.
     let run = place.verbatim("run --label kind=virtual c14-024-node-info --json");
     assert_eq!(run.code, Some(0), "{run:?}");
     assert_eq!(run.json()["run"]["rig"], "broken");
@@ -84,7 +84,7 @@ fn a_run_takes_any_rig_that_has_the_labels_waits_for_it_and_lets_it_go() {
 }
 
 #[test]
-fn a_run_on_ones_own_rig_does_not_wait_for_oneself() {
+fn run_uses_the_users_own_lease() {
     let place = Place::new();
     let _daemon = place.daemon();
     let lease = place.verbatim("reserve broken").stdout;
@@ -97,7 +97,7 @@ fn a_run_on_ones_own_rig_does_not_wait_for_oneself() {
 }
 
 #[test]
-fn who_does_not_want_to_wait_does_not() {
+fn no_wait_ends_at_once() {
     let place = Place::new();
     let _daemon = place.daemon();
     assert_eq!(place.verbatim("reserve broken").code, Some(0));
@@ -117,7 +117,7 @@ fn who_does_not_want_to_wait_does_not() {
 }
 
 #[test]
-fn what_waits_leaves_the_queue_with_its_client() {
+fn queued_lease_ends_with_its_client() {
     let place = Place::new();
     std::fs::write(
         place.path("verbatimd.toml"),
@@ -140,7 +140,7 @@ fn what_waits_leaves_the_queue_with_its_client() {
 }
 
 #[test]
-fn who_watches_the_rigs_sees_one_taken_out_of_use_and_who_waits_for_it_says_so() {
+fn watcher_sees_drained_rig_and_waiting_run() {
     let place = Place::new();
     let _daemon = place.daemon();
     let mut rigs = place.start("rigs --watch");
@@ -155,7 +155,7 @@ fn who_watches_the_rigs_sees_one_taken_out_of_use_and_who_waits_for_it_says_so()
 }
 
 #[test]
-fn two_runs_are_compared_pinned_and_deleted() {
+fn runs_are_compared_pinned_and_deleted() {
     let place = Place::new();
     let _daemon = place.daemon();
     assert_eq!(place.verbatim("run --rig broken c14-016-get-protect-2").code, Some(1));

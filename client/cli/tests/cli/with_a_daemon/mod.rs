@@ -1,4 +1,4 @@
-//! `verbatim` with a daemon, without one, and with one that is dead: real processes, a real socket.
+//! Tests of `verbatim` with a running daemon, without one, and with a dead one, as real processes with a real socket.
 
 mod following;
 mod leases;

@@ -1,11 +1,11 @@
-//! Where a command is carried out.
+//! Tests of the place that executes a command.
 
 use std::os::unix::net::UnixListener;
 
 use super::support::Place;
 
 #[test]
-fn without_a_socket_a_run_is_carried_out_inside_the_process() {
+fn without_socket_runs_in_process() {
     let place = Place::new();
     let run = place.verbatim("run C13_013");
     assert_eq!(run.code, Some(0), "{run:?}");
@@ -14,7 +14,7 @@ fn without_a_socket_a_run_is_carried_out_inside_the_process() {
 }
 
 #[test]
-fn a_socket_that_refuses_is_an_error_and_never_a_run_inside_the_process() {
+fn refusing_socket_never_runs_in_process() {
     let place = Place::new();
     drop(UnixListener::bind(place.path("verbatim.sock")).unwrap());
     for command in ["run C13_013", "tests", "rigs", "rigs restore virtual", "runs list"] {
@@ -32,7 +32,7 @@ fn a_socket_that_refuses_is_an_error_and_never_a_run_inside_the_process() {
 }
 
 #[test]
-fn a_server_that_is_named_but_absent_is_an_error() {
+fn absent_named_server_is_an_error() {
     let place = Place::new();
     let absent = place.verbatim("run C13_013 --server /nowhere/verbatim.sock");
     assert_eq!(absent.code, Some(3), "{absent:?}");
@@ -46,7 +46,7 @@ fn a_server_that_is_named_but_absent_is_an_error() {
 }
 
 #[test]
-fn what_only_a_daemon_can_do_says_so_without_one() {
+fn daemon_commands_say_that_they_need_one() {
     let place = Place::new();
     for command in ["runs list", "run --detach"] {
         let refused = place.verbatim(command);
@@ -61,7 +61,7 @@ fn what_only_a_daemon_can_do_says_so_without_one() {
 }
 
 #[test]
-fn a_rig_file_cannot_be_given_where_the_daemon_has_its_own() {
+fn refuses_rig_file_with_a_daemon() {
     let place = Place::new();
     let _daemon = place.daemon();
     for command in ["run", "rigs", "rigs restore broken"] {
@@ -72,7 +72,7 @@ fn a_rig_file_cannot_be_given_where_the_daemon_has_its_own() {
 }
 
 #[test]
-fn rigs_and_tests_are_those_of_the_daemon() {
+fn rigs_and_tests_come_from_the_daemon() {
     let place = Place::new();
     let (_device, _daemon) = (place.device(), place.daemon());
     let rigs = place.verbatim("rigs --json").json();

@@ -1,4 +1,4 @@
-//! A daemon over a network, with certificates of `verbatim pki`: who is let in, what who may do, and what is said of it.
+//! Tests of a daemon on a network, with certificates of `verbatim pki`: authentication, roles, and messages.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use nix::sys::signal::Signal;
 
 use super::support::{Place, Running};
 
-/// A lab made by `verbatim pki init`, in which "alice" has a certificate too, and whose daemon gives her this role.
+/// A daemon with the certificates of `verbatim pki init`. The client "alice" also has a certificate, and a role at the
+/// daemon.
 struct Lab {
     place: Place,
     daemon: Running,
@@ -18,7 +19,7 @@ impl Lab {
         Self::with(role, "")
     }
 
-    /// The same with more roles, as the configuration has them.
+    /// Creates a lab with further roles in the daemon's configuration.
     fn with(role: &str, more: &str) -> Self {
         let place = Place::new();
         for made in ["pki init pki", "pki issue pki alice", "pki issue pki eve"] {
@@ -41,7 +42,7 @@ impl Lab {
         }
     }
 
-    /// Options of a client with that certificate of the lab.
+    /// Returns the options of a client with that certificate of the lab.
     fn client(&self, name: &str) -> String {
         format!(
             "--daemon {} --ca pki/ca.pem --cert pki/{name}.pem --key pki/{name}-key.pem",
@@ -49,7 +50,7 @@ impl Lab {
         )
     }
 
-    /// What a client with these options hears that is not let in.
+    /// Returns the error message of a client with these options, which the daemon refuses.
     fn refused(&self, options: &str) -> String {
         let output = self.place.verbatim(&format!("{options} rigs"));
         assert_ne!(output.code, Some(0), "{output:?}");
@@ -58,7 +59,7 @@ impl Lab {
 }
 
 #[test]
-fn a_client_with_a_certificate_runs_tests_on_another_machines_rig() {
+fn client_certificate_allows_remote_runs() {
     let lab = Lab::new("operator");
     let run = lab.place.verbatim(&format!(
         "{} run --rig virtual c14-024-node-info --json",
@@ -78,8 +79,8 @@ fn a_client_with_a_certificate_runs_tests_on_another_machines_rig() {
 }
 
 #[test]
-fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
-    // Alice sees both rigs of that kind.
+fn labels_select_only_permitted_rigs() {
+    // The client alice may see both rigs of kind `virtual`.
     let lab = Lab::with("operator", "[[role]]\nrole = \"viewer\"\nwho = [\"cert:alice\"]\n");
     let reserve = |who: &str| {
         let options = lab.client(who);
@@ -87,7 +88,7 @@ fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
             .verbatim(&format!("{options} reserve --label kind=virtual --detach --json"))
             .json()
     };
-    // `broken` is the first of the two, and free; she may use `virtual` alone.
+    // The rig `broken` is free and the first of the two rigs; alice may use only `virtual`.
     let held = reserve("alice");
     assert_eq!(
         (held["state"].as_str(), held["rig"].as_str()),
@@ -102,7 +103,7 @@ fn labels_get_an_operator_no_other_rig_than_those_it_may_use() {
 }
 
 #[test]
-fn each_client_that_is_not_let_in_hears_why_and_the_daemons_log_says_who() {
+fn refused_client_and_daemon_log_name_the_reason() {
     let mut lab = Lab::new("operator");
     let error = lab.refused(&format!("--server {}", lab.url));
     assert!(error.contains("takes a certificate, and --ca is missing"), "{error}");
@@ -143,7 +144,7 @@ fn each_client_that_is_not_let_in_hears_why_and_the_daemons_log_says_who() {
 }
 
 #[test]
-fn a_revoked_certificate_is_refused_without_a_restart() {
+fn revoked_certificate_is_refused_without_restart() {
     let mut lab = Lab::new("operator");
     assert_eq!(
         lab.place.verbatim(&format!("{} rigs", lab.client("alice"))).code,
@@ -160,10 +161,10 @@ fn a_revoked_certificate_is_refused_without_a_restart() {
         lab.place.verbatim(&format!("{} rigs", lab.client("client"))).code,
         Some(0)
     );
-    // A second one is added to the list, not put in the first one's place.
+    // The second certificate is added to the list, and does not replace the first.
     let revoked = lab.place.verbatim("pki revoke pki eve");
     assert!(revoked.stdout.contains("lists 2 certificates"), "{revoked:?}");
-    // A list that cannot be read leaves all as it was; so does a hangup, which is no end.
+    // An unreadable list and a SIGHUP leave the revocations unchanged.
     fs::write(lab.place.path("pki/crl.pem"), "").unwrap();
     lab.daemon.says("stay as they were");
     lab.daemon.signal(Signal::SIGHUP);
@@ -176,7 +177,7 @@ fn a_revoked_certificate_is_refused_without_a_restart() {
 }
 
 #[test]
-fn roles_are_per_rig_and_a_viewer_changes_nothing() {
+fn roles_apply_per_rig_and_viewer_cannot_run() {
     let lab = Lab::new("viewer");
     let rigs = lab
         .place
@@ -217,7 +218,7 @@ fn roles_are_per_rig_and_a_viewer_changes_nothing() {
 }
 
 #[test]
-fn the_clients_configuration_stands_for_its_options() {
+fn client_configuration_replaces_options() {
     let lab = Lab::new("operator");
     fs::create_dir_all(lab.place.path(".config/verbatim")).unwrap();
     let config = format!(
@@ -227,7 +228,7 @@ fn the_clients_configuration_stands_for_its_options() {
     fs::write(lab.place.path(".config/verbatim/client.toml"), config).unwrap();
     let rigs = lab.place.verbatim("rigs --json").json();
     assert_eq!(rigs["server"], lab.url);
-    // What is on the command line counts more.
+    // The command line overrides the configuration.
     let inside = lab.place.verbatim("--server none rigs --json");
     assert_eq!(inside.code, Some(0), "{inside:?}");
     assert!(!inside.stdout.contains(&lab.url), "{inside:?}");

@@ -1,10 +1,10 @@
-//! Runs at a daemon give what runs inside the process give.
+//! Tests that runs at a daemon give the same results as runs inside the process.
 
 use serde_json::Value;
 
 use super::support::Place;
 
-/// Fails on the rig `broken`.
+/// This run fails on the rig `broken`.
 const FAILING: &str = "run --rig broken C14_016_Get C13_013 --seed 7";
 
 fn keys(of: &Value) -> Vec<&String> {
@@ -12,7 +12,7 @@ fn keys(of: &Value) -> Vec<&String> {
 }
 
 #[test]
-fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_its_code() {
+fn remote_run_prints_the_same_as_a_local_run() {
     let place = Place::new();
     let _daemon = place.daemon();
     let inside = place.verbatim(&format!("{FAILING} --rig-file rigs.toml --server none"));
@@ -23,7 +23,7 @@ fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_i
     let (same, run) = last_remote.split_once("; runs/").unwrap();
     assert_eq!(same, last_inside);
     assert!(!run.is_empty() && inside.stdout.contains("expected") && inside.stdout.contains("evidence"));
-    // The command that repeats it names the rig's file where no daemon knows the rig.
+    // The repeat command of a local run has the options of its rig.
     let options = format!("--server none --rig-file {} ", place.path("rigs.toml").display());
     let inside = inside.stdout.replace(&options, "");
     assert!(
@@ -34,14 +34,14 @@ fn a_run_at_a_daemon_prints_what_a_run_inside_the_process_prints_and_ends_with_i
 }
 
 #[test]
-fn the_json_document_is_that_of_a_run_inside_the_process() {
+fn remote_json_equals_local_json() {
     let place = Place::new();
     let _daemon = place.daemon();
     let mut inside = place
         .verbatim(&format!("{FAILING} --json --rig-file rigs.toml --server none"))
         .json();
     let mut remote = place.verbatim(&format!("{FAILING} --json")).json();
-    // What led to the rig is said of a run inside the process alone: a daemon's rig needs nothing but its name.
+    // Only a local run has options of its rig; a daemon's rig needs only its name.
     let options = inside["run"].as_object_mut().unwrap().remove("rig_options").unwrap();
     assert!(
         options.as_str().unwrap().starts_with("--server none --rig-file "),
@@ -57,7 +57,7 @@ fn the_json_document_is_that_of_a_run_inside_the_process() {
 }
 
 #[test]
-fn a_record_is_downloaded_whole_and_judged_alike() {
+fn downloaded_record_is_complete_and_judged_alike() {
     let place = Place::new();
     let _daemon = place.daemon();
     let run = place.verbatim(&format!("{FAILING} --record kept --json"));
@@ -80,7 +80,7 @@ fn a_record_is_downloaded_whole_and_judged_alike() {
 }
 
 #[test]
-fn lists_and_events_have_no_report_and_no_empty_lists_of_what_only_a_report_tells() {
+fn lists_and_events_contain_no_report() {
     let place = Place::new();
     let _daemon = place.daemon();
     assert_eq!(place.verbatim(FAILING).code, Some(1));
@@ -115,7 +115,7 @@ fn lists_and_events_have_no_report_and_no_empty_lists_of_what_only_a_report_tell
 }
 
 #[test]
-fn a_detached_run_is_named_and_its_files_can_be_had_later() {
+fn files_of_a_detached_run_can_be_read_later() {
     let place = Place::new();
     let _daemon = place.daemon();
     let detached = place.verbatim("run --detach --rig broken C14_016_Get");
@@ -154,7 +154,7 @@ fn a_detached_run_is_named_and_its_files_can_be_had_later() {
 }
 
 #[test]
-fn runs_are_listed_by_pages_and_by_filter() {
+fn runs_are_listed_by_page_and_filter() {
     let place = Place::new();
     let _daemon = place.daemon();
     assert_eq!(place.verbatim("runs list").stderr, "no runs\n");
@@ -182,7 +182,7 @@ fn runs_are_listed_by_pages_and_by_filter() {
 }
 
 #[test]
-fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
+fn wrong_request_is_a_usage_error() {
     let place = Place::new();
     let _daemon = place.daemon();
     for (command, words) in [
@@ -206,7 +206,7 @@ fn what_is_asked_wrongly_is_a_usage_error_with_the_daemons_reason() {
 }
 
 #[test]
-fn a_daemon_chooses_ends_at_the_first_failure_and_runs_again_what_did_not_pass() {
+fn daemon_supports_expression_exitfirst_and_failed() {
     let place = Place::new();
     let _daemon = place.daemon();
     let first = place.verbatim("run --rig broken C14_016_Get -k get-protect -x");
@@ -230,7 +230,7 @@ fn a_daemon_chooses_ends_at_the_first_failure_and_runs_again_what_did_not_pass()
 }
 
 #[test]
-fn doctor_asks_the_daemon_that_commands_would_go_to() {
+fn doctor_checks_the_daemon() {
     let place = Place::new();
     let none = place.verbatim("doctor --server /nowhere/verbatim.sock");
     assert_eq!(none.code, Some(3), "{none:?}");
@@ -241,7 +241,7 @@ fn doctor_asks_the_daemon_that_commands_would_go_to() {
 }
 
 #[test]
-fn a_trend_tells_what_a_rig_came_to_and_whether_it_got_worse() {
+fn trend_shows_outcomes_of_a_rig() {
     let place = Place::new();
     let _daemon = place.daemon();
     let none = place.verbatim("trend broken");

@@ -1,4 +1,4 @@
-//! Processes that end with the test, and lines that are waited for.
+//! Processes that end with the test, and their output lines.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// No line is waited for longer than this.
+/// Longest wait for a line.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// `verbatimd`, built like the `verbatim` under test, beside it: in its profile, and with the features that all programs together
-/// have, so that nothing is built again.
+/// The program `verbatimd`, built beside the `verbatim` under test. It has the same profile, and the features of all
+/// programs together, so that cargo rebuilds nothing.
 static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     let directory = Path::new(env!("CARGO_BIN_EXE_verbatim")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--bin", "verbatimd"]);
     build.args(["-p", "verbatim", "-p", "verbatim-daemon", "-p", "verbatim-agent"]);
-    // The directory of the profile `dev` has another name.
+    // The directory of the profile `dev` is called "debug".
     let profile = directory
         .file_name()
         .filter(|name| *name != "debug")
         .unwrap_or("dev".as_ref());
     build.arg("--profile").arg(profile);
     build.arg("--target-dir").arg(directory.parent().unwrap());
-    // What cargo says of the package under test: ring's build script looks at it, and would have ring built again.
+    // Remove cargo's variables of the package under test: ring's build script reads them, and cargo would rebuild ring.
     for (name, _) in std::env::vars_os() {
         let of_package =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || name == "OUT_DIR";
@@ -45,7 +45,8 @@ static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     directory.join("verbatimd")
 });
 
-/// Rigs: a sound device, one that breaks a statement, and one that answers in real time.
+/// Returns a rig file with a device that violates a statement, and one that responds in real time. The built-in rig has
+/// a sound device.
 fn rigs(model: &Path) -> String {
     format!(
         "config_version = 1\n\
@@ -54,7 +55,7 @@ fn rigs(model: &Path) -> String {
     )
 }
 
-/// A directory of a test's own: the socket, the state, rig file and model of its daemon.
+/// A temporary directory with the daemon's socket, state, rig file and model.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -82,25 +83,25 @@ impl Place {
         command
     }
 
-    /// `verbatim`, started. Its local socket is that of this place.
+    /// Starts `verbatim` with this directory's local socket.
     pub(crate) fn start(&self, arguments: &str) -> Running {
         let program = env!("CARGO_BIN_EXE_verbatim");
-        // A shell that started the tests in the background has told all its children to ignore Ctrl-C.
+        // A shell that starts the tests in the background makes its children ignore SIGINT, so reset the signal.
         let arguments = format!("--default-signal=INT {program} {arguments}");
         Running::start(self.command(Path::new("env"), &arguments))
     }
 
-    /// `verbatim`, to its end.
+    /// Runs `verbatim` to its end.
     pub(crate) fn verbatim(&self, arguments: &str) -> Output {
         self.start(arguments).end()
     }
 
-    /// A daemon that serves at this place's socket.
+    /// Starts a daemon at this directory's socket.
     pub(crate) fn daemon(&self) -> Running {
         self.daemon_with("").0
     }
 
-    /// One with more options, and the line by which it says that it serves.
+    /// Starts a daemon with further options. Also returns its log line about serving.
     pub(crate) fn daemon_with(&self, options: &str) -> (Running, String) {
         let arguments = format!("serve --rig-file rigs.toml --socket verbatim.sock --state state {options}");
         let mut command = self.command(&DAEMON, &arguments);
@@ -110,7 +111,7 @@ impl Place {
         (daemon, line)
     }
 
-    /// The device of the rig `bench`: it answers in real time, and what must be silent takes real time, too.
+    /// Starts the device of the rig `bench`. It responds in real time, so timeouts take real time too.
     pub(crate) fn device(&self) -> Running {
         let mut device = Running::start(self.command(&DAEMON, "model --listen model.sock"));
         device.says("listening");
@@ -118,7 +119,7 @@ impl Place {
     }
 }
 
-/// What a process came to.
+/// The result of a process.
 #[derive(Debug)]
 pub(crate) struct Output {
     pub(crate) code: Option<i32>,
@@ -127,13 +128,13 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The one JSON document on stdout.
+    /// Parses the JSON document on stdout.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:?}"))
     }
 }
 
-/// A process under way. Dropping it kills it.
+/// A running process. Dropping it kills the process.
 pub(crate) struct Running {
     child: Child,
     stdout: Lines,
@@ -162,13 +163,13 @@ impl Running {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills the process and waits for its end.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits until it ends.
+    /// Waits for the end of the process.
     pub(crate) fn end(mut self) -> Output {
         let stdout = self.stdout.rest();
         let stderr = self.stderr.rest();
@@ -188,7 +189,7 @@ impl Drop for Running {
     }
 }
 
-/// Lines of a stream, as they come.
+/// The lines of a stream.
 struct Lines {
     incoming: Receiver<String>,
     seen: String,
@@ -212,7 +213,7 @@ impl Lines {
         }
     }
 
-    /// Takes the next line; none at the end of the stream.
+    /// Returns the next line; None at the end of the stream.
     fn next(&mut self, deadline: Instant) -> Option<String> {
         let left = deadline.saturating_duration_since(Instant::now());
         let line = match self.incoming.recv_timeout(left) {

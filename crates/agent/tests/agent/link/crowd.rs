@@ -1,4 +1,4 @@
-//! Many who only connect: they keep out nobody, and have neither a thread nor a seat.
+//! Many clients that only connect: they block no tester, and occupy neither a thread nor a session.
 
 use std::fs;
 use std::net::TcpStream;
@@ -7,27 +7,27 @@ use super::killed::{again, until_ready};
 use super::tls::{Pki, try_with};
 use super::*;
 
-/// Who says nothing, to the last.
+/// Opens connections that never send anything.
 fn silent(address: SocketAddr) -> Vec<TcpStream> {
     (0..200).map(|_| TcpStream::connect(address).unwrap()).collect()
 }
 
 #[test]
-fn connections_that_say_nothing_keep_no_tester_out() {
+fn silent_connections_block_no_tester() {
     let agent = Agent::start(Listen::Tcp("127.0.0.1:0".parse().unwrap()), None, 1);
     let _silent = silent(agent.tcp());
     made_qp(&mut agent.connect());
 }
 
 #[test]
-fn connections_that_begin_no_handshake_keep_no_tester_with_a_certificate_out() {
+fn silent_connections_block_no_tls_tester() {
     let pki = Pki::new(&["127.0.0.1"]);
     let agent = Agent::start(Listen::Tcp("127.0.0.1:0".parse().unwrap()), Some(pki.server()), 1);
     let _silent = silent(agent.tcp());
     made_qp(&mut try_with(&agent, Some(pki.client())).unwrap());
 }
 
-/// Threads of a process that serve a session.
+/// Returns the number of threads of a process that serve a session.
 fn of_sessions(process: u32) -> usize {
     let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
     let name = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("comm")).unwrap_or_default();
@@ -35,7 +35,7 @@ fn of_sessions(process: u32) -> usize {
 }
 
 #[test]
-fn whoever_has_no_seat_has_no_thread() {
+fn refused_client_gets_no_thread() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("agent.sock");
     let (mut agent, mut output) = again("agent_process", &socket);

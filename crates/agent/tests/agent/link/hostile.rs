@@ -1,6 +1,6 @@
-//! Agents that mean harm: what the tester's side makes of any bytes, and of answers that are well formed and make no sense.
+//! Malicious agents: the tester's side against arbitrary bytes and well-formed replies without sense.
 //!
-//! A proxy stands between the tester and a sound agent, and spoils what the agent says.
+//! A proxy between the tester and a correct agent alters the agent's bytes.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -9,22 +9,22 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// How what an agent says is spoilt.
+/// The way in which the proxy alters the agent's bytes.
 #[derive(Clone, Copy, Debug)]
 enum Spoilt {
-    /// One bit of so many bytes each, drawn.
+    /// Flips one bit in about one of this many bytes, at random.
     Bits(u64),
-    /// Everything after so many bytes is of the attacker's own choosing.
+    /// Sends random bytes after this many bytes.
     Junk(usize),
-    /// Everything after so many bytes is frames of HTTP/2 that announce 16 MiB each.
+    /// Sends HTTP/2 frames that announce 16 MiB each, after this many bytes.
     Huge(usize),
-    /// After so many bytes nothing comes any more, and the connection stays.
+    /// Sends nothing after this many bytes, and keeps the connection open.
     Silence(usize),
-    /// After so many bytes it ends.
+    /// Closes the connection after this many bytes.
     End(usize),
 }
 
-/// A number that depends on what went before alone (Marsaglia's xorshift).
+/// Returns the next pseudo-random number (Marsaglia's xorshift).
 fn draw(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -32,7 +32,7 @@ fn draw(state: &mut u64) -> u64 {
     *state
 }
 
-/// Listens at a path, and spoils what comes from `agent`; for one client.
+/// Listens at a path and alters the bytes from `agent`, for one client.
 fn between(agent: PathBuf, at: &Path, spoilt: Spoilt, seed: u64) -> JoinHandle<()> {
     let listener = UnixListener::bind(at).unwrap();
     std::thread::spawn(move || {
@@ -78,18 +78,18 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
         }
         let junk = |state: &mut u64| -> Vec<u8> {
             match spoilt {
-                // DATA of stream 3, 16 MiB - 1 long, of which but little comes.
+                // A DATA frame of stream 3, announced as 16 MiB - 1 long, of which only a little is sent.
                 Spoilt::Huge(_) => vec![0xFF, 0xFF, 0xFF, 0, 0, 0, 0, 0, 3, 0, 0xFF, 0xFF, 0xFF, 0xFF],
                 _ => (0..512).map(|_| (draw(state) >> 32) as u8).collect(),
             }
         };
         match spoilt {
             Spoilt::Junk(_) | Spoilt::Huge(_) => {
-                // Until the tester has had enough of it.
+                // Until the tester closes the connection.
                 while to.write_all(&junk(&mut state)).is_ok() {}
                 return;
             }
-            // What the agent still says is not passed on; the tester ends it.
+            // Further bytes of the agent are dropped; the tester ends the connection.
             Spoilt::Silence(_) => while matches!(from.read(&mut buffer), Ok(1..)) {},
             _ => {}
         }
@@ -97,7 +97,7 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
     }
 }
 
-/// Works a session as a procedure does, and takes whatever comes. Says how it ended.
+/// Uses a session like a procedure and accepts any reply. Returns how the session ended.
 fn worked(address: &AgentAddress) -> String {
     let patience = Duration::from_millis(500);
     let mut client = match AgentClient::connect(address, patience) {
@@ -121,7 +121,7 @@ fn worked(address: &AgentAddress) -> String {
 }
 
 #[test]
-fn whatever_an_agent_says_the_tester_ends_with_words_and_never_hangs() {
+fn tester_survives_any_agent_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::start(Listen::Unix(directory.path().join("agent.sock")), None, 64);
     let lengths = [0, 9, 40, 100, 200, 300, 400, 600];
@@ -162,7 +162,7 @@ fn whatever_an_agent_says_the_tester_ends_with_words_and_never_hangs() {
     let cut = |said: &&(Spoilt, String)| matches!(said.0, Spoilt::Junk(..=100) | Spoilt::End(..=100));
     let ended = said.iter().filter(cut).filter(|(_, said)| said.contains("agent at "));
     assert_eq!(ended.count(), said.iter().filter(cut).count(), "{said:?}");
-    // The agent itself was never harmed.
+    // The agent itself is unharmed.
     let mut sound = agent.connect();
     made_qp(&mut sound);
     drop(sound);

@@ -1,6 +1,6 @@
 //! Processes that are killed: the agent, and the tester.
 //!
-//! The other process is this test program again, told by its environment what to be.
+//! The other process runs this test program again; an environment variable gives its role.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command as Process, Stdio};
@@ -31,7 +31,7 @@ fn socket() -> std::path::PathBuf {
     std::env::var_os(SOCKET).expect("run by another test").into()
 }
 
-/// Until the other end closes the pipe.
+/// Waits until the other end closes the pipe.
 fn until_told() {
     let mut line = String::new();
     let _ = std::io::stdin().read_line(&mut line);
@@ -62,7 +62,7 @@ fn tester_process() {
 }
 
 #[test]
-fn what_a_killed_tester_made_is_destroyed() {
+fn killed_tester_leaves_no_objects() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let Place::Unix(path) = agent.address().place else {
@@ -78,7 +78,7 @@ fn what_a_killed_tester_made_is_destroyed() {
 }
 
 #[test]
-fn an_agent_that_is_killed_ends_the_session_in_words() {
+fn killed_agent_ends_session_with_reason() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");
     let (mut agent, mut output) = again("agent_process", &path);

@@ -12,7 +12,7 @@ fn local(strings: &Strings) -> LocalVerbs {
 }
 
 #[test]
-fn a_local_session_answers_like_an_agent_and_destroys_all_when_dropped() {
+fn local_session_works_like_an_agent() {
     let strings = Strings::default();
     strings.complete_at_once();
     let mut local = local(&strings);
@@ -25,7 +25,7 @@ fn a_local_session_answers_like_an_agent_and_destroys_all_when_dropped() {
 }
 
 #[test]
-fn a_local_device_that_goes_ends_the_session_with_the_reason() {
+fn lost_local_device_ends_session() {
     let strings = Strings::default();
     let mut local = local(&strings);
     strings.go("unplugged");
@@ -34,7 +34,7 @@ fn a_local_device_that_goes_ends_the_session_with_the_reason() {
 }
 
 #[test]
-fn a_local_device_that_does_not_open_says_why() {
+fn local_open_failure_names_the_reason() {
     let error = LocalVerbs::with(Limits::default(), || {
         Err::<FakeDevice, _>(Failure::refused("no such device"))
     });
@@ -44,11 +44,11 @@ fn a_local_device_that_does_not_open_says_why() {
 }
 
 #[test]
-fn dropping_a_session_whose_events_nobody_took_does_not_hang() {
+fn dropping_session_with_full_inbox_ends() {
     let strings = Strings::default();
     let mut local = local(&strings);
     let qp = made_qp(&mut local);
-    // More than the inbox holds.
+    // More events than the inbox holds.
     for n in 0..10_000 {
         strings.complete(qp.qpn, n, 0);
     }
@@ -57,7 +57,7 @@ fn dropping_a_session_whose_events_nobody_took_does_not_hang() {
     assert_eq!(strings.existing(), [""; 0]);
 }
 
-/// Waits until something came; the thread then fills the inbox and waits for room.
+/// Waits until an event came. The session's thread then fills the inbox and waits for room.
 fn ask_nothing_until_full(local: &mut LocalVerbs) {
     assert!(local.recv(LONG).unwrap().is_some());
 }

@@ -1,4 +1,4 @@
-//! Against agents with a fake device: in this process, and in a process of their own that can be killed.
+//! Tests against agents with a fake device: in this process, and in another process that can be killed.
 
 mod crowd;
 mod hostile;
@@ -24,7 +24,7 @@ use verbatim_verbs_fake::Strings;
 
 use verbatim_verbs::{AgentAddress, AgentClient, Place, Said, VerbsLink};
 
-/// Long enough for any machine; nothing waits so long when all is well.
+/// Long enough for any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);
 
 /// An agent in this process.
@@ -142,7 +142,7 @@ fn send(qp: u32, wr_id: u64) -> Command {
     }))
 }
 
-/// Sends a command and takes what comes until its answer.
+/// Sends a command and receives until its reply.
 fn ask(link: &mut dyn VerbsLink, number: u64, command: Command) -> (Vec<event::Kind>, reply::Kind) {
     link.send(number, command).unwrap();
     let mut events = Vec::new();
@@ -165,7 +165,7 @@ fn made_qp(link: &mut dyn VerbsLink) -> proto::Qp {
     }
 }
 
-/// Takes what comes until the end, and gives its words.
+/// Receives until the end of the session and returns its reason.
 fn end_of(link: &mut dyn VerbsLink) -> String {
     let begun = Instant::now();
     while begun.elapsed() < LONG {
@@ -176,7 +176,7 @@ fn end_of(link: &mut dyn VerbsLink) -> String {
     panic!("the session does not end");
 }
 
-/// Waits until nothing of what sessions made is left.
+/// Waits until all objects of the sessions are destroyed.
 fn until_destroyed(strings: &Strings) {
     let begun = Instant::now();
     while !strings.existing().is_empty() {

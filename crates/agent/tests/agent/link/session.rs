@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use super::*;
 
 #[test]
-fn a_session_answers_in_order_with_completions_first() {
+fn replies_are_ordered_after_completions() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -26,7 +26,7 @@ fn a_session_answers_in_order_with_completions_first() {
 }
 
 #[test]
-fn a_completion_comes_by_itself_and_wakes_a_poll() {
+fn completion_wakes_a_poll() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -43,7 +43,7 @@ fn a_completion_comes_by_itself_and_wakes_a_poll() {
 }
 
 #[test]
-fn what_a_session_made_is_destroyed_when_its_client_is_dropped_or_closed() {
+fn ended_session_destroys_its_objects() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -62,7 +62,7 @@ fn what_a_session_made_is_destroyed_when_its_client_is_dropped_or_closed() {
 }
 
 #[test]
-fn sessions_do_not_see_each_others_handles() {
+fn sessions_have_separate_handles() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let (mut one, mut other) = (agent.connect(), agent.connect());
@@ -74,7 +74,7 @@ fn sessions_do_not_see_each_others_handles() {
 }
 
 #[test]
-fn one_session_too_many_is_refused_in_words_and_its_seat_is_free_again_afterwards() {
+fn session_beyond_limit_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let (one, _other) = (agent.connect(), agent.connect());
@@ -90,7 +90,7 @@ fn one_session_too_many_is_refused_in_words_and_its_seat_is_free_again_afterward
 }
 
 #[test]
-fn a_device_that_goes_ends_the_session_with_the_reason() {
+fn lost_device_ends_session_with_reason() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -103,7 +103,7 @@ fn a_device_that_goes_ends_the_session_with_the_reason() {
 }
 
 #[test]
-fn a_device_that_fails_fatally_is_reported_before_the_end() {
+fn fatal_device_event_precedes_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -117,7 +117,7 @@ fn a_device_that_fails_fatally_is_reported_before_the_end() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_is_refused_with_its_words() {
+fn device_open_failure_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     agent.strings.fail_next(19, "no such device");
@@ -132,7 +132,7 @@ fn a_device_that_cannot_be_opened_is_refused_with_its_words() {
 }
 
 #[test]
-fn an_agent_that_is_told_to_stop_destroys_all_and_says_so() {
+fn stopped_agent_destroys_all_and_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let mut agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -145,7 +145,7 @@ fn an_agent_that_is_told_to_stop_destroys_all_and_says_so() {
 }
 
 #[test]
-fn both_loopback_addresses_do_without_tls() {
+fn loopback_addresses_need_no_tls() {
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let agent = Agent::start(listen.parse().unwrap(), None, 1);
         made_qp(&mut agent.connect());
@@ -153,7 +153,7 @@ fn both_loopback_addresses_do_without_tls() {
 }
 
 #[test]
-fn a_command_that_is_too_large_for_the_protocol_is_refused_here_and_the_session_goes_on() {
+fn oversized_command_is_refused_locally() {
     let directory = tempfile::tempdir().unwrap();
     let agent = Agent::on_unix(directory.path());
     let mut client = agent.connect();
@@ -173,7 +173,7 @@ fn a_command_that_is_too_large_for_the_protocol_is_refused_here_and_the_session_
 }
 
 #[test]
-fn an_address_where_nobody_listens_is_said_to_be_so() {
+fn missing_listener_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let unix = AgentAddress {
         place: Place::Unix(directory.path().join("none")),
@@ -204,16 +204,16 @@ fn named(host: &str, port: u16) -> AgentAddress {
 }
 
 #[test]
-fn an_agent_is_reached_by_the_name_of_its_host() {
+fn agent_is_reached_by_host_name() {
     let agent = Agent::start(Listen::Tcp("127.0.0.1:0".parse().unwrap()), None, 2);
-    // Where `localhost` is ::1 too, nobody listens there, and the next address is tried.
+    // If `localhost` is also ::1, no process listens there, and the client tries the next address.
     let mut client = AgentClient::connect(&named("localhost", agent.tcp().port()), LONG).unwrap();
     made_qp(&mut client);
 }
 
 #[test]
-fn a_name_that_leads_nowhere_is_told_with_what_to_do() {
-    // RFC 6761: no resolver knows anything below `.invalid`.
+fn unresolvable_name_error_has_remedy() {
+    // RFC 6761: no resolver knows a name below `.invalid`.
     let error = AgentClient::connect(&named("dut-3.invalid", 7000), LONG).unwrap_err();
     assert!(
         error.contains("the name dut-3.invalid is not found") && error.contains("getent hosts dut-3.invalid"),
@@ -222,8 +222,8 @@ fn a_name_that_leads_nowhere_is_told_with_what_to_do() {
 }
 
 #[test]
-fn somebody_who_does_not_answer_or_is_no_agent_is_given_up() {
-    // Listens and never accepts: the kernel does, and nothing is ever said.
+fn silent_or_foreign_listener_times_out() {
+    // A listener that never accepts: the kernel accepts the connection, and no byte ever comes.
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = AgentAddress {
         place: Place::Tcp(mute.local_addr().unwrap()),

@@ -1,4 +1,4 @@
-//! Who is let in over TLS, and what those hear that are not.
+//! Clients accepted or refused over TLS, and the error messages of refused ones.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -13,7 +13,7 @@ use verbatim_tls::ClientFiles;
 use super::*;
 use verbatim_verbs::AgentTls;
 
-/// A CA, a server for these names, and a client.
+/// Files of a CA, a server certificate for given names, and a client certificate.
 pub(crate) struct Pki(TempDir);
 
 impl Pki {
@@ -79,7 +79,7 @@ fn refused(agent: &Agent, tls: Option<AgentTls>) -> String {
 }
 
 #[test]
-fn a_client_with_a_certificate_is_let_in_on_both_loopback_addresses() {
+fn certified_client_connects_over_loopback() {
     let pki = Pki::new(&["127.0.0.1", "::1", "dut.lab"]);
     for listen in ["127.0.0.1:0", "[::1]:0"] {
         let agent = Agent::start(listen.parse().unwrap(), Some(pki.server()), 1);
@@ -94,7 +94,7 @@ fn a_client_with_a_certificate_is_let_in_on_both_loopback_addresses() {
 }
 
 #[test]
-fn a_client_without_a_certificate_hears_that_one_is_required() {
+fn missing_client_certificate_is_named() {
     let pki = Pki::new(&["127.0.0.1"]);
     let agent = Agent::start("127.0.0.1:0".parse().unwrap(), Some(pki.server()), 1);
     let error = refused(&agent, None);
@@ -103,7 +103,7 @@ fn a_client_without_a_certificate_hears_that_one_is_required() {
 }
 
 #[test]
-fn a_client_whose_certificate_another_ca_signed_is_not_let_in() {
+fn client_of_another_ca_is_refused() {
     let pki = Pki::new(&["127.0.0.1"]);
     let agent = Agent::start("127.0.0.1:0".parse().unwrap(), Some(pki.server()), 1);
     let other = Pki::new(&[]);
@@ -116,7 +116,7 @@ fn a_client_whose_certificate_another_ca_signed_is_not_let_in() {
 }
 
 #[test]
-fn a_server_whose_certificate_another_ca_signed_is_not_trusted() {
+fn server_of_another_ca_is_not_trusted() {
     let pki = Pki::new(&["127.0.0.1"]);
     let agent = Agent::start("127.0.0.1:0".parse().unwrap(), Some(pki.server()), 1);
     let other = Pki::new(&[]);
@@ -128,7 +128,7 @@ fn a_server_whose_certificate_another_ca_signed_is_not_trusted() {
 }
 
 #[test]
-fn a_server_of_another_name_is_not_trusted() {
+fn server_of_another_name_is_not_trusted() {
     let pki = Pki::new(&["10.9.9.9"]);
     let agent = Agent::start("127.0.0.1:0".parse().unwrap(), Some(pki.server()), 1);
     let error = refused(&agent, Some(pki.client()));
@@ -137,7 +137,7 @@ fn a_server_of_another_name_is_not_trusted() {
 }
 
 #[test]
-fn a_certificate_that_has_expired_is_noticed_before_it_is_shown() {
+fn expired_certificate_is_not_sent() {
     let pki = Pki::with(&["127.0.0.1"], |params| {
         let now = OffsetDateTime::now_utc();
         params.not_before = now - Days::days(9);
@@ -149,7 +149,7 @@ fn a_certificate_that_has_expired_is_noticed_before_it_is_shown() {
 }
 
 #[test]
-fn certificates_where_there_is_no_tls_are_said_to_be_too_many() {
+fn certificates_without_tls_are_refused() {
     let pki = Pki::new(&["127.0.0.1"]);
     let plain = Agent::start("127.0.0.1:0".parse().unwrap(), None, 1);
     let error = refused(&plain, Some(pki.client()));
@@ -160,17 +160,17 @@ fn certificates_where_there_is_no_tls_are_said_to_be_too_many() {
     assert!(error.contains("a unix socket has no TLS"), "{error}");
 }
 
-/// An address of this host that others can reach.
+/// Returns an address of this host that other hosts can reach.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // Nothing is sent: the route tells the address.
+    // This sends nothing: the route determines the address.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
 }
 
 #[test]
-fn an_address_that_others_reach_needs_tls_on_both_sides() {
+fn public_address_needs_tls_on_both_sides() {
     let Some(own) = own_address() else {
         eprintln!("skipped: this host has no address but loopback ones");
         return;

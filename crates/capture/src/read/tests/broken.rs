@@ -1,4 +1,4 @@
-//! What is no capture, and captures that are cut off or damaged.
+//! Files of other formats, and captures that are cut off or damaged.
 
 use std::io;
 
@@ -24,7 +24,7 @@ fn pcapng() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_capture_is_told_with_what_it_begins_with() {
+fn unknown_format_error_shows_first_bytes() {
     let begins = |bytes: &[u8]| {
         let error = error(bytes);
         assert!(error.starts_with("expected a capture, which begins with "), "{error}");
@@ -39,7 +39,7 @@ fn what_is_no_capture_is_told_with_what_it_begins_with() {
 }
 
 #[test]
-fn a_capture_cut_off_anywhere_gives_the_packets_before_and_an_error() {
+fn cut_off_capture_keeps_earlier_packets() {
     for (whole, ends) in [
         (pcap(), vec![24, 80, 136, 192]),
         (pcapng(), vec![28, 56, 108, 180, 252, 324]),
@@ -49,7 +49,7 @@ fn a_capture_cut_off_anywhere_gives_the_packets_before_and_an_error() {
         for length in 4..whole.len() {
             let (seen, error) = read(&whole[..length]);
             assert_eq!(seen, before[..seen.len()]);
-            // Between records there is nothing to miss.
+            // A cut between two records is not detectable.
             if ends.contains(&length) {
                 assert_eq!(error, None, "{length}");
                 continue;
@@ -62,7 +62,7 @@ fn a_capture_cut_off_anywhere_gives_the_packets_before_and_an_error() {
 }
 
 #[test]
-fn an_end_within_a_record_says_where_it_began_and_what_is_missing() {
+fn cut_off_error_gives_offset_and_lengths() {
     let file = pcap();
     assert_eq!(
         error(&file[..100]),
@@ -75,14 +75,14 @@ fn an_end_within_a_record_says_where_it_began_and_what_is_missing() {
     );
 }
 
-/// The error of a capture after four bytes at a place were changed.
+/// Returns the error after four bytes at `at` are overwritten.
 fn changed(mut file: Vec<u8>, at: usize, bytes: [u8; 4]) -> String {
     file[at..at + 4].copy_from_slice(&bytes);
     error(&file)
 }
 
 #[test]
-fn contradictions_are_told_with_their_place() {
+fn damage_error_gives_offset() {
     for (error, words) in [
         (
             changed(pcap(), 4, [9, 0, 4, 0]),
@@ -141,7 +141,7 @@ fn contradictions_are_told_with_their_place() {
 }
 
 #[test]
-fn a_section_has_no_more_interfaces_than_can_be_held() {
+fn rejects_too_many_interfaces() {
     let mut file = LITTLE.section();
     let interface = LITTLE.interface(1, 0, &[]);
     for _ in 0..=65_536 {
@@ -158,7 +158,7 @@ fn a_section_has_no_more_interfaces_than_can_be_held() {
 }
 
 #[test]
-fn an_error_of_the_input_says_how_far_it_got() {
+fn input_error_gives_offset() {
     struct Fails(Vec<u8>);
     impl io::Read for Fails {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -183,7 +183,7 @@ fn an_error_of_the_input_says_how_far_it_got() {
 
 proptest! {
     #[test]
-    fn any_bytes_give_packets_and_an_end_or_an_error(
+    fn any_bytes_are_read_without_panic(
         head in prop_oneof![
             Just(Vec::new()), Just(pcap()), Just(pcapng()), Just(LITTLE.pcap(0xA1B2_3C4D, 197)), Just(LITTLE.section())
         ],

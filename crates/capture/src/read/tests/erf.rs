@@ -4,7 +4,7 @@ use super::files::LITTLE;
 use super::packets;
 use crate::read::{Content, Unread};
 
-/// A record: type, flags, extension headers, lengths, and what follows.
+/// Builds a record of a type, flags, extension headers, lengths and the remaining bytes.
 fn record(kind: u8, flags: u8, extensions: &[u8], (record_length, wire_length): (u16, u16), rest: &[u8]) -> Vec<u8> {
     let mut record = vec![0; 8];
     record.extend([kind, flags]);
@@ -24,7 +24,7 @@ fn read(record: &[u8]) -> (Content, Vec<u8>, bool) {
 }
 
 #[test]
-fn a_record_holds_a_packet_and_maybe_padding() {
+fn trailing_padding_is_removed() {
     let ib = |bytes: &[u8], is_whole| (Content::InfiniBand, bytes.to_vec(), is_whole);
     assert_eq!(
         read(&record(21, 4, &[], (22, 6), &[1, 2, 3, 4, 5, 6])),
@@ -42,7 +42,7 @@ fn a_record_holds_a_packet_and_maybe_padding() {
 }
 
 #[test]
-fn a_packet_of_which_bytes_are_missing_is_no_whole_one() {
+fn incomplete_packet_is_not_whole() {
     let cut = read(&record(21, 0, &[], (20, 6), &[1, 2, 3, 4]));
     assert_eq!(
         cut,
@@ -57,7 +57,7 @@ fn a_packet_of_which_bytes_are_missing_is_no_whole_one() {
 }
 
 #[test]
-fn extension_headers_are_passed_over() {
+fn extension_headers_are_skipped() {
     let two = [0x80 | 5, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0];
     let (content, bytes, is_whole) = read(&record(21 | 0x80, 0, &two, (34, 2), &[7, 8]));
     assert_eq!(
@@ -67,7 +67,7 @@ fn extension_headers_are_passed_over() {
 }
 
 #[test]
-fn records_of_other_types_and_headers_cut_short_are_told_apart() {
+fn unread_types_and_short_headers_differ() {
     let content = |record: &[u8]| read(record).0;
     assert_eq!(
         content(&record(3, 0, &[], (20, 4), &[0; 4])),
@@ -94,14 +94,14 @@ fn records_of_other_types_and_headers_cut_short_are_told_apart() {
     );
 }
 
-/// A file of records: their times, contents and bytes.
+/// Reads a file of records; returns the time, content and bytes of each.
 fn file(records: &[Vec<u8>]) -> Vec<(String, Content, Vec<u8>)> {
     let seen = packets(&records.concat()).into_iter();
     seen.map(|seen| (seen.time, seen.content, seen.bytes)).collect()
 }
 
 #[test]
-fn a_file_of_records_alone_is_read_with_their_times() {
+fn plain_erf_file_is_read() {
     let mut infiniband = record(21, 4, &[], (24, 6), &[1, 2, 3, 4, 5, 6, 0, 0]);
     infiniband[..8].copy_from_slice(&[0, 0, 0, 0x80, 7, 0, 0, 0]);
     let pad = record(48, 0, &[], (24, 0), &[0; 8]);
@@ -117,7 +117,7 @@ fn a_file_of_records_alone_is_read_with_their_times() {
 }
 
 #[test]
-fn a_file_of_records_that_is_cut_off_or_damaged_says_where() {
+fn damaged_erf_file_error_gives_offset() {
     let one = record(21, 4, &[], (22, 6), &[1, 2, 3, 4, 5, 6]);
     let told = super::error(&[&one[..], &one[..10]].concat());
     assert!(told.contains("within the header of an ERF record at byte 22"), "{told}");

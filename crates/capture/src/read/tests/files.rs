@@ -1,6 +1,6 @@
-//! Captures made by hand.
+//! Builds capture files byte by byte.
 
-/// Writes numbers in one byte order.
+/// A builder with a fixed byte order.
 #[derive(Clone, Copy)]
 pub(super) struct Hand {
     pub(super) is_big: bool,
@@ -34,7 +34,7 @@ impl Hand {
         }
     }
 
-    /// Header of a pcap file.
+    /// Builds the header of a pcap file.
     pub(super) fn pcap(self, magic: u32, link_type: u32) -> Vec<u8> {
         [
             self.u32(magic),
@@ -48,7 +48,7 @@ impl Hand {
         .concat()
     }
 
-    /// A packet of a pcap file.
+    /// Builds a packet record of a pcap file.
     pub(super) fn packet(self, time: (u32, u32), bytes: &[u8], original: u32) -> Vec<u8> {
         let captured = u32::try_from(bytes.len()).unwrap();
         let head = [
@@ -60,7 +60,7 @@ impl Hand {
         [head.concat(), bytes.to_vec()].concat()
     }
 
-    /// A block of a pcapng file, its body padded.
+    /// Builds a pcapng block and pads its body.
     pub(super) fn block(self, kind: u32, body: &[u8]) -> Vec<u8> {
         let mut body = body.to_vec();
         body.resize(body.len().next_multiple_of(4), 0);

@@ -1,4 +1,4 @@
-//! pcap and pcapng in all their forms.
+//! pcap and pcapng files of every variant.
 
 use super::files::{BIG, Hand, LITTLE};
 use super::packets;
@@ -6,7 +6,7 @@ use crate::pcapng::{LinkType, Packet, Section, Writer};
 use crate::read::{Content, Unread};
 
 #[test]
-fn pcap_is_read_in_both_byte_orders_and_resolutions() {
+fn pcap_reads_all_orders_and_resolutions() {
     for hand in [LITTLE, BIG] {
         for (magic, fraction) in [(0xA1B2_C3D4, 123_456), (0xA1B2_3C4D, 123_456_000)] {
             let file = [
@@ -30,7 +30,7 @@ fn pcap_is_read_in_both_byte_orders_and_resolutions() {
 }
 
 #[test]
-fn the_length_of_the_fcs_is_no_part_of_the_link_type() {
+fn fcs_length_is_not_in_the_link_type() {
     for hand in [LITTLE, BIG] {
         let file = [hand.pcap(0xA1B2_C3D4, 0x2400_0000 | 247), hand.packet((0, 0), &[1], 1)].concat();
         assert_eq!(packets(&file)[0].content, Content::InfiniBand);
@@ -38,13 +38,13 @@ fn the_length_of_the_fcs_is_no_part_of_the_link_type() {
 }
 
 #[test]
-fn a_capture_without_packets_is_one() {
+fn capture_may_have_no_packets() {
     assert_eq!(packets(&LITTLE.pcap(0xA1B2_C3D4, 1)), []);
     assert_eq!(packets(&LITTLE.section()), []);
 }
 
 #[test]
-fn pcapng_is_read_in_both_byte_orders_with_every_packet_block() {
+fn pcapng_reads_all_packet_blocks() {
     for hand in [LITTLE, BIG] {
         let old = [
             hand.u16(0),
@@ -74,7 +74,7 @@ fn pcapng_is_read_in_both_byte_orders_with_every_packet_block() {
 }
 
 #[test]
-fn a_simple_packet_is_as_long_as_interface_and_block_allow() {
+fn simple_packet_length_is_bounded() {
     let simple = |original: u32, bytes: &[u8]| LITTLE.block(3, &[LITTLE.u32(original), bytes.to_vec()].concat());
     let file = [
         LITTLE.section(),
@@ -92,7 +92,7 @@ fn a_simple_packet_is_as_long_as_interface_and_block_allow() {
 }
 
 #[test]
-fn each_interface_has_its_link_type_and_clock() {
+fn interfaces_have_own_link_type_and_clock() {
     let hand = BIG;
     let nanoseconds = hand.option(9, &[9]);
     let from = [
@@ -123,7 +123,7 @@ fn each_interface_has_its_link_type_and_clock() {
 }
 
 #[test]
-fn a_new_section_has_its_own_order_and_interfaces() {
+fn section_resets_order_and_interfaces() {
     let part = |hand: Hand, link_type| {
         [
             hand.section(),
@@ -139,7 +139,7 @@ fn a_new_section_has_its_own_order_and_interfaces() {
 }
 
 #[test]
-fn blocks_without_packets_are_passed_over_however_long() {
+fn long_blocks_without_packets_are_skipped() {
     let hand = LITTLE;
     let file = [
         hand.section(),
@@ -154,7 +154,7 @@ fn blocks_without_packets_are_passed_over_however_long() {
 }
 
 #[test]
-fn what_our_own_writer_writes_is_read_back() {
+fn reader_reads_own_writer() {
     let mut writer = Writer::new(Vec::new(), &Section::default()).unwrap();
     let ethernet = writer.interface(LinkType::Ethernet, "ether0", "frames").unwrap();
     let infiniband = writer.interface(LinkType::InfiniBand, "port0", "").unwrap();

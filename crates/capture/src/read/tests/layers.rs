@@ -1,4 +1,4 @@
-//! Packets behind headers that are not their own.
+//! Packets inside tunnels, and packets without an Ethernet header.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::read::{Content, Tunnel, Unread};
 
 const ETHERNET: usize = 14;
 
-/// Sound RoCE frames: of each form, of several sizes.
+/// Builds valid RoCE frames of each version with several payload sizes.
 fn frames() -> Vec<Vec<u8>> {
     let v4 = |last| IpAddr::from([10, 0, 0, last]);
     let v6 = |last: u8| IpAddr::from([0xFD00, 0, 0, 0, 0, 0, 0, u16::from(last)]);
@@ -42,7 +42,7 @@ fn ethertype(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[12], frame[13]])
 }
 
-/// The only packet of a capture of that link type.
+/// Reads the only packet of a capture with this link type.
 fn one(link_type: u32, bytes: &[u8]) -> Seen {
     let length = u32::try_from(bytes.len()).unwrap();
     let file = [
@@ -78,7 +78,7 @@ fn udp(port: u16, rest: &[u8]) -> Vec<u8> {
     )
 }
 
-/// The layer before a tunnel's header.
+/// The headers before a tunnel's header.
 enum Outer {
     Udp(u16),
     Gre,
@@ -101,7 +101,7 @@ fn is_sound(seen: &Seen) -> bool {
 }
 
 #[test]
-fn cooked_captures_and_raw_ip_are_read() {
+fn cooked_and_raw_ip_captures_are_read() {
     for frame in frames() {
         let [high, low] = ethertype(&frame).to_be_bytes();
         let first = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, high, low];
@@ -111,7 +111,7 @@ fn cooked_captures_and_raw_ip_are_read() {
             one(113, &[&first[..], network].concat()),
             one(276, &[&second[..], network].concat()),
         ];
-        // Behind a tag, as SLL2 has it.
+        // SLL2 holds the EtherType of the tag, and the tag follows the SLL2 header.
         let tagged = [&[0x81, 0][..], &second[2..], &[0, 5, high, low], network].concat();
         seen.push(one(276, &tagged));
         if ethertype(&frame) != 0x8915 {
@@ -125,7 +125,7 @@ fn cooked_captures_and_raw_ip_are_read() {
 }
 
 #[test]
-fn frames_in_tunnels_are_taken_out() {
+fn frames_are_taken_out_of_tunnels() {
     let geneve = |options: u8| {
         [
             &[options, 0, 0x65, 0x58, 0, 0, 7, 0][..],
@@ -178,7 +178,7 @@ fn frames_in_tunnels_are_taken_out() {
 }
 
 #[test]
-fn ip_in_tunnels_is_taken_out() {
+fn ip_packets_are_taken_out_of_tunnels() {
     for frame in frames().iter().filter(|frame| ethertype(frame) != 0x8915) {
         let network = &frame[ETHERNET..];
         let is_6 = ethertype(frame) == 0x86DD;
@@ -196,7 +196,7 @@ fn ip_in_tunnels_is_taken_out() {
 }
 
 #[test]
-fn frames_behind_more_tags_than_two_lose_them() {
+fn more_than_two_vlan_tags_are_removed() {
     for frame in frames() {
         let mut tagged = frame.clone();
         tagged.splice(12..12, [0x91, 0, 0, 5, 0x88, 0xA8, 0, 5, 0x81, 0, 0, 5]);
@@ -209,7 +209,7 @@ fn frames_behind_more_tags_than_two_lose_them() {
 }
 
 #[test]
-fn ipv6_extension_headers_are_left_out_where_the_icrc_says_so() {
+fn ipv6_extensions_are_removed_if_icrc_fits() {
     for mut frame in frames().into_iter().filter(|frame| ethertype(frame) == 0x86DD) {
         let sound = frame.clone();
         let options = [
@@ -226,7 +226,7 @@ fn ipv6_extension_headers_are_left_out_where_the_icrc_says_so() {
 }
 
 #[test]
-fn tunnels_around_something_else_are_named() {
+fn tunnels_of_other_payloads_are_named() {
     for (bytes, words) in [
         (
             ipv4(47, &[0, 0, 0x88, 0x0B, 0, 0, 0, 0]),
@@ -247,7 +247,7 @@ fn tunnels_around_something_else_are_named() {
 
 proptest! {
     #[test]
-    fn any_bytes_behind_any_header_are_read_without_a_panic(
+    fn any_headers_are_read_without_panic(
         link_type in prop_oneof![Just(1_u32), Just(113), Just(276), Just(101), Just(229), Just(197)],
         head in prop_oneof![
             Just(Vec::new()), Just(ethernet(0x86DD, &[0x60, 0, 0, 0, 0, 0, 0, 0])), Just(ethernet(0x8847, &[])),

@@ -1,4 +1,4 @@
-//! Captures of every kind, whole, cut off and damaged.
+//! Captures of every format: complete, cut off and damaged.
 
 mod broken;
 mod erf;
@@ -11,7 +11,7 @@ use std::io::{self, Read};
 
 use super::{CaptureError, Captured, Content, Reader, Tunnel};
 
-/// A packet, held.
+/// An owned copy of a [`Captured`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Seen {
     number: u64,
@@ -39,7 +39,7 @@ impl From<Captured<'_>> for Seen {
     }
 }
 
-/// Gives a few bytes at a time, as a pipe does.
+/// A reader that returns at most three bytes per call, as a pipe may.
 struct Drops<'a>(&'a [u8]);
 
 impl Read for Drops<'_> {
@@ -64,7 +64,7 @@ fn all(input: impl Read) -> (Vec<Seen>, Option<CaptureError>) {
     }
 }
 
-/// The packets up to the error, if there is one: the same from a file and in drops.
+/// Reads the packets up to the first error; asserts that a pipe with short reads gives the same result.
 fn read(capture: &[u8]) -> (Vec<Seen>, Option<String>) {
     let (seen, error) = all(capture);
     let (in_drops, error_in_drops) = all(Drops(capture));

@@ -25,7 +25,7 @@ fn plain() -> Vec<u8> {
 }
 
 #[test]
-fn a_compressed_capture_is_the_capture() {
+fn compressed_capture_reads_as_plain() {
     let plain = plain();
     let expected = packets(&plain);
     for pack in [gzip, zstd] {
@@ -42,7 +42,7 @@ fn a_compressed_capture_is_the_capture() {
 }
 
 #[test]
-fn a_compressed_capture_that_is_cut_off_or_damaged_is_told() {
+fn damaged_compression_is_an_error() {
     for pack in [gzip, zstd] {
         let packed = pack(&plain());
         for length in 5..packed.len() {
@@ -61,6 +61,6 @@ fn a_compressed_capture_that_is_cut_off_or_damaged_is_told() {
 }
 
 #[test]
-fn a_capture_that_was_compressed_twice_is_refused() {
+fn double_compression_is_rejected() {
     assert!(super::error(&gzip(&zstd(&plain()))).contains("it was compressed twice"));
 }

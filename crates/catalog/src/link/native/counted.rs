@@ -1,4 +1,4 @@
-//! What a port counts of a packet, and that nothing else of it moves.
+//! The counters that a packet increments; all other fields must stay unchanged.
 
 use verbatim_record::FrameSeen;
 use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, PortState, Style};
@@ -6,20 +6,21 @@ use verbatim_wire::{Attribute, PortCounters, PortInfo, PortRcvErrorDetails, Port
 use super::wire::is_marked;
 use verbatim_oracle::packet_check::{Action, Certainty, Check, Checks, Counter, Judgement};
 
-/// The port and its counters at one time.
+/// The port's attributes at one time.
 pub(super) struct Shown {
     pub(super) port: PortInfo,
     pub(super) counters: PortCounters,
     pub(super) details: Option<PortRcvErrorDetails>,
 }
 
-/// The counters that count a packet; `None` when that is not laid down, or when it is not certain which check ranks first.
+/// Returns the counters that a packet must increment. Returns `None` if the architecture does not define them, or if
+/// the order of two failed checks is uncertain.
 pub(super) fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&'static str>> {
     if judgement.action == Action::Accept {
         return Some(Vec::new());
     }
     let (first, certainty) = judgement.first?;
-    // Whoever marks a packet spoils its VCRC: if that ranked first, no packet would ever be counted as marked.
+    // A marked packet has an inverted VCRC. If the VCRC check came first, no packet would ever count as marked.
     let is_marked = frame
         .delimiter
         .is_some_and(|delimiter| is_marked(&frame.bytes, delimiter));
@@ -36,12 +37,11 @@ pub(super) fn expected(judgement: &Judgement, frame: &FrameSeen) -> Option<Vec<&
     Some(counts)
 }
 
-/// PortState in two of its states.
 const ARMED: u64 = PortState::ARMED.0 as u64;
 const ACTIVE: u64 = PortState::ACTIVE.0 as u64;
-/// A 16-bit counter stops there.
+/// The largest value of a 16-bit counter, at which it stops.
 pub(super) const MOST: u64 = 0xFFFF;
-/// The counters that are laid down for packets that are discarded.
+/// The counters that the architecture defines for discarded packets.
 pub(super) const COUNTED: [&str; 5] = [
     "PortRcvErrors",
     "PortRcvRemotePhysicalErrors",
@@ -49,7 +49,7 @@ pub(super) const COUNTED: [&str; 5] = [
     "PortLocalPhysicalErrors",
     "PortMalformedPktErrors",
 ];
-/// What goes on while it is looked at, what a port measures anew when it likes, and what a request says itself.
+/// Fields that change during the reads, that the port measures at any time, or that repeat the request.
 const NOT_COUNTERS: [&str; 10] = [
     "DiagCode",
     "LinkRoundTripLatency",
@@ -63,7 +63,8 @@ const NOT_COUNTERS: [&str; 10] = [
     "PortXmitWait",
 ];
 
-/// Whether the lanes themselves may have counted something: what is no valid code, and many local errors one after the other.
+/// Returns whether the physical lanes may have incremented this counter: for an invalid code, or for repeated local
+/// errors.
 pub(super) fn is_of_the_lanes(name: &str, judgement: &Judgement) -> bool {
     const PHYSICAL: [Check; 3] = [Check::Delimiter, Check::Vcrc, Check::Icrc];
     let names = [
@@ -74,8 +75,9 @@ pub(super) fn is_of_the_lanes(name: &str, judgement: &Judgement) -> bool {
     names.contains(&name) && PHYSICAL.iter().any(|check| judgement.failed.contains(*check))
 }
 
-/// Whether a counter may count a packet of which it is left open what counts it: marked packets, foreign partitions and local
-/// errors each have a counter that counts nothing else, and the others are of switches, buffers or what is sent.
+/// Returns whether this counter may count a packet whose counter is not defined. Marked packets, foreign P_Keys and
+/// local errors have counters that count nothing else. The remaining counters belong to switches, buffers or the
+/// sender.
 pub(super) fn may_count(name: &str, judgement: &Judgement) -> bool {
     let fails = |check| judgement.failed.contains(check);
     match name {
@@ -88,7 +90,7 @@ pub(super) fn may_count(name: &str, judgement: &Judgement) -> bool {
     }
 }
 
-/// A field of the port or its counters, and what it shows.
+/// A field's name and value.
 type Field = (&'static str, u64);
 
 fn fields<A: Attribute>(of: &A) -> Vec<Field> {
@@ -99,7 +101,7 @@ fn fields<A: Attribute>(of: &A) -> Vec<Field> {
 }
 
 impl Shown {
-    /// All that both readings have: of PortInfo, PortCounters and PortRcvErrorDetails.
+    /// Returns the fields of PortInfo, PortCounters and PortRcvErrorDetails that both readings have.
     fn all(&self, other: &Self) -> Vec<Field> {
         let mut all = fields(&self.port);
         all.extend(fields(&self.counters));
@@ -110,7 +112,7 @@ impl Shown {
         all
     }
 
-    /// The counters that are laid down for discarded packets: name, before, after.
+    /// Returns the counters for discarded packets: name, value before, value after.
     pub(super) fn counters(&self, after: &Self) -> Vec<(&'static str, u64, u64)> {
         let both = self.all(after).into_iter().zip(after.all(self));
         let counters = both.filter(|((name, _), _)| COUNTED.contains(name));
@@ -119,10 +121,10 @@ impl Shown {
             .collect()
     }
 
-    /// What is not as before though it may not move, in words.
+    /// Describes the changed fields, except those for which `may` returns true.
     pub(super) fn moved(&self, after: &Self, may: impl Fn(&str) -> bool) -> Vec<String> {
         let both = self.all(after).into_iter().zip(after.all(self));
-        // Data that comes in takes an Armed port to Active, and the packets that ask for its counters are data.
+        // A received data packet takes an Armed port to Active, and the requests for its counters are data packets.
         let arms = |name: &str, before: u64, after: u64| name == "PortState" && (before, after) == (ARMED, ACTIVE);
         let moved =
             both.filter(|((name, before), (_, after))| before != after && !may(name) && !arms(name, *before, *after));
@@ -132,7 +134,7 @@ impl Shown {
     }
 }
 
-/// What the two readings show differently, but for what goes on while it is looked at and these fields, in words.
+/// Describes the fields that differ between two readings, except the fields of `NOT_COUNTERS` and of `except`.
 pub(crate) fn differences<A: Attribute>(before: &A, after: &A, except: &[&str]) -> Vec<String> {
     let both = fields(before).into_iter().zip(fields(after));
     let moved = both.filter(|((name, before), (_, after))| {

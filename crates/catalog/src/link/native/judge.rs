@@ -1,4 +1,4 @@
-//! What the packets came to, against what a conforming port makes of them.
+//! Compares the effect of each packet with that of a conforming port.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::wire::{asks, has_foreign_q_key, headers, mad_in};
 use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
 use verbatim_oracle::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
 
-/// Why a test does not apply that sent nothing, though SMPs can always be sent.
+/// The reason why a test does not apply if it sent nothing. An SMP can always be sent.
 pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
 
-/// Judges all packets of a test, each by the rule that it probes; `without` says why the test does not apply where no
-/// packet could be sent.
+/// Judges all packets of a test, each by the rule that it probes. If the test sent no packet, `without` is the reason
+/// why it does not apply.
 pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &str) -> Result<(), Gap> {
     t.exchange(NODE)?;
     let mut any = false;
@@ -32,8 +32,8 @@ pub(crate) fn judge(t: &Trace, f: &mut Findings<'_>, rules: &[Rule], without: &s
     came_to(t)
 }
 
-/// That the procedure did not end between two packets, at a question that was not answered: no rule of a packet is about
-/// that, and a link that loses three MADs in a row looks the same. Nor at one that was refused, though it only asks what there is.
+/// Requires that the procedure did not end at an unanswered or refused request for attributes. No packet rule covers
+/// such a request, and a link that loses three MADs in a row looks the same.
 fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
     let Some(stopped) = &t.stopped else { return Ok(()) };
     let last = t.last_of_procedure();
@@ -52,10 +52,10 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
     }
 }
 
-/// Marks what a test on the link asks beside its packets as looked at, and demands that it came to its end.
+/// Marks the labels of attribute reads as judged, and requires that the procedure reached its end.
 pub(crate) fn came_to(t: &Trace) -> Result<(), Gap> {
     t.exchange(NODE)?;
-    // Labels that a port without data lanes, or without such counters, never comes to.
+    // Not every port has these labels: a port may lack data VLs, or these counters.
     t.not_judged(DETAILS);
     t.not_judged(COUNTERS);
     t.not_judged(P_KEYS);
@@ -63,25 +63,25 @@ pub(crate) fn came_to(t: &Trace) -> Result<(), Gap> {
     came_to_its_end(t)
 }
 
-/// The answer to a request that left in a packet.
+/// Returns the response to a request that the tester sent in a packet.
 pub(crate) fn answer_to<'t>(t: &'t Trace, frame: &FrameSeen, request: &Mad) -> Option<&'t FrameSeen> {
     let mut came = t.timeline.frames.iter().skip(frame.number as usize);
     came.find(|other| other.received && is_answer(request, &other.bytes))
 }
 
-/// The wait behind a packet, if it was as long as silence must be.
+/// Returns the wait after a packet, if it was long enough to prove silence.
 pub(crate) fn wait_behind<'t>(t: &'t Trace, frame: &FrameSeen) -> Option<&'t WaitDone> {
     let wait = t.waits(SILENCE).find(|wait| wait.place > frame.place);
     wait.filter(|wait| is_waited_out(t, frame, wait))
 }
 
-/// Whether the port answered something that was sent behind a packet.
+/// Returns whether the port responded to a MAD that the tester sent after a packet.
 pub(crate) fn is_alive_behind(t: &Trace, frame: &FrameSeen) -> bool {
     let mut later = t.exchanges.iter();
     later.any(|later| later.sent.earliest > frame.at.latest && is_success(later))
 }
 
-/// Judges that nothing came in but answers: no port sends on what ends there.
+/// Checks that the port sent only responses: a channel adapter forwards no packets.
 pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
     let requests: Vec<_> = t.timeline.frames.iter().filter(|frame| !frame.received).collect();
     let requests: Vec<_> = requests.iter().filter_map(|frame| mad_in(&frame.bytes)).collect();
@@ -95,11 +95,11 @@ pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
         .must("answers alone", count == 0);
 }
 
-/// Whether what was Set is what is shown.
+/// Returns whether the second PortInfo shows the value set by the first.
 pub(crate) type Holds = fn(&PortInfo, &PortInfo) -> bool;
 
-/// Judges that each Set of the port took, as the next read shows it. One that may not have arrived is not known to
-/// have.
+/// Checks that each Set took effect, as the next read shows. A Set without a response may not have arrived, which is a
+/// gap instead of a failure.
 pub(crate) fn took(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -139,17 +139,16 @@ pub(crate) fn took(
     Ok(())
 }
 
-/// A packet that was sent, and what a conforming port makes of it.
+/// A sent packet, and its effect on a conforming port.
 struct Probe<'a> {
-    /// The statement that it probes.
+    /// The statement that the packet probes.
     statement: &'a str,
     frame: &'a FrameSeen,
     judgement: Judgement,
-    /// What is wrong with it, in words.
+    /// A description of the packet's fault.
     why: String,
 }
 
-/// Judges one packet.
 fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -> Result<(), Gap> {
     let before = Shown {
         port: last(t, PORT, frame)?,
@@ -193,14 +192,14 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
     Ok(())
 }
 
-/// The last answer under a label before a frame left.
+/// Returns the last response under a label before the frame was sent.
 pub(crate) fn last<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen) -> Result<A, Gap> {
     let is_before = |exchange: &&Exchange| exchange.sent.latest <= frame.at.earliest && is_success(exchange);
     let found = t.each(label).filter(is_before).last();
     t.answered(found.ok_or(Gap::Missing(label.name))?)
 }
 
-/// The first answer under a label after a frame left, and before the next one did.
+/// Returns the first response under a label after the frame was sent and before the next frame was.
 fn first<A: Attribute>(t: &Trace, label: Label<A>, frame: &FrameSeen, next: Option<&FrameSeen>) -> Result<A, Gap> {
     let is_after = |exchange: &&Exchange| exchange.sent.earliest > frame.at.latest && is_success(exchange);
     let found = t.each(label).find(is_after);
@@ -244,7 +243,7 @@ fn port(info: &PortInfo, p_keys: Vec<PKey>) -> Port {
 }
 
 impl Probe<'_> {
-    /// A packet that is discarded stays unanswered; a request that is accepted is answered.
+    /// Checks that a discarded packet gets no response, and that an accepted request gets one.
     fn answered(&self, t: &Trace, f: &mut Findings<'_>) {
         let frame = self.frame;
         let Some(request) = mad_in(&frame.bytes) else { return };
@@ -280,7 +279,7 @@ impl Probe<'_> {
             }
             let result = match answer {
                 Some(_) => Passed::Pass,
-                // On a native link of the tester's own nothing is lost.
+                // The tester's native link loses no packets.
                 None if is_alive_behind(t, frame) => Passed::Fail,
                 None => Passed::Inconclusive,
             };
@@ -292,7 +291,7 @@ impl Probe<'_> {
         }
     }
 
-    /// An answer goes where the request came from, and comes from where that went (13.5.4).
+    /// Checks that the response's addresses are those of the request, swapped (13.5.4).
     fn goes_back(&self, f: &mut Findings<'_>, answer: &FrameSeen) {
         let ((lrh, bth, deth), (to, to_bth, to_deth)) = (headers(&self.frame.bytes), headers(&answer.bytes));
         let is_unicast = lrh.dlid().is_unicast();
@@ -300,7 +299,7 @@ impl Probe<'_> {
         let fields = [
             ("SLID", is_unicast, to.slid().to_string(), lrh.dlid().to_string()),
             ("DLID", true, to.dlid().to_string(), lrh.slid().to_string()),
-            // QP0 has no Q_Key to look at, and its lane does not depend on the SL.
+            // QP0 checks no Q_Key, and its VL does not depend on the SL.
             ("SL", is_gmp, to.sl().to_string(), lrh.sl().to_string()),
             ("DestQP", true, to_bth.dest_qp().to_string(), deth.src_qp().to_string()),
             (
@@ -330,7 +329,7 @@ impl Probe<'_> {
             .must(wanted, is_right);
     }
 
-    /// What a counter that may not have moved, or had to, shows; and that nothing else of the port did.
+    /// Checks that the right counters changed by the right amount, and, in simulated time, that no other field changed.
     fn counted(&self, t: &Trace, f: &mut Findings<'_>, before: &Shown, after: &Shown) {
         let counts = expected(&self.judgement, self.frame);
         if let Some(counts) = &counts {
@@ -347,7 +346,7 @@ impl Probe<'_> {
         let is_of_q_key = has_foreign_q_key(&self.frame.bytes);
         let may = |name: &str| match &counts {
             _ if is_of_q_key && name == "Q_KeyViolations" => true,
-            // A check of its own above.
+            // These counters have a check of their own above.
             Some(_) if COUNTED.contains(&name) => true,
             Some(_) => is_of_the_lanes(name, &self.judgement),
             None => may_count(name, &self.judgement),
@@ -364,7 +363,7 @@ impl Probe<'_> {
     }
 }
 
-/// Whether the wait after a packet was as long as the rule of silence asks.
+/// Returns whether the wait after a packet was long enough for the rule of silence.
 fn is_waited_out(t: &Trace, frame: &FrameSeen, wait: &WaitDone) -> bool {
     let Ok(port) = last(t, PORT, frame) else { return false };
     let subnet = t.begin.subnet_timeout.unwrap_or(port.subnet_timeout());

@@ -1,5 +1,5 @@
-//! What the tests of the link layer share: a packet is sent, its answer is waited for, and what the port counts is read
-//! before and after; the judge asks [`crate::link`] what a conforming port does.
+//! Shared parts of the tests of the link layer. The procedure sends a packet, waits for its response, and reads the
+//! port's counters before and after. The judge gets the effect on a conforming port from [`crate::link`].
 
 mod counted;
 mod judge;
@@ -21,33 +21,32 @@ use verbatim_wire::{
     PortState, Status,
 };
 
-/// The port, before and after each packet.
+/// PortInfo, before and after each packet.
 pub(crate) const PORT: Label<PortInfo> = Label::new("the port");
-/// Its counters, before and after each packet.
+/// The port's counters, before and after each packet.
 pub(crate) const COUNTERS: Label<PortCounters> = Label::new("its counters");
-/// The finer counters, where it has them.
+/// The port's detailed counters, if it has them.
 pub(crate) const DETAILS: Label<PortRcvErrorDetails> = Label::new("its counters in detail");
-/// Its P_Keys, block by block.
+/// The blocks of the port's P_Key table.
 pub(crate) const P_KEYS: Label<PKeyTable> = Label::new("its P_Keys");
-/// How many P_Keys it can have.
+/// NodeInfo, which limits the number of P_Keys.
 pub(crate) const NODE: Label<NodeInfo> = Label::new("the node");
-/// The wait that proves that nothing answers.
+/// The wait that proves a missing response.
 pub(crate) const SILENCE: Label<Wait> = Label::new("no answer");
 
-/// Entries of a P_KeyTable's block.
+/// The number of P_Keys in a block of P_KeyTable.
 const BLOCK: usize = 32;
 
-/// A rule and the packets that probe it.
+/// A statement, and the label of the packets that probe it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
-    /// What its packets are sent under.
+    /// The label of the packets.
     pub(crate) label: Label<Frames>,
-    /// The statement.
     pub(crate) statement: &'static str,
 }
 
 impl Rule {
-    /// A rule under its statement's id.
+    /// Makes a rule whose label is the statement's id.
     pub(crate) const fn new(statement: &'static str) -> Self {
         Self {
             label: Label::new(statement),
@@ -56,25 +55,25 @@ impl Rule {
     }
 }
 
-/// The link to the port under test.
+/// The native link to the port under test, with the port's last read attributes.
 pub(crate) struct Link<'l, 'r> {
     pub(crate) t: &'l mut Tester<'r>,
-    /// The port as last read.
+    /// PortInfo as last read.
     pub(crate) port: PortInfo,
-    /// Its P_Keys as last read.
+    /// The P_Keys as last read.
     pub(crate) p_keys: Vec<PKey>,
-    /// Not known before it was asked.
+    /// Whether the port has PortRcvErrorDetails; `None` before the first request.
     has_details: Option<bool>,
     blocks: u32,
     /// The port's first GID.
     pub(crate) gid: Ipv6Addr,
-    /// High half of the transaction ids.
+    /// The upper half of the transaction IDs.
     run: u64,
     serial: u64,
 }
 
 impl<'l, 'r> Link<'l, 'r> {
-    /// Reads all that the judge must know of the port.
+    /// Reads the attributes that the judge needs.
     pub(crate) fn open(t: &'l mut Tester<'r>) -> Step<Self> {
         let key = t.rig_key();
         let node = t.get(NODE, key)?;
@@ -96,13 +95,13 @@ impl<'l, 'r> Link<'l, 'r> {
         Ok(link)
     }
 
-    /// Reads the port and its counters anew.
+    /// Reads PortInfo and the counters again.
     pub(crate) fn read(&mut self) -> Step {
         let key = self.t.rig_key();
         self.port = self.t.get(PORT, key)?;
         let select = self.port.local_port_num();
         let lost = |label: &str| Stop::NoAnswer(label.to_owned());
-        // A packet that is counted must lie between two readings: without one the next packet would be blamed for it.
+        // Each packet needs a reading before and after it. Otherwise its count would be attributed to the next packet.
         let counters = PortCounters::default().with_port_select(select);
         self.t
             .ask_with(COUNTERS, &counters)?
@@ -118,7 +117,7 @@ impl<'l, 'r> Link<'l, 'r> {
         Ok(())
     }
 
-    /// Reads the P_KeyTable anew.
+    /// Reads the P_Key table again.
     pub(crate) fn read_p_keys(&mut self) -> Step {
         let key = self.t.rig_key();
         self.p_keys.clear();
@@ -129,12 +128,12 @@ impl<'l, 'r> Link<'l, 'r> {
         Ok(())
     }
 
-    /// Whether packets on data VLs reach the port: it has a LID, and its state lets them in.
+    /// Returns whether the port accepts packets on data VLs: it has a LID, and its state is Armed or Active.
     pub(crate) fn takes_data(&self) -> bool {
         self.port.lid().is_unicast() && matches!(self.port.port_state(), PortState::ARMED | PortState::ACTIVE)
     }
 
-    /// Where an SMP goes: to the port's LID, or to the port at the end of the link while it has none.
+    /// Returns the DLID of SMPs to the port: its LID, or the permissive LID if it has none.
     pub(crate) fn smp_lid(&self) -> Lid {
         if self.port.lid().is_unicast() {
             self.port.lid()
@@ -143,36 +142,36 @@ impl<'l, 'r> Link<'l, 'r> {
         }
     }
 
-    /// A P_Key with which the port takes packets.
+    /// Returns a P_Key that the port accepts.
     pub(crate) fn p_key(&self) -> PKey {
         let valid = self.p_keys.iter().find(|key| key.0 & 0x7FFF != 0);
         PKey(valid.map_or(0xFFFF, |key| key.0 | 0x8000))
     }
 
-    /// A Get(NodeInfo) as a MAD of its own number.
+    /// Returns a Get(NodeInfo) with a new transaction ID.
     pub(crate) fn get_node(&mut self) -> Mad {
         let mad = Mad::lid_routed(Method::GET, NodeInfo::ID, 0).with_m_key(self.t.rig_key());
         mad.with_transaction_id(self.next())
     }
 
-    /// A Get(ClassPortInfo) of the performance class as a MAD of its own number.
+    /// Returns a Get(ClassPortInfo) of the performance class with a new transaction ID.
     pub(crate) fn get_class(&mut self) -> Mad {
         Mad::performance(Method::GET, AttributeId::CLASS_PORT_INFO, 0).with_transaction_id(self.next())
     }
 
-    /// A sound SMP to the port.
+    /// Returns a valid SMP to the port.
     pub(crate) fn smp(&mut self) -> Wire {
         let mad = self.get_node();
         Wire::smp(self.smp_lid(), &mad)
     }
 
-    /// A sound general management packet to the port's LID.
+    /// Returns a valid general management packet to the port's LID.
     pub(crate) fn gmp(&mut self) -> Wire {
         let mad = self.get_class();
         Wire::gmp(self.port.lid(), self.p_key(), &mad)
     }
 
-    /// The same with a GRH.
+    /// Returns a valid general management packet with a GRH.
     pub(crate) fn global(&mut self) -> Wire {
         let mad = self.get_class();
         Wire::global((self.port.lid(), self.gid), self.p_key(), &mad)
@@ -180,17 +179,17 @@ impl<'l, 'r> Link<'l, 'r> {
 
     fn next(&mut self) -> u64 {
         self.serial += 1;
-        // The top bit of the low half keeps it apart from the tester's own.
+        // The top bit of the lower half distinguishes these IDs from the tester's own.
         self.run | 0x8000_0000 | self.serial
     }
 
-    /// Sends a packet, waits for its answer or for proven silence, and reads what the port counted.
+    /// Sends a packet, waits for its response or for proven silence, and reads the counters.
     pub(crate) fn probe(&mut self, rule: &Rule, wire: &Wire) -> Step {
         self.send(rule, wire)?;
         self.read()
     }
 
-    /// Probes with a packet for each of these values.
+    /// Probes the port with one packet per value.
     pub(crate) fn probe_each<V>(
         &mut self,
         rule: &Rule,
@@ -204,7 +203,7 @@ impl<'l, 'r> Link<'l, 'r> {
         Ok(())
     }
 
-    /// The same as [`Link::probe`], the counters left unread.
+    /// Sends a packet and waits as [`Link::probe`] does, without reading the counters.
     pub(crate) fn send(&mut self, rule: &Rule, wire: &Wire) -> Step {
         let sent = self.t.send_packet(rule.label, &wire.bytes, wire.delimiter)?;
         let until = sent.latest.after(self.t.silence());
@@ -214,14 +213,14 @@ impl<'l, 'r> Link<'l, 'r> {
         Ok(())
     }
 
-    /// Sends a packet and waits for nothing.
+    /// Sends a packet without waiting.
     pub(crate) fn throw(&mut self, rule: &Rule, wire: &Wire) -> Step {
         self.t.send_packet(rule.label, &wire.bytes, wire.delimiter)?;
         Ok(())
     }
 }
 
-/// Whether a packet that came in is the response to a request.
+/// Returns whether a received packet is the response to a request.
 fn is_answer(request: &Mad, bytes: &[u8]) -> bool {
     mad_in(bytes).is_some_and(|mad| {
         mad.method().is_response() && mad.transaction_id() == request.transaction_id() && mad.class() == request.class()

@@ -1,4 +1,4 @@
-//! Native packets to probe a port with: sound until they are changed, mended when asked.
+//! Native packets for probes: valid when built, changed by methods, with CRCs recomputed on request.
 
 use core::net::Ipv6Addr;
 
@@ -10,17 +10,16 @@ use verbatim_wire::{
     Transport, edit, mad_packet,
 };
 
-/// Where our packets come from. No port has it: answers come back on the link that the request came by.
+/// The SLID of the probes. No port has this LID: a port sends responses back on the link that received the request.
 pub(crate) const OURS: Lid = Lid(0xBFF1);
-/// The first multicast LID.
+/// A multicast LID.
 pub(crate) const MULTICAST: Lid = Lid(0xC001);
 
-/// A native packet and what ends it.
+/// A native packet and its end delimiter.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
-    /// From the LRH to the VCRC.
+    /// The packet from the LRH to the VCRC.
     pub(crate) bytes: Vec<u8>,
-    /// What ends it.
     pub(crate) delimiter: Delimiter,
 }
 
@@ -30,17 +29,17 @@ impl Wire {
         Self { bytes, delimiter }
     }
 
-    /// An SMP on VL 15.
+    /// Builds an SMP on VL 15.
     pub(crate) fn smp(dlid: Lid, mad: &Mad) -> Self {
         Self::good(mad_packet(&MadHeaders::subnet_management(OURS, dlid), mad))
     }
 
-    /// A general management packet on VL 0.
+    /// Builds a general management packet on VL 0.
     pub(crate) fn gmp(dlid: Lid, p_key: PKey, mad: &Mad) -> Self {
         Self::good(mad_packet(&general(dlid, p_key), mad))
     }
 
-    /// The same with a GRH, to a GID too.
+    /// Builds a general management packet with a GRH to this GID.
     pub(crate) fn global((dlid, dgid): (Lid, Ipv6Addr), p_key: PKey, mad: &Mad) -> Self {
         let grh = Grh::default()
             .with_ip_ver(6)
@@ -55,7 +54,7 @@ impl Wire {
         Self::good(mad_packet(&headers, mad))
     }
 
-    /// A packet of so many payload bytes for a queue pair that nobody has: nothing answers it.
+    /// Builds a packet with `payload` bytes for a queue pair that does not exist, so nothing responds to it.
     pub(crate) fn plain(dlid: Lid, p_key: PKey, payload: usize) -> Self {
         let lrh = Lrh::default().with_slid(OURS).with_dlid(dlid);
         let transport = Transport {
@@ -72,7 +71,7 @@ impl Wire {
         ))
     }
 
-    /// A raw packet of so many bytes up to the VCRC: a multiple of 4, 8 at least.
+    /// Builds a raw packet with `length` bytes before the VCRC; `length` must be a multiple of 4 and at least 8.
     pub(crate) fn raw(dlid: Lid, length: usize) -> Self {
         let words = u16::try_from(length / 4).unwrap_or(u16::MAX);
         let lrh = Lrh::default().with_slid(OURS).with_dlid(dlid).with_lnh(Lnh::RAW);
@@ -82,7 +81,8 @@ impl Wire {
         Self::good(bytes)
     }
 
-    /// A raw packet with an IPv6 header and no next one, of so many bytes up to the VCRC: a multiple of 4, 48 at least.
+    /// Builds a raw packet with an IPv6 header and no next header. `length` counts the bytes before the VCRC; it must
+    /// be a multiple of 4 and at least 48.
     pub(crate) fn raw_ipv6(dlid: Lid, length: usize) -> Self {
         let payload = length.saturating_sub(Lrh::SIZE + Grh::SIZE);
         let ip = |header: Grh| {
@@ -96,7 +96,7 @@ impl Wire {
         raw.grh(ip).resealed()
     }
 
-    /// An IBA packet of 20 bytes up to the VCRC: its BTH is cut short, all else is as it must be.
+    /// Builds an IBA packet with 20 bytes before the VCRC: its BTH is truncated, and all other fields are valid.
     pub(crate) fn runt(dlid: Lid) -> Self {
         let lrh = Lrh::default()
             .with_vl(15)
@@ -114,38 +114,38 @@ impl Wire {
         Self::good(bytes)
     }
 
-    /// With another LRH; the CRCs as they were.
+    /// Changes the LRH without updating the CRCs.
     pub(crate) fn lrh(mut self, change: impl FnOnce(Lrh) -> Lrh) -> Self {
         edit(&mut self.bytes, 0, change);
         self
     }
 
-    /// With another GRH; the CRCs as they were.
+    /// Changes the GRH without updating the CRCs.
     pub(crate) fn grh(mut self, change: impl FnOnce(Grh) -> Grh) -> Self {
         edit(&mut self.bytes, Lrh::SIZE, change);
         self
     }
 
-    /// With another BTH; the CRCs as they were.
+    /// Changes the BTH without updating the CRCs.
     pub(crate) fn bth(mut self, change: impl FnOnce(Bth) -> Bth) -> Self {
         let at = bth_at(&self.bytes);
         edit(&mut self.bytes, at, change);
         self
     }
 
-    /// With another DETH; the CRCs as they were.
+    /// Changes the DETH without updating the CRCs.
     pub(crate) fn deth(mut self, change: impl FnOnce(Deth) -> Deth) -> Self {
         let at = bth_at(&self.bytes) + Bth::SIZE;
         edit(&mut self.bytes, at, change);
         self
     }
 
-    /// Ended by something else.
+    /// Changes the end delimiter.
     pub(crate) fn ended(self, delimiter: Delimiter) -> Self {
         Self { delimiter, ..self }
     }
 
-    /// With bits of the byte that is so many before the end turned over.
+    /// Inverts these bits of the byte at `from_end`; 1 is the last byte.
     pub(crate) fn flipped(mut self, from_end: usize, bits: u8) -> Self {
         if let Some(byte) = self
             .bytes
@@ -158,19 +158,19 @@ impl Wire {
         self
     }
 
-    /// With a wrong ICRC and a right VCRC.
+    /// Makes the ICRC wrong and updates the VCRC.
     pub(crate) fn bad_icrc(self) -> Self {
         self.flipped(VCRC_LENGTH + 1, 0x10).resealed()
     }
 
-    /// With so many bytes more before the ICRC; the lengths as they were.
+    /// Adds `by` bytes before the ICRC and updates both CRCs, but not the length fields.
     pub(crate) fn longer(mut self, by: usize) -> Self {
         let at = self.bytes.len() - VCRC_LENGTH - ICRC_LENGTH;
         self.bytes.splice(at..at, vec![0; by]);
         self.mended()
     }
 
-    /// With the ICRC and the VCRC that its bytes ask for.
+    /// Updates the ICRC and the VCRC.
     pub(crate) fn mended(mut self) -> Self {
         let at = self.bytes.len() - VCRC_LENGTH - ICRC_LENGTH;
         if let Some(right) = icrc(&self.bytes[..at]) {
@@ -179,7 +179,7 @@ impl Wire {
         self.resealed()
     }
 
-    /// With the VCRC that its bytes ask for.
+    /// Updates the VCRC.
     pub(crate) fn resealed(mut self) -> Self {
         let at = self.bytes.len() - VCRC_LENGTH;
         let right = vcrc(&self.bytes[..at]);
@@ -187,7 +187,7 @@ impl Wire {
         self
     }
 
-    /// As a port leaves it that marks it as bad: EBP, and the complement of the right VCRC.
+    /// Marks the packet as bad, as a port does: ends it with EBP and inverts the VCRC.
     pub(crate) fn marked(self) -> Self {
         self.flipped(1, 0xFF).flipped(2, 0xFF).ended(Delimiter::Ebp)
     }
@@ -201,19 +201,19 @@ fn general(dlid: Lid, p_key: PKey) -> MadHeaders {
     }
 }
 
-/// Where LNH puts the BTH.
+/// Returns the offset of the BTH according to LNH.
 fn bth_at(bytes: &[u8]) -> usize {
     let lnh = bytes.get(1).map_or(Lnh::IBA_LOCAL, |byte| Lnh(byte & 3));
     Lrh::SIZE + if lnh == Lnh::IBA_GLOBAL { Grh::SIZE } else { 0 }
 }
 
-/// The MAD of a packet that has one, wherever LNH puts it; nothing else is looked at.
+/// Returns the MAD of a packet that is long enough for one. Checks no field except LNH.
 pub(crate) fn mad_in(bytes: &[u8]) -> Option<Mad> {
     let at = bth_at(bytes) + Bth::SIZE + Deth::SIZE;
     Mad::try_from(bytes.get(at..at + MAD_LENGTH)?).ok()
 }
 
-/// LRH, BTH and DETH of a packet that has a MAD.
+/// Returns the LRH, BTH and DETH of a packet with a MAD.
 pub(crate) fn headers(bytes: &[u8]) -> (Lrh, Bth, Deth) {
     let at = bth_at(bytes);
     let bth = Bth::from_bytes(&bytes[at..at + Bth::SIZE]);
@@ -221,7 +221,7 @@ pub(crate) fn headers(bytes: &[u8]) -> (Lrh, Bth, Deth) {
     (Lrh::from_bytes(bytes), bth, deth)
 }
 
-/// Whether a packet is for QP1, and has another Q_Key.
+/// Returns whether a packet to QP1 has a wrong Q_Key.
 pub(crate) fn has_foreign_q_key(bytes: &[u8]) -> bool {
     mad_in(bytes).is_some_and(|_| {
         let (_, bth, deth) = headers(bytes);
@@ -229,7 +229,7 @@ pub(crate) fn has_foreign_q_key(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether a packet, if it is accepted, asks something that must be answered: of one port, at QP0 or QP1.
+/// Returns whether a packet, if accepted, is a request that requires a response: to QP0 or QP1, and not multicast.
 pub(crate) fn asks(bytes: &[u8]) -> bool {
     let Some(mad) = mad_in(bytes) else { return false };
     let (lrh, bth, deth) = headers(bytes);
@@ -242,7 +242,7 @@ pub(crate) fn asks(bytes: &[u8]) -> bool {
     bth.opcode() == Opcode::UD_SEND_ONLY && is_served && !is_multicast
 }
 
-/// Whether a packet ends as a port leaves it that marks it: EBP, and the complement of the right VCRC.
+/// Returns whether a packet is marked as bad: it ends with EBP and the inverted VCRC.
 pub(crate) fn is_marked(bytes: &[u8], delimiter: Delimiter) -> bool {
     let Some((body, seen)) = bytes.split_last_chunk::<VCRC_LENGTH>() else {
         return false;
@@ -250,8 +250,8 @@ pub(crate) fn is_marked(bytes: &[u8], delimiter: Delimiter) -> bool {
     delimiter == Delimiter::Ebp && vcrc(body).map(|byte| !byte) == *seen
 }
 
-/// The ICRC's polynomial over all bytes as they are, as it goes onto the wire. Headers that are cut short have no ICRC
-/// that `verbatim_wire` would make.
+/// Computes the ICRC's polynomial over all bytes, in wire order. `verbatim_wire` computes no ICRC for truncated
+/// headers.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |register: u32| (register >> 1) ^ if register & 1 == 1 { 0xEDB8_8320 } else { 0 };
     let take = |register: u32, byte: &u8| (0..8).fold(register ^ u32::from(*byte), |register, _| step(register));
@@ -264,7 +264,7 @@ mod tests {
     use verbatim_wire::{AttributeId, Method};
 
     #[test]
-    fn the_crc_of_a_runt_is_that_of_whole_packets() {
+    fn runt_crc_matches_whole_packets() {
         let wire = Wire::plain(Lid(5), PKey(0xFFFF), 8);
         let at = wire.bytes.len() - VCRC_LENGTH - ICRC_LENGTH;
         let mut masked = wire.bytes[..at].to_vec();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mad_is_found_with_and_without_a_grh_and_asks_only_at_its_own_queue_pair() {
+    fn mad_is_found_with_and_without_grh() {
         let mad = Mad::performance(Method::GET, AttributeId::CLASS_PORT_INFO, 0).with_transaction_id(7);
         for wire in [
             Wire::gmp(Lid(5), PKey(0xFFFF), &mad),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_marked_packet_is_known_by_both_of_its_marks() {
+    fn marked_packet_needs_ebp_and_inverted_vcrc() {
         let sound = Wire::plain(Lid(5), PKey(0xFFFF), 8);
         let is = |wire: &Wire| is_marked(&wire.bytes, wire.delimiter);
         assert!(is(&sound.clone().marked()));

@@ -1,4 +1,4 @@
-//! What a trap 256 says of the SMP that raised it, field by field.
+//! Checks the content of trap 256, which describes the SMP that raised it, field by field.
 //!
 //! Source: architecture 13.4.8.2 (Notice), 14.2.5.1 (trap 256).
 
@@ -8,7 +8,7 @@ use verbatim_wire::{AttributeId, DrSmp, Layout, Lid, MKey, MgmtClass, NodeInfo, 
 
 use super::{SECURITY, STATEMENT};
 
-/// What a trap says of the SMP that raised it.
+/// Checks the content of a trap against the SMP that raised it.
 pub(super) fn content(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -31,7 +31,7 @@ pub(super) fn content(
     };
     let header = mad.header();
     let route = asked.is_directed().then(|| DrSmp::from_bytes(asked.bytes()));
-    // A directed route begins and ends at the permissive LID, here. Agents that are in use name the port's own.
+    // This directed route begins and ends at the permissive LID. Some agents in use report the port's own LID.
     let dr_slid = route.as_ref().map_or(says.dr_slid(), DrSmp::dr_slid);
     let names_itself = says.lid() == port.lid();
     let lid = if route.is_some() && !names_itself {
@@ -51,17 +51,17 @@ pub(super) fn content(
             .map(|hop| says.return_path(hop))
             .collect::<Vec<_>>()
     };
-    // So many bytes as there are hops, from the one on that no hop uses.
+    // The path may also have as many bytes as hops, beginning with the byte that no hop uses.
     let is_cut = shown(0)
         .split_first()
         .is_some_and(|(unused, hops)| *unused == 0 && path.starts_with(hops));
     let is_path = path.is_empty() || shown(0) == path || shown(1) == path || is_cut;
     let reserved = [("Reserved0"), ("Reserved56"), ("Reserved176")];
     let is_zero = reserved.iter().all(|name| says.is_zero_in(name));
-    // The field, what it says, what it must say.
+    // Each row holds a field, its value, and the expected value.
     let header_zero = mad.header().is_zero_in("Reserved144");
     let words: [[String; 3]; 24] = [
-        // Who reads a trap does not have the port's key.
+        // The receiver of a trap does not have the port's key.
         ["M_Key".into(), mad.m_key().to_string(), MKey(0).to_string()],
         [
             "AttributeModifier".into(),
@@ -81,7 +81,7 @@ pub(super) fn content(
         [
             "path truncated".into(),
             says.path_truncated().to_string(),
-            // Whether a path of just so many bytes as there is room for is cut is not looked at.
+            // With 29 or more hops, the truncation of the path is not judged.
             if hops < 29 {
                 "false".into()
             } else {
@@ -165,8 +165,8 @@ pub(super) fn content(
         .must(if is_right { "what was sent".into() } else { wanted }, is_right);
 }
 
-/// The ports by which an SMP came, hop by hop, as a response on the same route shows them; empty when none does, or when a
-/// notice has no room for all.
+/// Returns the ports on an SMP's route, as the response on the same route shows them. Returns an empty path if there is
+/// no such response, or if a notice cannot hold the path.
 fn returns(t: &Trace, asked: &verbatim_wire::Mad, hops: u8) -> Vec<u8> {
     let route = |mad: &verbatim_wire::Mad| {
         let smp = DrSmp::from_bytes(mad.bytes());

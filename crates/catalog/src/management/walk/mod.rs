@@ -1,16 +1,15 @@
-//! `c14-walk`: a walk of random SMPs breaks no rule.
+//! `c14-walk`: a walk of random SMPs finds no broken rule.
 //!
-//! Steps are drawn from the seed: any attribute is read and Set, with legal values and illegal ones, with the right key and
-//! others, at edges of the AttributeModifier; the port is locked at every level with leases that expire; methods and class
-//! versions that do not exist. The management oracle judges all of it, as it does in every test of management; here each rule
-//! that was asked and held is a check.
+//! The seed determines the steps. They read and set any attribute, with legal and illegal values, with the right key
+//! and others, and with limit values of the AttributeModifier. They lock the port at every level with leases that
+//! expire, and use undefined methods and class versions. The management oracle judges the whole walk, as it does in
+//! every management test. In this test, each rule that applied and was not broken is a passed check.
 //!
-//! Each step has a stream of random numbers of its own, so that a walk without some of its steps has the others unchanged: a
-//! walk that fails is shrunk to the fewest steps that still fail, and `--set` repeats those.
+//! Each step has its own stream of random numbers, so leaving out a step does not change the others. A failed walk is
+//! therefore reduced to the fewest steps that still fail, and `--set` repeats those.
 //!
-//! Reading: nothing is drawn that takes the link down or cannot be given back; the LID is moved where the device is not
-//! reached by it. False alarm: an SM of somebody
-//! else, which this test excludes.
+//! Reading: no step takes the link down or makes a change that cannot be restored. The steps change the LID only if the
+//! rig does not reach the device by it. False alarm: another SM, which this test excludes.
 
 mod step;
 
@@ -37,13 +36,13 @@ const REPRESS: Label<Notice> = Label::new("TrapRepress");
 const METHOD: Label<NodeInfo> = Label::new("a method or version that does not exist, or a response");
 const LAST: Label<PortInfo> = Label::new("PortInfo at the end");
 
-/// What a note begins with that says which steps are left of a walk that failed.
+/// The prefix of a note that lists the remaining steps of a reduced walk.
 const SHRUNK: &str = "shrunk: ";
-/// CapabilityMask: LedInfo is there; where it is not, some leave it unanswered.
+/// CapabilityMask: the port has LedInfo. Some ports without it do not respond to its Get.
 const HAS_LED: u32 = 1 << 9;
-/// Steps that a mask has room for.
+/// The number of steps that the mask `keep` can hold.
 const MOST: u64 = 48;
-/// All of them.
+/// The mask of all steps.
 const ALL: u64 = (1 << MOST) - 1;
 
 pub(super) static TEST: Test = Test {
@@ -86,7 +85,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The steps that are taken, each with its number from 1 on.
+/// Returns the steps of the walk, each with its number, counted from 1.
 fn steps(steps: u64, keep: u64, stream: impl Fn(&str) -> Stream) -> Vec<(u64, Action)> {
     let taken = (1..=steps).filter(|at| keep >> (at - 1) & 1 == 1);
     taken
@@ -94,7 +93,7 @@ fn steps(steps: u64, keep: u64, stream: impl Fn(&str) -> Stream) -> Vec<(u64, Ac
         .collect()
 }
 
-/// What may be Set, once the journal has it.
+/// The attributes that the walk may set, with their original values in the journal.
 struct Walk {
     port: Guarded<PortInfo>,
     keys: [MKey; 4],
@@ -107,7 +106,8 @@ struct Walk {
     led: Option<Guarded<LedInfo>>,
 }
 
-/// Puts an attribute into the journal if the device has it, and takes it back as it was found.
+/// Stores an attribute in the journal. Returns `None` if the device lacks the attribute, or does not accept its
+/// original value back.
 fn guarded<A: Settable>(t: &mut Tester<'_>, modifier: u32) -> Step<Option<Guarded<A>>> {
     match t.guard_parts(Label::<A>::new(FOUND_TABLE.name), t.rig_key(), &[modifier]) {
         Ok(guard) => {
@@ -140,7 +140,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             None
         },
     };
-    // Without a key there is nothing to be dropped.
+    // Without a key, the port drops no request.
     let mut random = t.random("first lock");
     let (level, lease) = (random.between(0, 3) as u8, random.between(0, 20) as u16);
     walk.take(t, Action::Lock(1, level, lease))?;
@@ -178,12 +178,12 @@ impl Walk {
             }
             Action::ByLid(attribute, modifier, key) => {
                 let (lid, key) = (t.shown().lid(), key_of(t, key));
-                // On a fabric, what is sent to a LID may be lost on its way.
+                // On a fabric, a LID-routed packet may be lost.
                 if t.is_simulated() && lid.is_unicast() {
                     t.ask_any_by_lid(lid, GET, (attribute, modifier), key)?;
                 }
             }
-            // What a host's kernel makes of a response that answers nothing is not the device's.
+            // On a real rig, the host's kernel would handle an unsolicited response.
             Action::Method(method) if method.is_response() && !t.is_simulated() => {}
             Action::Method(method) => {
                 t.send_once(METHOD, method, 0, t.key())?;
@@ -238,10 +238,10 @@ impl Walk {
     }
 }
 
-/// Whether a field can be Set here and given back.
+/// Returns whether the field can be set and restored on this rig.
 fn may_be_set(t: &Tester<'_>, found: &PortInfo, what: What) -> bool {
     match what {
-        // What a broken device makes of it may take the link down for good.
+        // A defective device might take the link down permanently.
         What::Illegal("PortState" | "PortPhysicalState") => t.is_simulated(),
         What::Illegal("LID") => !t.is_lid_routed(),
         What::Port("addresses") => !t.is_lid_routed() && found.lid().is_unicast() && found.master_sm_lid().is_unicast(),
@@ -249,7 +249,7 @@ fn may_be_set(t: &Tester<'_>, found: &PortInfo, what: What) -> bool {
     }
 }
 
-/// Sets another attribute, as it was found but for a change, if the device has it.
+/// Sets another attribute to its original value with one change, if the device has it.
 fn other<A: Settable>(
     t: &mut Tester<'_>,
     guard: &Option<Guarded<A>>,
@@ -264,17 +264,17 @@ fn other<A: Settable>(
     t.set_once(label, guard, (key, modifier), value).map(|_| ())
 }
 
-/// A P_Key whose base is one that is assigned: neither 0 nor the default partition's.
+/// Returns a P_Key whose base is neither 0 nor that of the default partition.
 fn p_key(value: u16) -> PKey {
     PKey((1 + (value & 0x7FFF) % 0x7FFE) | value & 0x8000)
 }
 
-/// A prefix that is no multicast address's, which a port may refuse.
+/// Returns a site-local prefix. A port may refuse a prefix of multicast addresses.
 fn site_local(value: u64) -> verbatim_wire::values::Hex64 {
     verbatim_wire::values::Hex64(0xFEC0_0000_0000_0000 | value & 0xFFFF_FFFF)
 }
 
-/// A LID that no port has: none, the first of the multicast LIDs, or any of them.
+/// Returns a LID that no port can have: 0, the first multicast LID, or any multicast LID.
 fn multicast_or_none(value: u64) -> Lid {
     match value >> 32 & 3 {
         0 => Lid(0),
@@ -283,7 +283,7 @@ fn multicast_or_none(value: u64) -> Lid {
     }
 }
 
-/// PortInfo with the fields that a step changes.
+/// Returns PortInfo with the fields that a step changes.
 fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo {
     let low = value.to_le_bytes();
     let up_to = |most: u8| 1 + low[0] % most.max(1);
@@ -309,7 +309,7 @@ fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo
         What::Port("LinkDownDefaultState") => info.with_link_down_default_state(LinkDownDefault::POLLING),
         What::Port("InitType") => info.with_init_type(low[0] & 0xF),
         What::Port("McastPkeyTrapSuppressionEnabled") => info.with_mcast_pkey_trap_suppression(low[0] & 1),
-        // A base LID has 0 in as many low bits as LMC says.
+        // A base LID has as many low bits 0 as its LMC says.
         What::Port("addresses") if low[5] & 3 == 0 => {
             let ends = [Lid(1), Lid(0xBFFF)];
             info.with_lid(ends[usize::from(low[0] & 1)])
@@ -389,8 +389,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.answer::<PortInfo>(LAST).map(|_| ())
 }
 
-/// Says which steps the walk had, or the shortest that still failed, and what repeats it. A record does not know how its rig is
-/// come to, so this is no command: it would run on another rig.
+/// Observes the steps of the walk, or of the shortest one that still fails, and the parameters that repeat it. The
+/// record does not name its rig, so the text is not a complete command.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
     let left = shrunk.and_then(|words| {

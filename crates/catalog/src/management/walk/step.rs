@@ -1,4 +1,4 @@
-//! The steps of a walk: what is drawn, and how it is said.
+//! The steps of a walk: drawn from random numbers, and described as text.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,29 +6,28 @@ use core::time::Duration;
 use verbatim_tester::Stream;
 use verbatim_wire::{AttributeId, Method};
 
-/// The key that an SMP carries.
+/// The key of an SMP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Key {
-    /// The one in force.
+    /// The key in force.
     Right,
-    /// Any other.
+    /// Another key.
     Other(u64),
-    /// The one in force but for this bit.
+    /// The key in force with this bit inverted.
     OneBit(u32),
-    /// 0.
     Zero,
 }
 
-/// What is Set beside the M_Key, and to which value: a number that stands for one.
+/// The field or attribute that a Set changes, besides the M_Key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
-    /// A field of PortInfo, to a legal value.
+    /// A field of PortInfo, set to a legal value.
     Port(&'static str),
-    /// A field of PortInfo, to an illegal value.
+    /// A field of PortInfo, set to an illegal value.
     Illegal(&'static str),
     /// All read-only fields of PortInfo.
     ReadOnly,
-    /// The violation counters, to 0.
+    /// The violation counters, set to 0.
     Counters,
     /// One entry, or the whole, of another attribute.
     Other(AttributeId),
@@ -37,22 +36,22 @@ pub(super) enum What {
 /// One step of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
-    /// M_Key (one of three, or 0), protect level, lease period in seconds.
+    /// A lock: number of the M_Key (0 for key 0), protect level, lease period in seconds.
     Lock(u8, u8, u16),
     Get(AttributeId, u32, Key),
     Set(What, u64, Key),
     Repress(Key),
     /// A Get by a LID-routed SMP.
     ByLid(AttributeId, u32, Key),
-    /// A method that the class does not have, or a response, of NodeInfo.
+    /// NodeInfo with an undefined method, or as a response.
     Method(Method),
-    /// A class version that does not exist.
+    /// A Get(NodeInfo) with an undefined class version.
     Version(u8),
     Wait(Duration),
 }
 
-/// Fields of PortInfo that are Set to legal values: none of them takes the link down, and what takes the device away is left out
-/// where it is reached by its LID.
+/// Fields of PortInfo with legal values. None of them takes the link down. The address is left out if the rig reaches
+/// the device by its LID.
 const LEGAL: [&str; 18] = [
     "GidPrefix",
     "SubnetTimeOut",
@@ -137,7 +136,7 @@ impl Key {
 }
 
 impl Action {
-    /// The step that a stream stands for.
+    /// Draws a step from a stream.
     pub(super) fn drawn(random: &mut Stream) -> Self {
         match random.between(0, 99) {
             0..=14 => {

@@ -1,8 +1,8 @@
-//! Attributes less or more than a step needs: without each of them, with each of the others.
+//! Incomplete and excessive sets of attributes for a transition.
 
 use verbatim_record::verbs::pb;
 
-/// Attributes without one of them, for each of them.
+/// Returns copies of `of`, each without one of its attributes.
 pub(super) fn without_each(of: &pb::QpAttributes) -> Vec<pb::QpAttributes> {
     type A = pb::QpAttributes;
     let leave: [fn(&mut A); 14] = [
@@ -30,7 +30,7 @@ pub(super) fn without_each(of: &pb::QpAttributes) -> Vec<pb::QpAttributes> {
     without.filter(|less| less != of).collect()
 }
 
-/// Attributes with each of the others.
+/// Returns copies of `of`, each with one attribute of `others` that `of` lacks.
 pub(super) fn with_each(of: &pb::QpAttributes, others: &pb::QpAttributes) -> Vec<pb::QpAttributes> {
     without_each(others)
         .into_iter()

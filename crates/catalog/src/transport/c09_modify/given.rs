@@ -1,4 +1,4 @@
-//! What a queue pair is given on its way to RTS, by the service and by what the device offers.
+//! Attributes of a queue pair on its way to RTS, by service and by capabilities of the device.
 
 use verbatim_record::Side;
 use verbatim_record::verbs::{Command, Reply, pb};
@@ -7,12 +7,12 @@ use verbatim_tester::{Step, Stop, Tester};
 
 use super::OPEN;
 
-/// What a queue pair is given on its way.
+/// Attributes of a queue pair on its way to RTS, one set for each transition.
 pub(super) struct Given {
     pub(super) init: pb::QpAttributes,
     pub(super) rtr: pb::QpAttributes,
     pub(super) rts: pb::QpAttributes,
-    /// All that there is.
+    /// All attributes together.
     pub(super) all: pb::QpAttributes,
     pub(super) facts: pb::Opened,
 }
@@ -28,7 +28,7 @@ impl Given {
             port: Some(facts.port),
             access: Some(pb::Access::default()),
             path_mtu: Some(channel.mtu.0.into()),
-            // None of the connection's: what comes from there is no packet of it.
+            // Another queue pair than the connection's, so that packets from the DUT do not belong to the connection.
             dest_qpn: Some(channel.own_qpn.0 ^ 0x0100),
             rq_psn: Some(0x00A5_5A01),
             sq_psn: Some(0x005A_A502),

@@ -1,14 +1,14 @@
-//! The ways to RTS: what the steps may have, alone and together, the least and the most.
+//! Ways to RTS: optional attributes alone and together, least and greatest values.
 
 use verbatim_record::verbs::pb;
 
 use super::given::Given;
 use super::later;
 
-/// What the steps to RTR and to RTS are given.
+/// Attributes of the transition to RTR and of the transition to RTS.
 pub(super) type Way = (pb::QpAttributes, pb::QpAttributes);
 
-/// The last is the least and the most max_dest_rd_atomic.
+/// Returns the ways of a reliable connection; `resources` holds the least and the greatest max_dest_rd_atomic.
 pub(super) fn ways_of_connection(given: &Given, resources: [Option<u32>; 2]) -> Vec<Way> {
     let (rtr, rts, all) = (|| given.rtr.clone(), || given.rts.clone(), &given.all);
     let alone = [

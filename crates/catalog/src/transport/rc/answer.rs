@@ -1,4 +1,4 @@
-//! What the DUT answered to the peer's requests, and whether it is right.
+//! The DUT's responses to the peer's requests, and checks of them.
 
 use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
 use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Service, Syndrome, SyndromeKind};
@@ -7,23 +7,21 @@ use super::ask::{HALF, is_sequence_nak, nak_of};
 use super::checks::{alive, in_words, is_alive_after};
 use verbatim_oracle::rc::{Dialogue, Seen};
 
-/// The statement on ACKs and responses.
 pub(crate) const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";
-/// The statement on the MSN.
 pub(crate) const MSN: &str = "9.7.7.1 MSN";
 
-/// What was sent under one label, and what the DUT sent from then on until something else was sent.
+/// The peer's packets under one label, and the DUT's responses until the peer sent under another label.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn<'t> {
-    /// The peer's packets; each try of the message, in order.
+    /// The peer's packets of all tries of the message, in order.
     pub(crate) sent: Vec<Seen<'t>>,
-    /// The DUT's packets on this connection, in order.
+    /// The DUT's responses on this connection, in order.
     pub(crate) answers: Vec<Seen<'t>>,
-    /// The first and the last place of the turn in the record.
+    /// First place of the turn in the record, and the place where the turn ends.
     pub(crate) places: (usize, usize),
 }
 
-/// The turn of a label in a dialogue; none when nothing was sent under it there.
+/// Returns the turn of a label in a dialogue, or `None` if the peer sent nothing under that label.
 pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<Frames>) -> Option<Turn<'t>> {
     let all = trace.frames(label).count();
     let of_us = |seen: &&Seen<'t>| all > 0 && !seen.frame.received && seen.frame.label == label.name;
@@ -48,8 +46,9 @@ pub(crate) fn turn<'t>(trace: &'t Trace, dialogue: &Dialogue<'t>, label: Label<F
     })
 }
 
-/// Whether it is an acknowledgement of what the DUT had acknowledged before: whoever sends one again, be it for its credits,
-/// says nothing else.
+/// Returns whether a packet repeats an earlier acknowledgement of the DUT.
+///
+/// A repeated acknowledgement may report new credits, but acknowledges nothing new.
 pub(crate) fn is_repeated(trace: &Trace, frame: &FrameSeen) -> bool {
     let acknowledges = |frame: &FrameSeen| {
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes).ok()?;
@@ -72,33 +71,35 @@ pub(crate) fn is_repeated(trace: &Trace, frame: &FrameSeen) -> bool {
 }
 
 impl<'t> Turn<'t> {
-    /// PSN of the last packet that was sent.
+    /// Returns the PSN of the last packet that the peer sent.
     pub(crate) fn last_sent(&self) -> Psn {
         self.sent.last().map_or(Psn(0), Seen::psn)
     }
 
-    /// How often the message was sent.
+    /// Returns how often the peer sent the whole message.
     pub(crate) fn tries(&self) -> usize {
         let last = self.last_sent();
         self.sent.iter().filter(|seen| seen.psn() == last).count()
     }
 
-    /// Whether it was sent as often as it takes to tell silence from a lost packet. A try that got an RNR NAK, or came
-    /// after one, does not tell: the DUT may say by it that it lacks a resource.
+    /// Returns whether the peer sent the message `TRIES` times, so that lost packets cannot explain silence.
+    ///
+    /// After an RNR NAK the result is false: the DUT may lack a resource.
     pub(crate) fn asked_again(&self) -> bool {
         self.tries() >= TRIES as usize && !self.answers.iter().any(is_rnr_nak)
     }
 
-    /// The answers that count: those to the first try where nothing can be lost, else those to the last one. A sequence NAK
-    /// says that a packet was lost on the way, so it is an answer only where none can be. An RNR NAK says that a resource was
-    /// lacking for a moment: an adapter model never lacks one, a device may.
+    /// Returns the responses to judge: in simulation those to the first try, on hardware those to the last try.
+    ///
+    /// On hardware a sequence NAK is left out, because it reports a lost packet. An RNR NAK is left out too: a real
+    /// device may lack a resource for a moment, an adapter model never does.
     pub(crate) fn counted(&self, trace: &Trace) -> Vec<Seen<'t>> {
         let mut counted = self.counted_unready(trace);
         counted.retain(|seen| trace.begin.simulated || !is_rnr_nak(seen));
         counted
     }
 
-    /// The same of a message that lacks a receive: an RNR NAK is its answer.
+    /// Returns the responses to judge for a message without a posted receive. An RNR NAK is a response to it.
     pub(crate) fn counted_unready(&self, trace: &Trace) -> Vec<Seen<'t>> {
         let last = self.last_sent();
         let ends: Vec<usize> = (0..self.sent.len()).filter(|at| self.sent[*at].psn() == last).collect();
@@ -117,23 +118,23 @@ impl<'t> Turn<'t> {
         self.answers.iter().filter(counts).copied().collect()
     }
 
-    /// How often a right answer may be there: a try before the last may have been answered late.
+    /// Returns how often a correct response may appear. On hardware the DUT may respond late to an earlier try.
     pub(crate) fn most(&self, trace: &Trace) -> usize {
         if trace.begin.simulated { 1 } else { self.tries() }
     }
 
-    /// Whether it is a response, and no refusal, to what lies before the message.
+    /// Returns whether a packet is a READ response or ATOMIC ACKNOWLEDGE to a request before the message.
     fn is_late(&self, seen: &Seen<'_>) -> bool {
         let is_refusal = nak_in(seen).is_some();
         !is_refusal && !is_ack(seen) && seen.psn().since(self.sent[0].psn()) >= HALF
     }
 
-    /// What the message carries: the payloads of its packets, each once.
+    /// Returns the payload of the message, each PSN once.
     pub(crate) fn payload(&self) -> Vec<u8> {
         payload_of(self.sent.iter())
     }
 
-    /// Request and answers, for evidence: the last try before the first answer.
+    /// Returns the evidence: the last try before the first response, and the responses.
     pub(crate) fn evidence(&self, answers: &[Seen<'t>]) -> Vec<Evidence<'t>> {
         let answered = answers.iter().map(|seen| seen.place).min().unwrap_or(usize::MAX);
         let before = self.sent.iter().rev().find(|seen| seen.place < answered);
@@ -142,7 +143,7 @@ impl<'t> Turn<'t> {
     }
 }
 
-/// The payloads of packets in the order of their first sending, each PSN once.
+/// Returns the payloads of packets in the order of their first transmission, each PSN once.
 pub(crate) fn payload_of<'s, 't: 's>(sent: impl Iterator<Item = &'s Seen<'t>>) -> Vec<u8> {
     let mut psns = Vec::new();
     let mut bytes = Vec::new();
@@ -155,17 +156,15 @@ pub(crate) fn payload_of<'s, 't: 's>(sent: impl Iterator<Item = &'s Seen<'t>>) -
     bytes
 }
 
-/// Whether it is an ACK.
 pub(crate) fn is_ack(seen: &Seen<'_>) -> bool {
     seen.packet.opcode() == Opcode::RC_ACKNOWLEDGE && nak_of(&seen.packet).is_none()
 }
 
-/// The MSN that a packet carries.
 pub(crate) fn msn_of(seen: &Seen<'_>) -> Option<u32> {
     seen.packet.aeth().map(|aeth| aeth.msn())
 }
 
-/// Whether a packet with this PSN had been sent before the answer: an ACK can speak for nothing else.
+/// Returns whether the peer had sent a request that uses the response's PSN, before the DUT sent the response.
 fn was_sent(dialogue: &Dialogue<'_>, answer: &Seen<'_>) -> bool {
     let before = |seen: &&Seen<'_>| !seen.frame.received && seen.frame.place < answer.frame.place;
     dialogue.packets.iter().filter(before).any(|seen| {
@@ -179,15 +178,15 @@ fn was_sent(dialogue: &Dialogue<'_>, answer: &Seen<'_>) -> bool {
     })
 }
 
-/// Bytes of a full packet.
+/// Returns the path MTU in bytes.
 pub(crate) fn mtu(dialogue: &Dialogue<'_>) -> u32 {
     let code = dialogue.attributes.path_mtu.and_then(|code| u8::try_from(code).ok());
     code.and_then(|code| verbatim_wire::Mtu(code).bytes()).unwrap_or(256)
 }
 
-/// The message is acknowledged: an ACK of `psn`, none of what was not sent, no NAK; its MSN is `msn`.
+/// Proves that the DUT acknowledged the message: an ACK of `psn`, no NAK, no ACK of a PSN that was not sent.
 ///
-/// ACKs of earlier PSNs beside it conform.
+/// Also checks the MSN of that ACK. Additional ACKs of earlier PSNs conform.
 pub(crate) fn acknowledged(
     trace: &Trace,
     f: &mut Findings<'_>,
@@ -197,7 +196,7 @@ pub(crate) fn acknowledged(
 ) -> bool {
     let mut answers = turn.counted(trace);
     if !trace.begin.simulated {
-        // What was asked before may be answered late.
+        // The DUT may still respond to earlier requests.
         answers.retain(|seen| !turn.is_late(seen) || !was_sent(dialogue, seen));
     }
     let wrong = answers.iter().find(|seen| !is_ack(seen) || !was_sent(dialogue, seen));
@@ -205,9 +204,9 @@ pub(crate) fn acknowledged(
     let result = match (wrong, speaks) {
         (Some(_), _) => Passed::Fail,
         (None, Some(_)) => Passed::Pass,
-        // The ACK of a duplicate speaks for all that came since: one that does not is no lost packet.
+        // The ACK of a duplicate acknowledges all newer packets too. An older ACK is wrong, not lost.
         (None, None) if psn != turn.last_sent() && !answers.is_empty() => Passed::Fail,
-        // The ACK of a duplicate is that of whatever else is asked again later.
+        // A later duplicate may cause the same ACK, so a late ACK counts only if `psn` is the last PSN sent.
         (None, None) => missing(trace, dialogue, turn, turn.asked_again(), |seen| {
             is_ack(seen) && seen.psn() == psn && psn == turn.last_sent()
         }),
@@ -220,7 +219,7 @@ pub(crate) fn acknowledged(
     passed
 }
 
-/// The MSN of a response is one of these.
+/// Checks that the MSN of a response is one of the allowed values.
 pub(crate) fn counts(f: &mut Findings<'_>, about: &str, seen: &Seen<'_>, allowed: &[u32]) {
     let Some(msn) = msn_of(seen) else { return };
     let result = if allowed.contains(&msn) {
@@ -233,8 +232,9 @@ pub(crate) fn counts(f: &mut Findings<'_>, about: &str, seen: &Seen<'_>, allowed
     f.prove(MSN, &[seen.frame.into()], about, words, result);
 }
 
-/// What is not there speaks against a device as in [`alive`], unless it came after all: too late for its turn, when the tester
-/// had gone on to something else, or to another connection.
+/// Returns the result for a missing packet, as [`alive`] does, but inconclusive if the packet arrived later.
+///
+/// The tester may then already have sent other packets, or opened another connection.
 pub(crate) fn missing(
     trace: &Trace,
     dialogue: &Dialogue<'_>,
@@ -261,7 +261,7 @@ pub(crate) fn missing(
     if came { Passed::Inconclusive } else { result }
 }
 
-/// Opcode, PSN and length of packets, for "expected" and "seen".
+/// Formats opcode, PSN and length of packets, for "expected" and "seen".
 fn parts_in_words(parts: &[(Opcode, Psn, usize)]) -> String {
     match parts {
         [] => "no response".into(),
@@ -274,7 +274,7 @@ fn parts_in_words(parts: &[(Opcode, Psn, usize)]) -> String {
     }
 }
 
-/// The same packets in the order of their PSNs from `first` on, where no instants of theirs say that they came otherwise.
+/// Sorts packets by PSN from `first` on, unless their times prove another order.
 fn in_order_of_psn(packets: Vec<Seen<'_>>, first: Psn) -> Vec<Seen<'_>> {
     let mut sorted = packets.clone();
     sorted.sort_by_key(|seen| seen.psn().since(first));
@@ -283,7 +283,9 @@ fn in_order_of_psn(packets: Vec<Seen<'_>>, first: Psn) -> Vec<Seen<'_>> {
     if is_otherwise { packets } else { sorted }
 }
 
-/// The READ is answered with these data, in the right packets. Its count may advance when it is accepted or at its end.
+/// Proves that the DUT answered the READ with this data in the correct packets.
+///
+/// The MSN may advance when the DUT accepts the READ or with its last response.
 pub(crate) fn read_answered(
     trace: &Trace,
     f: &mut Findings<'_>,
@@ -292,9 +294,9 @@ pub(crate) fn read_answered(
     (data, msn): (&[u8], u32),
 ) -> bool {
     let answers = turn.counted(trace);
-    // An ACK of what was sent before may still be on its way.
+    // The DUT may still acknowledge an earlier request.
     let earlier = |seen: &&Seen<'_>| is_ack(seen) && seen.psn() != turn.last_sent() && was_sent(dialogue, seen);
-    // So may responses to a READ before it.
+    // The DUT may still respond to an earlier READ.
     let late = |seen: &&Seen<'_>| !trace.begin.simulated && turn.is_late(seen) && was_sent(dialogue, seen);
     let of_it = answers.iter().filter(|seen| !earlier(seen) && !late(seen));
     let mut responses: Vec<Seen<'_>> = of_it.copied().collect();
@@ -317,7 +319,7 @@ pub(crate) fn read_answered(
         of.iter().map(part).collect()
     };
     if turn.most(trace) > 1 && parts(&responses).iter().all(|part| expected.contains(part)) {
-        // Late responses to the try before are the same ones.
+        // Late responses to the previous try equal those to this try.
         responses.sort_by_key(|seen| seen.psn().since(turn.last_sent()));
         responses.dedup_by_key(|seen| seen.psn());
     }
@@ -326,14 +328,14 @@ pub(crate) fn read_answered(
     }
     let seen = parts(&responses);
     let is_part = |part: &(Opcode, Psn, usize)| expected.contains(part);
-    // The dialogue has those that overlap in the order of their PSNs.
+    // The dialogue orders packets with overlapping times by PSN.
     let came_so = turn.most(trace) > 1 || responses.is_sorted_by_key(|seen| seen.frame.place);
     let result = if seen == expected && came_so {
         Passed::Pass
     } else if seen == expected {
         Passed::Inconclusive
     } else if seen.iter().all(is_part) && seen.len() < expected.len() {
-        // What a try before had, or what comes later, was lost or is late: it is not missing.
+        // A packet that arrived with another try, or later, is not missing: this copy of it was lost or late.
         let came = |part: &&(Opcode, Psn, usize)| {
             let is_it = |seen: &Seen<'_>| parts(core::slice::from_ref(seen)) == [**part];
             missing(trace, dialogue, turn, turn.asked_again(), is_it) != Passed::Fail
@@ -374,12 +376,12 @@ pub(crate) fn read_answered(
     passed
 }
 
-/// The verbs commands of a label within a dialogue.
+/// Returns the verbs commands with a label within a dialogue.
 pub(crate) fn commands_in<'t>(trace: &'t Trace, dialogue: &Dialogue<'_>, label: Label<Verbs>) -> Vec<&'t VerbsDone> {
     trace.commands_between(label, dialogue.places).collect()
 }
 
-/// The wait for silence at the end of the procedure, when it was as long as the rule asks and the host was there after.
+/// Returns whether a wait was as long as the silence rule requires, with the host alive afterwards.
 pub(crate) fn proves_silence(trace: &Trace, wait: &WaitDone) -> bool {
     let lasted = wait.until.since(wait.since);
     let rule =
@@ -387,26 +389,25 @@ pub(crate) fn proves_silence(trace: &Trace, wait: &WaitDone) -> bool {
     lasted >= rule && is_alive_after(trace, wait.place)
 }
 
-/// The syndrome of a NAK or RNR NAK as an Acknowledge packet.
+/// Returns the syndrome of a NAK or RNR NAK in an Acknowledge packet.
 pub(crate) fn nak_in(seen: &Seen<'_>) -> Option<Syndrome> {
     (seen.packet.opcode() == Opcode::RC_ACKNOWLEDGE)
         .then(|| nak_of(&seen.packet))
         .flatten()
 }
 
-/// Whether it is a request of the DUT: its other half goes its own way, and says nothing of what it is asked.
+/// Returns whether a packet is a request of the DUT. The DUT's requester is independent of its responder.
 pub(crate) fn is_request(seen: &Seen<'_>) -> bool {
     let opcode = seen.packet.opcode();
     opcode.service() == Service::Rc && opcode.is_request()
 }
 
-/// Whether it is a NAK that ends the queue pair: what is put off, or missing, may come again.
+/// Returns whether a packet is a NAK that ends the connection. RNR NAKs and sequence NAKs allow a retry.
 pub(crate) fn is_refusal(seen: &Seen<'_>) -> bool {
     let sequence = Syndrome::nak(NakCode::PSN_SEQUENCE_ERROR);
     !is_rnr_nak(seen) && nak_in(seen).is_some_and(|nak| nak != sequence)
 }
 
-/// Whether it is an RNR NAK.
 pub(crate) fn is_rnr_nak(seen: &Seen<'_>) -> bool {
     nak_in(seen).is_some_and(|syndrome| matches!(syndrome.kind(), SyndromeKind::RnrNak(_)))
 }
@@ -419,7 +420,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_is_a_request_that_came_before_its_answer() {
+    fn evidence_precedes_the_response() {
         const OLDEST: Label<Frames> = Label::new("WRITE with the oldest PSN of a duplicate");
         let mut entries = golden::entries("c09-psn-regions");
         let place = |entries: &[Entry], number: u32| {
@@ -440,7 +441,7 @@ mod tests {
         };
         let (sent, shown) = numbers(&entries);
         assert_eq!((sent.len(), shown.len()), (1, 2));
-        // It is sent again when it was answered.
+        // Repeat the request after its response.
         let (asked, answered) = (place(&entries, shown[0]), place(&entries, shown[1]));
         let mut again = entries[asked].clone();
         if let Entry::Frame(frame) = &mut again {

@@ -1,4 +1,4 @@
-//! The peer as requester: messages of its own making, sent until their answer has come.
+//! The peer as requester: messages that it sends until the DUT responds.
 
 use core::time::Duration;
 
@@ -10,17 +10,17 @@ use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{AtomicEth, ImmDt, Opcode, Psn, Reth, SyndromeKind, Transport};
 use verbatim_wire::values::{Hex32, Hex64};
 
-/// How long an answer may take before the request is sent again: longer where the DUT says that it takes longer.
+/// Returns how long the peer waits for a response before it repeats a request. A slow DUT reports a longer time.
 pub(crate) fn soon(t: &Tester<'_>) -> Duration {
     RESPONSE_WAIT.max(t.answer_time())
 }
 
-/// How long late answers to a request that was sent again are waited for.
+/// Wait for late responses to a repeated request.
 const DRAIN: Duration = Duration::from_millis(100);
-/// A look at memory that tells only whether it must be waited for.
+/// Memory read that decides only whether the final read must wait.
 pub(crate) const AT_ONCE: Label<Verbs> = Label::new("look at the memory at once");
 
-/// A notice of congestion (annex A17.9); the PSN says nothing.
+/// Builds a congestion notification packet (annex A17.9); its PSN has no meaning.
 pub(crate) fn cnp(channel: &Channel) -> Vec<u8> {
     let mut cnp = channel.transport(Opcode::CNP, Psn(0));
     cnp.bth = cnp.bth.with_becn(true);
@@ -28,7 +28,7 @@ pub(crate) fn cnp(channel: &Channel) -> Vec<u8> {
     channel.frame(&cnp)
 }
 
-/// Sends a frame that is to have no effect, [`TRIES`] times: one that is lost must not look like one without an effect.
+/// Sends a frame without an expected effect [`TRIES`] times, because a lost frame has no effect either.
 pub(crate) fn insist(t: &mut Tester<'_>, label: Label<Frames>, frame: &[u8]) -> Step {
     for _ in 0..TRIES {
         t.send_frame(label, frame)?;
@@ -36,16 +36,15 @@ pub(crate) fn insist(t: &mut Tester<'_>, label: Label<Frames>, frame: &[u8]) -> 
     Ok(())
 }
 
-/// A request: one message, in its packets. The last one asks for an acknowledgement.
+/// A request message, split into packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
-    /// The packets, in order.
     pub(crate) packets: Vec<Transport>,
-    /// PSNs that it takes: a READ takes one for each response.
+    /// Number of PSNs that the message uses; a READ uses one for each response packet.
     psns: u32,
 }
 
-/// First, Middle, Last and Only of an operation that carries data.
+/// Opcodes of an operation: First, Middle, Last, Only.
 const SEND: [Opcode; 4] = [
     Opcode::RC_SEND_FIRST,
     Opcode::RC_SEND_MIDDLE,
@@ -60,19 +59,18 @@ const WRITE: [Opcode; 4] = [
 ];
 
 impl Message {
-    /// A SEND.
     pub(crate) fn send(channel: &Channel, psn: Psn, payload: &[u8]) -> Self {
         Self::with_data(channel, psn, payload, SEND)
     }
 
-    /// An RDMA WRITE to so many bytes behind the beginning of the DUT's memory.
+    /// Builds an RDMA WRITE to `offset` in the DUT's memory.
     pub(crate) fn write(channel: &Channel, psn: Psn, offset: u32, payload: &[u8]) -> Self {
         let mut message = Self::with_data(channel, psn, payload, WRITE);
         message.packets[0].reth = Some(reth(channel, offset, payload.len() as u32));
         message
     }
 
-    /// An RDMA READ of so many bytes.
+    /// Builds an RDMA READ of `length` bytes.
     pub(crate) fn read(channel: &Channel, psn: Psn, offset: u32, length: u32) -> Self {
         let request = Transport {
             reth: Some(reth(channel, offset, length)),
@@ -81,12 +79,10 @@ impl Message {
         Self::one(request, length.div_ceil(mtu(channel)).max(1))
     }
 
-    /// A CmpSwap.
     pub(crate) fn compare_swap(channel: &Channel, psn: Psn, offset: u32, (compare, swap): (u64, u64)) -> Self {
         Self::atomic(channel, Opcode::RC_COMPARE_SWAP, psn, offset, (swap, compare))
     }
 
-    /// A FetchAdd.
     pub(crate) fn fetch_add(channel: &Channel, psn: Psn, offset: u32, add: u64) -> Self {
         Self::atomic(channel, Opcode::RC_FETCH_ADD, psn, offset, (add, 0))
     }
@@ -104,8 +100,9 @@ impl Message {
         Self::one(request, 1)
     }
 
-    /// A message of one packet, whatever it is. It asks for an acknowledgement; but a READ or atomic with an even PSN, which has its response
-    /// all the same.
+    /// Makes a message of one packet that requests an acknowledgement.
+    ///
+    /// A READ or atomic with an even PSN does not request one: the responder answers it anyway.
     pub(crate) fn one(mut packet: Transport, psns: u32) -> Self {
         let has_response = packet.atomic.is_some() || packet.bth.opcode() == Opcode::RC_READ_REQUEST;
         let is_even = packet.bth.psn().0.is_multiple_of(2);
@@ -116,7 +113,7 @@ impl Message {
         }
     }
 
-    /// Messages of one packet each, one behind the other; the last one asks for an acknowledgement of all.
+    /// Joins messages of one packet each. Only the last packet requests an acknowledgement.
     pub(crate) fn several(messages: impl Iterator<Item = Self>) -> Self {
         let mut packets: Vec<_> = messages.flat_map(|message| message.packets).collect();
         let end = packets.len() - 1;
@@ -158,10 +155,10 @@ impl Message {
         }
     }
 
-    /// The same SEND or WRITE with Immediate.
+    /// Turns a SEND or WRITE into the form with Immediate.
     pub(crate) fn with_imm(mut self, data: u32) -> Self {
         if let Some(last) = self.packets.last_mut() {
-            // The code behind Last and Only is that with Immediate.
+            // The opcode after Last or Only is its form with Immediate.
             let opcode = Opcode(last.bth.opcode().0 + 1);
             last.bth = last.bth.with_opcode(opcode);
             last.imm = Some(ImmDt::default().with_data(Hex32(data)));
@@ -169,28 +166,25 @@ impl Message {
         self
     }
 
-    /// The same with its packets changed.
+    /// Returns the message with its packets changed.
     pub(crate) fn changed(mut self, change: impl FnOnce(&mut Vec<Transport>)) -> Self {
         change(&mut self.packets);
         self
     }
 
-    /// Its first PSN.
     pub(crate) fn first(&self) -> Psn {
         self.packets[0].bth.psn()
     }
 
-    /// Its last PSN.
     pub(crate) fn last(&self) -> Psn {
         self.next().minus(1)
     }
 
-    /// The PSN behind it.
+    /// Returns the PSN after the message.
     pub(crate) fn next(&self) -> Psn {
         self.first().plus(self.psns)
     }
 
-    /// Its packets as frames.
     pub(crate) fn frames(&self, channel: &Channel) -> Vec<Vec<u8>> {
         self.packets.iter().map(|packet| channel.frame(packet)).collect()
     }
@@ -203,20 +197,20 @@ fn reth(channel: &Channel, offset: u32, length: u32) -> Reth {
         .with_dma_len(length)
 }
 
-/// Bytes of a full packet.
+/// Returns the path MTU in bytes.
 pub(crate) fn mtu(channel: &Channel) -> u32 {
     channel.mtu.bytes().unwrap_or(256)
 }
 
-/// Sends a message until its answer has come, three times at most. Whether it came.
+/// Sends a message until the DUT responds, three times at most. Returns whether it responded.
 ///
-/// An RNR NAK is no answer: the DUT may lack a resource for a moment, so its interval is waited for and the message is sent
-/// again.
+/// An RNR NAK is no response: the DUT may lack a resource for a moment. The peer waits for its interval and repeats the
+/// message.
 pub(crate) fn ask(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, message: &Message) -> Step<bool> {
     ask_from(t, channel, label, message, 0)
 }
 
-/// The same of a message that lacks a receive: an RNR NAK is its answer.
+/// Sends a message as [`ask`] does, but without a posted receive: an RNR NAK is the response.
 pub(crate) fn ask_unready(
     t: &mut Tester<'_>,
     channel: &Channel,
@@ -226,7 +220,7 @@ pub(crate) fn ask_unready(
     until_answered(t, channel, label, message, (0, true))
 }
 
-/// The same as [`ask`], but the first packets were sent already: the first try sends the others alone.
+/// Sends a message as [`ask`] does. The first try skips the packets that the peer has sent already.
 pub(crate) fn ask_from(
     t: &mut Tester<'_>,
     channel: &Channel,
@@ -262,15 +256,17 @@ fn until_answered(
     Ok(false)
 }
 
-/// What answers to tries before the last comes now, not among the answers to the next request.
+/// Waits for responses to earlier tries, so that they do not mix with the responses to the next request.
 pub(crate) fn drain(t: &mut Tester<'_>) -> Step {
     let until = t.now().after(DRAIN.max(t.answer_time()));
     while t.next_packet(until)?.is_some() {}
     Ok(())
 }
 
-/// Whether the whole answer comes. A sequence NAK says that a packet of ours was lost: it is no answer. Nor is an RNR NAK,
-/// unless the message lacks a receive; its interval is waited for.
+/// Waits for the whole response. Returns whether it arrived.
+///
+/// A sequence NAK is no response: it reports a lost packet. An RNR NAK is a response only if `is_unready`; otherwise
+/// the function waits for its interval.
 fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: bool) -> Step<bool> {
     let until = t.now().after(soon(t));
     let is_read = message.packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
@@ -310,7 +306,7 @@ fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: b
     Ok(false)
 }
 
-/// Waits for the DUT's next packet on this connection, for as long as an answer may take. Whether one came.
+/// Waits for the DUT's next packet on this connection, as long as a response may take. Returns whether one arrived.
 pub(crate) fn listen(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
     let until = t.now().after(soon(t));
     while let Some(received) = t.next_packet(until)? {
@@ -321,7 +317,7 @@ pub(crate) fn listen(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
     Ok(false)
 }
 
-/// Sends the packets of a message once, and waits for nothing.
+/// Sends the packets of a message once, and waits for no response.
 pub(crate) fn put(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, message: &Message) -> Step {
     for frame in message.frames(channel) {
         t.send_frame(label, &frame)?;
@@ -329,7 +325,7 @@ pub(crate) fn put(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, m
     Ok(())
 }
 
-/// Writes the DUT's memory.
+/// Writes bytes to the DUT's memory.
 pub(crate) fn fill(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, offset: u32, bytes: Vec<u8>) -> Step {
     let write = Command::WriteMemory(pb::WriteMemory {
         memory: channel.memory.handle,
@@ -339,7 +335,9 @@ pub(crate) fn fill(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, o
     t.verbs_must(label, Side::Dut, write).map(drop)
 }
 
-/// Reads the first bytes of the DUT's memory: at once where the host sees all that was acknowledged, else when it must.
+/// Reads the first bytes of the DUT's memory.
+///
+/// Reads at once if the host already sees all acknowledged data, otherwise when the data must have arrived.
 pub(crate) fn read_memory(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>, length: u32) -> Step<Reply> {
     let read = || {
         Command::ReadMemory(pb::ReadMemory {
@@ -363,7 +361,6 @@ pub(crate) fn read_memory(t: &mut Tester<'_>, channel: &Channel, label: Label<Ve
     Ok(reply)
 }
 
-/// Posts a receive on the DUT's queue pair.
 pub(crate) fn post_receive(
     t: &mut Tester<'_>,
     channel: &Channel,
@@ -379,12 +376,12 @@ pub(crate) fn post_receive(
     t.verbs_must(label, Side::Dut, post).map(drop)
 }
 
-/// Asks for the state of the DUT's queue pair: the host is there.
+/// Queries the state of the DUT's queue pair. A reply shows that the host is alive.
 pub(crate) fn query(t: &mut Tester<'_>, channel: &Channel, label: Label<Verbs>) -> Step<Reply> {
     t.verbs(label, Side::Dut, Command::QueryQp(pb::QueryQp { qp: channel.qp }))
 }
 
-/// Random bytes, none of them 0: what was not written shows.
+/// Returns random bytes without a 0, so that a 0 shows memory that was not written.
 pub(crate) fn random_bytes(t: &Tester<'_>, name: &str, count: u32) -> Vec<u8> {
     let mut random = t.random(name);
     (0..count).map(|_| random.byte().max(1)).collect()

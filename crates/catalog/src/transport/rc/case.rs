@@ -1,4 +1,4 @@
-//! A case of a test of the requester: one connection, what was posted on it, and the checks that recur.
+//! One connection of a requester test with its posted requests, and recurring checks.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace, VerbsDone, WcStatus};
@@ -9,23 +9,23 @@ use verbatim_oracle::rc::steps;
 use verbatim_oracle::rc::{Dialogue, Done, Seen, dialogues};
 use verbatim_oracle::rc::{Posted, seen_in_words};
 
-/// One connection of a test of the requester: what was posted on it, and how it ended.
+/// One connection of a requester test: its posted requests and its final state.
 #[derive(Clone, Debug)]
 pub(crate) struct Case<'t> {
-    /// Packets and completions.
+    /// Packets and completions of the connection.
     pub(crate) dialogue: Dialogue<'t>,
-    /// What was posted and taken, in order.
+    /// Requests that the DUT's host accepted, in posting order.
     pub(crate) posted: Vec<Posted<'t>>,
-    /// Bytes of the path MTU.
+    /// Path MTU in bytes.
     pub(crate) mtu: u32,
-    /// The question for the queue pair's state, at the end; the case is over there.
+    /// Query of the queue pair's state that ends the case.
     pub(crate) state: &'t VerbsDone,
 }
 
-/// All connections of a test of the requester, in order.
+/// Returns all connections of a requester test, in order.
 ///
 /// # Errors
-/// When a connection was not made, or the procedure did not bring a case to its end.
+/// Returns an error when a connection was not established, or when the procedure stopped within a case.
 pub(crate) fn cases(trace: &Trace) -> Result<Vec<Case<'_>>, Gap> {
     let _ = trace.commands(steps::DESTROY);
     dialogues(trace)?
@@ -66,14 +66,14 @@ fn case<'t>(trace: &'t Trace, dialogue: Dialogue<'t>) -> Result<Case<'t>, Gap> {
     })
 }
 
-/// The local memory of a request, by what the memory was filled with.
+/// Returns the local buffer of a request, as the tester filled it.
 fn local_of<'t>(post: &pb::PostSend, filled: &'t [u8]) -> Option<&'t [u8]> {
     let local = post.local?;
     filled.get(local.offset as usize..local.offset as usize + local.length as usize)
 }
 
 impl<'t> Case<'t> {
-    /// The frames that were sent under a label in this case.
+    /// Returns the frames that the peer sent under a label during this case.
     pub(crate) fn frames(&self, trace: &'t Trace, label: Label<Frames>) -> Vec<&'t FrameSeen> {
         let (after, before) = self.dialogue.places;
         let all = trace.frames(label);
@@ -81,26 +81,26 @@ impl<'t> Case<'t> {
             .collect()
     }
 
-    /// Where the case is over.
+    /// Returns the place in the record where the case ends.
     pub(crate) fn end(&self) -> usize {
         self.state.place
     }
 
-    /// Where the first request was posted.
+    /// Returns the place of the first posted request, or of the connection's start if the DUT posted none.
     pub(crate) fn start(&self) -> usize {
         self.posted
             .first()
             .map_or(self.dialogue.places.0, |posted| posted.command.place)
     }
 
-    /// The DUT's packets between two places; notices of congestion are nobody's request.
+    /// Returns the DUT's packets between two places, without congestion notification packets (CNPs).
     pub(crate) fn sent(&self, after: usize, before: usize) -> Vec<Seen<'t>> {
         let mut sent = self.dialogue.of_dut_between(after, before);
         sent.retain(|seen| seen.packet.opcode() != Opcode::CNP);
         sent
     }
 
-    /// A packet of the DUT is the one that its PSN stands for.
+    /// Proves that a packet of the DUT matches the posted request that owns its PSN.
     pub(crate) fn is_posted(&self, f: &mut Findings<'_>, statement: &str, about: &str, seen: &Seen<'_>) -> bool {
         let (posted, expected, found) = self.compared(seen);
         let about = posted.map_or_else(|| about.into(), |posted| format!("{about}, {}", posted.in_words()));
@@ -108,7 +108,7 @@ impl<'t> Case<'t> {
         f.prove(statement, &[seen.frame.into()], &about, (expected, found), result)
     }
 
-    /// What was posted with the PSN of a packet; the packet that it makes, and the packet that was seen.
+    /// Returns the request that owns a packet's PSN, with the expected packet and the observed packet in words.
     pub(crate) fn compared(&self, seen: &Seen<'_>) -> (Option<&Posted<'t>>, String, String) {
         let psn = seen.psn();
         let payload = seen.packet.payload();
@@ -127,8 +127,10 @@ impl<'t> Case<'t> {
         (Some(posted), expected, found)
     }
 
-    /// Completions between two places: exactly these requests (counted from 1), in this order, each with one of its
-    /// statuses. Those that are missing at the end speak against a device as [`alive`] has it.
+    /// Proves that exactly these requests completed between two places, in this order, each with an allowed status.
+    ///
+    /// An expected element holds the wr_id, counted from 1, and the allowed statuses. [`alive`] decides the result for
+    /// missing completions.
     pub(crate) fn completes(
         &self,
         trace: &Trace,
@@ -169,7 +171,7 @@ impl<'t> Case<'t> {
         )
     }
 
-    /// The queue pair is in this state at the end.
+    /// Proves that the queue pair was in this state at the end of the case.
     pub(crate) fn is_in(&self, f: &mut Findings<'_>, statement: &str, about: &str, state: pb::QpState) -> bool {
         let words = |state: pb::QpState| state.as_str_name().replace("QP_STATE_", "");
         let (seen, result) = match &self.state.answer {
@@ -182,7 +184,7 @@ impl<'t> Case<'t> {
     }
 }
 
-/// Whether something was asked for three times.
+/// Returns whether the peer sent its frames `TRIES` times, so that a packet loss cannot explain a missing effect.
 pub(crate) fn asked_again(again: &[&FrameSeen], frames: usize) -> bool {
     again.len() >= (verbatim_record::TRIES as usize - 1) * frames.max(1)
 }

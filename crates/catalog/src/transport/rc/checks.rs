@@ -8,15 +8,13 @@ use verbatim_wire::packet::AckTimeout;
 
 use verbatim_oracle::rc::{Dialogue, Done, Seen};
 
-/// The statement on the ICRC.
 pub(crate) const ICRC: &str = "7.8.1 ICRC";
-/// The statement on what NAKs, and errors, come to.
 pub(crate) const NAKS: &str = "9.7.5.1.1 NAK handling";
-/// The statement on how requests are made.
 pub(crate) const GENERATION: &str = "9.7.3 request generation";
 
-/// Every packet of the DUT in the dialogue has the right ICRC, transport version, P_Key and padding. Reserved bits are judged
-/// in `c09-reserved-bits` alone.
+/// Checks ICRC, transport version, P_Key and padding of every packet of the DUT.
+///
+/// Only `c09-reserved-bits` checks reserved bits.
 pub(crate) fn sound_packets(f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
     for seen in dialogue.of_dut() {
         let (bth, frame) = (seen.packet.bth(), [Evidence::from(seen.frame)]);
@@ -46,19 +44,22 @@ pub(crate) fn sound_packets(f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
     }
 }
 
-/// Whether the DUT's port and host answered after a place: silence up to there was the device's own.
+/// Returns whether the DUT's host replied after a place, so that silence before it was the device's own.
 pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
     trace.timeline.commands.iter().any(|command| {
-        // A refusal may be the agent's own word, of a device that is gone.
+        // The agent refuses commands by itself after the device disappeared, so a refusal does not count.
         let said = matches!(&command.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
         command.place >= place && command.side == Side::Dut && said
     })
 }
 
-/// The RNR NAKs that a retry may answer, of several `transmissions` the one at `at`: the first since the transmission before,
-/// since to wait longer than asked for is legal, and the last, which may have been sent again. One that was sent again
-/// shortly before the transmission before came in, within a round trip, may have crossed it and is answered by the retry.
-/// Where none came since, the last.
+/// Returns the first and the last RNR NAK that the retry `transmissions[at]` may answer.
+///
+/// The first is the first NAK after the previous transmission, because a requester may wait longer than the interval.
+/// The last is the newest NAK before the retry; it may be a repetition.
+///
+/// A repeated NAK may have crossed the previous transmission if the peer sent it less than a round trip (`path`)
+/// earlier. The retry may then answer it. If no NAK qualifies as the first, the last NAK is both.
 pub(crate) fn answered_by<'t>(
     naks: &[&'t FrameSeen],
     transmissions: &[&FrameSeen],
@@ -82,7 +83,7 @@ pub(crate) fn answered_by<'t>(
     Some((first.unwrap_or(last), last))
 }
 
-/// What is not there speaks against a device only if nothing could be lost, and if it is alive.
+/// Returns the result for a missing effect: a failure only if no loss can explain it and the host is alive.
 pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
     if (trace.begin.simulated || asked_again) && is_alive_after(trace, place) {
         Passed::Fail
@@ -91,8 +92,7 @@ pub(crate) fn alive(trace: &Trace, place: usize, asked_again: bool) -> Passed {
     }
 }
 
-/// What stands behind a time at the DUT that decides nothing: how much of it may be the path's, which is not what one measurement
-/// alone says.
+/// Returns the note on an inconclusive time at the DUT: the longest round trip, subtracted as the path's share.
 pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
     match path {
         _ if result != Passed::Inconclusive => String::new(),
@@ -104,7 +104,9 @@ pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
     }
 }
 
-/// Nothing of the DUT on this connection from a place to the end of a wait; the wait must be as long as the rule asks.
+/// Proves that the DUT sent nothing on this connection from a place to the end of a wait.
+///
+/// A wait shorter than the rule requires is inconclusive.
 pub(crate) fn quiet(
     trace: &Trace,
     f: &mut Findings<'_>,
@@ -134,7 +136,7 @@ pub(crate) fn quiet(
     f.prove(statement, &[wait.into()], about, ("no packet", seen), result)
 }
 
-/// How long silence must last on this connection.
+/// Returns how long silence must last on this connection.
 fn silence(dialogue: &Dialogue<'_>, rnr_interval: Duration) -> Duration {
     let code = |value: Option<u32>| value.and_then(|value| u8::try_from(value).ok()).unwrap_or(0);
     verbatim_record::silence::rc_lasts(
@@ -144,7 +146,7 @@ fn silence(dialogue: &Dialogue<'_>, rnr_interval: Duration) -> Duration {
     )
 }
 
-/// No completion of this queue pair from a place to another.
+/// Proves that no request of this queue pair completed between two places.
 pub(crate) fn no_completion(
     f: &mut Findings<'_>,
     statement: &str,
@@ -162,7 +164,9 @@ pub(crate) fn no_completion(
     f.prove(statement, &evidence, about, ("no completion", seen), result)
 }
 
-/// Exactly one completion between two places: of this request, with this status. The completion, if it is there.
+/// Proves that exactly one request completed between two places: this wr_id, with an allowed status.
+///
+/// Returns the first completion, if there is one.
 pub(crate) fn completion<'t>(
     trace: &'t Trace,
     f: &mut Findings<'_>,
@@ -188,7 +192,7 @@ pub(crate) fn completion<'t>(
     done.first().copied()
 }
 
-/// Packets in words, for "seen".
+/// Formats packets, for "seen".
 pub(crate) fn in_words(packets: &[Seen<'_>]) -> String {
     match packets {
         [] => "no packet".into(),
@@ -200,7 +204,7 @@ pub(crate) fn in_words(packets: &[Seen<'_>]) -> String {
     }
 }
 
-/// Completions of one side between two places, both excluded.
+/// Returns the completions of one side between two places, both excluded.
 pub(crate) fn completions_of(trace: &Trace, side: Side, places: (usize, usize)) -> Vec<Done<'_>> {
     let told = trace.timeline.told_between(places).iter();
     told.filter(|told| told.side == side)
@@ -214,12 +218,11 @@ pub(crate) fn completions_of(trace: &Trace, side: Side, places: (usize, usize)) 
         .collect()
 }
 
-/// Completions as evidence.
 pub(crate) fn evidence<'t>(done: &[Done<'t>]) -> Vec<Evidence<'t>> {
     done.iter().map(|done| done.event.into()).collect()
 }
 
-/// Completions in words, for "seen".
+/// Formats completions, for "seen".
 pub(crate) fn completions_in_words(done: &[Done<'_>]) -> String {
     match done {
         [] => "none".into(),
@@ -232,7 +235,7 @@ mod tests {
     use super::*;
     use verbatim_record::{Span, Time};
 
-    /// At its place in milliseconds.
+    /// Returns a frame at a place in the record; its time is that number in milliseconds.
     fn at(place: usize) -> FrameSeen {
         FrameSeen {
             number: 1,
@@ -246,7 +249,7 @@ mod tests {
         }
     }
 
-    /// The places of those that the last of these transmissions may answer.
+    /// Returns the places of the NAKs that the last transmission may answer.
     fn answered(naks: &[usize], transmissions: &[usize], path: Option<Duration>) -> Option<(usize, usize)> {
         let all = |places: &[usize]| places.iter().map(|place| at(*place)).collect::<Vec<_>>();
         let (naks, transmissions) = (all(naks), all(transmissions));
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_answers_rnr_naks_before_it_alone_and_may_answer_the_first_of_them() {
+    fn retry_answers_only_earlier_rnr_naks() {
         let path = Some(Duration::from_millis(1));
         assert_eq!(
             answered(&[3, 5, 9], &[1, 7], path),
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_may_answer_an_rnr_nak_that_was_sent_again_and_crossed_the_transmission_before() {
+    fn retry_may_answer_a_crossed_rnr_nak() {
         let (naks, transmissions) = ([3, 50, 52], [1, 51, 90]);
         let within = |milliseconds| answered(&naks, &transmissions, Some(Duration::from_millis(milliseconds)));
         assert_eq!(within(1), Some((50, 52)), "it came in less than a round trip later");
@@ -288,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_decides_nothing_says_what_was_taken_off_it() {
+    fn inconclusive_time_names_the_path() {
         let path = Duration::from_micros(1_050);
         assert_eq!(taken_off(Some(path), Passed::Pass), "");
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What requests of the peer did to the DUT: its memory, and the receives that completed.
+//! Effects of the peer's requests on the DUT: memory contents and completed receives.
 
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Findings, OUT_OF_ORDER, Passed, Trace, VerbsDone, WcStatus};
@@ -6,7 +6,7 @@ use verbatim_record::{Findings, OUT_OF_ORDER, Passed, Trace, VerbsDone, WcStatus
 use super::checks::{alive, evidence};
 use verbatim_oracle::rc::{Dialogue, reply};
 
-/// How two runs of bytes differ, for "seen".
+/// Describes how two byte strings differ, for the "seen" text of a finding.
 pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {
     match expected.iter().zip(seen).position(|(a, b)| a != b) {
         None if expected.len() == seen.len() => "the same".into(),
@@ -18,7 +18,7 @@ pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {
     }
 }
 
-/// The DUT's memory, as it was read, is this from its beginning on.
+/// Proves that the DUT's memory, as the host read it, equals the expected bytes.
 pub(crate) fn memory_is(
     f: &mut Findings<'_>,
     (statement, about): (&str, &str),
@@ -33,8 +33,9 @@ pub(crate) fn memory_is(
     f.prove(statement, &[read.into()], about, (words, seen), result)
 }
 
-/// The same after requests that came ahead of their turn. Nothing is claimed of a device that may place their data at
-/// once; the rules of memory know what it may hold.
+/// Checks the memory as [`memory_is`] does, after requests that arrived out of order.
+///
+/// A device that may place data out of order is not checked here: the memory rules know its possible contents.
 pub(crate) fn memory_in_turn(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -47,14 +48,14 @@ pub(crate) fn memory_in_turn(
     }
 }
 
-/// Puts bytes where they belong in a picture of the memory; those that lie beyond it are left out.
+/// Copies bytes into a memory image at an offset and drops bytes beyond its end.
 pub(crate) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) {
     for (place, byte) in memory.iter_mut().skip(at as usize).zip(bytes) {
         *place = *byte;
     }
 }
 
-/// What a write command put into memory.
+/// Returns the bytes that a memory write command wrote, or none for another command.
 pub(crate) fn written(command: &VerbsDone) -> &[u8] {
     match &command.command {
         Command::WriteMemory(write) => &write.bytes,
@@ -62,14 +63,12 @@ pub(crate) fn written(command: &VerbsDone) -> &[u8] {
     }
 }
 
-/// A receive that a message ought to complete.
+/// The expected completion of a receive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Received {
-    /// Its request.
     pub(crate) wr_id: u64,
-    /// Bytes of the message.
+    /// Length of the message in bytes.
     pub(crate) byte_len: u32,
-    /// Its immediate data.
     pub(crate) imm: Option<u32>,
 }
 
@@ -85,7 +84,7 @@ impl Received {
     }
 }
 
-/// These receives completed between two places, in this order, and no others.
+/// Proves that exactly these receives completed between two places of the record, in this order.
 pub(crate) fn received(
     trace: &Trace,
     f: &mut Findings<'_>,
@@ -110,7 +109,7 @@ pub(crate) fn received(
     let result = if got == wanted {
         Passed::Pass
     } else if got.is_empty() {
-        // The host tells over a reliable stream: nothing of this can be lost.
+        // The agent reports over a reliable stream, so no completion can be lost.
         alive(trace, before, true)
     } else {
         Passed::Fail

@@ -1,4 +1,4 @@
-//! What the tests of reliable connections share: reading a dialogue from a record, and the checks that recur.
+//! Helpers that the tests of reliable connections share: dialogues read from the record, and recurring checks.
 
 pub(crate) mod answer;
 pub(crate) mod ask;
@@ -20,19 +20,19 @@ pub(crate) use verbatim_oracle::rc::{Dialogue, Done, Seen, dialogues, path, psns
 use verbatim_record::verbs::{Command, Reply};
 use verbatim_record::{Frames, Gap, Label, Side, Trace};
 
-/// The stimulus came about: something was sent under each of these labels.
+/// Checks that the peer sent at least one frame under each of these labels.
 ///
 /// # Errors
-/// When nothing was.
+/// Returns an error that names the first label without a frame.
 pub(crate) fn came(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Gap> {
     let missing = labels.iter().find(|label| t.frames(**label).next().is_none());
     missing.map_or(Ok(()), |label| Err(Gap::Missing(label.name)))
 }
 
-/// The same on each connection on which a request was posted, by one of these labels.
+/// Checks that the peer sent a frame under one of these labels on each connection with a posted request.
 ///
 /// # Errors
-/// When nothing was sent under any of them.
+/// Returns an error when the DUT's host accepted a request on a connection that has no such frame.
 pub(crate) fn came_on_each(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Gap> {
     for dialogue in dialogues(t)? {
         let (after, before) = dialogue.places;
@@ -57,10 +57,12 @@ pub(crate) fn came_on_each(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Ga
     Ok(())
 }
 
-/// What was sent under that label was answered up to its last packet on one connection at least, by what is no NAK.
+/// Checks that the DUT responded, with a packet other than a NAK, to the last packet sent under this label.
+///
+/// One connection with this response is enough.
 ///
 /// # Errors
-/// When it was not.
+/// Returns an error when no connection has one.
 pub(crate) fn answered(t: &Trace, label: Label<Frames>) -> Result<(), Gap> {
     let is_answered = |turn: answer::Turn<'_>| {
         let mut answers = turn.answers.iter().filter(|seen| answer::nak_in(seen).is_none());

@@ -1,8 +1,8 @@
-//! Requests that the DUT must refuse: each on a connection of its own, since the refusal ends it.
+//! Requests that the DUT must refuse, each on its own connection, because the refusal ends the connection.
 //!
-//! A sound SEND comes first: the MSN is 1 then, and stays so. Then the case, then a sound SEND with the PSN that was
-//! refused, which must find nobody. A NAK may be lost, and the DUT says it once: a case without any answer is tried again
-//! on a new connection.
+//! The peer first sends a valid SEND, so that the MSN is 1 and stays 1. It then sends the request of the case, and a
+//! valid SEND with the refused PSN, which the DUT must ignore. A NAK may be lost, and the DUT sends it once: a case
+//! without any response is tried again on a new connection.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -21,7 +21,6 @@ use super::checks::in_words;
 use super::offers;
 use verbatim_oracle::rc::{Dialogue, Seen, dialogues};
 
-/// The statement on what a refusal is.
 pub(crate) const ERRORS: &str = "9.9.3 responder errors";
 
 const RECEIVE: Label<Verbs> = Label::new("post a receive");
@@ -32,45 +31,45 @@ const AFTER: Label<Frames> = Label::new("sound SEND after the request that is re
 pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
 pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
 const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
-/// Queue pairs beside those that are kept: that of the next try, and one of the host's own.
+/// Number of queue pairs beside the retained ones: that of the next try, and one of the host.
 const OTHERS: usize = 2;
 pub(crate) const SILENT: Label<Wait> = Label::new("after all cases");
 const END: Label<Verbs> = Label::new("is the host still there");
 
-/// Where WRITEs, READs and atomics of the cases go.
+/// Offset of the memory that the WRITEs, READs and atomics of the cases access.
 pub(crate) const TARGET: u32 = 32 * 1024;
-/// Bytes of the sound SENDs, which lie at the beginning of the memory.
+/// Length of the valid SENDs in bytes. Their receive lies at the beginning of the memory.
 pub(crate) const SOUND_LENGTH: u32 = 32;
-/// Where the receives after the first lie.
+/// Offset of the receives after the first.
 const RECEIVES: u32 = 4096;
-/// Room for a message of three packets of any path MTU.
+/// Bytes that hold a message of three packets at any path MTU.
 pub(crate) const ROOM: u32 = 3 * 4096;
-/// How long the state may take to be told after the NAK.
+/// Pause between queries of the state after the NAK, and before a queue pair is destroyed.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A request that must be refused.
+/// A request that the DUT must refuse.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// Its frames.
+    /// Label of its frames.
     pub(crate) label: Label<Frames>,
-    /// What the connection allows.
+    /// Sets the options of its connection.
     pub(crate) options: fn(&mut ChannelOptions),
-    /// Bytes of the receive that a SEND would take.
+    /// Length in bytes of the receive that a SEND would consume.
     pub(crate) receive: u32,
-    /// Its packets, from this PSN on.
+    /// Builds its packets, from a PSN on.
     pub(crate) request: fn(&Channel, Psn) -> Vec<Transport>,
-    /// Number of the first packet that may be refused, from 0 on; the last one is the last that is sent.
+    /// Index of the first packet that the DUT may refuse, from 0. The DUT may also refuse any later packet.
     pub(crate) refused: u32,
     /// NAK codes that conform.
     pub(crate) codes: &'static [NakCode],
-    /// Whether it is an atomic: a device without atomics is not asked.
+    /// Whether only devices with atomics are judged.
     pub(crate) atomic: bool,
-    /// Whether its memory is not that of the connection, but other memory that was deregistered before.
+    /// Whether it accesses other memory, which was deregistered before.
     pub(crate) deregistered: bool,
 }
 
 impl Refusal {
-    /// A request of one packet, on a connection that allows everything.
+    /// Makes a case whose first packet the DUT may refuse, on a connection with default options.
     pub(crate) const fn new(
         label: &'static str,
         codes: &'static [NakCode],
@@ -88,38 +87,38 @@ impl Refusal {
         }
     }
 
-    /// The same on another connection.
+    /// Sets the options of the connection.
     pub(crate) const fn on(mut self, options: fn(&mut ChannelOptions)) -> Self {
         self.options = options;
         self
     }
 
-    /// The same, but its first packet is sound.
+    /// Makes the first packet valid.
     pub(crate) const fn at_second(mut self) -> Self {
         self.refused = 1;
         self
     }
 
-    /// The same with a receive of so many bytes.
+    /// Sets the length of the receive in bytes.
     pub(crate) const fn with_receive(mut self, bytes: u32) -> Self {
         self.receive = bytes;
         self
     }
 
-    /// The same as a case for devices that have atomics.
+    /// Restricts the case to devices with atomics.
     pub(crate) const fn atomic(mut self) -> Self {
         self.atomic = true;
         self
     }
 
-    /// The same over other memory, of the same length and rights, that was deregistered before.
+    /// Directs the request at other memory of the same length and rights, which was deregistered before.
     pub(crate) const fn deregistered(mut self) -> Self {
         self.deregistered = true;
         self
     }
 }
 
-/// Tries all cases.
+/// Runs all cases.
 pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
     let (mut kept, mut was_tried) = (Vec::new(), false);
     for case in cases {
@@ -132,7 +131,8 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
                 kept.push(channel);
                 break;
             }
-            // A host has room for so many queue pairs. The one that is judged stays: silence of what is gone shows nothing.
+            // The host's number of queue pairs is limited. The judged queue pair stays: silence of a destroyed one
+            // proves nothing.
             give_up(t, &channel)?;
         }
         let is_full = kept
@@ -156,13 +156,13 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
 }
 
 fn give_up(t: &mut Tester<'_>, channel: &Channel) -> Step {
-    // The next queue pair may have its number: what is on its way to this one must not come to that.
+    // The next queue pair may reuse the number: late packets must not reach it.
     t.pause(MOMENT)?;
     let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
     t.verbs(GIVEN_UP, Side::Dut, destroy).map(drop)
 }
 
-/// Waits for what must not come on any of these connections.
+/// Waits, so that the judge sees whether all of these connections stay silent.
 fn silence(t: &mut Tester<'_>, kept: &[Channel]) -> Step {
     t.wait_for(SILENT, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
     if let Some(channel) = kept.last() {
@@ -171,7 +171,9 @@ fn silence(t: &mut Tester<'_>, kept: &[Channel]) -> Step {
     Ok(())
 }
 
-/// One case. Whether anything was answered; none where the device has said that it has not what the case needs.
+/// Runs one try of a case. Returns the connection, and whether the DUT responded.
+///
+/// Returns `None` if the device lacks a capability that the case needs.
 fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<Option<(Channel, bool)>> {
     let mut options = ChannelOptions::default();
     (case.options)(&mut options);
@@ -224,7 +226,7 @@ fn one(t: &mut Tester<'_>, case: &Refusal) -> Step<Option<(Channel, bool)>> {
     Ok(Some((channel, answered)))
 }
 
-/// Memory that was registered as the connection's is, and deregistered.
+/// Registers memory like the connection's, and deregisters it.
 fn gone(t: &mut Tester<'_>, channel: &Channel, options: &ChannelOptions) -> Step<Memory> {
     let register = Command::RegisterMemory(pb::RegisterMemory {
         length: channel.memory.length,
@@ -247,18 +249,18 @@ fn is_in_error(reply: &Reply) -> bool {
     matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Err)
 }
 
-/// What a request came to.
+/// The DUT's response to a request.
 #[derive(Clone, Copy)]
 enum Heard {
-    /// Something that is neither of the others.
+    /// A packet of any other kind.
     Answered,
-    /// An RNR NAK, with its interval: a resource was lacking for a moment.
+    /// An RNR NAK with its interval: the DUT lacks a resource for a moment.
     PutOff(Duration),
-    /// Nothing, or a sequence NAK, which says that a packet was lost.
+    /// No packet, or a sequence NAK, which reports a lost packet.
     Nothing,
 }
 
-/// Waits for a NAK of what begins with that PSN.
+/// Waits for a NAK of the request that begins with PSN `first`.
 fn hears_nak(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Heard> {
     let until = t.now().after(ask::soon(t));
     let mut heard = Heard::Nothing;
@@ -271,7 +273,7 @@ fn hears_nak(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Heard> {
             Some(SyndromeKind::RnrNak(timer)) => return Ok(Heard::PutOff(timer.duration())),
             Some(_) if ask::is_sequence_nak(&packet) => break,
             Some(_) => return Ok(Heard::Answered),
-            // An ACK of what lies before it may come again.
+            // The DUT may repeat an ACK of an earlier packet.
             None if packet.bth().psn().since(first) >= HALF => {}
             None => heard = Heard::Answered,
         }
@@ -279,7 +281,7 @@ fn hears_nak(t: &mut Tester<'_>, channel: &Channel, first: Psn) -> Step<Heard> {
     Ok(heard)
 }
 
-/// Labels that no judge goes by.
+/// Marks the labels that no judge uses.
 pub(crate) fn not_judged(t: &Trace) {
     for label in [RECEIVE, OTHER, GONE, MEMORY, STATE, GIVEN_UP, END] {
         t.not_judged(label);
@@ -289,7 +291,9 @@ pub(crate) fn not_judged(t: &Trace) {
     }
 }
 
-/// Whether the device has what a case needs, as far as its host says: a case without that is left out, any other is a gap.
+/// Returns whether the device supports a case, according to its host.
+///
+/// An unsupported case is left out. If a supported case is missing, the judge reports a gap.
 fn is_to_be_tried(t: &Trace, case: &Refusal) -> bool {
     let Some(has) = offers::capabilities(t) else {
         return true;
@@ -305,7 +309,7 @@ fn is_to_be_tried(t: &Trace, case: &Refusal) -> bool {
     (has_mtu || options.mtu == ChannelOptions::default().mtu) && packets.iter().all(executes)
 }
 
-/// Whether a case was left out by right; that is told then.
+/// Returns whether the procedure rightly left a case out, and reports it.
 pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bool {
     let is_left_out = t.frames(case.label).next().is_none() && !is_to_be_tried(t, case);
     if is_left_out {
@@ -316,7 +320,7 @@ pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bo
     is_left_out
 }
 
-/// A connection that nobody makes: what a case asks for does not go by its numbers.
+/// Returns a placeholder connection, to build a case's packets: the needed capabilities do not depend on it.
 fn nowhere(options: &ChannelOptions) -> Channel {
     let station = Station {
         mac: MacAddress::default(),
@@ -346,10 +350,10 @@ fn nowhere(options: &ChannelOptions) -> Channel {
     }
 }
 
-/// The connection of a case that counts, and on how many it was tried.
+/// Returns the connection that counts for a case, and the number of connections on which it was tried.
 ///
 /// # Errors
-/// When it was not.
+/// Returns an error when the case was not tried.
 pub(crate) fn counted<'d, 't>(
     t: &'t Trace,
     all: &'d [Dialogue<'t>],
@@ -364,10 +368,10 @@ pub(crate) fn counted<'d, 't>(
     Ok((*dialogue, tried.len()))
 }
 
-/// Each case got a NAK that ends its connection, with one of its codes. The rules say what follows.
+/// Proves that each case got a NAK that ends its connection, with an allowed code. The rules judge the rest.
 ///
 /// # Errors
-/// When one was not tried.
+/// Returns an error when a case was not tried.
 pub(crate) fn judge(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -391,7 +395,7 @@ pub(crate) fn judge(
             .iter()
             .filter_map(|dialogue| answer::turn(t, dialogue, case.label))
             .collect();
-        // Each is looked at, whatever the one before came to.
+        // Every try is checked, whether or not an earlier one was refused.
         let refused = turns.iter().filter(|turn| is_refused(f, statement, case, turn)).count();
         if refused > 0 {
             continue;
@@ -413,9 +417,9 @@ pub(crate) fn judge(
     t.waits(SILENT).next().map(drop).ok_or(Gap::Missing(SILENT.name))
 }
 
-/// Whether a NAK ended the connection, whose code is held against those of the case.
+/// Returns whether a NAK ended the connection, and checks its code.
 fn is_refused(f: &mut Findings<'_>, statement: &str, case: &Refusal, turn: &Turn<'_>) -> bool {
-    // One that asks for a packet which may have been lost says nothing: behind the last none can be missing.
+    // A sequence NAK may report a lost packet, which proves nothing. Behind the last packet none can be missing.
     let refused = turn.sent[0].psn().plus(case.refused);
     let is_last = |seen: &Seen<'_>| refused == turn.last_sent() && seen.psn() == refused;
     let mut naks = turn

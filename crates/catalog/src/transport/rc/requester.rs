@@ -1,7 +1,7 @@
-//! The DUT as requester, from the procedure's side: what it is told to post, what is waited for, what answers it.
+//! The DUT as requester, seen by the procedure: requests to post, packets to wait for, responses to send.
 //!
-//! A [`Requester`] keeps count of the PSNs that the DUT has to use and of the messages that a responder would have
-//! completed. It concludes nothing: [`super::cases`] reads the same from the record.
+//! A [`Requester`] tracks the PSNs that the DUT must use and the MSN that a responder would report. It draws no
+//! conclusions: judges read the record with [`super::cases`].
 
 use core::time::Duration;
 
@@ -13,40 +13,38 @@ use verbatim_tester::{Step, Tester};
 use verbatim_wire::packet::{Aeth, AtomicAckEth, NakCode, Opcode, Psn, RnrTimer, Syndrome, Transport};
 use verbatim_wire::values::Hex64;
 
-/// How long a packet or completion may take that nothing holds back.
+/// Longest wait for a packet or completion that nothing delays.
 const PACKET_WAIT: Duration = Duration::from_secs(2);
-/// How long the next packet of a message may take until it is asked for.
+/// Wait for the next packet of a message, before the peer sends an ACK to let the DUT continue.
 const BRIEF: Duration = Duration::from_millis(20);
-/// Where the tester's memory would be; the tester has none, and needs none.
+/// Remote address of the DUT's requests. The tester answers them without memory at this address.
 const REMOTE: u64 = 0x0099_9000;
-/// The key of that memory.
 const R_KEY: u32 = 0x0001_2345;
-/// What an ATOMIC ACKNOWLEDGE says that the memory held.
+/// Original value that the tester's ATOMIC ACKNOWLEDGEs carry.
 const ORIGINAL: u64 = 0xFF2D_B500_1E58_B3E7;
-/// Where the results of READs and atomics land, behind what is sent.
+/// Offset of the results of READs and atomics, behind the data of SENDs and WRITEs.
 pub(crate) const RESULTS: u32 = 32 * 1024;
-/// Bytes of the memory that are filled.
+/// Length of the memory that the tester fills, in bytes.
 const FILLED: u32 = 48 * 1024;
 
 /// A request for the DUT to post.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
-    /// What it does.
     pub(crate) operation: pb::Operation,
-    /// Where its local memory begins.
+    /// Offset of its local buffer in the DUT's memory.
     pub(crate) offset: u32,
-    /// Bytes of its local memory.
+    /// Length of its local buffer in bytes.
     pub(crate) length: u32,
-    /// Whether the other side's completion raises an event.
+    /// Whether it requests a solicited event.
     pub(crate) solicited: bool,
-    /// Whether it waits for READs and atomics before it.
+    /// Whether it waits for earlier READs and atomics (fence).
     pub(crate) fence: bool,
-    /// Whether it completes only when it fails.
+    /// Whether it is unsignaled: it then completes only on failure.
     pub(crate) silent: bool,
 }
 
 impl Ask {
-    /// This operation over so many bytes: of what is sent, or of where results land.
+    /// Makes a request over `length` bytes of local memory, at [`RESULTS`] for READs and atomics, else at 0.
     pub(crate) const fn new(operation: pb::Operation, length: u32) -> Self {
         let results = matches!(
             operation,
@@ -62,18 +60,20 @@ impl Ask {
         }
     }
 
-    /// A SEND of so many bytes.
+    /// Makes a SEND of `length` bytes.
     pub(crate) const fn send(length: u32) -> Self {
         Self::new(pb::Operation::Send, length)
     }
 
-    /// The same from, or to, another place.
+    /// Returns the request with its local buffer at another offset.
     pub(crate) const fn at(self, offset: u32) -> Self {
         Self { offset, ..self }
     }
 }
 
-/// Where the other side's memory would be. Every other READ crosses a multiple of 2^32 with its first packet.
+/// Returns the remote address of a request.
+///
+/// READs with an odd number start at most 128 bytes below a multiple of 2^32, so that a longer first packet crosses it.
 fn remote_address(operation: pb::Operation, number: u64, spread: u64) -> u64 {
     let address = REMOTE.wrapping_add(spread >> 1);
     match operation {
@@ -83,40 +83,36 @@ fn remote_address(operation: pb::Operation, number: u64, spread: u64) -> u64 {
     }
 }
 
-/// A request that was posted.
+/// A request that the DUT has posted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
-    /// What was posted.
     pub(crate) ask: Ask,
-    /// Its first PSN.
     pub(crate) first: Psn,
-    /// Its last PSN.
     pub(crate) last: Psn,
-    /// The MSN of its response.
+    /// MSN that its response carries.
     pub(crate) msn: u32,
 }
 
 /// A connection on which the DUT is the requester.
 #[derive(Debug)]
 pub(crate) struct Requester {
-    /// The connection.
     pub(crate) channel: Channel,
-    /// Bytes of the path MTU.
+    /// Path MTU in bytes.
     pub(crate) mtu: u32,
-    /// What the memory was filled with.
+    /// Bytes with which the tester filled the DUT's memory.
     pub(crate) memory: Vec<u8>,
-    /// What its ACKs and responses say: an ACK, and of how many credits.
+    /// AETH syndrome of the tester's ACKs and responses: an ACK with its credit count.
     pub(crate) syndrome: Syndrome,
     next: Psn,
     posted: u32,
-    /// Posted on connections before.
+    /// Number of requests posted on earlier connections.
     before: u32,
-    /// What the numbers of requests are counted from.
+    /// Number added to the count of requests to form a wr_id.
     wr_ids: u64,
 }
 
 impl Requester {
-    /// Makes the connection and fills the DUT's memory with random bytes.
+    /// Opens a connection and fills the DUT's memory with random bytes.
     pub(crate) fn open(t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
         let channel = t.open_channel(options)?;
         let mut random = t.random("memory");
@@ -140,19 +136,20 @@ impl Requester {
         })
     }
 
-    /// The same, but the numbers of its requests begin behind this one.
+    /// Returns the requester with wr_ids that start after `wr_ids`.
     pub(crate) fn numbered_from(self, wr_ids: u64) -> Self {
         Self { wr_ids, ..self }
     }
 
-    /// Makes another connection of the same queue pair, which is in RESET. Its requests are numbered on, so that a completion
-    /// of before is known.
+    /// Opens another connection of the same queue pair, which must be in RESET.
+    ///
+    /// The wr_ids continue, so that a judge can recognize completions of the earlier connection.
     pub(crate) fn again(mut self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step<Self> {
         self.reconnect(t, options)?;
         Ok(self)
     }
 
-    /// The same in its place. What its packets carry that decides nothing stays.
+    /// Opens the connection as [`again`](Self::again) does, in place. The packets keep their marks.
     pub(crate) fn reconnect(&mut self, t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
         let channel = t.open_channel_again(&self.channel, options)?;
         let fill = Command::WriteMemory(pb::WriteMemory {
@@ -173,14 +170,16 @@ impl Requester {
         Ok(())
     }
 
-    /// Has the DUT post a request, as wr_id 1, 2, ... in order, or from [`numbered_from`](Self::numbered_from) on; none when its host refused an operation that a device may
-    /// lack: all but SEND, RDMA WRITE and RDMA READ.
+    /// Has the DUT post a request with the next wr_id: 1, 2, ..., or counted from
+    /// [`numbered_from`](Self::numbered_from).
+    ///
+    /// Returns `None` if the host refused an operation that a device may lack: all but SEND, RDMA WRITE and RDMA READ.
     ///
     /// # Errors
-    /// When its host refused one of those, and when the run must stop.
+    /// Returns an error when the host refused a SEND, RDMA WRITE or RDMA READ, or when the run must stop.
     pub(crate) fn try_post(&mut self, t: &mut Tester<'_>, ask: Ask) -> Step<Option<Sent>> {
         let number = u64::from(self.before + self.posted) + 1;
-        // Each bit of what is named is 0 and 1 in turns.
+        // Spreads the number over 64 bits, so that each bit of addresses, keys and operands takes both values.
         let spread = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let is_swap = ask.operation == pb::Operation::CompareSwap;
         let is_atomic = is_swap || ask.operation == pb::Operation::FetchAdd;
@@ -200,7 +199,7 @@ impl Requester {
             ..pb::PostSend::default()
         });
         let reply = match ask.operation {
-            // A test without these would say that it passed and show nothing.
+            // Without these operations a test would pass and show nothing.
             pb::Operation::Send | pb::Operation::Write | pb::Operation::Read => {
                 t.verbs_must(steps::POST, Side::Dut, post)?
             }
@@ -221,16 +220,18 @@ impl Requester {
         }))
     }
 
-    /// Has the DUT post a request that every device has.
+    /// Has the DUT post a request whose operation every device supports.
     ///
     /// # Errors
-    /// When its host refuses, and when the run must stop.
+    /// Returns an error when the host refuses the request, or when the run must stop.
     pub(crate) fn post(&mut self, t: &mut Tester<'_>, ask: Ask) -> Step<Sent> {
         self.try_post(t, ask)?
             .ok_or_else(|| verbatim_tester::Stop::Refused("the host of the DUT's device refused a request".into()))
     }
 
-    /// Waits for the DUT's next packet with this PSN on this connection; others are passed over. Whether it came in time.
+    /// Waits for the DUT's next packet with this PSN on this connection, and skips other packets.
+    ///
+    /// Returns whether it arrived in time.
     pub(crate) fn see(&self, t: &mut Tester<'_>, psn: Psn, patience: Duration) -> Step<bool> {
         let until = t.now().after(patience);
         while let Some(received) = t.next_packet(until)? {
@@ -242,7 +243,7 @@ impl Requester {
         Ok(false)
     }
 
-    /// Waits for the DUT's next packet on this connection. Its PSN, if it came in time.
+    /// Waits for the DUT's next packet on this connection, except CNPs. Returns its PSN if it arrived in time.
     pub(crate) fn next_psn(&self, t: &mut Tester<'_>) -> Step<Option<Psn>> {
         let until = t.now().after(PACKET_WAIT);
         while let Some(received) = t.next_packet(until)? {
@@ -254,16 +255,18 @@ impl Requester {
         Ok(None)
     }
 
-    /// Waits for the last packet of a request. Whether it came in time.
+    /// Waits for the last packet of a request. Returns whether it arrived in time.
     pub(crate) fn see_all(&self, t: &mut Tester<'_>, sent: &Sent) -> Step<bool> {
         let is_read = sent.ask.operation == pb::Operation::Read;
         self.see(t, if is_read { sent.first } else { sent.last }, PACKET_WAIT)
     }
 
-    /// Has the DUT post requests that every device has, and waits for the last packet of each. Whether all came in time.
+    /// Has the DUT post requests that every device supports, and waits for the last packet of each.
+    ///
+    /// Returns the requests, and whether all packets arrived in time.
     ///
     /// # Errors
-    /// When its host refuses one, and when the run must stop.
+    /// Returns an error when the host refuses a request, or when the run must stop.
     pub(crate) fn post_and_see<const N: usize>(
         &mut self,
         t: &mut Tester<'_>,
@@ -280,7 +283,9 @@ impl Requester {
         Ok((sent, all_seen))
     }
 
-    /// Waits for the packets of a request, and acknowledges those within it that ask for it. Whether the last one came.
+    /// Waits for the last packet of a request, and acknowledges each earlier packet that requests an ACK.
+    ///
+    /// Returns whether the last packet arrived.
     pub(crate) fn serve(&self, t: &mut Tester<'_>, label: Label<Frames>, sent: &Sent) -> Step<bool> {
         let last = if sent.ask.operation == pb::Operation::Read {
             sent.first
@@ -303,7 +308,9 @@ impl Requester {
         }
     }
 
-    /// Waits for packet `at` of a message. One behind the first that does not come is asked for by an ACK of those before it.
+    /// Waits for packet `at` of a message, counted from 0. Returns whether it arrived.
+    ///
+    /// If it does not arrive, the peer acknowledges the packets before it, to let the DUT continue.
     pub(crate) fn comes(
         &self,
         t: &mut Tester<'_>,
@@ -319,7 +326,7 @@ impl Requester {
         Ok(self.see(t, psn, BRIEF)? || self.provoke(t, labels, &ack, (psn, PACKET_WAIT))?)
     }
 
-    /// What a responder answers: an ACK, READ responses, an ATOMIC ACKNOWLEDGE.
+    /// Builds the response of a responder: an ACK, READ responses, or an ATOMIC ACKNOWLEDGE.
     pub(crate) fn answers(&self, t: &Tester<'_>, sent: &Sent) -> Vec<Vec<u8>> {
         match sent.ask.operation {
             pb::Operation::Read => self.read_responses(sent, &response_data(t, sent)),
@@ -348,7 +355,7 @@ impl Requester {
             .collect()
     }
 
-    /// One response to a READ, sound or not.
+    /// Builds packet `at` of a READ response, valid or not.
     pub(crate) fn response(&self, sent: &Sent, at: u32, opcode: Opcode, payload: &[u8]) -> Vec<u8> {
         let aeth = Aeth::default().with_syndrome(self.syndrome).with_msn(sent.msn);
         self.channel.frame(&Transport {
@@ -358,22 +365,20 @@ impl Requester {
         })
     }
 
-    /// An ACK that speaks for everything up to a PSN; the MSN is that of the messages which it ends.
+    /// Builds an ACK of all packets up to `psn`; `msn` is the number of completed messages.
     pub(crate) fn ack(&self, psn: Psn, msn: u32) -> Vec<u8> {
         self.channel.acknowledge(psn, self.syndrome, msn)
     }
 
-    /// A NAK.
     pub(crate) fn nak(&self, psn: Psn, code: NakCode, msn: u32) -> Vec<u8> {
         self.channel.acknowledge(psn, Syndrome::nak(code), msn)
     }
 
-    /// An RNR NAK.
     pub(crate) fn rnr_nak(&self, psn: Psn, timer: RnrTimer, msn: u32) -> Vec<u8> {
         self.channel.acknowledge(psn, Syndrome::rnr_nak(timer), msn)
     }
 
-    /// Waits for that many completions. How many came in time.
+    /// Waits for `count` completions. Returns how many arrived in time.
     pub(crate) fn completions(&self, t: &mut Tester<'_>, count: u32) -> Step<u32> {
         let until = t.now().after(PACKET_WAIT);
         for came in 0..count {
@@ -384,7 +389,7 @@ impl Requester {
         Ok(count)
     }
 
-    /// How many completions have come already.
+    /// Takes the completions that have already arrived. Returns their number.
     pub(crate) fn come(&self, t: &mut Tester<'_>) -> Step<u32> {
         let mut came = 0;
         while t.next_completion(Side::Dut, self.channel.qp, t.now())?.is_some() {
@@ -393,10 +398,10 @@ impl Requester {
         Ok(came)
     }
 
-    /// Sends responses and waits for that many completions; sends a single one again, twice at most, when they do not come.
+    /// Sends responses and waits for `count` completions. Returns whether all arrived.
     ///
-    /// Several are sent once: when some of a READ's responses were lost, the DUT may ask for the rest alone, and the old
-    /// ones would no longer be answers to that.
+    /// A single response is repeated up to twice while completions are missing. Several responses are sent once: after
+    /// a loss the DUT may request only the rest of a READ, and the old responses would not match that request.
     pub(crate) fn answer(
         &self,
         t: &mut Tester<'_>,
@@ -418,7 +423,9 @@ impl Requester {
         Ok(false)
     }
 
-    /// Sends a frame and waits for the DUT's packet with this PSN; sends it again, twice at most, when that does not come.
+    /// Sends a frame and waits for the DUT's packet with this PSN. Returns whether the packet arrived.
+    ///
+    /// The frame is repeated up to twice while the packet is missing.
     pub(crate) fn provoke(
         &self,
         t: &mut Tester<'_>,
@@ -435,7 +442,7 @@ impl Requester {
         Ok(false)
     }
 
-    /// Reads the memory back, for a judge to compare whole.
+    /// Reads the filled memory back, so that a judge can compare all of it.
     pub(crate) fn read_memory(&self, t: &mut Tester<'_>) -> Step {
         let read = Command::ReadMemory(pb::ReadMemory {
             from: Some(self.channel.memory.slice(0, FILLED)),
@@ -444,7 +451,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Asks for the state of the queue pair, which shows the host alive, and destroys it.
+    /// Queries the queue pair's state, which shows that the host is alive, and destroys the queue pair.
     pub(crate) fn close(self, t: &mut Tester<'_>) -> Step {
         let qp = self.channel.qp;
         t.verbs(steps::STATE, Side::Dut, Command::QueryQp(pb::QueryQp { qp }))?;
@@ -454,7 +461,7 @@ impl Requester {
     }
 }
 
-/// Opcode of one of so many responses to a READ.
+/// Returns the opcode of READ response packet `at` of `count`.
 pub(crate) fn read_response(at: u32, count: u32) -> Opcode {
     match (at == 0, at + 1 == count) {
         (true, true) => Opcode::RC_READ_RESPONSE_ONLY,
@@ -464,7 +471,7 @@ pub(crate) fn read_response(at: u32, count: u32) -> Opcode {
     }
 }
 
-/// What the responses to a READ carry.
+/// Returns the payload of all responses to a READ.
 pub(crate) fn response_data(t: &Tester<'_>, sent: &Sent) -> Vec<u8> {
     let mut random = t.random(&format!("response {}", sent.msn));
     (0..sent.ask.length).map(|_| random.byte()).collect()

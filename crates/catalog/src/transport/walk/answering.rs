@@ -1,4 +1,4 @@
-//! The peer as responder: what the DUT asks for is answered, but for what the walk has go wrong.
+//! The peer as responder: it answers the DUT's requests, with the faults of the walk.
 
 use verbatim_record::TRIES;
 use verbatim_record::verbs::pb::Operation as O;
@@ -12,29 +12,30 @@ use super::stray;
 use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{Sent, read_response};
 
-/// A request that the DUT was told to post.
+/// A request that the DUT posted, and the treatment that the peer gives it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     sent: Sent,
     fault: Fault,
     refusal: Option<NakCode>,
-    /// Whether another answer speaks for it.
+    /// Whether the response to a later request acknowledges it.
     is_coalesced: bool,
 }
 
 /// The peer's state as responder.
 #[derive(Clone, Debug)]
 pub(super) struct Answering {
-    /// What was posted, in order.
+    /// Posted requests, in order.
     pub(super) posted: Vec<Expected>,
-    /// The PSN that is expected.
+    /// Expected PSN.
     pub(super) expected: Psn,
-    /// The PSN that was expected when this step began: all before it is answered.
+    /// Expected PSN at the beginning of the step. All requests before it are answered.
     pub(super) settled: Psn,
     msn: u32,
-    /// The PSN that is missing, when that was said.
+    /// PSN of the last NAK, until the expected packet comes.
     told: Option<Psn>,
-    /// What was put off and has not come again, and how often that is said still: the RNR NAK may have been lost.
+    /// PSN and timer of an RNR NAK whose request was not retried, and the number of repetitions left: the NAK may be
+    /// lost.
     put_off: Option<(Psn, RnrTimer, u32)>,
 }
 
@@ -50,7 +51,7 @@ impl Answering {
         }
     }
 
-    /// All so far is answered.
+    /// Begins a step: all requests so far are answered.
     pub(super) fn begin_step(&mut self) {
         self.settled = self.expected;
     }
@@ -64,7 +65,7 @@ impl Answering {
         });
     }
 
-    /// The request at a place meets this; `last` is the last one that was posted with it.
+    /// Sets the fault of the request at an index. `last` is the index of the last request posted with it.
     pub(super) fn expect_fault(&mut self, place: usize, fault: Fault, last: Option<usize>) {
         self.posted[place].fault = fault;
         if fault == Fault::Coalesced {
@@ -74,12 +75,12 @@ impl Answering {
         }
     }
 
-    /// The request at a place is refused for good.
+    /// Has the peer refuse the request at an index.
     pub(super) fn refuse(&mut self, place: usize, code: NakCode) {
         self.posted[place].refusal = Some(code);
     }
 
-    /// The PSN behind all that was posted.
+    /// Returns the PSN after all posted requests.
     pub(super) fn end(&self) -> Psn {
         self.posted
             .last()
@@ -87,12 +88,12 @@ impl Answering {
     }
 }
 
-/// A byte of the peer's memory, which has no other.
+/// Returns a byte of the peer's memory. The peer computes its memory from the address.
 fn byte(address: u64) -> u8 {
     (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-/// Takes a request packet of the DUT.
+/// Handles a request packet of the DUT.
 pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) -> verbatim_tester::Step {
     let psn = packet.bth().psn();
     let state = &mut peer.answering;
@@ -182,7 +183,7 @@ pub(super) fn serve(t: &mut Tester<'_>, peer: &mut Peer, packet: &Packet<'_>) ->
     }
 }
 
-/// Says once more that something was put off that has not come again; whether there is such a thing.
+/// Repeats an RNR NAK whose request was not retried. Returns whether there is such a request.
 pub(super) fn put_off_again(t: &mut Tester<'_>, peer: &mut Peer) -> verbatim_tester::Step<bool> {
     let Some((psn, timer, times @ 1..)) = peer.answering.put_off else {
         return Ok(false);
@@ -192,7 +193,7 @@ pub(super) fn put_off_again(t: &mut Tester<'_>, peer: &mut Peer) -> verbatim_tes
     Ok(true)
 }
 
-/// Whether a packet is the one that takes the receive of its message.
+/// Returns whether a packet consumes the receive of its message.
 fn lacks_receive(sent: &Sent, packet: &Packet<'_>) -> bool {
     match sent.ask.operation {
         O::Send | O::SendImm | O::SendInvalidate => packet.bth().psn() == sent.first,
@@ -201,7 +202,7 @@ fn lacks_receive(sent: &Sent, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// Packets that a request is sent as.
+/// Returns the number of packets of a request.
 fn packets(sent: &Sent) -> u32 {
     match sent.ask.operation {
         O::Read => 1,
@@ -209,7 +210,7 @@ fn packets(sent: &Sent) -> u32 {
     }
 }
 
-/// The expected packet was taken.
+/// Updates the state for the expected packet.
 fn executed(peer: &mut Peer, at: usize, packet: &Packet<'_>) {
     let state = &mut peer.answering;
     let sent = state.posted[at].sent;
@@ -224,7 +225,7 @@ fn executed(peer: &mut Peer, at: usize, packet: &Packet<'_>) {
     }
 }
 
-/// Answers a packet: the expected one, or a duplicate.
+/// Answers the expected packet, or a duplicate.
 fn respond(
     t: &mut Tester<'_>,
     peer: &mut Peer,
@@ -303,7 +304,7 @@ fn respond(
     Ok(())
 }
 
-/// An ACK of all up to a PSN.
+/// Builds an ACK of all packets up to a PSN.
 fn ack(peer: &Peer, psn: Psn) -> Transport {
     let aeth = Aeth::default()
         .with_syndrome(peer.requester.syndrome)
@@ -314,13 +315,15 @@ fn ack(peer: &Peer, psn: Psn) -> Transport {
     }
 }
 
-/// More bytes than a READ of a walk asks for, whatever the path MTU: its length is drawn before the device says what it can.
+/// Greatest length in bytes of a READ's response: more than any READ of a walk requests, at any path MTU.
+///
+/// The lengths are drawn before the device reports its path MTUs.
 const LONGEST: u32 = 4 * 1024;
 
-/// The responses to a READ of what the peer's memory would hold.
+/// Builds the responses to a READ of the peer's memory.
 fn read(peer: &Peer, sent: &Sent, psn: Psn, (va, length): (u64, u32)) -> Vec<Transport> {
     let (channel, mtu) = (&peer.requester.channel, peer.requester.mtu);
-    // A request for more than there is does not make more responses than a READ of this walk has.
+    // A wrong length in the DUT's request must not cause more responses than a READ of a walk has.
     let length = length.min(LONGEST);
     let count = length.div_ceil(mtu).max(1);
     let aeth = Aeth::default()

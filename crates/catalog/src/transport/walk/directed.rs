@@ -1,17 +1,21 @@
-//! Fixed walks: what random ones rarely come to. Each is a list of connections and steps, taken and judged as those are.
+//! Fixed walks, for cases that random walks rarely reach.
 //!
-//! - `c09-atomic-replay`: as many atomics as the DUT keeps come again, the oldest first, with a max_rd_atomic of 1 too, which does not
-//!   count. NOT_APPLICABLE without atomics.
-//! - `c09-region-edges`: each bit of the R_Key flipped, a byte beyond the region and before it, bits 32, 48 and 63 of an
-//!   address flipped, and the region's last byte.
-//! - `c09-psn-wrap`: each operation over the wrap and over the half of all PSNs, both roles; more messages than a byte counts.
-//! - `c09-loss-positions`: each packet of messages of four is lost, refused or damaged once, both roles, behind and before others;
-//!   atomics of the DUT of which the request or the answer is; long messages of which each packet is acknowledged; READs and
-//!   atomics refused once each, more of them than `retry_cnt`.
-//! - `c09-stale-responses`: answers to what is done come while something waits, and amid the responses to a READ; RNR NAKs of what
-//!   takes no receive.
+//! Each is a list of connections and steps, run and judged like a random walk.
 //!
-//! Reading: the DUT keeps the results of as many atomics as `max_dest_rd_atomic` says; of what is older nothing is claimed.
+//! - `c09-atomic-replay`: the peer repeats as many atomics as the DUT stores, the oldest first. One connection has a
+//!   max_rd_atomic of 1, which must not matter. NOT_APPLICABLE without atomics.
+//! - `c09-region-edges`: each bit of the R_Key is flipped; requests reach a byte beyond the region or before it; bits
+//!   32, 48 and 63 of an address are flipped; requests use the region's last byte.
+//! - `c09-psn-wrap`: each operation passes the PSN wrap and half of all PSNs, in both roles. One connection has more
+//!   messages than a byte counts.
+//! - `c09-loss-positions`: each packet of messages of four packets is lost, refused or damaged once, in both roles,
+//!   behind and before other messages. The request or the response of the DUT's atomics is lost. Each packet of long
+//!   messages is acknowledged. READs and atomics get one sequence NAK each, more of them than `retry_cnt`.
+//! - `c09-stale-responses`: responses to completed requests come while a request waits, and between the responses to a
+//!   READ. Requests that need no receive get RNR NAKs.
+//!
+//! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older ones.
+//!
 //! False alarm: as in `c09-walk`.
 
 use verbatim_record::verbs::pb::Operation as O;
@@ -28,13 +32,13 @@ use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
 use crate::transport::rc::{GENERATION, came, offers};
 
-/// Nothing comes again before its time-out.
+/// Statement on time-outs: no request is retransmitted before its time-out.
 const TIMEOUT: &str = "C9-142";
-/// What gets an RNR NAK comes again.
+/// Statement on RNR retries: a request is retried after an RNR NAK.
 const RNR: &str = "9.7.5.2.8 RNR retry";
-/// Bytes of the path MTU.
+/// Path MTU in bytes.
 const MTU: u32 = 256;
-/// Bytes of a message of four packets.
+/// Length in bytes of a message of four packets.
 const FOUR: u32 = 3 * MTU + 5;
 
 macro_rules! directed {
@@ -78,7 +82,7 @@ directed!(STALE_RESPONSES 3 "c09-stale-responses"
     nothing fails, what is fenced has not left; a NAK of what waits ends it. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
     stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 
-/// A request of so many bytes.
+/// Makes a request of `length` bytes.
 fn want(operation: O, length: u32) -> Want {
     Want {
         operation,
@@ -89,15 +93,15 @@ fn want(operation: O, length: u32) -> Want {
     }
 }
 
-/// Bytes of a message of many packets: more than most adapters keep in flight.
+/// Length in bytes of a message of many packets: more than most adapters keep in flight.
 const LONG: u32 = 72 * MTU;
 
-/// Messages on one connection: more than a byte counts.
+/// Number of messages on one connection: more than a byte counts.
 const MESSAGES: u32 = 260;
-/// So many of them behind one another.
+/// Number of messages that the peer sends at once.
 const TOGETHER: u32 = 20;
 
-/// Connections with these steps each, from PSNs on.
+/// Builds connections, each from its first PSN and its steps.
 fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
     let leg = |(number, (psn, steps)): (u64, (Option<Psn>, Vec<Step>))| Leg {
         number,
@@ -119,7 +123,7 @@ fn atomic_replay(_: &Tester<'_>) -> Vec<Leg> {
     let replays = |operations: [O; 4]| {
         let length = |operation: O| if operation == O::Read { FOUR } else { 8 };
         let ask = operations.map(|operation| Step::Ask(vec![want(operation, length(operation))], Way::Sound));
-        // Twice: what was kept for a duplicate is kept for the next.
+        // Twice: the DUT must store a result for more than one duplicate.
         let again = [3, 2, 1, 0, 3, 2, 1, 0].map(Step::Again);
         (None, ask.into_iter().chain(again).collect())
     };
@@ -136,7 +140,7 @@ fn atomic_replay(_: &Tester<'_>) -> Vec<Leg> {
     all
 }
 
-/// Without atomics nothing was sent.
+/// Judges the atomics. Without atomics the peer sent nothing, and the test is NOT_APPLICABLE.
 fn judge_atomics(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let executes = [O::CompareSwap, O::FetchAdd].map(|operation| offers::executes(t, operation));
     if !has_atomics(t) || executes == [false, false] {
@@ -147,7 +151,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge(t, f)
 }
 
-/// What the device lacks was not shown.
+/// Judges a walk without the statements that the device cannot show.
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if !has_atomics(t) {
         f.goes_without(&[ATOMICS], "the device has no atomics");
@@ -158,7 +162,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge_shown(t, f)
 }
 
-/// Bytes of the region, of which an edge is tried.
+/// Length of the region in bytes.
 const REGION: u32 = ChannelOptions::MEMORY;
 
 fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
@@ -167,7 +171,7 @@ fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
     let beyond = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Beyond);
     let before = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Before);
     let around = [O::Write, O::Read].map(Illegal::Around);
-    // Where adapters cut addresses: at 32 bits, at the 48 that a host's pages have, and below the last.
+    // Adapters may cut addresses at 32 bits, at the 48 bits of a host's pages, or at the highest bit.
     let bits = [32, 48, 63].into_iter();
     let elsewhere =
         bits.flat_map(|bit| [O::Write, O::Read, O::FetchAdd].map(|operation| Illegal::Address(operation, bit)));
@@ -176,7 +180,7 @@ fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
         let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
         (None, vec![sound, Step::Illegal(illegal)])
     });
-    // What ends with the region's last byte, or begins with its first, is within it.
+    // A request that ends with the region's last byte, or begins with its first, lies within the region.
     let from_end = |operation: O, length: u32| Want {
         place: REGION - TARGET - length,
         ..want(operation, length)
@@ -204,7 +208,7 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
         O::FetchAdd,
         O::CompareSwap,
     ];
-    // Where the highest bit changes a PSN is as any other, too.
+    // The PSN at which the highest bit changes must be like any other.
     let tops = [0x00FF_FFFF, 0x007F_FFFF].into_iter();
     let each = tops.flat_map(|top| asked.map(|operation| (top, operation)));
     let connections = each.map(|(top, operation)| {
@@ -215,18 +219,18 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
             Step::Again(1),
             Step::Post(both, 0, Fault::None),
         ];
-        // An atomic is the last before the wrap; of four packets two are.
+        // An atomic has the last PSN before the wrap. Of four packets, two come before the wrap.
         let first = if is_atomic { top } else { top - 1 };
         (Some(Psn::new(first)), steps)
     });
-    // What is answered with the last PSN before the wrap, when it comes again behind it.
+    // A request with the last PSN before the wrap is repeated behind the wrap.
     let again = [O::Write, O::Send, O::SendImm, O::WriteImm].map(|operation| {
         let asks = [want(operation, 8), want(O::Write, 8)].map(|want| Step::Ask(vec![want], Way::Sound));
         let [first, second] = asks;
         let steps = vec![first, Step::Again(0), second, Step::Again(1), Step::Again(0)];
         (Some(Psn::new(0x00FF_FFFF)), steps)
     });
-    // Several outstanding over the wrap, when their time is up or the first is missing.
+    // Several requests are outstanding across the wrap when they time out, or when the first is missing.
     let outstanding = [Fault::Silent(1), Fault::SequenceNak(0)].map(|fault| {
         let steps = vec![Step::Post(vec![want(O::Write, 8); 4], 0, fault)];
         (Some(Psn::new(0x00FF_FFFE)), steps)
@@ -237,7 +241,7 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
 }
 
 fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
-    // PSNs before the next request: that of a SEND, those of the responses to a READ, that of a SEND.
+    // The PSNs before the next request belong to a SEND, to the responses to a READ, and to a SEND.
     let done = Step::Post(
         vec![want(O::Send, 8), want(O::Read, FOUR), want(O::Send, 8)],
         0,
@@ -260,11 +264,11 @@ fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
     let each = strays.map(|stray| {
         let waits = Step::Post(vec![want(O::Send, 8), want(O::Write, 8)], 0, Fault::Behind(stray));
         let amid = Step::Post(vec![want(O::Read, FOUR), fenced], 0, Fault::Within(stray));
-        // One that is meant is heeded.
+        // A NAK of the outstanding request must take effect.
         let meant = Step::Refuse(vec![want(O::Send, 8)], 0, NakCode::REMOTE_OPERATIONAL);
         (None, vec![done.clone(), waits, done.clone(), amid, meant])
     });
-    // Shows how soon the device's own timer sends again.
+    // This connection shows how soon the device's own timer retransmits.
     let silent = Step::Post(vec![want(O::Send, 8)], 0, Fault::Silent(1));
     let mut legs = legs(core::iter::once((None, vec![silent])).chain(each));
     let unready = [O::Send, O::Write, O::Read, O::FetchAdd, O::CompareSwap].map(|operation| {
@@ -278,7 +282,7 @@ fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
     };
     last.options.timeout = AckTimeout(0);
     last.options.rnr_retry = 3;
-    // RNR NAKs without end, more than a byte counts.
+    // More RNR NAKs than a byte counts, with retries without end.
     let patient = Step::Post(vec![want(O::Send, 8)], 0, Fault::Rnr(RnrTimer(1), 260));
     let mut patient = Leg {
         number: last.number + 1,
@@ -303,8 +307,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });
-    // Several that nobody answers, each with data of its own; a fence that a READ is not right before; READs that time out one after the
-    // other, more of them than may be in flight.
+    // Several unanswered requests with different data; a fence that does not directly follow a READ; READs that time
+    // out one after the other, more of them than may be in flight.
     let fenced = Want {
         fence: true,
         ..want(O::Send, 8)
@@ -324,20 +328,21 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
     });
     let slots = (0..6).map(|_| Step::Post(vec![want(O::Read, 8)], 0, Fault::Silent(1)));
     let unanswered = (None, unanswered.chain(slots).collect());
-    // Only the last packet of it lacks something, once and twice.
+    // Only the last packet of the message lacks a receive, once and twice.
     let unready = [Way::Unready, Way::UnreadyTwice].map(|way| Step::Ask(vec![want(O::WriteImm, FOUR)], way));
     let unready = (None, unready.into_iter().collect());
-    // So that packets of the second leave while those of the first are acknowledged.
+    // The DUT sends packets of the second message while the peer acknowledges the first.
     let long = [want(O::Send, LONG), want(O::Write, LONG)];
     let long = (0..2).map(|at| Step::Post(long.to_vec(), at, Fault::Each));
-    // Each that is answered loads the counter again.
+    // Each answered request reloads the retry counter.
     let refused = [O::Read, O::FetchAdd].into_iter().map(|operation| {
         let once = Step::Post(vec![want(operation, 8)], 0, Fault::SequenceNak(0));
         (None, vec![once; 9])
     });
     let atomics = [O::FetchAdd, O::CompareSwap].into_iter().map(|operation| {
         let faults = [Fault::RequestLost(0), Fault::AnswerLost, Fault::SequenceNak(0)];
-        // Behind it nothing: an answer to a later one would skip it, and no time-out would come.
+        // No request follows the atomic: a response to a later request would imply its loss, and no time-out would
+        // come.
         let last = vec![want(O::Send, 8), want(operation, 8)];
         let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
         (None, steps.into_iter().collect())
@@ -356,7 +361,7 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
         last.options.max_rd_atomic = 1;
     }
     legs.iter_mut().for_each(|leg| leg.counts_packets = true);
-    // A host that is busy for some 100 ms must not bring about retries that no step is about.
+    // A host that is busy for about 100 ms must not cause retries that no step intends.
     if !t.is_simulated() {
         legs.iter_mut().for_each(|leg| leg.options.timeout = AckTimeout(17));
     }

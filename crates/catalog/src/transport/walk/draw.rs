@@ -1,5 +1,6 @@
-//! The steps of a walk, drawn from the seed: each from a stream of its own, so that a walk without one of them has the others
-//! unchanged.
+//! Steps of a walk, drawn from the seed.
+//!
+//! Each step has its own stream of random numbers, so that removing a step does not change the others.
 
 use verbatim_record::Begin;
 use verbatim_record::verbs::pb::Operation as O;
@@ -11,21 +12,21 @@ use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 use super::more;
 use super::step::{Alteration, Fault, Illegal, Leg, ON_ONE, Step, Stray, Want, Way};
 
-/// What `--set` gave.
+/// Parameters of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Extent {
-    /// Steps in all.
+    /// Number of steps on all connections.
     pub(super) steps: u64,
-    /// Only this connection; 0: all.
+    /// Number of the only connection to run, or 0 for all.
     pub(super) connection: u64,
-    /// A bit for each step of a connection that is taken.
+    /// Mask of the steps to run on a connection.
     pub(super) keep: u64,
-    /// What is drawn beyond the first kinds of steps, a bit each: [`more`].
+    /// Mask of the further kinds of steps in [`more`].
     pub(super) kinds: u64,
 }
 
 impl Extent {
-    /// What a record says of it.
+    /// Returns the parameters of a recorded walk.
     pub(super) fn of(begin: &Begin) -> Self {
         let given = |name: &str| begin.parameters.iter().find(|(known, _)| known == name);
         let value = |name: &str| given(name).map_or(0, |(_, value)| *value);
@@ -37,7 +38,7 @@ impl Extent {
         }
     }
 
-    /// The walk.
+    /// Returns the connections of the walk.
     pub(super) fn legs(self, stream: &dyn Fn(&str) -> Stream) -> Vec<Leg> {
         let all = self.steps.div_ceil(ON_ONE).max(1);
         (1..=all)
@@ -73,13 +74,13 @@ impl Extent {
     }
 }
 
-/// PSNs near which something wraps or ends.
+/// First PSNs shortly before a wrap, a change of the highest bit or a carry, and 0.
 const EDGES: [u32; 4] = [0x00FF_FFF8, 0x007F_FFF8, 0x0000_FFF8, 0];
 
-/// What is drawn.
+/// Random choices from one stream.
 pub(super) struct Draw(Stream);
 
-/// What the DUT posts.
+/// Operations that the DUT posts.
 pub(super) const POSTED: &[O] = &[
     O::Send,
     O::SendImm,
@@ -117,7 +118,7 @@ impl Draw {
         let mtu = Mtu(self.small(1, 3) as u8);
         let options = ChannelOptions {
             mtu,
-            // The shortest that leaves a slow host time to answer.
+            // The shortest timeout in which a slow host can respond.
             timeout: AckTimeout(14),
             max_rd_atomic: self.small(1, 4) as u8,
             min_rnr_timer: RnrTimer(self.one(&[1, 6, 12, 16])),
@@ -164,7 +165,7 @@ impl Draw {
             3 => Stray::Altered(Alteration::OtherService),
             4 => Stray::Altered(Alteration::OtherQp),
             5 => Stray::Altered(Alteration::OtherSource),
-            // Beyond what the connection will come to.
+            // Beyond all PSNs of the connection.
             6 => Stray::Ahead(distance.max(1 << 12)),
             7 => Stray::Behind(distance),
             8 => Stray::GhostAck(distance),
@@ -210,7 +211,7 @@ impl Draw {
         }
     }
 
-    /// A step; the last one of a connection may end it.
+    /// Draws a step. The last step of a connection may end it.
     fn step(&mut self, mtu: u32, is_last: bool) -> Step {
         const ASKED: &[O] = &[
             O::Send,

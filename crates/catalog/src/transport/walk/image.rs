@@ -1,39 +1,40 @@
-//! What WRITEs and atomics of the peer do to the DUT's memory, executed once and in order: what an atomic finds there.
+//! Image of the DUT's memory after the peer's WRITEs and atomics, executed once and in order. Walks take the compare
+//! operands of CmpSwaps from it.
 
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::packet::{Opcode, Packet};
 
 use crate::transport::rc::effect;
 
-/// A picture of the DUT's memory.
+/// An image of the DUT's memory.
 #[derive(Clone, Debug)]
 pub(super) struct Image {
-    /// The memory, from its beginning on.
+    /// The memory from its beginning.
     bytes: Vec<u8>,
     base: u64,
-    /// Where the next packet's payload goes.
+    /// Offset of the next packet's payload.
     at: usize,
 }
 
 impl Image {
-    /// What the host wrote, and behind it what was registered: zeros.
+    /// Makes an image of the bytes that the host wrote, followed by zeros.
     pub(super) fn new(mut bytes: Vec<u8>, base: u64) -> Self {
         bytes.resize(bytes.len().max(ChannelOptions::MEMORY as usize), 0);
         Self { bytes, base, at: 0 }
     }
 
-    /// The number at a place, as the host has it.
+    /// Returns the number at an offset, as the host reads it.
     pub(super) fn word(&self, at: usize) -> u64 {
         let bytes = self.bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         u64::from_le_bytes(bytes.unwrap_or_default())
     }
 
-    /// The place of an address.
+    /// Returns the offset of an address.
     pub(super) fn place(&self, va: u64) -> usize {
         usize::try_from(va.wrapping_sub(self.base)).unwrap_or(usize::MAX / 2)
     }
 
-    /// A packet of a message is executed.
+    /// Applies a packet of a message.
     pub(super) fn take(&mut self, packet: &Packet<'_>) {
         let opcode = packet.opcode();
         if let Some(atomic) = packet.atomic() {
@@ -48,7 +49,7 @@ impl Image {
         }
         match packet.reth() {
             Some(reth) => self.at = self.place(reth.va().0),
-            // Where receives lie nobody asks.
+            // The image does not track the buffers of receives.
             None if matches!(opcode.0, 0x00 | 0x04 | 0x05) => self.at = usize::MAX / 2,
             None => {}
         }
@@ -59,7 +60,7 @@ impl Image {
         self.at += packet.payload().len();
     }
 
-    /// Puts bytes where they belong.
+    /// Copies bytes into the image at an offset.
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         effect::put(&mut self.bytes, u32::try_from(at).unwrap_or(u32::MAX), bytes);
     }

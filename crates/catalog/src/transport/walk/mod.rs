@@ -1,16 +1,18 @@
-//! `c09-walk`: a walk of random steps on reliable connections breaks no rule.
+//! `c09-walk`: random steps on reliable connections break no rule.
 //!
-//! Steps are drawn from the seed: the peer sends messages of several sizes, loses, damages, swaps and repeats packets, sends
-//! what has no effect and what must be refused; the DUT posts requests, and their answers are lost, repeated, damaged, refused
-//! for the time being or for good. Whatever was drawn, the rules judge it, as in every test.
+//! The seed determines the steps. The peer sends messages of several lengths. It loses, damages, swaps and repeats
+//! packets, and sends packets without an effect and requests that the DUT must refuse. The DUT posts requests; the
+//! peer's responses are lost, repeated or damaged, or they are NAKs. The rules judge every walk, as they judge every
+//! test.
 //!
-//! Each step has a stream of random numbers of its own, so that a walk without some of its steps has the others unchanged: a
-//! walk that fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
+//! Each step has its own stream of random numbers, so that removing a step does not change the others. A walk that
+//! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
 //!
-//! Reading: nothing is drawn that a host may not survive (reserved opcodes), nor what two readings allow: more READs than the
-//! DUT answers at a time, a NAK of the very next PSN. A duplicate of an atomic need not be answered.
-//! False alarm: an R_Key with one bit flipped may be that of another region of the walk, at another address, which refuses
-//! it as well.
+//! Reading: a walk draws nothing that may crash a host (reserved opcodes), and nothing that two readings allow: more
+//! READs than the DUT handles at a time, a NAK of the very next PSN. The DUT need not answer a duplicate of an atomic.
+//!
+//! False alarm: an R_Key with one flipped bit may belong to another region of the walk, at another address. That region
+//! refuses the request as well.
 
 mod answering;
 mod directed;
@@ -42,10 +44,9 @@ const ERRORS: &str = "9.9.3 responder errors";
 const IMMEDIATE: &str = "9.4.1 SEND and immediate";
 const ATOMICS: &str = "9.4.5 atomics";
 
-/// What a note begins with that says which steps are left of a walk that failed.
+/// Prefix of the note that lists the remaining steps of a shrunk walk.
 const SHRUNK: &str = "shrunk: ";
 
-/// Random walks.
 pub(super) static TEST: Test = Test {
     id: "c09-walk",
     aliases: &[],
@@ -119,7 +120,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     take(t, &legs)
 }
 
-/// Takes the steps of connections.
+/// Runs the steps of these connections.
 fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
     for leg in legs {
         let mut peer = Peer::open(t, leg)?;
@@ -136,12 +137,12 @@ fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
 }
 
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
-    // What was not drawn was not shown.
+    // A walk need not exercise statements whose steps it did not draw.
     f.goes_without.extend(TEST.statements);
     judge_shown(t, f)
 }
 
-/// The rules judge all of it; each connection came to its end.
+/// Checks that each connection came to its end. The rules judge the rest.
 fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.exercises_any();
     for case in rc::cases(t)? {
@@ -151,7 +152,7 @@ fn judge_shown(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Of a walk that failed, or was shrunk, which steps it had: once all was judged.
+/// Reports the steps of a walk that failed or was shrunk, when everything else is judged.
 pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
     let is_shrunk = t.notes.iter().any(|note| note.starts_with(SHRUNK));
     let has_failed = f.checks.iter().any(|check| check.result() == Passed::Fail);
@@ -160,8 +161,9 @@ pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
     }
 }
 
-/// Says which steps the walk had, or the shortest that still failed, and what repeats it. A record does not know how its rig is
-/// come to, so this is no command: it would run on another rig.
+/// Reports the steps of the walk, or of the shortest walk that still fails, and the parameters that repeat it.
+///
+/// A record does not know the address of its rig, so the report gives no command: it would run on another rig.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let mut extent = Extent::of(&t.begin);
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
@@ -192,7 +194,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     };
     let seed = t.begin.seed;
     let id = TEST.id;
-    // Left out where it has its default.
+    // The default value is left out.
     let kinds = match kinds {
         more::ALL => String::new(),
         some => format!(" --set kinds={some}"),

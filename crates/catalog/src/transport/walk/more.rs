@@ -1,5 +1,6 @@
-//! What walks draw beyond messages, losses and strays: each kind from streams of its own, so that a walk without a kind has the
-//! other steps unchanged.
+//! Further kinds of steps, beyond messages, losses and packets without an effect.
+//!
+//! Each kind has its own streams of random numbers, so that removing a kind does not change the other steps.
 
 use verbatim_record::verbs::pb::{self, Operation as O};
 use verbatim_tester::peer::{ChannelOptions, Marks};
@@ -8,24 +9,24 @@ use verbatim_wire::packet::{AckTimeout, RnrTimer};
 use super::draw::{Draw, POSTED};
 use super::step::{Alteration, Fault, Illegal, Step, Want, Way};
 
-/// Headers of the peer's packets that decide nothing.
+/// Header fields of the peer's packets that have no effect.
 const HEADERS: u64 = 1;
-/// Regions and queue pairs without some rights; R_Keys of no bytes.
+/// Regions and queue pairs without some rights; zero-length requests with an arbitrary R_Key.
 const RIGHTS: u64 = 1 << 1;
-/// Few retries, which are spent; no ACK timeout.
+/// Few retries, which are exhausted; no ACK timeout.
 const RETRIES: u64 = 1 << 2;
 /// RTR, SQD and RESET.
 const STATES: u64 = 1 << 3;
 /// Receives that are missing for longer, or too short.
 const RECEIVES: u64 = 1 << 4;
-/// Answers of another connection.
+/// Responses of another connection.
 const RESPONSES: u64 = 1 << 5;
-/// How many kinds there are.
+/// Number of kinds.
 const KINDS: u64 = 6;
-/// All of them.
+/// Mask of all kinds.
 pub(super) const ALL: u64 = (1 << KINDS) - 1;
 
-/// Changes what a connection is like. Whether the peer reads and writes no bytes with any R_Key.
+/// Changes the options of a connection. Returns whether zero-length requests of the peer use an arbitrary R_Key.
 pub(super) fn options(draw: &mut Draw, kinds: u64, options: &mut ChannelOptions) -> bool {
     let retries = (
         draw.one(&[7, 7, 7, 1, 2, 3]),
@@ -58,7 +59,7 @@ pub(super) fn options(draw: &mut Draw, kinds: u64, options: &mut ChannelOptions)
     kinds & RIGHTS != 0 && any_key
 }
 
-/// Whether the peer may do something with the DUT's memory.
+/// Returns whether the peer has the right to an operation on the DUT's memory.
 pub(super) fn may(options: &ChannelOptions, operation: O) -> bool {
     [options.memory_access, options.qp_access]
         .iter()
@@ -70,7 +71,7 @@ pub(super) fn may(options: &ChannelOptions, operation: O) -> bool {
         })
 }
 
-/// A step of another kind, now and then.
+/// Draws a step of a further kind, now and then.
 pub(super) fn step(draw: &mut Draw, kinds: u64, (options, mtu): (&ChannelOptions, u32), is_last: bool) -> Option<Step> {
     let (is_one, kind) = (draw.one_in(3), 1 << draw.below(KINDS));
     if !is_one || kinds & kind == 0 {
@@ -113,7 +114,7 @@ fn marks(draw: &mut Draw) -> Marks {
     }
 }
 
-/// What a right is missing for, or what needs none.
+/// Draws a request that lacks a right, or a zero-length request, which needs none.
 fn rights(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Step {
     let lacks = |of: &O| !may(options, *of);
     let lacking: Vec<O> = [O::Write, O::WriteImm, O::Read, O::CompareSwap, O::FetchAdd]
@@ -133,7 +134,7 @@ fn rights(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Step {
     Step::Ask(vec![none], Way::Sound)
 }
 
-/// A fault that spends retries: as many as there are, and one more at the end of a connection.
+/// Draws a fault that consumes all retries, and at the end of a connection possibly one more.
 fn spent(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Fault {
     let more = u32::from(is_last && draw.one_in(2));
     if draw.one_in(2) {
@@ -141,7 +142,7 @@ fn spent(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Fault {
     }
     let timer = RnrTimer(draw.one(&[1, 8, 12, 14]));
     let times = match options.rnr_retry {
-        // Without end.
+        // 7 means without end.
         7 => 9,
         some => u32::from(some) + more,
     };
@@ -158,7 +159,7 @@ fn alteration(draw: &mut Draw) -> Alteration {
     }
 }
 
-/// Without an ACK timeout nothing that is lost comes again by itself: it is asked for.
+/// Replaces a loss by a sequence NAK if the ACK timeout is off: the DUT would not retransmit by itself.
 pub(super) fn within(options: &ChannelOptions, step: Step) -> Step {
     match step {
         Step::Post(

@@ -1,4 +1,4 @@
-//! The peer of a walk: both ends of its side of the connection, as requester and as responder, and what goes wrong there.
+//! The peer of a walk, as requester and as responder, with the disturbances of the walk.
 
 use core::time::Duration;
 
@@ -17,56 +17,52 @@ use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
 use crate::transport::rc::{Ask, RESULTS, Requester, steps};
 
-/// Labels of what a walk sends.
+/// Labels of the packets and commands of a walk.
 pub(super) mod labels {
     use super::{Frames, Label, Verbs};
 
-    /// A packet of a message, for the first time.
+    /// First transmission of a packet.
     pub(in crate::transport) const REQUEST: Label<Frames> = Label::new("a request");
-    /// The same, since no answer came or one was refused for the time being.
+    /// Repetition of a packet, after no response, an RNR NAK or a sequence NAK.
     pub(in crate::transport) const AGAIN: Label<Frames> = Label::new("a request, again");
-    /// The same, though it was answered.
+    /// Repetition of a packet of an answered message.
     pub(in crate::transport) const DUPLICATE: Label<Frames> = Label::new("an answered request, again");
-    /// What answers a request of the DUT.
+    /// Response to a request of the DUT.
     pub(in crate::transport) const ANSWER: Label<Frames> = Label::new("an answer");
-    /// A packet that has no effect.
+    /// Packet without an effect.
     pub(in crate::transport) const STRAY: Label<Frames> = Label::new("a packet without effect");
-    /// A request that is refused.
+    /// Request that the DUT must refuse.
     pub(in crate::transport) const ILLEGAL: Label<Frames> = Label::new("a request that must be refused");
-    /// Posts a receive.
     pub(in crate::transport) const RECEIVE: Label<Verbs> = Label::new("post a receive");
-    /// Drains the send queue.
     pub(in crate::transport) const DRAIN: Label<Verbs> = Label::new("modify to SQD");
-    /// Lets it go on.
     pub(in crate::transport) const RESUME: Label<Verbs> = Label::new("modify from SQD to RTS");
-    /// Takes the queue pair out of its connection.
     pub(in crate::transport) const RESET: Label<Verbs> = Label::new("modify to RESET");
 }
 
-/// Number of the first receive; requests are numbered from 1 on.
+/// wr_id of the first receive. The wr_ids of requests start at 1.
 pub(super) const RECEIVES: u64 = 1000;
-/// Where in the DUT's memory the peer writes and reads.
+/// Offset in the DUT's memory that the peer writes and reads.
 pub(super) const TARGET: u32 = 16 * 1024;
-/// Where receives lie, each behind the other, two of them.
+/// Offset of the two slots of receives.
 const SLOTS: u32 = 24 * 1024;
-/// Bytes of a receive, and of where a result lands.
+/// Length in bytes of a slot, for a receive or a result.
 pub(super) const SLOT: u32 = 4096;
-/// How long a completion may take, with all that the DUT may send again before it.
+/// Longest wait for a completion, with all retransmissions before it.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// How long a packet may take to the DUT.
+/// Longest time of a packet on its way to the DUT.
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
-/// Signs of the DUT on one step, at most: one that goes on for ever ends the connection.
+/// Greatest number of packets and completions of the DUT in one step. A DUT that exceeds it ends the connection.
 const SIGNS: u32 = 800;
 
-/// A message of the peer.
+/// A message of the peer, and the state of its responses.
 #[derive(Clone, Debug)]
 pub(super) struct Flying {
     message: Message,
     operation: O,
-    /// Responses that have not come, of a READ.
+    /// PSNs of the responses to a READ that have not come.
     missing: Vec<Psn>,
     is_done: bool,
-    /// Its receive is to be posted only when it was refused so many times.
+    /// Number of repetitions until its receive is posted.
     lacks_receive: u32,
 }
 
@@ -79,7 +75,7 @@ impl Flying {
         matches!(self.operation, O::Read | O::CompareSwap | O::FetchAdd)
     }
 
-    /// Whether a packet is the last one that answers it.
+    /// Returns whether a packet is the last packet of the response.
     fn is_ended_by(&self, packet: &Packet<'_>) -> bool {
         let is_last = packet.bth().psn() == self.message.last();
         match (self.operation, packet.opcode()) {
@@ -96,22 +92,22 @@ pub(super) struct Peer {
     pub(super) requester: Requester,
     pub(super) answering: Answering,
     pub(super) messages: Vec<Flying>,
-    /// The PSN of the peer's next message.
+    /// PSN of the peer's next message.
     pub(super) next: Psn,
     receives: u64,
     pub(super) received: u64,
     pub(super) completed: usize,
-    /// What the DUT's memory holds when all messages so far were executed.
+    /// Expected contents of the DUT's memory after all messages so far.
     pub(super) image: Image,
-    /// Whether the connection is over: a request was refused for good, or has failed.
+    /// Whether the connection is over, for example after a refused or failed request.
     pub(super) is_over: bool,
-    /// Whether a request has failed: all behind it fail too.
+    /// Whether a request has failed, and all later ones with it.
     has_failed: bool,
-    /// Whether the DUT's queue pair is in RTR still.
+    /// Whether the DUT's queue pair is still in RTR.
     pub(super) in_rtr: bool,
     pub(super) options: ChannelOptions,
     any_key: bool,
-    /// The message that comes again when another one lacks its receive.
+    /// Index of the message that the peer repeats when another one lacks its receive.
     meanwhile: Option<usize>,
     random: u32,
 }
@@ -119,7 +115,7 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn open(t: &mut Tester<'_>, leg: &Leg) -> verbatim_tester::Step<Self> {
         let mut requester = Requester::open(t, &leg.options)?;
-        // Half of all connections tell of credits, which hold nothing back for ever.
+        // Half of all connections report credits, which must not stop the DUT forever.
         let mut random = t.random(&format!("credits of leg {}", leg.number));
         requester.syndrome = Syndrome::ack(CreditCode(random.between(0, 62).min(31) as u8));
         let (asked, has) = (leg.options.mtu, requester.channel.mtu);
@@ -149,7 +145,7 @@ impl Peer {
         })
     }
 
-    /// Takes a step, and waits until all is answered.
+    /// Runs a step, and waits until all requests are answered.
     pub(super) fn take(&mut self, t: &mut Tester<'_>, step: &Step, name: &str) -> verbatim_tester::Step {
         match step {
             Step::Ask(wants, way) => {
@@ -176,7 +172,7 @@ impl Peer {
                 self.answering.begin_step();
                 stray::send(t, self, *of)?;
                 self.settle(t)?;
-                // What is a ghost now would be none behind the next request.
+                // A PSN that is not outstanding now may be outstanding in the next step.
                 t.pause(MOMENT)
             }
             Step::Post(wants, at, fault) => {
@@ -206,7 +202,7 @@ impl Peer {
         }
     }
 
-    /// Has the DUT post requests. Their indices; those that its host refuses are left out.
+    /// Has the DUT post requests. Returns their indices, without the requests that its host refuses.
     pub(super) fn post(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step<Vec<usize>> {
         self.start_sending(t)?;
         let mut posted = Vec::new();
@@ -215,7 +211,7 @@ impl Peer {
             if is_atomic && !self.requester.channel.atomics || !t.offers(want.operation) {
                 continue;
             }
-            // Only what completes a receive raises an event; some hosts refuse to post it of others.
+            // Only a request that completes a receive raises an event. Some hosts refuse the flag for other requests.
             let takes_event = !matches!(want.operation, O::Write | O::Read | O::CompareSwap | O::FetchAdd);
             let count = self.answering.posted.len() as u32;
             let offset = match want.operation {
@@ -235,7 +231,7 @@ impl Peer {
         Ok(posted)
     }
 
-    /// Makes a message, and says what it does to the memory.
+    /// Makes a message, and applies it to the memory image.
     fn make(&mut self, t: &Tester<'_>, want: &Want, name: &str) {
         let (channel, psn, place) = (&self.requester.channel, self.next, TARGET.wrapping_add(want.place));
         let is_atomic = matches!(want.operation, O::CompareSwap | O::FetchAdd);
@@ -294,7 +290,7 @@ impl Peer {
         });
     }
 
-    /// Sends the messages from one on for the first time, on this way.
+    /// Sends the messages from index `from` on for the first time, with a disturbance.
     fn send(&mut self, t: &mut Tester<'_>, from: usize, way: Way) -> verbatim_tester::Step {
         for at in from..self.messages.len() {
             if self.messages[at].takes_receive() {
@@ -341,7 +337,7 @@ impl Peer {
         self.post_receive_of(t, SLOT)
     }
 
-    /// Posts a receive of so many bytes.
+    /// Posts a receive of this length in bytes.
     fn post_receive_of(&mut self, t: &mut Tester<'_>, length: u32) -> verbatim_tester::Step {
         let slot = SLOTS + (self.receives % 2) as u32 * SLOT;
         let wr_id = RECEIVES + self.receives;
@@ -349,7 +345,7 @@ impl Peer {
         ask::post_receive(t, &self.requester.channel, labels::RECEIVE, wr_id, (slot, length))
     }
 
-    /// Sends what has no answer again, from a PSN on.
+    /// Repeats the unanswered messages, from a PSN on.
     fn send_again(&mut self, t: &mut Tester<'_>, from: Psn) -> verbatim_tester::Step {
         let open: Vec<usize> = (0..self.messages.len())
             .filter(|at| !self.messages[*at].is_done)
@@ -372,10 +368,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a message again that was answered, until it is answered again; three times at most.
+    /// Repeats an answered message until the DUT answers it again, three times at most.
     fn repeat(&mut self, t: &mut Tester<'_>, at: usize) -> verbatim_tester::Step {
         let flying = self.messages[at].clone();
-        // What comes late to something before is no answer to this.
+        // A late response to an earlier message is no response to this one.
         t.skip_packets();
         for _ in 0..TRIES {
             for frame in flying.message.frames(&self.requester.channel) {
@@ -393,12 +389,12 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends what the DUT must refuse, until it does; three times at most.
+    /// Sends a request that the DUT must refuse, until it does, three times at most.
     fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
         let illegal = instead(t, illegal);
         let operation = illegal.operation();
         let needs_atomics = matches!(operation, Some(O::CompareSwap | O::FetchAdd));
-        // What lacks a right, too, lacks two things, and which of them a NAK tells of is open.
+        // A request that also lacks a right has two errors, and a NAK may report either.
         let is_allowed = operation.is_none_or(|operation| more::may(&self.options, operation));
         let is_right = matches!(illegal, Illegal::Right(_));
         if self.is_over || !is_allowed && !is_right || needs_atomics && !self.requester.channel.atomics {
@@ -410,7 +406,7 @@ impl Peer {
             return Ok(());
         }
         match illegal {
-            // Else it would lack two things.
+            // Without a receive the request would have two errors.
             Illegal::TooLong(O::Send, _) | Illegal::Right(O::WriteImm) => self.post_receive(t)?,
             Illegal::Overlong(_) => self.post_receive_of(t, stray::SHORT)?,
             _ => {}
@@ -424,7 +420,7 @@ impl Peer {
             while let Some(sign) = t.next_sign(self.requester.channel.qp, until)? {
                 let Sign::Packet(received) = &sign else { continue };
                 match nak_of(&received.packet()).map(|nak| nak.kind()) {
-                    // A resource is lacking for a moment, or something was lost: that refuses nothing.
+                    // The DUT lacks a resource for a moment, or a packet was lost: this NAK refuses nothing.
                     Some(SyndromeKind::RnrNak(timer)) => {
                         t.pause(timer.duration())?;
                         break;
@@ -438,7 +434,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Plays both ends until all is answered and completed, or nothing happens any more.
+    /// Acts as requester and responder until all requests are answered and completed, or nothing happens any more.
     pub(super) fn settle(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         let (mut tries, mut signs) = (0, 0);
         while !self.is_over && signs < SIGNS {
@@ -470,7 +466,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The PSN of the oldest message without an answer.
+    /// Returns the PSN of the oldest unanswered message.
     fn oldest(&self) -> Psn {
         let open = self.messages.iter().find(|flying| !flying.is_done);
         open.map_or(self.next, |flying| flying.message.first())
@@ -501,7 +497,7 @@ impl Peer {
         }
     }
 
-    /// The DUT answers a message.
+    /// Handles a response of the DUT to a message.
     fn answered(&mut self, t: &mut Tester<'_>, packet: &Packet<'_>) -> verbatim_tester::Step {
         let psn = packet.bth().psn();
         let is_old = psn.since(self.oldest()) >= HALF;
@@ -525,7 +521,7 @@ impl Peer {
                 self.acknowledge(psn.minus(1));
                 return self.send_again(t, psn);
             }
-            // Refused for good, or answered with what has no meaning.
+            // The DUT refused a request, or sent a syndrome without a meaning.
             (Opcode::RC_ACKNOWLEDGE, _) => self.is_over = true,
             (opcode, _) => {
                 let is_atomic = opcode == Opcode::RC_ATOMIC_ACKNOWLEDGE;
@@ -544,7 +540,7 @@ impl Peer {
         Ok(())
     }
 
-    /// All SENDs and WRITEs up to a PSN are done.
+    /// Marks all SENDs and WRITEs up to a PSN as done.
     fn acknowledge(&mut self, psn: Psn) {
         for flying in &mut self.messages {
             let last = flying.message.last();
@@ -552,18 +548,18 @@ impl Peer {
         }
     }
 
-    /// Asks for the memory and the state of the queue pair, and ends the connection.
+    /// Reads the memory, queries the state of the queue pair, and ends the connection.
     pub(super) fn close(mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         ask::drain(t)?;
         self.is_over = true;
-        // All of it: what lies behind what was filled must be as it was registered.
+        // Read all memory: the part behind the filled bytes must be unchanged.
         let channel = &self.requester.channel;
         ask::read_memory(t, channel, steps::MEMORY, channel.memory.length)?;
         self.requester.close(t)
     }
 }
 
-/// A WRITE in the place of a request that the DUT lacks, where what is wrong with it is the same.
+/// Returns the request with a WRITE instead of an operation that the DUT lacks, if the error stays the same.
 fn instead(t: &Tester<'_>, illegal: Illegal) -> Illegal {
     match illegal {
         Illegal::RKey(operation, bit) if !t.executes(operation) => Illegal::RKey(O::Write, bit),

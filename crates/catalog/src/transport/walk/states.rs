@@ -1,4 +1,4 @@
-//! The states that a walk takes the DUT's queue pair through: RTR, SQD, RESET.
+//! Transitions of the DUT's queue pair in a walk: RTR, SQD, RESET.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Label, Side, Verbs};
@@ -12,7 +12,7 @@ use super::step::Want;
 use crate::transport::rc::{ask, steps};
 
 impl Peer {
-    /// The DUT's queue pair goes to RTS, if it is in RTR still.
+    /// Moves the DUT's queue pair to RTS, if it is still in RTR.
     pub(super) fn start_sending(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         if !self.in_rtr {
             return Ok(());
@@ -21,7 +21,8 @@ impl Peer {
         t.start_sending(&self.requester.channel, &self.options)
     }
 
-    /// Moves the DUT's queue pair to a state. Whether its device has it, and its host takes it there.
+    /// Moves the DUT's queue pair to a state. Returns whether its device has the state and its host accepts the
+    /// transition.
     fn modify(&self, t: &mut Tester<'_>, label: Label<Verbs>, state: pb::QpState) -> verbatim_tester::Step<bool> {
         let modify = Command::ModifyQp(pb::ModifyQp {
             qp: self.requester.channel.qp,
@@ -34,7 +35,7 @@ impl Peer {
         Ok(!matches!(t.verbs(label, Side::Dut, modify)?, Reply::Refused(_)))
     }
 
-    /// Has the DUT post requests in SQD, if its host knows that.
+    /// Has the DUT post requests in SQD, if its host supports SQD.
     pub(super) fn drain(&mut self, t: &mut Tester<'_>, wants: &[Want]) -> verbatim_tester::Step {
         self.start_sending(t)?;
         if self.is_over || !self.modify(t, labels::DRAIN, pb::QpState::Sqd)? {
@@ -47,7 +48,7 @@ impl Peer {
         self.settle(t)
     }
 
-    /// The DUT's queue pair has nothing of before when it is connected anew.
+    /// Resets the DUT's queue pair and connects it anew. Nothing of the previous connection may be left.
     pub(super) fn reset(&mut self, t: &mut Tester<'_>) -> verbatim_tester::Step {
         if self.is_over {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What the steps of a walk are.
+//! The steps of a walk.
 
 use verbatim_record::verbs::pb;
 use verbatim_tester::peer::{ChannelOptions, Marks};
@@ -6,161 +6,160 @@ use verbatim_wire::packet::{NakCode, RnrTimer};
 
 use pb::Operation as O;
 
-/// Steps on one connection, at most: as many as a mask of steps has bits, or fewer.
+/// Greatest number of steps on one connection; a mask of steps must hold this many bits.
 pub(super) const ON_ONE: u64 = 16;
 
-/// A request: of the DUT, or of the peer.
+/// A request of the DUT, or of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Want {
-    /// What it does.
     pub(super) operation: O,
-    /// Bytes.
+    /// Length in bytes.
     pub(super) length: u32,
-    /// Where: bytes from the beginning of an area.
+    /// Offset in bytes from the beginning of an area.
     pub(super) place: u32,
-    /// Whether it waits for READs and atomics before it; of the DUT alone.
+    /// Whether it waits for earlier READs and atomics (fence). Only for requests of the DUT.
     pub(super) fence: bool,
-    /// Whether it raises an event at the other side.
+    /// Whether it requests a solicited event.
     pub(super) solicited: bool,
 }
 
-/// What happens to the peer's messages.
+/// A disturbance of the peer's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
-    /// Nothing.
+    /// No disturbance.
     Sound,
-    /// One of the packets is lost.
+    /// One packet is lost.
     Lost(u32),
-    /// One of the packets comes with a wrong ICRC.
+    /// One packet has a wrong ICRC.
     Damaged(u32),
-    /// One of the packets overtakes the one before it.
+    /// One packet overtakes the packet before it.
     Overtakes(u32),
-    /// The answers are lost: all comes again.
+    /// The responses are lost, so the peer repeats all messages.
     AnswersLost,
     /// The receives are missing at first.
     Unready,
-    /// The receives are missing when all comes for the second time, too.
+    /// The receives are missing for the first two transmissions.
     UnreadyTwice,
-    /// The receives are missing at first, and what was answered before comes again meanwhile.
+    /// The receives are missing at first, and the peer repeats an answered message meanwhile.
     UnreadyAmid,
 }
 
-/// What the peer does instead of answering a request of the DUT at once.
+/// The peer's treatment of a request of the DUT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fault {
-    /// It answers.
+    /// The peer answers at once.
     None,
-    /// A packet of the request does not arrive.
+    /// One packet of the request is lost.
     RequestLost(u32),
-    /// The answer does not arrive.
+    /// The response is lost.
     AnswerLost,
-    /// One response to a READ does not arrive.
+    /// One response to a READ is lost.
     ResponseLost(u32),
-    /// The receive is missing, so many times in a row.
+    /// The receive is missing: the peer sends this many RNR NAKs in a row.
     Rnr(RnrTimer, u32),
-    /// A packet is said to be missing.
+    /// The peer sends a sequence NAK for one packet.
     SequenceNak(u32),
-    /// A packet without effect comes before the answer.
+    /// The peer sends a packet without an effect, then the response.
     Stray(Stray),
-    /// A packet without effect comes, and the answer when its effect would have shown.
+    /// The peer sends a packet without an effect, and the response when an effect would have shown.
     Behind(Stray),
-    /// The same behind the first response to a READ: the others wait.
+    /// The peer sends a packet without an effect after the first response to a READ, and the other responses later.
     Within(Stray),
-    /// An RNR NAK, be it of something that takes no receive: it may lack another resource.
+    /// The peer sends an RNR NAK to any request: a responder may lack a resource other than a receive.
     Unready(RnrTimer),
-    /// The answer comes twice.
+    /// The peer sends the response twice.
     AnswerTwice,
-    /// An answer with a wrong ICRC comes before the sound one.
+    /// The peer sends a response with a wrong ICRC, then the valid one.
     AnswerDamaged,
-    /// One answer speaks for all.
+    /// One response acknowledges this request and those posted with it.
     Coalesced,
-    /// Each of its packets is acknowledged, whether it asks for that or not.
+    /// The peer acknowledges each packet, whether or not the packet requests an ACK.
     Each,
-    /// So many times in a row it is not answered.
+    /// The peer leaves the request unanswered this many times in a row.
     Silent(u32),
-    /// An answer that is not the connection's comes a moment before the sound one.
+    /// The peer sends a response that does not belong to the connection, and the valid one a moment later.
     Altered(Alteration),
 }
 
-/// What makes a packet another connection's, or none.
+/// A change after which a packet belongs to another connection, or to none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alteration {
-    /// Another TVer.
+    /// This transport version, which is not 0.
     TVer(u8),
-    /// A P_Key that differs in this bit of its low 15.
+    /// A P_Key with this bit of its low 15 bits flipped.
     PKey(u32),
-    /// The opcode of another service.
+    /// An opcode of another service.
     OtherService,
-    /// A queue pair that the DUT does not have.
+    /// A destination queue pair that the DUT does not have.
     OtherQp,
     /// Another source address.
     OtherSource,
 }
 
-/// A packet that has no effect.
+/// A packet without an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stray {
-    /// A WRITE with this bit of its payload flipped and the ICRC of before.
+    /// A WRITE with this bit of its payload flipped, and the ICRC of the original.
     BadIcrc(u32),
-    /// A WRITE that is another connection's, or none's.
+    /// A WRITE that belongs to another connection, or to none.
     Altered(Alteration),
-    /// A WRITE whose PSN is so far ahead.
+    /// A WRITE with a PSN this far ahead.
     Ahead(u32),
-    /// A SEND whose PSN is so far back.
+    /// A SEND with a PSN this far back.
     Behind(u32),
-    /// An ACK of a PSN so far behind the newest request.
+    /// An ACK of a PSN this far after the last PSN of the newest request.
     GhostAck(u32),
-    /// An ACK of a PSN so far before the oldest request.
+    /// An ACK of a PSN this far before the oldest request of the step.
     StaleAck(u32),
-    /// A sequence NAK of a PSN so far behind the newest request.
+    /// A sequence NAK of a PSN this far after the next unused PSN.
     GhostNak(u32),
-    /// A sequence NAK of a PSN so far before the oldest request.
+    /// A sequence NAK of a PSN this far before the oldest request of the step.
     StaleNak(u32),
-    /// An RNR NAK of a PSN so far before the oldest request.
+    /// An RNR NAK of a PSN this far before the oldest request of the step.
     StaleRnr(u32),
-    /// A NAK of that code, of a PSN so far before the oldest request.
+    /// A NAK with this code, of a PSN this far before the oldest request of the step.
     StaleFatal(NakCode, u32),
-    /// The last response to a READ, of a PSN so far before the oldest request.
+    /// The last response to a READ, with a PSN this far before the oldest request of the step.
     StaleRead(u32),
-    /// An RNR NAK of a PSN so far behind the newest request.
+    /// An RNR NAK of a PSN this far after the next unused PSN.
     GhostRnr(u32),
-    /// A READ response with a PSN so far behind the newest request.
+    /// A READ response with a PSN this far after the last PSN of the newest request.
     GhostRead(u32),
-    /// A congestion notification.
+    /// A congestion notification packet.
     Cnp,
 }
 
-/// A request of the peer that the DUT refuses for good.
+/// A request of the peer that the DUT must refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Illegal {
-    /// The R_Key differs in a bit.
+    /// Its R_Key has this bit flipped.
     RKey(O, u32),
-    /// It reaches beyond the region by a byte.
+    /// It reaches a byte beyond the region, an atomic 8 bytes.
     Beyond(O),
-    /// It begins a byte before the region.
+    /// It begins a byte before the region, an atomic 8 bytes.
     Before(O),
-    /// It begins so far behind the region that its end wraps to the beginning of all addresses.
+    /// It begins shortly before the last address, so that its end wraps to address 0.
     Around(O),
-    /// Its address differs in a bit that no address of the region has otherwise.
+    /// Its address has this bit flipped, and so lies outside the region.
     Address(O, u32),
-    /// An Only that is longer than the path MTU by so many bytes.
+    /// It is an Only packet this many bytes longer than the path MTU.
     TooLong(O, u32),
-    /// A FetchAdd so many bytes behind a multiple of 8.
+    /// It is a FetchAdd this many bytes behind a multiple of 8.
     Unaligned(u32),
-    /// A Middle without a First.
+    /// It is a Middle without a First.
     NoFirst,
-    /// A First that is shorter than the path MTU by so many bytes.
+    /// It is a First this many bytes shorter than the path MTU.
     ShortFirst(u32),
-    /// A WRITE Only that carries a byte less than DMALen says.
+    /// It is a WRITE Only with a byte less than its DMALen.
     DmaLen,
-    /// A SEND that is longer than its receive by so many bytes.
+    /// It is a SEND this many bytes longer than its receive.
     Overlong(u32),
-    /// What the region or the queue pair gives no right to.
+    /// The region or the queue pair does not grant the right to it.
     Right(O),
 }
 
 impl Illegal {
-    /// What it is a request for, where that takes a right of the region or the queue pair.
+    /// Returns its operation, if the operation requires a right of the region or the queue pair.
     pub(super) fn operation(self) -> Option<O> {
         match self {
             Self::RKey(operation, _)
@@ -177,40 +176,39 @@ impl Illegal {
     }
 }
 
-/// A step.
+/// A step of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// The peer sends messages, one behind the other.
     Ask(Vec<Want>, Way),
-    /// The peer sends one again that was answered: so many back.
+    /// The peer repeats an answered message, this many back.
     Again(u32),
-    /// The peer sends a packet that has no effect.
+    /// The peer sends a packet without an effect.
     Stray(Stray),
-    /// The DUT posts requests, and this happens to one of them.
+    /// The DUT posts requests, and the fault affects the request with this index.
     Post(Vec<Want>, usize, Fault),
-    /// The DUT posts requests, and one of them is refused for good; the last step of a connection.
+    /// The DUT posts requests, and the peer refuses the request with this index. The last step of a connection.
     Refuse(Vec<Want>, usize, NakCode),
-    /// The peer sends what the DUT must refuse; the last step of a connection.
+    /// The peer sends a request that the DUT must refuse. The last step of a connection.
     Illegal(Illegal),
-    /// From now on the peer's packets have these.
+    /// The peer's packets carry these marks from now on.
     Marks(Marks),
     /// The DUT posts requests while its send queue is drained.
     Drain(Vec<Want>),
-    /// The DUT's queue pair goes to RESET, and is connected anew.
+    /// The DUT's queue pair goes to RESET, and gets a new connection.
     Reset,
 }
 
-/// A connection of a walk: what it is like, and its steps by number.
+/// A connection of a walk: its options and its steps.
 #[derive(Clone, Debug)]
 pub(super) struct Leg {
-    /// Its number, from 1 on.
+    /// Number of the connection, from 1.
     pub(super) number: u64,
-    /// What it is like.
     pub(super) options: ChannelOptions,
-    /// Its messages must have as many packets as this path MTU makes of them.
+    /// Whether the steps count packets, and so require the path MTU of the options.
     pub(super) counts_packets: bool,
-    /// What the peer reads and writes no bytes of has any R_Key.
+    /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which is not checked.
     pub(super) any_key: bool,
-    /// The steps that are taken.
+    /// Index and step, for the steps to run.
     pub(super) steps: Vec<(u64, Step)>,
 }

@@ -1,4 +1,4 @@
-//! Packets that have no effect, and requests that must be refused.
+//! Packets without an effect, and requests that the DUT must refuse.
 
 use verbatim_record::verbs::pb::Operation as O;
 use verbatim_tester::Tester;
@@ -12,13 +12,13 @@ use super::step::{Alteration, Illegal, Stray};
 use crate::transport::c09_header_validation::{elsewhere, no_qp};
 use crate::transport::rc::ask::{self, Message};
 
-/// Where it would write, and so many bytes.
+/// Offset that these packets would access, and their length in bytes.
 const PLACE: u32 = TARGET + 64;
 const LENGTH: u32 = 64;
-/// Bytes of a receive that a SEND is too long for.
+/// Length in bytes of a receive that is too short for a SEND.
 pub(super) const SHORT: u32 = 32;
 
-/// Sends a packet without effect.
+/// Sends a packet without an effect.
 pub(super) fn send(t: &mut Tester<'_>, peer: &Peer, stray: Stray) -> verbatim_tester::Step {
     let frame = frame(t, peer, stray);
     if !t.executes_frame(&frame) {
@@ -76,7 +76,7 @@ fn frame(t: &Tester<'_>, peer: &Peer, stray: Stray) -> Vec<u8> {
     channel.frame(&write)
 }
 
-/// A packet of ours as one that is not the connection's.
+/// Builds a packet that is altered so that it does not belong to the connection.
 pub(super) fn altered(channel: &Channel, packet: &Transport, alteration: Alteration) -> Vec<u8> {
     let mut packet = packet.clone();
     let bth = packet.bth;
@@ -90,7 +90,7 @@ pub(super) fn altered(channel: &Channel, packet: &Transport, alteration: Alterat
     channel.frame(&packet)
 }
 
-/// A request that the DUT must refuse, with the PSN that it expects.
+/// Builds a request that the DUT must refuse, with the PSN that it expects.
 pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str) -> Message {
     let (channel, psn, mtu) = (&peer.requester.channel, peer.next, peer.requester.mtu);
     let bytes = |length: u32| ask::random_bytes(t, name, length);
@@ -107,7 +107,7 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
             packet.atomic = packet.atomic.map(|atomic| atomic.with_va(Hex64(va)));
         })
     };
-    // An atomic lies on a multiple of 8, as the region does.
+    // The address of an atomic stays a multiple of 8, like that of the region.
     let outside = |operation: O| match operation {
         O::CompareSwap | O::FetchAdd => (8, 8),
         _ => (LENGTH, 1),

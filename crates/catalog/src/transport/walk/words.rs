@@ -1,4 +1,4 @@
-//! Steps of a walk in words.
+//! Descriptions of the steps of a walk, for a reader.
 
 use core::fmt;
 

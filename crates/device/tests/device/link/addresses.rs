@@ -1,4 +1,4 @@
-//! DLID: unicast, the LMC, multicast, the permissive LID, none.
+//! Tests of the DLID check: unicast, LMC, multicast, permissive LID, LID 0.
 
 use verbatim_device::link::{LinkProfile, Outcome, PortKind};
 use verbatim_wire::Lid;
@@ -6,7 +6,7 @@ use verbatim_wire::Lid;
 use super::packets::*;
 
 #[test]
-fn a_port_takes_its_range_of_lids_and_no_other() {
+fn port_accepts_only_its_lid_range() {
     for kind in [PortKind::ChannelAdapter, PortKind::Router, PortKind::Switch] {
         for lmc in 0..=7 {
             let base: u16 = 0x2580; // a multiple of 128
@@ -30,7 +30,7 @@ fn a_port_takes_its_range_of_lids_and_no_other() {
 }
 
 #[test]
-fn lid_0_is_nobodys_even_where_no_lid_is_assigned() {
+fn discards_lid_0() {
     let unassigned = LinkProfile { lid: Lid(0), ..ca() };
     for profile in [ca(), unassigned] {
         for wire in [local(4), smp(LID), raw(24)] {
@@ -40,7 +40,7 @@ fn lid_0_is_nobodys_even_where_no_lid_is_assigned() {
 }
 
 #[test]
-fn the_permissive_lid_is_for_vl15() {
+fn permissive_lid_needs_vl15() {
     let unassigned = LinkProfile { lid: Lid(0), ..ca() };
     assert!(is_taken(&smp(Lid::PERMISSIVE).at_ca()));
     assert!(is_taken(&smp(Lid::PERMISSIVE).at(&unassigned, &[])));
@@ -50,7 +50,7 @@ fn the_permissive_lid_is_for_vl15() {
 }
 
 #[test]
-fn multicast_needs_a_grh_unless_it_is_raw() {
+fn iba_multicast_needs_grh() {
     for group in [0xC000, 0xC001, 0xFFFE] {
         assert!(is_taken(&global(4).to(group).at_ca()));
         assert!(is_taken(&raw(24).to(group).at_ca()));
@@ -65,7 +65,7 @@ fn multicast_needs_a_grh_unless_it_is_raw() {
 }
 
 #[test]
-fn subnet_management_packets_are_for_no_group() {
+fn discards_multicast_smp() {
     assert_eq!(smp(Lid(0xC001)).at_ca(), silent());
     let mut profile = LinkProfile::switch_in_transit(LID);
     profile.choices.takes_grh_on_vl15 = true;
@@ -75,7 +75,7 @@ fn subnet_management_packets_are_for_no_group() {
 }
 
 #[test]
-fn the_highest_unicast_lids_have_ranges_too() {
+fn highest_unicast_lids_have_ranges() {
     let profile = LinkProfile {
         lid: Lid(0xBF80),
         lmc: 7,
@@ -86,7 +86,7 @@ fn the_highest_unicast_lids_have_ranges_too() {
 }
 
 #[test]
-fn an_lmc_beyond_7_is_taken_as_7() {
+fn lmc_above_7_counts_as_7() {
     let profile = LinkProfile {
         lid: Lid(0x0400),
         lmc: 250,

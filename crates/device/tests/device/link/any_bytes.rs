@@ -1,4 +1,4 @@
-//! Whatever arrives, at whatever port, with whatever defects: an outcome, always the same one.
+//! Property tests: any bytes, at any port with any defects, have a deterministic outcome.
 
 use proptest::prelude::*;
 use verbatim_device::link::{
@@ -40,7 +40,7 @@ fn any_delimiter() -> impl Strategy<Value = Delimiter> {
 
 proptest! {
     #[test]
-    fn any_bytes_have_an_outcome_and_always_the_same(
+    fn any_bytes_have_deterministic_outcome(
         profile in any_profile(),
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         delimiter in any_delimiter(),
@@ -60,7 +60,7 @@ proptest! {
     }
 
     #[test]
-    fn a_conforming_port_counts_nothing_of_what_it_takes_and_one_thing_at_most_of_the_rest(
+    fn conforming_port_counts_at_most_once(
         profile in any_profile(), payload in 0_usize..300, bits in prop::collection::vec(0_usize..4000, 0..4),
         delimiter in any_delimiter(), mends: bool,
     ) {
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn only_a_switch_or_router_that_is_not_the_destination_sends_on(
+    fn only_transit_ports_forward(
         profile in any_profile(), payload in 0_usize..64, bit in 0_usize..200,
     ) {
         let is_final = profile.kind == PortKind::ChannelAdapter || profile.is_destination;

@@ -1,4 +1,4 @@
-//! Which check is reported, and how counters count.
+//! Tests of the precedence of checks, and of the counters.
 
 use verbatim_device::link::{Arrival, Counters, Delimiter, LinkPort, LinkProfile};
 use verbatim_wire::PKey;
@@ -6,7 +6,7 @@ use verbatim_wire::PKey;
 use super::packets::*;
 
 #[test]
-fn a_wrong_crc_outranks_all_that_it_may_have_damaged() {
+fn crc_error_outranks_later_checks() {
     let wrong: [fn(Wire) -> Wire; 5] = [
         |wire| wire.on_vl(12),
         |wire| wire.lrh(|lrh| lrh.with_lver(3)).mended(),
@@ -23,7 +23,7 @@ fn a_wrong_crc_outranks_all_that_it_may_have_damaged() {
 }
 
 #[test]
-fn a_malformed_packet_outranks_address_and_partition() {
+fn malformed_outranks_dlid_and_p_key() {
     let elsewhere = local(64).to(0x0999).with_p_key(0x1234);
     assert_eq!(elsewhere.at_ca(), silent(), "DLID before P_Key");
     assert_eq!(elsewhere.clone().on_vl(12).at_ca(), malformed());
@@ -38,7 +38,7 @@ fn one_packet_counts_once() {
 }
 
 #[test]
-fn counters_stay_at_their_maximum() {
+fn counters_stop_at_maximum() {
     let full = Counters {
         port_rcv_errors: u16::MAX,
         port_rcv_remote_physical_errors: u16::MAX,

@@ -1,4 +1,4 @@
-//! Delimiter and CRCs.
+//! Tests of the checks of the delimiter and the CRCs.
 
 use verbatim_device::link::{Delimiter, Outcome};
 use verbatim_wire::{Layout, Packet};
@@ -6,7 +6,7 @@ use verbatim_wire::{Layout, Packet};
 use super::packets::*;
 
 #[test]
-fn sound_packets_of_every_kind_are_taken_without_lrh_and_crcs() {
+fn accepts_every_kind_of_packet() {
     for (wire, trailer) in [
         (local(0), 6),
         (local(33), 6),
@@ -22,19 +22,19 @@ fn sound_packets_of_every_kind_are_taken_without_lrh_and_crcs() {
 }
 
 #[test]
-fn ebp_is_an_error_of_another_link_whatever_else_is_wrong() {
+fn ebp_outranks_other_errors() {
     assert_eq!(local(8).ended(Delimiter::Ebp).at_ca(), remote());
     let marked = local(8).bad_vcrc().on_vl(12).ended(Delimiter::Ebp);
     assert_eq!(marked.bad_vcrc().at_ca(), remote());
 }
 
 #[test]
-fn an_unknown_delimiter_is_an_error_of_this_link() {
+fn unknown_delimiter_is_physical_error() {
     assert_eq!(local(8).ended(Delimiter::Other).at_ca(), physical());
 }
 
 #[test]
-fn every_flipped_bit_without_mending_is_discarded_as_a_physical_error() {
+fn any_bit_flip_is_a_physical_error() {
     for wire in [local(4), global(4), raw(24), raw_ipv6(48)] {
         for bit in 0..wire.bytes.len() * 8 {
             assert_eq!(wire.clone().flip(bit).at_ca(), physical(), "bit {bit} of {wire:?}");
@@ -43,15 +43,15 @@ fn every_flipped_bit_without_mending_is_discarded_as_a_physical_error() {
 }
 
 #[test]
-fn every_bit_that_the_icrc_covers_is_discarded_and_the_others_are_not_its_business() {
-    // VL, and BTH byte 4.
+fn icrc_detects_exactly_covered_bits() {
+    // The variant bits: VL, and BTH byte 4.
     let local_open: Vec<usize> = (0..4).chain(96..104).collect();
-    // The LRH, TClass, FlowLabel, HopLmt, and BTH byte 4.
+    // The variant bits: the LRH, TClass, FlowLabel, HopLmt, and BTH byte 4.
     let global_open: Vec<usize> = (0..64).chain(68..96).chain(120..128).chain(416..424).collect();
     for (wire, open) in [(local(4), local_open), (global(4), global_open)] {
         for bit in 0..wire.bytes.len() * 8 - 16 {
             let seen = wire.clone().flip(bit).with_vcrc().at_ca();
-            // Another LNH makes another packet of it.
+            // A changed LNH changes the kind of the packet.
             if (14..16).contains(&bit) {
                 continue;
             }
@@ -65,7 +65,7 @@ fn every_bit_that_the_icrc_covers_is_discarded_and_the_others_are_not_its_busine
 }
 
 #[test]
-fn congestion_marks_and_what_routers_rewrite_leave_the_icrc_right() {
+fn icrc_ignores_variant_fields() {
     let marked = local(4).bth(|bth| bth.with_fecn(true).with_becn(true));
     assert!(is_taken(&marked.with_vcrc().at_ca()));
     let routed = global(4)
@@ -80,8 +80,8 @@ fn congestion_marks_and_what_routers_rewrite_leave_the_icrc_right() {
 }
 
 #[test]
-fn the_icrc_of_the_receiver_is_that_of_the_sender() {
-    // Sealed by the wire crate, checked by the device's own arithmetic.
+fn receiver_icrc_matches_sender_icrc() {
+    // The wire crate computes the ICRC; the device checks it with its own implementation.
     for payload in [0, 1, 2, 3, 4, 255, 1024, 4096] {
         for wire in [local(payload), global(payload)] {
             assert!(is_taken(&wire.at_ca()), "{payload}");

@@ -1,11 +1,11 @@
-//! Every defect shows, each in its own way, and its name finds it.
+//! Tests of the link layer's defects: each defect behaves differently, and its name identifies it.
 
 use verbatim_device::link::{Counters, LinkDefect, Outcome};
 use verbatim_device::{Defect, rc::RcDefect};
 
 use super::scenarios::*;
 
-/// Scenarios which together show every defect.
+/// Scenarios that together reveal every defect.
 const SCENARIOS: &[fn(&mut Bench)] = &[
     states,
     delimiters,
@@ -26,7 +26,7 @@ const SCENARIOS: &[fn(&mut Bench)] = &[
     counters_at_their_maximum,
 ];
 
-/// All that a port with these defects does in the scenarios.
+/// Returns all outcomes and counters of a port with these defects in the scenarios.
 fn log(defects: &[LinkDefect]) -> Vec<(Outcome, Counters)> {
     let mut bench = Bench {
         defects: defects.to_vec(),
@@ -38,9 +38,10 @@ fn log(defects: &[LinkDefect]) -> Vec<(Outcome, Counters)> {
     bench.log
 }
 
-/// Qualification does not ask this, and of the defects that nothing outside the device sees it asks nothing at all.
+/// The qualification does not check that all defects differ, and skips defects that are not observable from outside the
+/// device.
 #[test]
-fn no_two_defects_look_alike_and_none_like_a_sound_port() {
+fn every_defect_behaves_differently() {
     let mut seen = vec![("a sound port".to_string(), log(&[]))];
     for &defect in LinkDefect::ALL {
         let whole = log(&[defect]);
@@ -52,7 +53,7 @@ fn no_two_defects_look_alike_and_none_like_a_sound_port() {
 }
 
 #[test]
-fn names_are_kebab_case_and_find_their_defect() {
+fn defect_names_are_unique_kebab_case() {
     let mut names: Vec<_> = LinkDefect::ALL.iter().map(|defect| defect.name()).collect();
     for &defect in LinkDefect::ALL {
         assert_eq!(defect.to_string().parse(), Ok(defect));

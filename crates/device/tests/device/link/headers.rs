@@ -1,4 +1,4 @@
-//! GRH, TVer, P_Key.
+//! Tests of the checks of GRH, TVer and P_Key.
 
 use verbatim_device::link::LinkProfile;
 use verbatim_wire::values::Hex8;
@@ -8,7 +8,7 @@ use super::lengths::of_units;
 use super::packets::*;
 
 #[test]
-fn a_grh_has_version_6_announces_a_bth_and_tells_the_right_length() {
+fn rejects_malformed_grh() {
     for version in (0..16).filter(|&version| version != 6) {
         let wire = global(4).grh(|grh| grh.with_ip_ver(version)).mended();
         assert_eq!(wire.at_ca(), silent(), "IPVer {version}");
@@ -25,20 +25,20 @@ fn a_grh_has_version_6_announces_a_bth_and_tells_the_right_length() {
 }
 
 #[test]
-fn a_global_packet_without_room_for_grh_and_bth_is_discarded() {
+fn discards_truncated_global_packet() {
     for units in 6..16 {
         assert_eq!(of_units(Lnh::IBA_GLOBAL, units).at_ca(), silent(), "{units}");
     }
 }
 
 #[test]
-fn what_a_raw_ipv6_header_says_is_not_the_link_layers_business() {
+fn ignores_raw_ipv6_header() {
     let wire = raw_ipv6(64).grh(|ip| ip.with_ip_ver(9).with_pay_len(1)).mended();
     assert!(is_taken(&wire.at_ca()));
 }
 
 #[test]
-fn every_tver_but_0_is_discarded() {
+fn discards_nonzero_tver() {
     for tver in 1..16 {
         for wire in [local(4), global(4)] {
             let wire = wire.bth(|bth| bth.with_tver(tver)).mended();
@@ -55,7 +55,7 @@ fn member_of(keys: &[u16]) -> LinkProfile {
 }
 
 #[test]
-fn p_keys_match_in_15_bits_if_one_side_is_a_full_member() {
+fn p_keys_match_with_one_full_member() {
     for (ours, theirs, matches) in [
         (0x8123, 0x8123, true),
         (0x8123, 0x0123, true),
@@ -78,7 +78,7 @@ fn p_keys_match_in_15_bits_if_one_side_is_a_full_member() {
 }
 
 #[test]
-fn any_entry_of_the_table_opens_the_port() {
+fn any_table_entry_admits_packet() {
     let profile = member_of(&[0x8001, 0x0002, 0x8003]);
     assert!(is_taken(&local(4).with_p_key(0x0003).at(&profile, &[])));
     assert_eq!(local(4).with_p_key(0x0002).at(&profile, &[]), foreign());
@@ -86,7 +86,7 @@ fn any_entry_of_the_table_opens_the_port() {
 }
 
 #[test]
-fn qp0_and_raw_packets_belong_to_no_partition() {
+fn qp0_and_raw_packets_skip_p_key_check() {
     let profile = member_of(&[0x8001]);
     assert!(is_taken(&smp(LID).with_p_key(0x7777).at(&profile, &[])));
     assert!(is_taken(&raw(64).at(&member_of(&[]), &[])));

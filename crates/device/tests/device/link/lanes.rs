@@ -1,4 +1,4 @@
-//! Virtual lanes and link states.
+//! Tests of the checks of virtual lanes and link states.
 
 use verbatim_device::link::{LinkPort, LinkProfile, Outcome};
 use verbatim_wire::{Lid, Opcode, PortState, Qpn};
@@ -6,7 +6,7 @@ use verbatim_wire::{Lid, Opcode, PortState, Qpn};
 use super::packets::*;
 
 #[test]
-fn configured_vls_are_taken_and_others_are_malformed() {
+fn accepts_only_configured_vls() {
     for data_vls in 1..=15 {
         let profile = LinkProfile { data_vls, ..ca() };
         for vl in 0..15 {
@@ -24,14 +24,14 @@ fn configured_vls_are_taken_and_others_are_malformed() {
 }
 
 #[test]
-fn vl15_carries_no_raw_packets_and_no_grh() {
+fn vl15_rejects_raw_and_grh() {
     for wire in [global(256), raw(64), raw_ipv6(64)] {
         assert_eq!(wire.on_vl(15).at_ca(), malformed());
     }
 }
 
 #[test]
-fn whether_vl15_takes_a_grh_is_the_implementers_choice() {
+fn grh_on_vl15_follows_choice() {
     let mut profile = ca();
     profile.choices.takes_grh_on_vl15 = true;
     let smp = global(264)
@@ -43,7 +43,7 @@ fn whether_vl15_takes_a_grh_is_the_implementers_choice() {
 }
 
 #[test]
-fn vl15_and_whole_smps_for_qp0_go_together_where_the_packet_ends() {
+fn vl15_carries_only_whole_smps_for_qp0() {
     let transit = LinkProfile::switch_in_transit(LID);
     let mut long = smp(LID).resized(4);
     long.fit();
@@ -60,7 +60,7 @@ fn vl15_and_whole_smps_for_qp0_go_together_where_the_packet_ends() {
 }
 
 #[test]
-fn a_port_that_is_down_takes_nothing_and_counts_nothing() {
+fn down_port_discards_without_counting() {
     for state in [0, 1, 5, 15] {
         let profile = LinkProfile {
             state: PortState(state),
@@ -73,7 +73,7 @@ fn a_port_that_is_down_takes_nothing_and_counts_nothing() {
 }
 
 #[test]
-fn in_initialize_only_vl15_comes_in() {
+fn initialize_accepts_only_vl15() {
     let profile = LinkProfile {
         state: PortState::INITIALIZE,
         ..ca()
@@ -90,7 +90,7 @@ fn in_initialize_only_vl15_comes_in() {
 }
 
 #[test]
-fn armed_and_active_ports_take_data() {
+fn armed_and_active_ports_accept_data() {
     for state in [PortState::ARMED, PortState::ACTIVE] {
         let profile = LinkProfile { state, ..ca() };
         assert!(is_taken(&smp(LID).at(&profile, &[])));
@@ -99,7 +99,7 @@ fn armed_and_active_ports_take_data() {
 }
 
 #[test]
-fn a_port_remembers_nothing_but_its_counters() {
+fn port_keeps_no_state_but_counters() {
     let mut port = LinkPort::new(ca(), &[]);
     let bad = local(4).bad_vcrc();
     for wire in [&bad, &local(4), &bad, &local(4)] {

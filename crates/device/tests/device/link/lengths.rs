@@ -1,4 +1,4 @@
-//! LVer, PktLen, the shortest and the longest packet.
+//! Tests of the checks of LVer, PktLen, and the minimum and maximum length.
 
 use verbatim_device::link::LinkProfile;
 use verbatim_wire::{Layout, Lnh, Lrh, Mtu};
@@ -6,7 +6,7 @@ use verbatim_wire::{Layout, Lnh, Lrh, Mtu};
 use super::packets::*;
 
 #[test]
-fn every_lver_but_0_is_malformed() {
+fn nonzero_lver_is_malformed() {
     for lver in 1..16 {
         let wire = local(4).lrh(|lrh| lrh.with_lver(lver)).mended();
         assert_eq!(wire.at_ca(), malformed(), "{lver}");
@@ -14,14 +14,14 @@ fn every_lver_but_0_is_malformed() {
 }
 
 #[test]
-fn reserved_bits_and_sl_mean_nothing() {
+fn ignores_reserved_bits_and_sl() {
     let ones = verbatim_wire::Reserved(0x1F);
     let wire = local(4).lrh(|lrh| lrh.with_reserved_12(ones).with_reserved_32(ones).with_sl(15));
     assert!(is_taken(&wire.mended().at_ca()));
 }
 
 #[test]
-fn a_pkt_len_that_is_not_what_arrived_is_malformed() {
+fn wrong_pkt_len_is_malformed() {
     for wire in [local(64), global(64), raw(64), raw_ipv6(64)] {
         let right = (wire.bytes.len() as u16 - 2) / 4;
         for told in 0..0x800 {
@@ -36,14 +36,14 @@ fn a_pkt_len_that_is_not_what_arrived_is_malformed() {
 }
 
 #[test]
-fn bytes_that_are_missing_or_too_many_are_malformed() {
+fn missing_or_extra_bytes_are_malformed() {
     for by in [-8, -4, -3, -2, -1, 1, 2, 3, 4, 64] {
         assert_eq!(local(64).resized(by).at_ca(), malformed(), "{by}");
         assert_eq!(raw(64).resized(by).at_ca(), malformed(), "{by}");
     }
 }
 
-/// A packet of the kind, of so many units of 4 bytes, right in all else.
+/// Returns an otherwise well-formed packet of the given kind, with `units` units of 4 bytes.
 pub(crate) fn of_units(lnh: Lnh, units: usize) -> Wire {
     let mut wire = raw(4 * units.max(2)).lrh(|lrh| lrh.with_lnh(lnh));
     wire.fit();
@@ -51,7 +51,7 @@ pub(crate) fn of_units(lnh: Lnh, units: usize) -> Wire {
 }
 
 #[test]
-fn an_iba_packet_has_24_bytes_at_least() {
+fn iba_packet_has_at_least_24_bytes() {
     for units in 3..6 {
         assert_eq!(of_units(Lnh::IBA_LOCAL, units).at_ca(), malformed(), "{units}");
     }
@@ -61,7 +61,7 @@ fn an_iba_packet_has_24_bytes_at_least() {
 }
 
 #[test]
-fn a_raw_packet_has_20_bytes_at_least() {
+fn raw_packet_has_at_least_20_bytes() {
     for lnh in [Lnh::RAW, Lnh::IPV6] {
         for units in 2..5 {
             assert_eq!(of_units(lnh, units).at_ca(), malformed(), "{units}");
@@ -71,7 +71,7 @@ fn a_raw_packet_has_20_bytes_at_least() {
 }
 
 #[test]
-fn fewer_bytes_than_an_lrh_are_discarded() {
+fn discards_truncated_lrh() {
     for length in 0..Lrh::SIZE + 2 {
         let mut wire = local(0);
         wire.bytes.truncate(length);
@@ -83,7 +83,7 @@ fn fewer_bytes_than_an_lrh_are_discarded() {
 }
 
 #[test]
-fn a_packet_holds_its_mtu_and_124_bytes_of_headers() {
+fn packet_holds_mtu_plus_124_bytes() {
     for mtu in [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096] {
         let profile = LinkProfile { mtu_cap: mtu, ..ca() };
         let longest = (mtu.bytes().unwrap() as usize + 124) / 4;
@@ -101,7 +101,7 @@ fn a_packet_holds_its_mtu_and_124_bytes_of_headers() {
 }
 
 #[test]
-fn a_mtu_code_without_a_meaning_is_256_bytes() {
+fn undefined_mtu_code_means_256_bytes() {
     let profile = LinkProfile {
         mtu_cap: Mtu(9),
         ..ca()

@@ -1,4 +1,4 @@
-//! The link layer: each rule alone, precedence, switches, defects, any bytes.
+//! Tests of the link layer: each rule, precedence, switches, defects, arbitrary bytes.
 
 mod addresses;
 mod any_bytes;

@@ -1,4 +1,4 @@
-//! Sound packets, how to break them, and what a port makes of them.
+//! Builders of well-formed and broken packets, and the expected outcomes at a port.
 
 use core::net::Ipv6Addr;
 
@@ -7,13 +7,14 @@ use verbatim_wire::crc::vcrc;
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, Deth, Grh, Layout, Lid, Lnh, Lrh, MAD_LENGTH, Network, Opcode, PKey, Qpn, Transport, edit};
 
-/// The base LID of the port of most tests.
+/// The base LID of the port in most tests.
 pub(crate) const LID: Lid = Lid(0x0120);
 const SENDER: Lid = Lid(0x0007);
 const BTH_LOCAL: usize = Lrh::SIZE;
 const BTH_GLOBAL: usize = Lrh::SIZE + Grh::SIZE;
 
-/// A packet under construction: sound until it is changed, mended when asked.
+/// A packet under construction, well-formed at first. A change of a header makes the CRCs wrong until a method repairs
+/// them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Wire {
     pub(crate) bytes: Vec<u8>,
@@ -35,7 +36,7 @@ fn route() -> Lrh {
     Lrh::default().with_slid(SENDER).with_dlid(LID).with_vl(1).with_sl(3)
 }
 
-/// An IBA local packet with a payload of so many bytes, for QP 0x21 of [`LID`].
+/// Creates an IBA local packet with `payload` bytes of payload, for QP 0x21 of [`LID`].
 pub(crate) fn local(payload: usize) -> Wire {
     let network = Network::InfiniBand {
         lrh: route(),
@@ -44,7 +45,7 @@ pub(crate) fn local(payload: usize) -> Wire {
     Wire::good(packet(&network, &transport(payload)))
 }
 
-/// The same with a GRH.
+/// Creates the packet of [`local`] with a GRH.
 pub(crate) fn global(payload: usize) -> Wire {
     let grh = Grh::default()
         .with_src(Ipv6Addr::new(0xFE80, 0, 0, 0, 0, 0, 0, 7))
@@ -57,7 +58,7 @@ pub(crate) fn global(payload: usize) -> Wire {
     Wire::good(packet(&network, &transport(payload)))
 }
 
-/// A raw packet of so many bytes without the VCRC: a multiple of 4, 8 at least.
+/// Creates a raw packet of `length` bytes without the VCRC. `length` is a multiple of 4, at least 8.
 pub(crate) fn raw(length: usize) -> Wire {
     let lrh = route().with_lnh(Lnh::RAW);
     let mut bytes = lrh.bytes().to_vec();
@@ -68,12 +69,12 @@ pub(crate) fn raw(length: usize) -> Wire {
     wire
 }
 
-/// A raw IPv6 packet of so many bytes without the VCRC.
+/// Creates a raw IPv6 packet of `length` bytes without the VCRC.
 pub(crate) fn raw_ipv6(length: usize) -> Wire {
     raw(length).lrh(|lrh| lrh.with_lnh(Lnh::IPV6)).mended()
 }
 
-/// A subnet management packet.
+/// Creates a subnet management packet.
 pub(crate) fn smp(dlid: Lid) -> Wire {
     let lrh = Lrh::default().with_vl(15).with_slid(Lid::PERMISSIVE).with_dlid(dlid);
     let transport = Transport {
@@ -97,19 +98,19 @@ impl Wire {
         Lrh::from_bytes(&self.bytes[..Lrh::SIZE])
     }
 
-    /// With another LRH; the CRCs as they were.
+    /// Changes the LRH and keeps the CRCs.
     pub(crate) fn lrh(mut self, change: impl FnOnce(Lrh) -> Lrh) -> Self {
         edit(&mut self.bytes, 0, change);
         self
     }
 
-    /// With another GRH; the CRCs as they were.
+    /// Changes the GRH and keeps the CRCs.
     pub(crate) fn grh(mut self, change: impl FnOnce(Grh) -> Grh) -> Self {
         edit(&mut self.bytes, Lrh::SIZE, change);
         self
     }
 
-    /// With another BTH; the CRCs as they were.
+    /// Changes the BTH and keeps the CRCs.
     pub(crate) fn bth(mut self, change: impl FnOnce(Bth) -> Bth) -> Self {
         let at = if self.header().lnh() == Lnh::IBA_GLOBAL {
             BTH_GLOBAL
@@ -132,19 +133,19 @@ impl Wire {
         self.bth(|bth| bth.with_p_key(PKey(p_key))).mended()
     }
 
-    /// Ended by something else.
+    /// Replaces the end delimiter.
     pub(crate) fn ended(mut self, delimiter: Delimiter) -> Self {
         self.delimiter = delimiter;
         self
     }
 
-    /// One bit flipped; the CRCs as they were.
+    /// Flips one bit and keeps the CRCs.
     pub(crate) fn flip(mut self, bit: usize) -> Self {
         self.bytes[bit / 8] ^= 0x80 >> (bit % 8);
         self
     }
 
-    /// One bit flipped, counted from the end of the ICRC of an IBA packet; the VCRC mended.
+    /// Flips the last bit of the ICRC of an IBA packet and repairs the VCRC.
     pub(crate) fn bad_icrc(self) -> Self {
         let bit = self.bytes.len() * 8 - 17;
         self.flip(bit).with_vcrc()
@@ -155,7 +156,8 @@ impl Wire {
         self.flip(bit)
     }
 
-    /// So many bytes between the LRH and the CRCs put in or (negative) taken out; lengths as they were, CRCs mended.
+    /// Inserts bytes before the CRCs, or removes bytes if `by` is negative. Keeps the length fields and repairs the
+    /// CRCs.
     pub(crate) fn resized(mut self, by: isize) -> Self {
         let end = self.bytes.len() - 6;
         if by < 0 {
@@ -166,13 +168,13 @@ impl Wire {
         self.mended()
     }
 
-    /// PktLen, then the CRCs made right.
+    /// Sets PktLen to the length of the packet, then repairs the CRCs.
     pub(crate) fn fit(&mut self) {
         let units = ((self.bytes.len() - 2) / 4) as u16;
         *self = self.clone().lrh(|lrh| lrh.with_pkt_len(units)).mended();
     }
 
-    /// Both CRCs made right: the ICRC in the 4 bytes before the VCRC, where the packet has one.
+    /// Repairs both CRCs. The ICRC is in the 4 bytes before the VCRC, unless the packet is raw.
     pub(crate) fn mended(mut self) -> Self {
         let end = self.bytes.len() - 2;
         let lnh = self.header().lnh();
@@ -190,7 +192,7 @@ impl Wire {
         self
     }
 
-    /// What a port makes of it, and what it has counted then.
+    /// Returns the outcome of the packet at a port, and the port's counters after the packet.
     pub(crate) fn at(&self, profile: &LinkProfile, defects: &[LinkDefect]) -> (Outcome, Counters) {
         let mut port = LinkPort::new(profile.clone(), defects);
         let outcome = port.receive(&Arrival {
@@ -200,13 +202,13 @@ impl Wire {
         (outcome, *port.counters())
     }
 
-    /// What the plain channel adapter makes of it.
+    /// Returns the outcome at the port of `ca`.
     pub(crate) fn at_ca(&self) -> (Outcome, Counters) {
         self.at(&ca(), &[])
     }
 }
 
-/// One bit at a time, with the generator as the architecture writes it, over headers with ones for what may change.
+/// Computes the ICRC bit by bit, with the generator in the architecture's notation and ones in the variant fields.
 fn icrc_by_long_division(lnh: Lnh, covered: &[u8]) -> [u8; 4] {
     let mut masked = covered.to_vec();
     let mut ones = |at: usize, bits: u8| {
@@ -234,22 +236,22 @@ fn icrc_by_long_division(lnh: Lnh, covered: &[u8]) -> [u8; 4] {
     (!register).reverse_bits().to_le_bytes()
 }
 
-/// The port of most tests.
+/// Returns the profile of the port in most tests.
 pub(crate) fn ca() -> LinkProfile {
     LinkProfile::channel_adapter(LID)
 }
 
-/// Taken, and nothing counted.
+/// Returns whether the port accepted the packet and counted no error.
 pub(crate) fn is_taken(seen: &(Outcome, Counters)) -> bool {
     matches!(seen.0, Outcome::Accepted(_)) && seen.1 == Counters::default()
 }
 
-/// Discarded, and nothing counted.
+/// Returns the outcome of a discarded packet that counts in no counter.
 pub(crate) fn silent() -> (Outcome, Counters) {
     (Outcome::Discarded, Counters::default())
 }
 
-/// Discarded, one PortRcvErrors of the physical kind.
+/// Returns the outcome of a discarded packet that counts as a physical error.
 pub(crate) fn physical() -> (Outcome, Counters) {
     let counters = Counters {
         port_rcv_errors: 1,
@@ -259,7 +261,7 @@ pub(crate) fn physical() -> (Outcome, Counters) {
     (Outcome::Discarded, counters)
 }
 
-/// Discarded, one PortRcvErrors of the malformed kind.
+/// Returns the outcome of a discarded packet that counts as malformed.
 pub(crate) fn malformed() -> (Outcome, Counters) {
     let counters = Counters {
         port_rcv_errors: 1,
@@ -269,7 +271,7 @@ pub(crate) fn malformed() -> (Outcome, Counters) {
     (Outcome::Discarded, counters)
 }
 
-/// Discarded, one PortRcvRemotePhysicalErrors.
+/// Returns the outcome of a discarded packet that counts in PortRcvRemotePhysicalErrors.
 pub(crate) fn remote() -> (Outcome, Counters) {
     let counters = Counters {
         port_rcv_remote_physical_errors: 1,
@@ -278,7 +280,7 @@ pub(crate) fn remote() -> (Outcome, Counters) {
     (Outcome::Discarded, counters)
 }
 
-/// Discarded, one P_KeyViolations.
+/// Returns the outcome of a discarded packet that counts in P_KeyViolations.
 pub(crate) fn foreign() -> (Outcome, Counters) {
     let counters = Counters {
         p_key_violations: 1,

@@ -1,4 +1,5 @@
-//! Packets about one subject each, at ports that show it. A conforming port and a defective one differ in what comes out.
+//! Scenarios. Each scenario sends packets for one rule to ports whose outcome depends on this rule. A conforming port
+//! and a port with a defect in this rule differ in the outcomes.
 
 use verbatim_device::link::{
     Arrival, Counters, Delimiter, LinkChoices, LinkDefect, LinkPort, LinkProfile, Outcome, PortKind,
@@ -9,7 +10,7 @@ use verbatim_wire::{Grh, Lid, Lnh, Mtu, Opcode, PKey, PortState, Qpn, Reserved};
 use super::lengths::of_units;
 use super::packets::*;
 
-/// Ports with the same defects, and all that they did.
+/// The defects of all ports, and a log of the outcomes and counters.
 pub(crate) struct Bench {
     pub(crate) defects: Vec<LinkDefect>,
     pub(crate) log: Vec<(Outcome, Counters)>,
@@ -76,7 +77,7 @@ pub(crate) fn icrcs(b: &mut Bench) {
     b.ca(&global(4).grh(|grh| grh.with_flow_label(Hex32(7))).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_t_class(Hex8(7))).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_hop_lmt(7)).with_vcrc());
-    // Where the field holds ones anyhow, masking it makes no difference.
+    // If the field already contains ones, masking it makes no difference.
     let flow = |grh: Grh| grh.with_flow_label(Hex32(0xF_FFFF)).with_t_class(Hex8(0xFF));
     b.ca(&global(4).grh(flow).with_vcrc());
     b.ca(&global(4).grh(|grh| grh.with_hop_lmt(255)).with_vcrc());

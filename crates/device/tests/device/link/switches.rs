@@ -1,4 +1,4 @@
-//! Switches and routers: packets in transit, and those that end there.
+//! Tests of switches and routers, in transit and as destination.
 
 use verbatim_device::link::{
     Arrival, Counters, Delimiter, LinkChoices, LinkPort, LinkProfile, Outcome, PortKind, relayed,
@@ -9,7 +9,7 @@ use verbatim_wire::{Lid, Lnh, PKey};
 use super::lengths::of_units;
 use super::packets::*;
 
-/// A switch in transit that marks and sends on what it may.
+/// Returns a switch in transit that forwards damaged packets, marked as bad.
 pub(crate) fn corrupting() -> LinkProfile {
     LinkProfile {
         choices: LinkChoices {
@@ -29,7 +29,7 @@ fn lver_1(wire: Wire) -> Wire {
 }
 
 #[test]
-fn what_is_sound_passes_a_switch_whoever_it_is_for() {
+fn switch_forwards_valid_packets() {
     for wire in [
         local(4),
         local(4).to(0x0999),
@@ -45,7 +45,7 @@ fn what_is_sound_passes_a_switch_whoever_it_is_for() {
 }
 
 #[test]
-fn what_only_the_destination_checks_passes_a_switch() {
+fn switch_skips_destination_checks() {
     for wire in [
         local(4).bad_icrc(),
         local(4).with_p_key(0x1234),
@@ -63,7 +63,7 @@ fn what_only_the_destination_checks_passes_a_switch() {
 }
 
 #[test]
-fn a_switch_may_check_the_icrc_too() {
+fn switch_may_check_icrc() {
     let mut profile = discarding();
     profile.choices.checks_icrc_in_transit = true;
     assert_eq!(local(4).bad_icrc().at(&profile, &[]), physical());
@@ -75,7 +75,7 @@ fn a_switch_may_check_the_icrc_too() {
 }
 
 #[test]
-fn damage_is_discarded_or_marked_and_sent_on_by_choice() {
+fn damaged_packets_follow_choice() {
     let over = {
         let mut wire = local(0).resized(4300);
         wire.fit();
@@ -99,7 +99,7 @@ fn damage_is_discarded_or_marked_and_sent_on_by_choice() {
 }
 
 #[test]
-fn what_must_be_discarded_is_never_sent_on() {
+fn never_forwards_discard_only_errors() {
     for wire in [
         local(4).on_vl(12),
         local(4).on_vl(12).bad_vcrc(),
@@ -117,7 +117,7 @@ fn what_must_be_discarded_is_never_sent_on() {
 }
 
 #[test]
-fn a_short_packet_is_sent_on_by_choice_if_it_has_an_lrh() {
+fn short_packet_with_lrh_follows_choice() {
     let mut profile = corrupting();
     profile.choices.forwards_short_packets = true;
     let short = of_units(Lnh::RAW, 4);
@@ -130,7 +130,7 @@ fn a_short_packet_is_sent_on_by_choice_if_it_has_an_lrh() {
 }
 
 #[test]
-fn a_switch_that_is_the_destination_does_what_a_channel_adapter_does() {
+fn destination_switch_acts_like_adapter() {
     let destination = LinkProfile {
         is_destination: true,
         ..corrupting()
@@ -152,7 +152,7 @@ fn a_switch_that_is_the_destination_does_what_a_channel_adapter_does() {
 }
 
 #[test]
-fn a_channel_adapter_never_sends_on() {
+fn channel_adapter_never_forwards() {
     let profile = LinkProfile {
         kind: PortKind::ChannelAdapter,
         ..corrupting()
@@ -162,7 +162,7 @@ fn a_channel_adapter_never_sends_on() {
 }
 
 #[test]
-fn a_lid_that_no_switch_port_can_have_is_a_relay_error() {
+fn unroutable_lid_is_a_relay_error() {
     for dlid in [0, 0xFFFF] {
         let (outcome, counters) = local(4).to(dlid).at(&discarding(), &[]);
         assert_eq!(outcome, Outcome::Discarded);
@@ -176,7 +176,7 @@ fn a_lid_that_no_switch_port_can_have_is_a_relay_error() {
 }
 
 #[test]
-fn a_router_takes_what_is_for_its_lid_and_reads_the_grh() {
+fn router_checks_lid_and_grh() {
     let router = LinkProfile {
         kind: PortKind::Router,
         ..corrupting()
@@ -195,7 +195,7 @@ fn a_router_takes_what_is_for_its_lid_and_reads_the_grh() {
 }
 
 #[test]
-fn inbound_filters_of_switches_and_routers_count_constraint_errors() {
+fn inbound_filters_count_constraint_errors() {
     let constraint = Counters {
         port_rcv_constraint_errors: 1,
         ..Counters::default()
@@ -225,7 +225,7 @@ fn inbound_filters_of_switches_and_routers_count_constraint_errors() {
 }
 
 #[test]
-fn a_packet_marked_on_the_way_counts_at_the_next_port_as_remote() {
+fn marked_packet_counts_as_remote_error() {
     let damaged = local(64).bad_vcrc();
     let mut switch = LinkPort::new(corrupting(), &[]);
     let arrival = Arrival::good(&damaged.bytes);
@@ -239,7 +239,7 @@ fn a_packet_marked_on_the_way_counts_at_the_next_port_as_remote() {
 }
 
 #[test]
-fn what_leaves_a_switch_is_what_came_and_what_is_discarded_leaves_none() {
+fn switch_forwards_bytes_unchanged() {
     let sound = local(64);
     let arrival = Arrival::good(&sound.bytes);
     let left = relayed(&arrival, &Outcome::Forwarded);

@@ -1,4 +1,4 @@
-//! Two adapters and a link between them that delays, loses, repeats and reorders frames as it is told.
+//! Two adapters and a configurable link, which delays, loses, repeats and reorders frames.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use verbatim_wire::{AckTimeout, MacAddress, Medium, Mtu, Packet, Psn, Qpn, RnrTi
 pub const A: usize = 0;
 pub const B: usize = 1;
 
-/// What a link does with a frame: when it arrives, as often as it does.
+/// The link's treatment of a frame: the delays of its copies, by time, sending end and frame.
 pub type Fate = Box<dyn FnMut(Duration, usize, &[u8]) -> Vec<Duration>>;
 
-/// Frames arrive once, after 1 us.
+/// Delivers each frame once, after 1 us.
 pub fn straight() -> Fate {
     Box::new(|_, _, _| vec![Duration::from_micros(1)])
 }
@@ -34,12 +34,12 @@ pub fn mac(end: usize) -> MacAddress {
     MacAddress([2, 0, 0, 0, 0, end as u8 + 1])
 }
 
-/// An adapter with an IPv4 address and an IPv6 one.
+/// Returns an adapter with an IPv4 and an IPv6 address.
 pub fn profile(end: usize) -> AdapterProfile {
     AdapterProfile::new(mac(end), &[address(end, false), address(end, true)])
 }
 
-/// What the queue pairs of both ends are set to.
+/// The attributes of the queue pairs of both ends. `psn` is indexed by the sending end.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub v6: bool,
@@ -72,7 +72,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Takes a queue pair to RTS with another one.
+    /// Connects a queue pair to the queue pair `to` and moves it to RTS.
     pub fn connect(&self, adapter: &mut Adapter, qp: QpHandle, end: usize, to: Qpn) {
         for (state, attributes) in self.steps(end, to) {
             adapter.modify(qp, state, &attributes).unwrap();
@@ -111,7 +111,7 @@ impl Setup {
     }
 }
 
-/// Two adapters, connected.
+/// Two connected adapters.
 pub struct Pair {
     pub ends: [Adapter; 2],
     pub qps: [QpHandle; 2],
@@ -119,14 +119,14 @@ pub struct Pair {
     pub now: Duration,
     pub completions: [Vec<Completion>; 2],
     pub events: [Vec<AsyncEvent>; 2],
-    /// Every frame that was sent: when, by whom, what.
+    /// Every frame sent, with its time and its sending end.
     pub sent: Vec<(Duration, usize, Vec<u8>)>,
     pub fate: Fate,
     flying: BTreeMap<(Duration, u64), (usize, Vec<u8>)>,
     serial: u64,
 }
 
-/// Bytes of memory that each end has.
+/// Size of the memory of each end in bytes.
 pub const MEMORY: u32 = 64 * 1024;
 
 impl Pair {
@@ -156,7 +156,7 @@ impl Pair {
         }
     }
 
-    /// Fills memory with bytes that depend on where they are, and on `salt`.
+    /// Fills memory with bytes that depend on their offset and on `salt`.
     pub fn fill(&mut self, end: usize, salt: u8) {
         let bytes: Vec<u8> = (0..MEMORY)
             .map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ salt)
@@ -176,7 +176,7 @@ impl Pair {
         self.ends[end].read_memory(self.slice(end, offset, length)).unwrap()
     }
 
-    /// A request of A about the memory of B, both from these offsets on.
+    /// Creates a request of A to the memory of B, at the given offsets.
     pub fn request(&self, wr_id: u64, operation: Operation, from: u32, to: u32, length: u32) -> SendRequest {
         let remote = self.memory[B];
         SendRequest::new(wr_id, operation, self.slice(A, from, length)).at(remote.address + u64::from(to), remote.r_key)
@@ -209,7 +209,7 @@ impl Pair {
         }
     }
 
-    /// The next thing that happens, if it happens by then.
+    /// Performs the next event up to the time `until`. Returns whether there was one.
     pub fn step(&mut self, until: Duration) -> bool {
         self.collect();
         let arrival = self.flying.keys().next().map(|&(at, _)| at);
@@ -239,13 +239,13 @@ impl Pair {
         }
     }
 
-    /// Until A has so many completions, or for a minute at most.
+    /// Runs until A has `count` completions, but at most 60 seconds.
     pub fn run_until_completions(&mut self, count: usize) {
         let until = self.now + Duration::from_secs(60);
         while self.completions[A].len() < count && self.step(until) {}
     }
 
-    /// The transport packets that an end sent.
+    /// Returns the transport packets that an end sent.
     pub fn packets(&self, end: usize) -> Vec<(Duration, Packet<'_>)> {
         self.sent
             .iter()

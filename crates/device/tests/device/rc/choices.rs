@@ -1,4 +1,4 @@
-//! What an implementer's choices come to, seen from both ends.
+//! Tests of the implementer's choices, observed from both ends.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::adapters::{A, B, Pair, Setup, profile};
 
 const LATE: Duration = Duration::from_micros(200);
 
-/// Two adapters, one of which has these choices.
+/// Creates two adapters, of which `end` has these choices.
 fn pair(end: usize, choices: AdapterChoices) -> Pair {
     let mut profiles = [profile(A), profile(B)];
     profiles[end].choices = choices;
@@ -22,7 +22,7 @@ fn opcodes(pair: &Pair, end: usize) -> Vec<Opcode> {
 }
 
 #[test]
-fn what_a_write_brought_may_be_seen_late_but_not_after_a_receive_that_tells_of_it() {
+fn write_data_may_appear_late() {
     let choices = AdapterChoices {
         write_delay: LATE,
         ..AdapterChoices::default()
@@ -33,7 +33,7 @@ fn what_a_write_brought_may_be_seen_late_but_not_after_a_receive_that_tells_of_i
     pair.post(&pair.request(1, Operation::Write, 0, 100, 64));
     pair.run_until_completions(1);
     assert_eq!(pair.bytes(B, 100, 64), before, "right after the ACK");
-    // A READ that comes later finds it all the same.
+    // A later READ returns the data already.
     pair.post(&pair.request(2, Operation::Read, 200, 100, 64));
     pair.run_until_completions(2);
     assert_eq!(pair.bytes(A, 200, 64), after);
@@ -48,7 +48,7 @@ fn what_a_write_brought_may_be_seen_late_but_not_after_a_receive_that_tells_of_i
 }
 
 #[test]
-fn a_host_may_be_told_late_of_what_it_sent() {
+fn send_completion_may_be_late() {
     let choices = AdapterChoices {
         send_delay: LATE,
         ..AdapterChoices::default()
@@ -61,7 +61,7 @@ fn a_host_may_be_told_late_of_what_it_sent() {
 }
 
 #[test]
-fn a_requester_may_begin_each_message_when_the_one_before_it_is_done() {
+fn may_send_one_message_at_a_time() {
     let choices = AdapterChoices {
         one_message_at_a_time: true,
         ..AdapterChoices::default()
@@ -78,7 +78,7 @@ fn a_requester_may_begin_each_message_when_the_one_before_it_is_done() {
 }
 
 #[test]
-fn what_was_in_the_port_leaves_after_the_error() {
+fn queued_frames_leave_after_error() {
     let choices = AdapterChoices {
         port_gap: Duration::from_millis(1),
         ..AdapterChoices::default()
@@ -102,7 +102,7 @@ fn what_was_in_the_port_leaves_after_the_error() {
 }
 
 #[test]
-fn an_adapter_tells_how_long_it_takes_to_answer() {
+fn ca_ack_delay_covers_response_time() {
     let told = |delay| {
         let mut profile = profile(A);
         profile.choices.ack_delay = delay;
@@ -114,7 +114,7 @@ fn an_adapter_tells_how_long_it_takes_to_answer() {
 }
 
 #[test]
-fn a_responder_may_put_off_each_read_and_atomic_once() {
+fn responder_may_delay_reads_once() {
     let choices = AdapterChoices {
         puts_reads_off: true,
         ..AdapterChoices::default()
@@ -129,7 +129,7 @@ fn a_responder_may_put_off_each_read_and_atomic_once() {
 }
 
 #[test]
-fn a_queue_pair_in_err_may_show_no_psns() {
+fn query_in_err_may_return_zero_psns() {
     for (psns_gone_in_err, is_shown) in [(true, false), (false, true)] {
         let choices = AdapterChoices {
             psns_gone_in_err,

@@ -1,9 +1,9 @@
-//! The name of a defect finds it. That a test catches each, qualification asks.
+//! Test of the defects' names. The qualification tests whether each defect is detected.
 
 use verbatim_device::rc::RcDefect;
 
 #[test]
-fn names_are_kebab_case_and_find_their_defect() {
+fn defect_names_are_unique_kebab_case() {
     let mut names: Vec<_> = RcDefect::ALL.iter().map(|defect| defect.name()).collect();
     for &defect in RcDefect::ALL {
         assert_eq!(defect.to_string().parse(), Ok(defect));

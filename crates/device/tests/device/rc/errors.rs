@@ -1,4 +1,4 @@
-//! Two adapters: every error completion that one can bring about in the other.
+//! Tests with two adapters: every error completion that one adapter can cause in the other.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn statuses(pair: &Pair, end: usize) -> Vec<WcStatus> {
     pair.completions[end].iter().map(|done| done.status).collect()
 }
 
-/// Two requests: the first fails so, the second is flushed, both queue pairs are where they belong.
+/// Posts two requests, and checks that the first fails with `status` and the second is flushed.
 fn fails(pair: &mut Pair, request: &SendRequest, status: WcStatus) {
     pair.post(request);
     let behind = pair.request(99, Operation::Send, 0, 0, 1);
@@ -22,7 +22,7 @@ fn fails(pair: &mut Pair, request: &SendRequest, status: WcStatus) {
 }
 
 #[test]
-fn remote_memory_that_may_not_be_used_so_fails_with_remote_access() {
+fn wrong_r_key_is_remote_access_error() {
     for operation in [
         Operation::Write,
         Operation::Read,
@@ -41,7 +41,7 @@ fn remote_memory_that_may_not_be_used_so_fails_with_remote_access() {
 }
 
 #[test]
-fn what_the_other_queue_pair_does_not_allow_is_an_invalid_request() {
+fn missing_qp_right_is_invalid_request() {
     let mut pair = Pair::new(&Setup {
         access: Access::LOCAL,
         ..Setup::default()
@@ -51,7 +51,7 @@ fn what_the_other_queue_pair_does_not_allow_is_an_invalid_request() {
 }
 
 #[test]
-fn a_send_that_is_too_long_fails_at_both_ends() {
+fn overlong_send_fails_at_both_ends() {
     let mut pair = Pair::new(&Setup::default());
     pair.post_receive(1, 0, 2000);
     pair.post_receive(2, 0, 2000);
@@ -61,7 +61,7 @@ fn a_send_that_is_too_long_fails_at_both_ends() {
 }
 
 #[test]
-fn a_receive_in_memory_that_may_not_be_written_is_a_remote_operational_error() {
+fn unwritable_receive_is_operational_error() {
     let mut pair = Pair::new(&Setup::default());
     let memory = pair.ends[B].register(100, Access::default()).unwrap();
     let local = verbatim_device::rc::Slice {
@@ -77,12 +77,12 @@ fn a_receive_in_memory_that_may_not_be_written_is_a_remote_operational_error() {
 }
 
 #[test]
-fn local_memory_that_is_gone_fails_behind_what_was_sent_before() {
+fn local_fault_completes_in_order() {
     for operation in [Operation::Write, Operation::Read] {
         let mut pair = Pair::new(&Setup::default());
         let memory = pair.ends[A].register(100, Access::LOCAL).unwrap();
         let sound = pair.request(1, Operation::Write, 0, 0, 10);
-        // Posted behind a fence, so that it is still here when its memory goes.
+        // The fence keeps the request pending until its memory is deregistered.
         let read = pair.request(2, Operation::Read, 0, 0, 10);
         let mut doomed = pair.request(3, operation, 0, 0, 10);
         doomed.local.memory = memory.handle;
@@ -105,7 +105,7 @@ fn local_memory_that_is_gone_fails_behind_what_was_sent_before() {
 }
 
 #[test]
-fn a_read_on_a_queue_pair_without_resources_for_it_is_a_local_error() {
+fn atomic_without_resources_fails_locally() {
     let mut pair = Pair::new(&Setup {
         max_rd_atomic: 0,
         ..Setup::default()
@@ -115,7 +115,7 @@ fn a_read_on_a_queue_pair_without_resources_for_it_is_a_local_error() {
 }
 
 #[test]
-fn silence_and_unreadiness_have_statuses_of_their_own() {
+fn timeout_and_rnr_have_own_statuses() {
     let mut pair = Pair::new(&Setup {
         timeout: AckTimeout(10),
         ..Setup::default()
@@ -132,7 +132,7 @@ fn silence_and_unreadiness_have_statuses_of_their_own() {
 }
 
 #[test]
-fn responses_that_do_not_fit_are_local_length_errors_or_bad_responses() {
+fn malformed_read_response_fails_read() {
     let defective = |defect: &'static [RcDefect]| Pair::of([profile(A), profile(B)], [&[], defect], &Setup::default());
     let mut pair = defective(&[RcDefect::ReadResponseShort]);
     let request = pair.request(1, Operation::Read, 0, 0, 3000);
@@ -143,7 +143,7 @@ fn responses_that_do_not_fit_are_local_length_errors_or_bad_responses() {
 }
 
 #[test]
-fn going_to_the_error_state_flushes_both_queues_in_order() {
+fn error_state_flushes_queues_in_order() {
     let mut pair = Pair::new(&Setup::default());
     pair.fate = Box::new(|_, _, _| vec![]);
     for wr_id in 0..5 {

@@ -1,4 +1,4 @@
-//! The adapter's reliable connections: two adapters back to back, and one adapter against packets made by hand.
+//! Tests of the adapter's reliable connections: two connected adapters, or one adapter and handmade packets.
 
 mod adapters;
 mod choices;

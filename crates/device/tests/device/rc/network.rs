@@ -1,5 +1,5 @@
-//! On a network that disturbs no more than the retry counter allows, sound adapters succeed and do everything once;
-//! beyond it the right error completion comes, in time.
+//! Tests on a disturbed network. If the disturbances stay within the retry counters, conforming adapters succeed and
+//! execute each request once. Beyond that, the right error completion arrives in time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use verbatim_wire::{AckTimeout, Medium, Mtu, PKey, Packet, Psn, RnrTimer};
 use super::adapters::{A, B, MEMORY, Pair, Setup, profile};
 
 const REQUESTS: u32 = 12;
-/// Bytes of memory that each request has for itself.
+/// Bytes of memory for each request.
 const SLOT: u32 = 4096;
-/// Where the counter of the atomics is.
+/// Offset of the counter for the atomics.
 const COUNTER: u32 = MEMORY - 8;
 
 fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
@@ -38,12 +38,12 @@ fn setup(rng: &mut ChaCha8Rng) -> Setup {
 
 fn pair(seed: u64, setup: &Setup) -> Pair {
     let (mut a, mut b) = (profile(A).vary(2 * seed), profile(B).vary(2 * seed + 1));
-    // The ACK timeouts are shorter than what these would take to answer.
+    // Shortens the ACK delay, because the ACK timeouts of this test are short.
     for end in [&mut a, &mut b] {
         end.choices.ack_delay = end.choices.ack_delay.min(Duration::from_micros(3));
     }
     if [&a, &b].iter().all(|of| of.p_keys == [PKey(0x7FFF)]) {
-        // Two limited members of a partition do not hear each other.
+        // Two limited members of a partition cannot communicate.
         b.p_keys = vec![PKey(0xFFFF)];
     }
     let mut pair = Pair::of([a, b], [&[], &[]], setup);
@@ -54,7 +54,7 @@ fn pair(seed: u64, setup: &Setup) -> Pair {
     pair
 }
 
-/// What a request was meant to do.
+/// The operation and size in bytes of a request.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     operation: Operation,
@@ -95,7 +95,7 @@ fn post(pair: &mut Pair, plans: &[Plan]) {
     }
 }
 
-/// The receives that the plans take, each into the slot of its request.
+/// Returns the indexes of the plans that need a receive. A receive uses the memory of its request.
 fn receives(plans: &[Plan]) -> Vec<u32> {
     (0..)
         .zip(plans)
@@ -104,8 +104,8 @@ fn receives(plans: &[Plan]) -> Vec<u32> {
         .collect()
 }
 
-/// A link that keeps order, with delays of less than a quarter of the timeout; it loses, repeats or delays a frame so
-/// that others overtake it, at most `budget` times between two completions.
+/// Installs a link with delays of less than a quarter of the timeout. The link loses, repeats or reorders at most
+/// `retry_cnt` - 1 frames between two completions and keeps all others in order. Returns the number of disturbances.
 fn disturb(pair: &mut Pair, seed: u64, setup: &Setup, done: Rc<Cell<u64>>) -> Rc<Cell<u64>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xD15);
     let most = setup.timeout.duration().unwrap().as_nanos() as u64 / 4 - 20_000;
@@ -157,7 +157,7 @@ fn run(pair: &mut Pair, count: usize, done: &Cell<u64>, due: &mut Vec<(Duration,
 }
 
 #[test]
-fn a_sound_network_lets_everything_happen_once_and_in_order() {
+fn requests_execute_once_and_in_order() {
     let mut total = 0;
     for seed in 0..1000 {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed);
@@ -166,7 +166,7 @@ fn a_sound_network_lets_everything_happen_once_and_in_order() {
         let mut pair = pair(seed, &setup);
         let done = Rc::new(Cell::new(0));
         let disturbances = disturb(&mut pair, seed, &setup, done.clone());
-        // Some receives are there at once, the others come in their own time.
+        // Posts some receives at once and others later.
         let mut due = Vec::new();
         let mut late = Duration::ZERO;
         for slot in receives(&plans) {
@@ -176,7 +176,7 @@ fn a_sound_network_lets_everything_happen_once_and_in_order() {
         let before = pair.bytes(B, 0, MEMORY);
         post(&mut pair, &plans);
         run(&mut pair, plans.len(), &done, &mut due);
-        // A host may be told of a receive, or see a WRITE, after its message was acknowledged.
+        // The host may see a receive or the data of a WRITE later than the acknowledgement.
         pair.run_for(Duration::from_secs(2));
         check(&pair, &plans, &before, seed);
         total += disturbances.get();
@@ -223,7 +223,7 @@ fn check(pair: &Pair, plans: &[Plan], before: &[u8], seed: u64) {
 }
 
 #[test]
-fn a_network_that_dies_ends_in_retry_exceeded_and_flushes() {
+fn dead_network_ends_in_retry_exceeded() {
     for seed in 0..300 {
         let rng = &mut ChaCha8Rng::seed_from_u64(seed ^ 0xDEAD);
         let setup = setup(rng);
@@ -232,7 +232,7 @@ fn a_network_that_dies_ends_in_retry_exceeded_and_flushes() {
         for slot in receives(&plans) {
             pair.post_receive(slot.into(), slot * SLOT, plans[slot as usize].size.max(1));
         }
-        // So many frames pass, then none.
+        // A number of frames pass, then none.
         let mut passes = 2 + below(rng, 20);
         let died = Rc::new(Cell::new(Duration::ZERO));
         let death = died.clone();
@@ -266,7 +266,8 @@ fn a_network_that_dies_ends_in_retry_exceeded_and_flushes() {
         let timeout = setup.timeout.duration().unwrap();
         let took = error.at - died.get();
         assert!(took >= timeout * u32::from(times) - timeout, "seed {seed}: {took:?}");
-        // The last word may have been an RNR NAK, whose interval a sender waits up to a quarter longer for, or that of the next code.
+        // The last response may be an RNR NAK, with the configured RNR code or the next one. The requester may wait up
+        // to a quarter longer than its interval.
         let next = RnrTimer((setup.min_rnr_timer.0 + 1) % 32).duration();
         let rnr = setup.min_rnr_timer.duration().max(next) * 5 / 4;
         let slack = Duration::from_micros(100) + rnr;
@@ -275,7 +276,7 @@ fn a_network_that_dies_ends_in_retry_exceeded_and_flushes() {
 }
 
 #[test]
-fn a_side_that_is_never_ready_ends_in_rnr_retry_exceeded() {
+fn missing_receive_ends_in_rnr_exceeded() {
     for rnr_retry in 0..7 {
         for code in [1, 12, 31, 0] {
             let setup = Setup {
@@ -298,7 +299,7 @@ fn a_side_that_is_never_ready_ends_in_rnr_retry_exceeded() {
 }
 
 #[test]
-fn rnr_retry_7_waits_for_ever() {
+fn rnr_retry_7_never_gives_up() {
     let setup = Setup {
         rnr_retry: 7,
         min_rnr_timer: RnrTimer(31),

@@ -1,4 +1,4 @@
-//! Every operation, every size, every path MTU, over IPv4 and IPv6.
+//! Tests of every operation, size and path MTU, over IPv4 and IPv6.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use verbatim_wire::{Mtu, Opcode, Psn};
 
 use super::adapters::{A, B, Pair, Setup, profile};
 
-/// Sizes around the packet boundaries.
+/// Returns sizes around the packet boundaries.
 fn sizes(mtu: u32) -> Vec<u32> {
     let mut sizes = vec![0, 1, 2, 3, 4, 5, 7, 8];
     for packets in 1..=3 {
@@ -32,7 +32,7 @@ fn every_setup(check: impl Fn(&Setup, u32)) {
     }
 }
 
-/// One request of A; both ends' completions.
+/// Runs one request of A to completion.
 fn one(setup: &Setup, operation: Operation, size: u32) -> Pair {
     let mut pair = Pair::new(setup);
     pair.fill(A, 0x5A);
@@ -49,7 +49,7 @@ fn one(setup: &Setup, operation: Operation, size: u32) -> Pair {
 }
 
 #[test]
-fn a_send_arrives_whole_whatever_its_size() {
+fn send_delivers_every_size() {
     every_setup(|setup, size| {
         for (operation, imm) in [(Operation::Send, None), (Operation::SendImm, Some(0x0102_0304))] {
             let pair = one(setup, operation, size);
@@ -68,7 +68,7 @@ fn a_send_arrives_whole_whatever_its_size() {
 }
 
 #[test]
-fn a_write_lands_where_it_was_meant_to_and_takes_no_receive() {
+fn write_consumes_no_receive() {
     every_setup(|setup, size| {
         let pair = one(setup, Operation::Write, size);
         assert_eq!(pair.bytes(B, 300, size), pair.bytes(A, 100, size));
@@ -77,7 +77,7 @@ fn a_write_lands_where_it_was_meant_to_and_takes_no_receive() {
 }
 
 #[test]
-fn a_write_with_immediate_completes_a_receive_with_its_length() {
+fn write_imm_completes_a_receive() {
     every_setup(|setup, size| {
         let pair = one(setup, Operation::WriteImm, size);
         assert_eq!(pair.bytes(B, 300, size), pair.bytes(A, 100, size));
@@ -90,7 +90,7 @@ fn a_write_with_immediate_completes_a_receive_with_its_length() {
 }
 
 #[test]
-fn a_read_brings_the_other_sides_bytes() {
+fn read_fetches_remote_bytes() {
     every_setup(|setup, size| {
         let pair = one(setup, Operation::Read, size);
         assert_eq!(pair.bytes(A, 100, size), pair.bytes(B, 300, size));
@@ -100,7 +100,7 @@ fn a_read_brings_the_other_sides_bytes() {
 }
 
 #[test]
-fn atomics_change_the_memory_once_and_return_what_was_there() {
+fn atomics_return_original_value() {
     for v6 in [false, true] {
         let mut pair = Pair::new(&Setup { v6, ..Setup::default() });
         let handle = pair.memory[B].handle;
@@ -129,7 +129,7 @@ fn atomics_change_the_memory_once_and_return_what_was_there() {
 }
 
 #[test]
-fn requests_complete_in_the_order_of_posting_whatever_they_are() {
+fn requests_complete_in_posting_order() {
     let mut pair = Pair::new(&Setup::default());
     pair.fill(A, 1);
     let kinds = [
@@ -158,7 +158,7 @@ fn requests_complete_in_the_order_of_posting_whatever_they_are() {
 }
 
 #[test]
-fn unsignalled_requests_complete_in_silence() {
+fn unsignaled_success_is_not_reported() {
     let mut pair = Pair::new(&Setup::default());
     let mut quiet = pair.request(1, Operation::Write, 0, 0, 10);
     quiet.signaled = false;
@@ -171,7 +171,7 @@ fn unsignalled_requests_complete_in_silence() {
 }
 
 #[test]
-fn a_send_with_invalidate_takes_the_key_away() {
+fn send_with_invalidate_revokes_r_key() {
     let mut pair = Pair::new(&Setup::default());
     pair.post_receive(1, 0, 100);
     let request = pair.request(1, Operation::SendInvalidate, 0, 0, 10);
@@ -184,7 +184,7 @@ fn a_send_with_invalidate_takes_the_key_away() {
 }
 
 #[test]
-fn psns_count_packets_and_read_responses_and_wrap() {
+fn psns_count_packets_and_wrap() {
     let mut pair = Pair::new(&Setup::default());
     pair.post_receive(1, 0, 100);
     let read = pair.request(1, Operation::Read, 0, 0, 3 * 1024 + 1);
@@ -215,7 +215,7 @@ fn psns_count_packets_and_read_responses_and_wrap() {
 }
 
 #[test]
-fn the_msn_counts_messages() {
+fn msn_counts_messages() {
     let mut pair = Pair::new(&Setup::default());
     for wr_id in 0..2 {
         pair.post_receive(wr_id, 0, 8192);
@@ -240,7 +240,7 @@ fn the_msn_counts_messages() {
 }
 
 #[test]
-fn reads_and_atomics_in_flight_never_exceed_the_limit_and_a_fence_waits_for_them() {
+fn max_rd_atomic_and_fence_hold_requests() {
     let mut pair = Pair::new(&Setup {
         max_rd_atomic: 2,
         ..Setup::default()
@@ -271,7 +271,7 @@ fn reads_and_atomics_in_flight_never_exceed_the_limit_and_a_fence_waits_for_them
 }
 
 #[test]
-fn a_window_smaller_than_the_message_still_carries_it() {
+fn small_window_carries_long_message() {
     let mut profiles = [profile(A), profile(B)];
     profiles[A].choices.window = 1;
     let setup = Setup {
@@ -288,7 +288,7 @@ fn a_window_smaller_than_the_message_still_carries_it() {
 }
 
 #[test]
-fn sqd_finishes_what_was_begun_and_rts_goes_on() {
+fn sqd_drains_and_rts_resumes() {
     let mut pair = Pair::new(&Setup::default());
     let first = pair.request(1, Operation::Write, 0, 0, 10);
     pair.post(&first);
@@ -308,7 +308,7 @@ fn sqd_finishes_what_was_begun_and_rts_goes_on() {
 }
 
 #[test]
-fn two_runs_are_identical_to_the_byte() {
+fn runs_are_deterministic() {
     let run = || {
         let mut pair = Pair::of([profile(A).vary(3), profile(B).vary(4)], [&[], &[]], &Setup::default());
         let read = pair.request(1, Operation::Read, 0, 0, 5000);

@@ -1,4 +1,4 @@
-//! Which packets a sound adapter takes at all, and what it says about its addresses.
+//! Tests of the packets that a conforming adapter accepts, and of its address resolution.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn peer() -> Peer {
     peer
 }
 
-/// Whether the adapter answers a frame with an ACK, and whether its receive was used.
+/// Returns whether the adapter sends an ACK for a frame and completes a receive.
 fn is_taken(peer: &mut Peer, frame: &[u8]) -> bool {
     let before = (peer.seen.len(), peer.completions.len());
     peer.send_frame(frame);
@@ -32,14 +32,14 @@ fn is_taken(peer: &mut Peer, frame: &[u8]) -> bool {
 }
 
 #[test]
-fn a_flipped_bit_anywhere_in_the_packet_is_noticed() {
+fn any_bit_flip_is_detected() {
     let mut peer = peer();
     let frame = peer.frame(&peer.ask(Opcode::RC_SEND_ONLY, 0, &[1, 2, 3, 4, 5]));
     let bth = 14 + 20 + 8;
     for byte in bth..frame.len() {
         let mut odd = frame.clone();
         odd[byte] ^= 0x10;
-        // The one byte of the BTH that switches may change is not covered.
+        // The ICRC does not cover this byte of the BTH, because switches may change it.
         if byte != bth + 4 {
             assert!(!is_taken(&mut peer, &odd), "byte {byte}");
         }
@@ -48,7 +48,7 @@ fn a_flipped_bit_anywhere_in_the_packet_is_noticed() {
 }
 
 #[test]
-fn headers_that_do_not_fit_are_dropped_in_silence() {
+fn drops_invalid_headers_silently() {
     let mut peer = peer();
     let sound = peer.ask(Opcode::RC_SEND_ONLY, 0, &[1, 2, 3, 4]);
     for bth in [
@@ -77,7 +77,7 @@ fn headers_that_do_not_fit_are_dropped_in_silence() {
 }
 
 #[test]
-fn two_limited_members_do_not_hear_each_other() {
+fn limited_members_cannot_communicate() {
     let mut limited = profile(A);
     limited.p_keys = vec![PKey(0x7FFF)];
     let mut peer = Peer::of(limited, &[], &Setup::default());
@@ -92,7 +92,7 @@ fn two_limited_members_do_not_hear_each_other() {
 }
 
 #[test]
-fn switches_may_change_what_they_may_change() {
+fn accepts_changed_variant_fields() {
     let mut peer = peer();
     let frame = peer.frame(&peer.ask(Opcode::RC_SEND_ONLY, 0, &[1, 2, 3, 4, 5]));
     let mut marked = frame.clone();
@@ -102,14 +102,14 @@ fn switches_may_change_what_they_may_change() {
     marked[at + 20 + 8 + 4] = 0xC0; // FECN and BECN
     verbatim_wire::mend_ip_checksum(Medium::Ethernet, &mut marked).unwrap();
     assert!(is_taken(&mut peer, &marked));
-    // Short frames are padded by Ethernet.
+    // Ethernet pads short frames.
     let mut padded = peer.frame(&peer.ask(Opcode::RC_SEND_ONLY, 1, &[]));
     padded.resize(80, 0xEE);
     assert!(is_taken(&mut peer, &padded));
 }
 
 #[test]
-fn frames_for_others_are_not_looked_at() {
+fn ignores_frames_to_other_addresses() {
     let mut peer = peer();
     let frame = peer.frame(&peer.ask(Opcode::RC_SEND_ONLY, 0, &[1, 2, 3, 4]));
     let mut other_mac = frame.clone();
@@ -123,7 +123,7 @@ fn frames_for_others_are_not_looked_at() {
 }
 
 #[test]
-fn padding_is_left_out_of_the_payload() {
+fn padding_is_not_payload() {
     let mut peer = peer();
     for length in 0..8u32 {
         let payload = vec![0xAB; length as usize];
@@ -147,7 +147,7 @@ fn v6(end: usize) -> Ipv6Addr {
 }
 
 #[test]
-fn arp_questions_about_its_own_address_are_answered() {
+fn answers_arp_for_own_address() {
     let mut adapter = Adapter::new(profile(A), &[]);
     let mut ask = |target: [u8; 4]| {
         let question = Arp::request(mac(B), [10, 0, 0, 2].into(), target.into());
@@ -177,7 +177,7 @@ fn solicitation(target: Ipv6Addr, hop_limit: u8) -> Vec<u8> {
 }
 
 #[test]
-fn neighbour_solicitations_for_its_own_address_are_answered() {
+fn answers_neighbour_solicitation() {
     let mut adapter = Adapter::new(profile(A), &[]);
     adapter.handle(Duration::ZERO, &solicitation(v6(A), 255));
     let answer = adapter.poll_transmit().unwrap();
@@ -200,7 +200,7 @@ fn neighbour_solicitations_for_its_own_address_are_answered() {
 }
 
 #[test]
-fn an_address_that_nobody_has_is_asked_for_once_a_second_and_packets_wait() {
+fn requests_address_once_a_second() {
     for v6 in [false, true] {
         let mut pair = Pair::new(&Setup {
             v6,
@@ -228,7 +228,7 @@ fn an_address_that_nobody_has_is_asked_for_once_a_second_and_packets_wait() {
 }
 
 #[test]
-fn frames_of_every_size_carry_a_right_icrc() {
+fn frames_of_every_size_have_right_icrc() {
     let mut pair = Pair::new(&Setup {
         mtu: Mtu::B256,
         ..Setup::default()
@@ -248,7 +248,7 @@ fn frames_of_every_size_carry_a_right_icrc() {
     }
 }
 
-/// Bytes that look more and more like a packet for the adapter.
+/// Generates a selector and random bytes.
 fn bytes() -> impl Strategy<Value = (u8, Vec<u8>)> {
     (any::<u8>(), proptest::collection::vec(any::<u8>(), 0..400))
 }
@@ -275,7 +275,7 @@ proptest! {
                 0 => frame.clone_from(&bytes),
                 1 => frame.extend(&bytes),
                 _ => {
-                    // The BTH and what follows it are drawn, the ICRC is right: nothing stops it at the door.
+                    // The BTH and the payload are random, and the ICRC is right, so the packet passes the ICRC check.
                     let mut transport = transport;
                     transport.payload.clone_from(&bytes);
                     frame = peer.frame(&transport);

@@ -1,4 +1,4 @@
-//! One adapter against a station that makes its packets by hand.
+//! An adapter and a station that sends handmade packets.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use verbatim_wire::{
 
 use super::adapters::{A, B, MEMORY, Setup, address, mac, profile};
 
-/// The queue pair that the station claims to have.
+/// The queue pair number of the station.
 pub const PEER_QPN: Qpn = Qpn(0x1234);
 
 /// The adapter is end A, the station is end B.
@@ -28,11 +28,11 @@ pub struct Peer {
     pub qp: QpHandle,
     pub qpn: Qpn,
     pub memory: Memory,
-    /// Transport packets of the adapter, with when they left.
+    /// Transport packets of the adapter, with the times of their transmission.
     pub seen: Vec<(Duration, Transport)>,
     pub completions: Vec<Completion>,
     pub events: Vec<AsyncEvent>,
-    /// PSN of the station's next new request, counted from where the queue pair expects the first.
+    /// PSN of the adapter's first expected request. The PSNs of requests count from this PSN.
     pub psn: Psn,
     taken: usize,
 }
@@ -66,7 +66,7 @@ impl Peer {
         peer
     }
 
-    /// Another queue pair instead of the present one.
+    /// Replaces the queue pair with a new one.
     pub fn fresh(&mut self, setup: &Setup) {
         let _ = self.adapter.destroy(self.qp);
         (self.qp, self.qpn) = self.adapter.create_qp(Service::Rc, 64, 64).unwrap();
@@ -84,7 +84,7 @@ impl Peer {
         }
     }
 
-    /// The frame of a packet to the adapter.
+    /// Returns the frame of a packet to the adapter.
     pub fn frame(&self, transport: &Transport) -> Vec<u8> {
         let v6 = self.setup.v6;
         packet(
@@ -136,7 +136,7 @@ impl Peer {
         self.events.extend(std::iter::from_fn(|| self.adapter.poll_async()));
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn run(&mut self, time: Duration) {
         let until = self.now + time;
         self.collect();
@@ -150,7 +150,7 @@ impl Peer {
         self.collect();
     }
 
-    /// A moment: enough for the adapter to answer, too short for its timers.
+    /// Advances the time enough for a response of the adapter, but not for its timers.
     pub fn moment(&mut self) {
         self.run(Duration::from_micros(20));
     }
@@ -185,7 +185,7 @@ impl Peer {
             .unwrap();
     }
 
-    /// A request of the adapter, about memory that the station claims to have.
+    /// Creates a request of the adapter to memory of the station.
     pub fn request(&self, wr_id: u64, operation: Operation, length: u32) -> SendRequest {
         let length = if operation.is_atomic() { 8 } else { length };
         SendRequest::new(wr_id, operation, self.slice(256 * wr_id as u32, length)).at(0x1_0000, RKey(0x77))
@@ -197,7 +197,7 @@ impl Peer {
     }
 
     pub fn post_request(&mut self, request: &SendRequest) {
-        // A queue pair in error takes requests, one in reset refuses them.
+        // Ignores a refusal: a queue pair in ERR accepts requests, but a queue pair in RESET refuses them.
         let _ = self.adapter.post_send(self.now, self.qp, request);
         self.moment();
     }
@@ -209,7 +209,7 @@ impl Peer {
         self.collect();
     }
 
-    /// The packets that came since the last call.
+    /// Returns the adapter's packets since the last call.
     pub fn take(&mut self) -> Vec<Transport> {
         let new = self.seen[self.taken..]
             .iter()
@@ -219,14 +219,14 @@ impl Peer {
         new
     }
 
-    /// The syndromes and PSNs of the AETHs that came since the last call.
+    /// Returns syndrome and PSN of the packets with an AETH since the last call.
     pub fn acks(&mut self) -> Vec<(u8, u32)> {
         let new = self.take();
         let acks = new.iter().filter_map(|p| Some((p.aeth?.syndrome().0, p.bth.psn().0)));
         acks.collect()
     }
 
-    /// A BTH to the adapter's queue pair.
+    /// Returns a BTH to the adapter's queue pair.
     pub fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
         Bth::default()
             .with_opcode(opcode)
@@ -235,7 +235,7 @@ impl Peer {
             .with_psn(psn)
     }
 
-    /// An answer to the adapter, without data.
+    /// Sends an Acknowledge packet to the adapter.
     pub fn answer(&mut self, psn: Psn, syndrome: Syndrome) {
         let transport = Transport {
             bth: self.bth(Opcode::RC_ACKNOWLEDGE, psn),
@@ -246,7 +246,7 @@ impl Peer {
         self.moment();
     }
 
-    /// A READ response to the adapter.
+    /// Sends a READ response to the adapter.
     pub fn read_response(&mut self, opcode: Opcode, psn: Psn, payload: &[u8]) {
         let transport = Transport {
             bth: self.bth(opcode, psn),
@@ -272,7 +272,7 @@ impl Peer {
         self.moment();
     }
 
-    /// A request packet to the adapter that asks for an ACK; `psn` counts from the first.
+    /// Creates a request packet to the adapter with the AckReq bit. `psn` counts from the first expected PSN.
     pub fn ask(&self, opcode: Opcode, psn: u32, payload: &[u8]) -> Transport {
         Transport {
             bth: self.bth(opcode, self.psn.plus(psn)).with_ack_request(true),
@@ -289,7 +289,7 @@ impl Peer {
         }
     }
 
-    /// A WRITE packet with a RETH, or a READ request.
+    /// Creates a WRITE packet with a RETH, or a READ request.
     pub fn ask_rdma(&self, opcode: Opcode, psn: u32, offset: u32, dma_len: u32, payload: &[u8]) -> Transport {
         Transport {
             reth: Some(
@@ -315,7 +315,7 @@ impl Peer {
         }
     }
 
-    /// Sends a packet and lets the adapter answer.
+    /// Sends a packet and waits for the adapter's response.
     pub fn put(&mut self, transport: &Transport) {
         self.send(transport);
         self.moment();

@@ -1,4 +1,4 @@
-//! What a sound requester does with the answers that it gets, and without them.
+//! Tests of a conforming requester, with and without responses.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ fn done(peer: &Peer) -> Vec<(u64, WcStatus)> {
     peer.completions.iter().map(|done| (done.wr_id, done.status)).collect()
 }
 
-/// Opcode and PSN of the packets since the last call.
+/// Returns opcode and PSN of the packets since the last call.
 fn sent(peer: &mut Peer) -> Vec<(Opcode, u32)> {
     let new = peer.take();
     new.iter().map(|p| (p.bth.opcode(), p.bth.psn().0)).collect()
 }
 
 #[test]
-fn an_rnr_nak_is_answered_by_the_same_packet_after_the_interval_and_not_before() {
+fn rnr_nak_delays_identical_retry() {
     for code in 0..32 {
         let mut peer = Peer::new(&Setup {
             rnr_retry: 1,
@@ -62,7 +62,7 @@ fn an_rnr_nak_is_answered_by_the_same_packet_after_the_interval_and_not_before()
 }
 
 #[test]
-fn a_shorter_ack_timeout_does_not_end_the_rnr_interval() {
+fn ack_timeout_does_not_end_rnr_wait() {
     let mut peer = Peer::new(&Setup {
         timeout: AckTimeout(8),
         ..setup()
@@ -76,7 +76,7 @@ fn a_shorter_ack_timeout_does_not_end_the_rnr_interval() {
 }
 
 #[test]
-fn a_time_out_comes_between_once_and_four_times_the_local_ack_timeout() {
+fn timer_fires_at_1_to_4_times_timeout() {
     for quarters in [4, 9, 16] {
         let timeout = AckTimeout(12).duration().unwrap();
         let mut peer = with_choices(
@@ -102,7 +102,7 @@ fn a_time_out_comes_between_once_and_four_times_the_local_ack_timeout() {
 }
 
 #[test]
-fn a_timeout_of_0_waits_for_ever() {
+fn timeout_0_never_fires() {
     let mut peer = peer();
     peer.post(1, Operation::Send, 100);
     peer.run(Duration::from_secs(100_000));
@@ -112,7 +112,7 @@ fn a_timeout_of_0_waits_for_ever() {
 }
 
 #[test]
-fn an_ack_completes_what_lies_before_it_and_nothing_else() {
+fn ack_completes_only_earlier_requests() {
     let mut peer = peer();
     for wr_id in 1..4 {
         peer.post(wr_id, Operation::Send, 600);
@@ -127,7 +127,7 @@ fn an_ack_completes_what_lies_before_it_and_nothing_else() {
 }
 
 #[test]
-fn ghosts_say_nothing() {
+fn ignores_stale_and_unsent_psns() {
     let mut peer = peer();
     peer.post(1, Operation::Send, 100);
     peer.answer(Psn(100), Syndrome::ACK);
@@ -152,7 +152,7 @@ fn ghosts_say_nothing() {
 }
 
 #[test]
-fn a_sequence_nak_is_answered_from_its_psn_and_acknowledges_what_lies_before() {
+fn sequence_nak_resends_from_its_psn() {
     let mut peer = peer();
     for wr_id in 1..4 {
         peer.post(wr_id, Operation::Send, 100);
@@ -179,7 +179,7 @@ fn a_sequence_nak_is_answered_from_its_psn_and_acknowledges_what_lies_before() {
 }
 
 #[test]
-fn a_fatal_nak_fails_its_request_completes_those_before_and_flushes_those_behind() {
+fn fatal_nak_fails_its_request() {
     for (code, status) in [
         (NakCode::INVALID_REQUEST, WcStatus::REM_INV_REQ_ERR),
         (NakCode::REMOTE_ACCESS, WcStatus::REM_ACCESS_ERR),
@@ -208,7 +208,7 @@ fn a_fatal_nak_fails_its_request_completes_those_before_and_flushes_those_behind
 }
 
 #[test]
-fn reserved_syndromes_never_complete_with_success() {
+fn reserved_syndrome_never_succeeds() {
     for syndrome in [0x40, 0x5F, 0x64, 0x65, 0x7F, 0x80, 0xFF] {
         for fails in [false, true] {
             let mut peer = with_choices(&setup(), |choices| choices.reserved_syndrome_fails = fails);
@@ -221,7 +221,7 @@ fn reserved_syndromes_never_complete_with_success() {
 }
 
 #[test]
-fn a_read_completes_with_its_last_response_only() {
+fn read_completes_with_last_response() {
     let mut peer = peer();
     peer.post(1, Operation::Read, 600);
     peer.post(2, Operation::Read, 600);
@@ -241,7 +241,7 @@ fn a_read_completes_with_its_last_response_only() {
 }
 
 #[test]
-fn a_missing_response_is_asked_for_again_from_where_it_is_missing_or_from_the_beginning() {
+fn retries_read_with_missing_response() {
     for resumes in [true, false] {
         let mut peer = with_choices(&setup(), |choices| choices.read_retry_resumes = resumes);
         peer.post(1, Operation::Read, 600);
@@ -275,7 +275,7 @@ fn a_missing_response_is_asked_for_again_from_where_it_is_missing_or_from_the_be
 }
 
 #[test]
-fn a_response_of_wrong_length_or_kind_is_an_error() {
+fn wrong_response_fails_request() {
     for (opcode, payload, status) in [
         (Opcode::RC_READ_RESPONSE_FIRST, 252, WcStatus::LOC_LEN_ERR),
         (Opcode::RC_READ_RESPONSE_ONLY, 256, WcStatus::BAD_RESP_ERR),
@@ -295,7 +295,7 @@ fn a_response_of_wrong_length_or_kind_is_an_error() {
 }
 
 #[test]
-fn an_ack_behind_a_read_or_atomic_makes_it_come_again() {
+fn ack_beyond_read_retries_read() {
     for operation in [Operation::Read, Operation::FetchAdd] {
         let mut peer = peer();
         peer.post(1, Operation::Send, 10);
@@ -310,7 +310,7 @@ fn an_ack_behind_a_read_or_atomic_makes_it_come_again() {
 }
 
 #[test]
-fn an_atomic_result_lands_as_a_native_number() {
+fn atomic_result_is_stored_natively() {
     for operation in [Operation::CompareSwap, Operation::FetchAdd] {
         let mut peer = peer();
         peer.post(1, operation, 8);
@@ -324,7 +324,7 @@ fn an_atomic_result_lands_as_a_native_number() {
 }
 
 #[test]
-fn progress_loads_both_counters_again() {
+fn progress_resets_retry_counters() {
     let mut peer = Peer::new(&Setup {
         timeout: AckTimeout(10),
         retry_cnt: 1,
@@ -344,7 +344,7 @@ fn progress_loads_both_counters_again() {
 }
 
 #[test]
-fn nothing_but_the_answer_ends_an_rnr_interval() {
+fn only_ack_ends_rnr_wait() {
     let mut peer = peer();
     peer.post(1, Operation::Send, 10);
     peer.post(2, Operation::Send, 10);
@@ -355,7 +355,7 @@ fn nothing_but_the_answer_ends_an_rnr_interval() {
     peer.post(3, Operation::Send, 10);
     peer.run(Duration::from_millis(490));
     assert!(peer.take().is_empty());
-    // The answer comes after all: what is behind it goes on.
+    // The ACK arrives after all, so the requester sends the later requests.
     peer.answer(Psn(100), Syndrome::ACK);
     assert_eq!(
         sent(&mut peer),
@@ -365,7 +365,7 @@ fn nothing_but_the_answer_ends_an_rnr_interval() {
 }
 
 #[test]
-fn without_credit_sends_go_one_packet_at_a_time_and_others_as_ever() {
+fn no_credit_limits_sends_to_one_packet() {
     let mut peer = with_choices(&setup(), |choices| choices.obeys_credits = true);
     peer.post(1, Operation::Send, 10);
     peer.answer(Psn(100), Syndrome::ack(CreditCode(0)));
@@ -389,7 +389,7 @@ fn without_credit_sends_go_one_packet_at_a_time_and_others_as_ever() {
 }
 
 #[test]
-fn a_clock_that_jumps_fires_a_timer_once() {
+fn clock_jump_fires_timer_once() {
     let mut peer = Peer::new(&Setup {
         timeout: AckTimeout(1),
         retry_cnt: 7,
@@ -404,7 +404,7 @@ fn a_clock_that_jumps_fires_a_timer_once() {
 }
 
 #[test]
-fn after_an_error_what_is_posted_is_flushed_in_order() {
+fn error_flushes_requests_in_order() {
     let mut peer = peer();
     peer.post_receive(50, 0, 10);
     peer.post(1, Operation::Send, 10);

@@ -1,4 +1,4 @@
-//! What a sound responder says to requests: right ones, wrong ones, repeated ones, missing ones.
+//! Tests of a conforming responder: valid, invalid, duplicate and missing requests.
 
 use verbatim_device::rc::{Access, AdapterChoices, EventKind, QpState, WcOpcode, WcStatus};
 use verbatim_wire::values::Hex64;
@@ -33,7 +33,7 @@ fn with_choices(change: impl Fn(&mut AdapterChoices)) -> Peer {
     Peer::of(profile, &[], &setup())
 }
 
-/// A request that is refused: the NAK and its PSN, the error state, the event.
+/// Sends a request, and checks its NAK with the PSN, the error state and the event.
 fn refused(peer: &mut Peer, packet: &Transport, syndrome: u8, why: &str) {
     peer.acks();
     peer.put(packet);
@@ -48,7 +48,7 @@ fn refused(peer: &mut Peer, packet: &Transport, syndrome: u8, why: &str) {
 }
 
 #[test]
-fn wrong_requests_are_refused_with_the_code_that_fits() {
+fn invalid_requests_get_right_nak() {
     let full = [7; 256];
     type Make = fn(&Peer) -> Transport;
     let cases: &[(&str, u8, Make)] = &[
@@ -140,7 +140,7 @@ trait Ask {
 }
 
 impl Ask for Peer {
-    /// Sends a packet; the AETHs that come for it.
+    /// Sends a packet. Returns syndrome and PSN of the responses with an AETH.
     fn at(&mut self, packet: &Transport) -> Vec<(u8, u32)> {
         self.acks();
         self.put(packet);
@@ -149,7 +149,7 @@ impl Ask for Peer {
 }
 
 #[test]
-fn rights_are_those_of_the_queue_pair_first_and_of_the_region_then() {
+fn qp_rights_come_before_region_rights() {
     let ask = |peer: &Peer, opcode: Opcode| match opcode {
         Opcode::RC_WRITE_ONLY => peer.ask_rdma(opcode, 0, 0, 8, &[1; 8]),
         Opcode::RC_READ_REQUEST => peer.ask_rdma(opcode, 0, 0, 8, &[]),
@@ -176,7 +176,7 @@ fn rights_are_those_of_the_queue_pair_first_and_of_the_region_then() {
 }
 
 #[test]
-fn reads_and_atomics_need_resources_of_the_responder() {
+fn read_needs_responder_resources() {
     let mut peer = Peer::new(&Setup {
         max_dest_rd_atomic: 0,
         ..setup()
@@ -186,8 +186,8 @@ fn reads_and_atomics_need_resources_of_the_responder() {
 }
 
 #[test]
-fn a_read_beyond_the_resources_of_the_responder_may_be_refused_until_one_is_free() {
-    // Four, as the queue pair is told.
+fn read_beyond_resources_follows_choice() {
+    // The default max_dest_rd_atomic is 4.
     let naks = |peer: &mut Peer| peer.acks().iter().filter(|(syndrome, _)| *syndrome == INVALID).count();
     for (refuses, at_once, expected) in [(true, true, 1), (true, false, 0), (false, true, 0)] {
         let mut peer = with_choices(|choices| choices.refuses_beyond_resources = refuses);
@@ -204,7 +204,7 @@ fn a_read_beyond_the_resources_of_the_responder_may_be_refused_until_one_is_free
 }
 
 #[test]
-fn the_r_key_of_nothing_is_not_looked_at() {
+fn zero_length_r_key_is_not_checked() {
     for opcode in [Opcode::RC_WRITE_ONLY, Opcode::RC_READ_REQUEST] {
         let mut peer = peer();
         let mut packet = peer.ask_rdma(opcode, 0, 0, 0, &[]);
@@ -214,7 +214,7 @@ fn the_r_key_of_nothing_is_not_looked_at() {
 }
 
 #[test]
-fn a_receive_whose_memory_is_gone_is_the_responders_own_fault() {
+fn deregistered_receive_is_operational_nak() {
     let mut peer = peer();
     peer.post_receive(1, 0, 100);
     peer.adapter.deregister(peer.memory.handle).unwrap();
@@ -224,7 +224,7 @@ fn a_receive_whose_memory_is_gone_is_the_responders_own_fault() {
 }
 
 #[test]
-fn an_overlong_send_completes_the_receive_with_a_length_error_and_flushes_the_others() {
+fn overlong_send_fails_its_receive() {
     let mut peer = peer();
     for wr_id in 1..3 {
         peer.post_receive(wr_id, 0, 300);
@@ -236,7 +236,7 @@ fn an_overlong_send_completes_the_receive_with_a_length_error_and_flushes_the_ot
 }
 
 #[test]
-fn a_gap_gets_one_nak_and_nothing_behind_it_is_done_until_it_is_filled() {
+fn gap_gets_one_nak_until_filled() {
     let mut peer = peer();
     for wr_id in 0..5 {
         peer.post_receive(wr_id, 0, 100);
@@ -259,7 +259,7 @@ fn a_gap_gets_one_nak_and_nothing_behind_it_is_done_until_it_is_filled() {
 }
 
 #[test]
-fn psn_regions_split_where_the_architecture_splits_them() {
+fn psn_regions_split_at_half_of_psns() {
     let mut peer = peer();
     peer.post_receive(1, 0, 100);
     let half = Psn::COUNT / 2;
@@ -271,7 +271,7 @@ fn psn_regions_split_where_the_architecture_splits_them() {
 }
 
 #[test]
-fn an_rnr_nak_has_the_psn_and_the_timer_and_no_sequence_nak_follows_it() {
+fn rnr_nak_carries_psn_and_timer() {
     let mut peer = peer();
     let first = peer.ask(Opcode::RC_SEND_FIRST, 0, &[1; 256]);
     let last = peer.ask(Opcode::RC_SEND_LAST, 1, &[2; 5]);
@@ -286,7 +286,7 @@ fn an_rnr_nak_has_the_psn_and_the_timer_and_no_sequence_nak_follows_it() {
 }
 
 #[test]
-fn a_write_needs_a_receive_only_when_the_immediate_arrives() {
+fn write_needs_receive_for_immediate() {
     for writes in [false, true] {
         let mut peer = with_choices(|choices| choices.writes_before_rnr_nak = writes);
         let first = peer.ask_rdma(Opcode::RC_WRITE_FIRST, 0, 1000, 260, &[0xAA; 256]);
@@ -306,7 +306,7 @@ fn a_write_needs_a_receive_only_when_the_immediate_arrives() {
 }
 
 #[test]
-fn duplicates_of_sends_and_writes_are_acknowledged_with_the_latest_psn_and_not_done_again() {
+fn duplicates_are_acked_not_executed() {
     let mut peer = peer();
     for wr_id in 0..3 {
         peer.post_receive(wr_id, 0, 100);
@@ -326,7 +326,7 @@ fn duplicates_of_sends_and_writes_are_acknowledged_with_the_latest_psn_and_not_d
 }
 
 #[test]
-fn a_duplicate_read_brings_the_data_as_they_are_now_whole_or_a_tail() {
+fn duplicate_read_returns_current_data() {
     let mut peer = peer();
     let read = peer.ask_rdma(Opcode::RC_READ_REQUEST, 0, 1000, 600, &[]);
     peer.put(&read);
@@ -350,7 +350,7 @@ fn a_duplicate_read_brings_the_data_as_they_are_now_whole_or_a_tail() {
         ]
     );
     assert_eq!(peer.status().rq_psn, Psn(203));
-    // An error in a duplicate is not told.
+    // The responder reports no error in a duplicate.
     let mut odd = read.clone();
     odd.reth = odd.reth.map(|reth| reth.with_r_key(RKey(1)));
     peer.put(&odd);
@@ -359,7 +359,7 @@ fn a_duplicate_read_brings_the_data_as_they_are_now_whole_or_a_tail() {
 }
 
 #[test]
-fn a_duplicate_atomic_gets_the_stored_result_and_touches_nothing() {
+fn duplicate_atomic_returns_stored_result() {
     let mut peer = Peer::new(&Setup {
         max_dest_rd_atomic: 2,
         ..setup()
@@ -387,7 +387,7 @@ fn a_duplicate_atomic_gets_the_stored_result_and_touches_nothing() {
 }
 
 #[test]
-fn credits_tell_no_more_than_is_posted() {
+fn credits_do_not_exceed_receives() {
     let mut peer = with_choices(|choices| choices.advertises_credits = true);
     for posted in 0..20u32 {
         let write = peer.ask_rdma(Opcode::RC_WRITE_ONLY, posted, 0, 1, &[1]);
@@ -402,7 +402,7 @@ fn credits_tell_no_more_than_is_posted() {
 }
 
 #[test]
-fn acks_that_wait_speak_for_what_came_meanwhile() {
+fn delayed_ack_covers_later_requests() {
     let mut peer = with_choices(|choices| choices.ack_delay = std::time::Duration::from_micros(5));
     for psn in 0..3 {
         let write = peer.ask_rdma(Opcode::RC_WRITE_ONLY, psn, 0, 1, &[1]);
@@ -414,7 +414,7 @@ fn acks_that_wait_speak_for_what_came_meanwhile() {
 }
 
 #[test]
-fn responses_leave_in_the_order_of_the_requests() {
+fn responses_follow_request_order() {
     let mut peer = peer();
     peer.post_receive(1, 0, 100);
     let packets = [

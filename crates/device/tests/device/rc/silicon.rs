@@ -1,5 +1,5 @@
-//! Adapters as sold do what was published of them: unionxic/rdma-fault-characterization, ack_timeout, results of
-//! 2026-09-25.
+//! Tests of the models of real adapters against published measurements: unionxic/rdma-fault-characterization,
+//! ack_timeout, results of 2026-09-25.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use verbatim_wire::AckTimeout;
 
 use super::adapters::{A, B, Pair, Setup, profile};
 
-/// A request that nobody answers: when it was sent, and when its error was told.
+/// Posts a request that gets no response. Returns the times of its transmissions, and the time of its error completion.
 fn unanswered(conforming: bool, code: u8, retry_cnt: u8) -> (Vec<Duration>, Duration) {
     let setup = Setup {
         timeout: AckTimeout(code),
@@ -16,7 +16,7 @@ fn unanswered(conforming: bool, code: u8, retry_cnt: u8) -> (Vec<Duration>, Dura
         ..Setup::default()
     };
     let mut pair = Pair::of([profile(A).connectx_6(conforming), profile(B)], [&[], &[]], &setup);
-    // The peer's address is found, and nothing else arrives.
+    // Delivers ARP, so that the address resolves, and drops all IPv4 packets.
     pair.fate = Box::new(|_, _, frame| match frame.get(12..14) {
         Some([0x08, 0x00]) => Vec::new(),
         _ => vec![Duration::from_micros(1)],
@@ -53,7 +53,7 @@ fn connectx_6_retries_as_published() {
         );
         assert!(sent[1] >= Duration::from_millis(12), "code {code}: {:?}", sent[1]);
     }
-    // Medians of the time to the error, by retry_cnt at code 14, and the range of transmissions.
+    // retry_cnt, median time to the error completion in ms at code 14, and range of the number of transmissions.
     let published = [
         (1, 440.6, 4..=7),
         (2, 977.6, 5..=8),
@@ -79,7 +79,7 @@ fn connectx_6_retries_as_published() {
 }
 
 #[test]
-fn connectx_6_without_its_floor_keeps_to_the_timeout() {
+fn connectx_6_without_floor_keeps_timeout() {
     for (code, retry_cnt) in [(8, 7), (14, 0), (14, 7), (18, 3)] {
         let once = AckTimeout(code).duration().unwrap();
         let (sent, told) = unanswered(true, code, retry_cnt);

@@ -1,4 +1,4 @@
-//! What verbs refuse, and how they say so; unreliable datagrams.
+//! Tests of refused verbs and their messages, and of unreliable datagrams.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn says(refusal: Result<(), Refusal>, errno: i32, words: &str) {
 }
 
 #[test]
-fn each_step_needs_its_attributes_and_takes_no_others() {
+fn transition_rejects_wrong_attributes() {
     let (mut adapter, qp) = adapter();
     for (state, attributes) in Setup::default().steps(A, PEER) {
         let from = adapter.query(qp).unwrap().state;
@@ -58,7 +58,7 @@ fn each_step_needs_its_attributes_and_takes_no_others() {
 }
 
 #[test]
-fn values_out_of_range_are_refused_with_their_bounds() {
+fn rejects_out_of_range_attributes() {
     let [(_, init), (_, rtr), (_, rts)] = Setup::default().steps(A, PEER);
     let far = AddressVector {
         dgid: Some(Gid::from(address(B, true))),
@@ -119,7 +119,7 @@ fn values_out_of_range_are_refused_with_their_bounds() {
 }
 
 #[test]
-fn handles_that_name_nothing_are_refused() {
+fn rejects_unknown_handles() {
     let (mut adapter, qp) = adapter();
     let nothing = QpHandle(77);
     let request = SendRequest::new(1, Operation::Send, Slice::default());
@@ -142,7 +142,7 @@ fn handles_that_name_nothing_are_refused() {
 }
 
 #[test]
-fn memory_ends_where_it_ends() {
+fn rejects_access_beyond_memory() {
     let (mut adapter, _) = adapter();
     for (length, access) in [
         (0, Access::ALL),
@@ -169,7 +169,7 @@ fn memory_ends_where_it_ends() {
 }
 
 #[test]
-fn queues_refuse_what_they_cannot_hold_or_do() {
+fn queues_reject_excess_and_unsupported() {
     let (mut adapter, qp) = adapter();
     let now = Duration::ZERO;
     let send = SendRequest::new(1, Operation::Send, Slice::default());
@@ -215,7 +215,7 @@ fn queues_refuse_what_they_cannot_hold_or_do() {
 }
 
 #[test]
-fn the_first_packet_in_rtr_is_reported_once() {
+fn first_packet_in_rtr_is_reported_once() {
     let mut pair = Pair::new(&Setup::default());
     let (qp, qpn) = pair.ends[B].create_qp(Service::Rc, 2, 2).unwrap();
     let (peer, peer_qpn) = pair.ends[A].create_qp(Service::Rc, 2, 2).unwrap();
@@ -234,7 +234,7 @@ fn the_first_packet_in_rtr_is_reported_once() {
 }
 
 #[test]
-fn datagrams_arrive_behind_40_bytes_or_are_lost() {
+fn datagram_follows_40_byte_header() {
     for v6 in [false, true] {
         let mut pair = Pair::new(&Setup::default());
         pair.fill(A, 9);
@@ -287,7 +287,7 @@ fn datagrams_arrive_behind_40_bytes_or_are_lost() {
 }
 
 #[test]
-fn every_varied_adapter_has_numbers_and_addresses_of_its_own() {
+fn seed_determines_adapter() {
     let varied = profile(A).vary(1);
     assert_eq!(varied, profile(A).vary(1));
     assert_ne!(varied, profile(A).vary(2));
@@ -302,7 +302,7 @@ fn every_varied_adapter_has_numbers_and_addresses_of_its_own() {
 }
 
 #[test]
-fn a_small_adapter_refuses_what_it_has_not() {
+fn small_adapter_rejects_unsupported() {
     let mut small = profile(A);
     (small.sqd, small.first_address) = (false, 0);
     (small.timeouts, small.min_rnr_timers) = (vec![14], vec![16]);

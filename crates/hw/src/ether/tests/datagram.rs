@@ -17,7 +17,7 @@ fn pairs(directory: &Path) -> (DatagramPair, DatagramPair) {
 }
 
 #[test]
-fn frames_arrive_whole_in_their_order() {
+fn frames_arrive_whole_and_in_order() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     for (mark, length) in [(1, 14), (2, 1514), (3, a.longest())] {
@@ -32,7 +32,7 @@ fn frames_arrive_whole_in_their_order() {
 }
 
 #[test]
-fn a_frame_came_after_the_socket_was_last_seen_empty() {
+fn stamp_begins_when_socket_was_empty() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     let first = now();
@@ -52,7 +52,7 @@ fn a_frame_came_after_the_socket_was_last_seen_empty() {
 }
 
 #[test]
-fn a_wait_ends_at_its_timeout_or_with_a_frame() {
+fn wait_ends_at_timeout_or_frame() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     let start = Instant::now();
@@ -65,24 +65,24 @@ fn a_wait_ends_at_its_timeout_or_with_a_frame() {
 }
 
 #[test]
-fn an_absent_machine_is_named_as_the_likely_cause() {
+fn absent_machine_is_named_as_cause() {
     let place = tempfile::tempdir().unwrap();
     let (local, remote) = (place.path().join("a"), place.path().join("b"));
     let a = DatagramPair::open(&local, &remote).unwrap();
     let error = a.send(&frame(60, 1)).unwrap_err();
     assert!(matches!(error, EtherError::PeerAbsent { .. }), "{error:?}");
     assert!(error.to_string().contains("the machine is not running"), "{error}");
-    // It was there and died: its file is left.
+    // The machine existed and died; its socket file remains.
     drop(UnixDatagram::bind(&remote).unwrap());
     assert!(matches!(a.send(&frame(60, 1)), Err(EtherError::PeerAbsent { .. })));
-    // It comes up, and nothing has to be opened again.
+    // The machine starts, and the first side need not be reopened.
     let b = DatagramPair::open(&remote, &local).unwrap();
     a.send(&frame(60, 2)).unwrap();
     assert_eq!(b.receive(BOUND).unwrap().unwrap().bytes, frame(60, 2));
 }
 
 #[test]
-fn a_machine_that_does_not_read_is_an_error_after_a_bound() {
+fn send_to_stopped_reader_ends_at_bound() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     let mut sent = 0;
@@ -107,7 +107,7 @@ fn a_machine_that_does_not_read_is_an_error_after_a_bound() {
 }
 
 #[test]
-fn a_frame_of_an_impossible_length_is_refused() {
+fn refuses_frame_of_invalid_length() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     let error = a.send(&frame(a.longest() + 1, 1)).unwrap_err();
@@ -117,7 +117,7 @@ fn a_frame_of_an_impossible_length_is_refused() {
 }
 
 #[test]
-fn a_datagram_that_is_no_frame_is_counted_and_skipped() {
+fn overlong_datagram_is_counted_and_skipped() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = pairs(place.path());
     a.socket_for_tests()
@@ -129,7 +129,7 @@ fn a_datagram_that_is_no_frame_is_counted_and_skipped() {
 }
 
 #[test]
-fn a_socket_in_use_is_not_taken_away() {
+fn socket_in_use_is_not_replaced() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = (place.path().join("a"), place.path().join("b"));
     let first = DatagramPair::open(&a, &b).unwrap();
@@ -144,7 +144,7 @@ fn a_socket_in_use_is_not_taken_away() {
 }
 
 #[test]
-fn a_socket_that_a_dead_process_left_is_replaced() {
+fn dead_socket_is_replaced() {
     let place = tempfile::tempdir().unwrap();
     let (a, b) = (place.path().join("a"), place.path().join("b"));
     drop(UnixDatagram::bind(&a).unwrap());
@@ -153,7 +153,7 @@ fn a_socket_that_a_dead_process_left_is_replaced() {
 }
 
 #[test]
-fn an_impossible_path_says_what_is_expected() {
+fn invalid_path_error_names_the_limit() {
     let long = "x".repeat(200);
     for (local, remote) in [
         ("/no/such/directory/a", "b"),

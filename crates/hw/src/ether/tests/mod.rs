@@ -1,10 +1,10 @@
-//! Stamps, datagrams, and frames through a veth pair in a network namespace of the test's own.
+//! Stamps, datagrams, and frames through a veth pair in a network namespace of each test.
 
 mod datagram;
 mod stamp;
 mod veth;
 
-/// A frame of `length` bytes of an Ethertype that nobody speaks, marked with `mark`.
+/// Makes a frame of `length` bytes with an Ethertype that no protocol uses, marked with `mark`.
 fn frame(length: usize, mark: u8) -> Vec<u8> {
     let mut frame = vec![mark; length];
     frame[..6].copy_from_slice(&[0x02, 0, 0, 0, 0, 0x77]);
@@ -13,5 +13,5 @@ fn frame(length: usize, mark: u8) -> Vec<u8> {
     frame
 }
 
-/// For local experiments.
+/// Ethertype for local experiments.
 const OURS: [u8; 2] = [0x88, 0xb5];

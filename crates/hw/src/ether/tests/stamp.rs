@@ -25,7 +25,7 @@ fn now_is_the_clock_of_instant() {
 }
 
 #[test]
-fn a_stamp_is_carried_over_with_the_width_of_its_bracket() {
+fn converted_stamp_has_bracket_width() {
     let reading = Reading {
         before: us(1_000),
         other: us(900_000),
@@ -41,7 +41,7 @@ fn a_stamp_is_carried_over_with_the_width_of_its_bracket() {
 }
 
 #[test]
-fn a_drifting_clock_widens_the_bounds_with_the_age_of_the_stamp() {
+fn drift_widens_bounds_with_stamp_age() {
     let reading = Reading {
         before: us(5_000_000),
         other: us(9_000_000),
@@ -52,7 +52,7 @@ fn a_drifting_clock_widens_the_bounds_with_the_age_of_the_stamp() {
 }
 
 #[test]
-fn a_reading_of_the_same_clock_changes_nothing_but_the_width() {
+fn reading_of_same_clock_only_widens() {
     let reading = Reading::take(ClockId::CLOCK_MONOTONIC).unwrap();
     let (earliest, latest) = reading.convert(reading.other, 0);
     assert!(earliest <= reading.other && reading.other <= latest);
@@ -60,7 +60,7 @@ fn a_reading_of_the_same_clock_changes_nothing_but_the_width() {
 }
 
 #[test]
-fn bounds_are_narrowed_by_what_is_known_without_a_stamp() {
+fn known_bounds_narrow_a_stamp() {
     let known = Stamp::bracket(us(10), us(20));
     let narrowed = known.narrowed((us(5), us(12)), StampSource::KernelSoftware);
     assert_eq!((narrowed.earliest, narrowed.latest), (us(10), us(12)));
@@ -68,7 +68,7 @@ fn bounds_are_narrowed_by_what_is_known_without_a_stamp() {
 }
 
 #[test]
-fn a_stamp_that_contradicts_what_is_known_is_dropped() {
+fn contradicting_stamp_is_dropped() {
     let known = Stamp::bracket(us(10), us(20));
     for bounds in [(us(1), us(9)), (us(21), us(30))] {
         assert_eq!(known.narrowed(bounds, StampSource::KernelSoftware), known);
@@ -76,7 +76,7 @@ fn a_stamp_that_contradicts_what_is_known_is_dropped() {
 }
 
 #[test]
-fn a_tag_goes_back_between_addresses_and_ethertype() {
+fn tag_returns_before_ethertype() {
     let frame: Vec<u8> = (0..20).collect();
     let tagged = with_tag(&frame, Some((0x8100, 0x2005)));
     assert_eq!(tagged[..12], frame[..12]);
@@ -91,7 +91,7 @@ fn a_tag_goes_back_between_addresses_and_ethertype() {
 }
 
 #[test]
-fn a_stamp_from_before_the_read_counts_and_one_made_by_the_read_is_an_upper_bound() {
+fn late_kernel_stamp_is_only_upper_bound() {
     let (empty, began, read) = (us(100), us(200), us(210));
     let sound = Stamp::received((empty, began, read), (us(150), us(151)), StampSource::KernelSoftware);
     assert_eq!((sound.earliest, sound.latest), (us(150), us(151)));
@@ -101,14 +101,14 @@ fn a_stamp_from_before_the_read_counts_and_one_made_by_the_read_is_an_upper_boun
         (late.earliest, late.latest, late.source),
         (empty, us(204), StampSource::Bracket)
     );
-    // An adapter stamps what arrives, whenever it is read.
+    // An adapter stamps a frame on arrival, independent of the read.
     let adapter = Stamp::received((empty, began, read), (us(199), us(203)), StampSource::Hardware);
     assert_eq!((adapter.earliest, adapter.latest), (us(199), us(203)));
     assert_eq!(adapter.source, StampSource::Hardware);
 }
 
 #[test]
-fn keys_of_stamps_are_compared_across_their_wrap() {
+fn keys_compare_across_wrap() {
     assert!(is_before(4, 5) && is_before(u32::MAX, 0) && is_before(u32::MAX - 1, 3));
     assert!(!is_before(5, 5) && !is_before(6, 5) && !is_before(0, u32::MAX));
 }

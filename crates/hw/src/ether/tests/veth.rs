@@ -1,4 +1,4 @@
-//! Frames through a veth pair. Each test has a network namespace of its own: a thread enters it, and it ends with the
+//! Frames through a veth pair. Each test enters a network namespace of its own in a thread. The namespace ends with the
 //! thread and its sockets.
 
 use std::{
@@ -15,11 +15,11 @@ use super::{OURS, frame};
 
 const BOUND: Duration = Duration::from_secs(5);
 
-/// Runs `body` in a new network namespace with the pair `va`, `vb`, both up. Where that takes rights that are missing,
-/// the test says so and passes, unless CI is set.
+/// Runs `body` in a new network namespace with the pair `va`, `vb`, both up. If privileges are missing, the test prints
+/// that and passes, except in CI.
 fn with_pair(body: impl FnOnce() + Send + 'static) {
     let inside = move || {
-        // Moves this thread alone into a namespace of its own.
+        // Moves only this thread into a new namespace.
         if let Err(seen) = unshare(CloneFlags::CLONE_NEWNET) {
             assert!(
                 std::env::var_os("CI").is_none(),
@@ -49,7 +49,7 @@ fn with_pair(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Says what is missing. In CI nothing may be.
+/// Prints why a test is skipped. In CI this is a failure.
 fn skipped(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "{what}");
     eprintln!("SKIPPED: {what}");
@@ -61,7 +61,7 @@ fn ip(arguments: &str) {
     }
 }
 
-/// A child inherits the namespace of the thread that starts it.
+/// Runs `ip`. A child process inherits the namespace of the thread that starts it.
 fn try_ip(arguments: &str) -> Result<(), String> {
     let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
     match output.status.success() {
@@ -70,12 +70,11 @@ fn try_ip(arguments: &str) -> Result<(), String> {
     }
 }
 
-/// Sends until something arrives: an interface's queue wakes some time after its link does, and loses what it is given
-/// before.
+/// Sends until a frame arrives: an interface's queue starts some time after its link is up, and loses earlier frames.
 fn wake(from: &str, to: &str) {
     let (from, to) = (PacketSocket::open(from).unwrap(), PacketSocket::open(to).unwrap());
     let mut first = frame(60, 0);
-    first[5] = 0x78; // Not one of those that tests look at.
+    first[5] = 0x78; // Not a frame that tests look for.
     let start = Instant::now();
     while start.elapsed() < BOUND {
         from.send(&first).unwrap();
@@ -92,7 +91,7 @@ fn wake(from: &str, to: &str) {
     );
 }
 
-/// The next frame of ours; the kernel sends some of its own.
+/// Returns the next frame of the test; the kernel sends other frames, too.
 fn ours(socket: &PacketSocket, timeout: Duration) -> Option<Frame> {
     let start = Instant::now();
     loop {
@@ -103,7 +102,7 @@ fn ours(socket: &PacketSocket, timeout: Duration) -> Option<Frame> {
     }
 }
 
-/// Why the socket receives no more. Frames that came before that are received first.
+/// Returns the error with which the socket stops receiving. Earlier frames are received first.
 fn end(socket: &PacketSocket) -> EtherError {
     let start = Instant::now();
     loop {
@@ -115,11 +114,11 @@ fn end(socket: &PacketSocket) -> EtherError {
 }
 
 #[test]
-fn a_frame_arrives_as_it_was_sent_and_the_stamps_are_in_order() {
+fn frame_arrives_unchanged_with_ordered_stamps() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
         assert_eq!(a.stamps(), StampSource::KernelSoftware);
-        // The kernel begins to stamp some time after it was asked to.
+        // The kernel begins to stamp some time after the request.
         let start = Instant::now();
         loop {
             let before = now();
@@ -156,9 +155,9 @@ fn each_stamp_belongs_to_its_frame() {
     });
 }
 
-/// A bridge is such an interface: it hands frames on, and stamps none.
+/// A bridge never stamps frames that it forwards.
 #[test]
-fn where_no_stamp_comes_sends_wait_a_little_and_then_no_more() {
+fn sends_stop_waiting_for_missing_stamps() {
     const BOUND_OF_A_STAMP: Duration = Duration::from_millis(2);
     with_pair(|| {
         if let Err(seen) = try_ip("link add name bridge0 type bridge") {
@@ -179,7 +178,7 @@ fn where_no_stamp_comes_sends_wait_a_little_and_then_no_more() {
 }
 
 #[test]
-fn what_this_machine_sends_is_not_received() {
+fn sent_frames_are_not_received() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
         let second = PacketSocket::open("va").unwrap();
@@ -191,10 +190,10 @@ fn what_this_machine_sends_is_not_received() {
 }
 
 #[test]
-fn a_vlan_tag_arrives_in_its_place() {
+fn vlan_tag_arrives_in_its_place() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
-        // As long as a frame may be, with the common tag and with that of provider bridges.
+        // Frames of the largest length, with the common tag and with the tag of provider bridges.
         for (protocol, most) in [([0x81, 0x00], a.mtu() + 18), ([0x88, 0xa8], a.mtu() + 14)] {
             let mut tagged = frame(most, 5);
             tagged[12..18].copy_from_slice(&[protocol[0], protocol[1], 0x60, 0x07, OURS[0], OURS[1]]);
@@ -205,7 +204,7 @@ fn a_vlan_tag_arrives_in_its_place() {
 }
 
 #[test]
-fn a_frame_longer_than_the_mtu_is_refused_before_and_after_it_was_lowered() {
+fn frame_above_mtu_is_refused() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
         assert_eq!((a.mtu(), a.interface()), (1500, "va"));
@@ -232,7 +231,7 @@ fn a_frame_longer_than_the_mtu_is_refused_before_and_after_it_was_lowered() {
 }
 
 #[test]
-fn the_address_of_the_interface_is_known() {
+fn mac_is_the_interface_address() {
     with_pair(|| {
         ip("link set va address 02:11:22:33:44:55");
         assert_eq!(
@@ -243,7 +242,7 @@ fn the_address_of_the_interface_is_known() {
 }
 
 #[test]
-fn an_interface_that_goes_down_is_an_error_until_it_is_up_again() {
+fn interface_down_is_an_error_until_up() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
         ip("link set va down");
@@ -271,7 +270,7 @@ fn an_interface_that_goes_down_is_an_error_until_it_is_up_again() {
 }
 
 #[test]
-fn an_interface_that_is_removed_stays_gone() {
+fn removed_interface_stays_gone() {
     with_pair(|| {
         let a = PacketSocket::open("va").unwrap();
         ip("link del va");
@@ -284,7 +283,7 @@ fn an_interface_that_is_removed_stays_gone() {
 }
 
 #[test]
-fn a_waiting_receiver_hears_of_the_end_of_its_interface() {
+fn waiting_receiver_notices_removal() {
     with_pair(|| {
         let a = PacketSocket::open("va").unwrap();
         let start = Instant::now();
@@ -310,7 +309,7 @@ fn a_waiting_receiver_hears_of_the_end_of_its_interface() {
 }
 
 #[test]
-fn frames_that_nobody_received_in_time_are_counted() {
+fn unread_frames_are_counted_as_dropped() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
         let mut sent = 0;
@@ -336,7 +335,7 @@ fn frames_that_nobody_received_in_time_are_counted() {
 }
 
 #[test]
-fn an_absent_interface_is_named_beside_those_that_exist() {
+fn absent_interface_error_lists_existing() {
     with_pair(|| {
         for name in ["eth77", "", "a name that is much too long", "nul\0"] {
             let error = PacketSocket::open(name).unwrap_err();
@@ -355,7 +354,7 @@ fn an_absent_interface_is_named_beside_those_that_exist() {
 }
 
 #[test]
-fn an_interface_without_ethernet_headers_is_refused() {
+fn refuses_interface_without_ethernet() {
     with_pair(|| {
         ip("tuntap add dev tun7 mode tun");
         ip("link set tun7 up");
@@ -368,9 +367,9 @@ fn an_interface_without_ethernet_headers_is_refused() {
 }
 
 #[test]
-fn a_process_without_the_right_is_told_which_one() {
+fn missing_capability_is_named() {
     with_pair(|| {
-        // nix has this call for all threads at once only; here it is this one alone, which ends with the test.
+        // nix changes the user only for all threads at once. Here only this thread changes, which ends with the test.
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(None, nobody, None).unwrap();
         let error = PacketSocket::open("va").unwrap_err();

@@ -1,4 +1,4 @@
-//! Listing, opening, querying.
+//! Listing, opening and querying devices.
 
 use nix::errno::Errno;
 use verbatim_wire::{Lid, Mtu};
@@ -8,13 +8,13 @@ use crate::verbs::GidType;
 use super::fake::{library, opened, world};
 
 #[test]
-fn devices_are_listed_and_the_list_is_given_back() {
+fn device_list_is_freed() {
     assert_eq!(library().devices().unwrap(), ["fake0"]);
     assert_eq!(world(|world| world.log.clone()), ["+list", "-list"]);
 }
 
 #[test]
-fn a_kernel_without_rdma_is_unavailable_and_says_what_to_load() {
+fn missing_kernel_rdma_error_names_module() {
     world(|world| world.fails.push(("list", Errno::ENOSYS)));
     let error = library().devices().unwrap_err();
     assert!(error.to_string().contains("modprobe ib_uverbs"), "{error}");
@@ -22,7 +22,7 @@ fn a_kernel_without_rdma_is_unavailable_and_says_what_to_load() {
 }
 
 #[test]
-fn an_absent_device_is_named_beside_those_that_exist() {
+fn absent_device_error_lists_existing() {
     let error = library().open_device("mlx5_9").unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -32,7 +32,7 @@ fn an_absent_device_is_named_beside_those_that_exist() {
 }
 
 #[test]
-fn a_machine_without_devices_says_how_to_get_one() {
+fn machine_without_device_suggests_rxe() {
     world(|world| world.no_device = true);
     assert_eq!(library().devices().unwrap(), [""; 0]);
     let error = library().open_device("rxe0").unwrap_err();
@@ -40,7 +40,7 @@ fn a_machine_without_devices_says_how_to_get_one() {
 }
 
 #[test]
-fn a_device_that_does_not_open_says_why() {
+fn open_failure_names_the_cause() {
     world(|world| world.fails.push(("+context", Errno::EACCES)));
     let error = library().open_device("fake0").unwrap_err();
     let text = error.to_string();
@@ -51,7 +51,7 @@ fn a_device_that_does_not_open_says_why() {
 }
 
 #[test]
-fn a_device_says_what_it_is() {
+fn query_device_shows_attributes() {
     let seen = opened().query_device().unwrap();
     assert_eq!(
         (seen.fw_ver.as_str(), seen.node_guid, seen.max_qp),
@@ -61,7 +61,7 @@ fn a_device_says_what_it_is() {
 }
 
 #[test]
-fn a_port_says_its_state() {
+fn query_port_shows_state() {
     let seen = opened().query_port(1).unwrap();
     assert_eq!(
         (seen.lid, seen.state, seen.active_mtu, seen.ethernet),
@@ -70,7 +70,7 @@ fn a_port_says_its_state() {
 }
 
 #[test]
-fn an_absent_port_is_an_error_that_names_it() {
+fn absent_port_is_named_in_error() {
     let error = opened().query_port(2).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -80,7 +80,7 @@ fn an_absent_port_is_an_error_that_names_it() {
 }
 
 #[test]
-fn the_gid_table_has_the_entries_that_are_filled() {
+fn gid_table_skips_empty_entries() {
     let table = opened().gid_table(1).unwrap();
     let seen: Vec<_> = table
         .iter()
@@ -91,7 +91,7 @@ fn the_gid_table_has_the_entries_that_are_filled() {
 }
 
 #[test]
-fn a_gid_that_cannot_be_read_is_an_error_and_not_an_empty_entry() {
+fn unreadable_gid_is_an_error() {
     let context = opened();
     world(|world| world.fails.push(("gid", Errno::EIO)));
     let error = context.gid_table(1).unwrap_err();

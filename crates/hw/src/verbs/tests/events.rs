@@ -24,7 +24,7 @@ fn event(kind: EventKind, fill: impl FnOnce(&mut ibv_async_event)) {
 }
 
 #[test]
-fn an_event_tells_what_it_is_about_and_is_acknowledged() {
+fn event_names_its_queue_pair() {
     let bench = bench(Service::Rc);
     event(EventKind::PORT_ACTIVE, |event| event.element.port_num = 1);
     event(EventKind::QP_ACCESS_ERR, |event| {
@@ -44,10 +44,10 @@ fn an_event_tells_what_it_is_about_and_is_acknowledged() {
 }
 
 #[test]
-fn a_device_that_went_away_is_an_error() {
+fn removed_device_is_an_error() {
     let context = opened();
     assert_eq!(context.next_event().unwrap(), None);
-    // Readable without an event: the stand-in answers EIO, as the kernel does for a device that was removed.
+    // Readable without an event: the fake returns EIO, as the kernel does for a removed device.
     world(|world| make_readable(&mut world.async_end));
     let error = context.next_event().unwrap_err();
     assert!(error.to_string().contains("the device went away"), "{error}");

@@ -1,5 +1,6 @@
-//! Our own declarations against the header that is installed: rdma-sys, which makes its own of it, is asked for what
-//! this crate uses, the C compiler for every size, offset and constant, those of libibumad (crate umad) too.
+//! Compares our own declarations with the installed header. rdma-sys, which generates its declarations from it, checks
+//! everything that this crate uses. The C compiler checks every size, offset and constant, also those of libibumad
+//! (crate umad).
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path, process::Command};
 
@@ -9,7 +10,7 @@ const NEXT: &str = "the header has changed: run crates/hw/bindgen.sh (umad: corr
                     at what uses it";
 
 #[test]
-fn declarations_agree_with_rdma_sys() {
+fn declarations_match_rdma_sys() {
     let mut wrong = Vec::new();
     let mut same = |what: &str, ours: i64, theirs: i64| {
         if ours != theirs {
@@ -86,27 +87,27 @@ fn declarations_agree_with_rdma_sys() {
 }
 
 #[test]
-fn declarations_agree_with_the_c_compiler() {
+fn declarations_match_c_compiler() {
     let declared = verbs();
     assert!(declared.sizes.len() > 30 && declared.offsets.len() > 200 && declared.constants.len() > 100);
     compile("infiniband/verbs.h", &declared, verbs_in_c);
 }
 
 #[test]
-fn declarations_of_umad_agree_with_the_c_compiler() {
+fn umad_declarations_match_c_compiler() {
     let declared = umad();
     assert!(declared.sizes.len() == 4 && declared.offsets.len() > 30, "{declared:?}");
     compile("infiniband/umad.h", &declared, |name| Some(name.to_owned()));
 }
 
-/// A file of declarations, read from its own assertions, so that nothing is left out and nothing is said twice.
+/// The declarations of a file, read from its own assertions, so that none is missing or repeated.
 #[derive(Debug, Default)]
 struct Declared {
-    /// Bytes of each type.
+    /// Size of each type in bytes.
     sizes: BTreeMap<String, usize>,
-    /// Bytes before each field of each type.
+    /// Offset in bytes, by type and field.
     offsets: BTreeMap<(String, String), usize>,
-    /// Each constant with its value.
+    /// Name and value of each constant.
     constants: Vec<(String, i64)>,
 }
 
@@ -115,17 +116,17 @@ fn source(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The text between two others, and what follows.
+/// Returns the text between two others, and the text after both.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<(&'a str, &'a str)> {
     let (_, rest) = text.split_once(before)?;
     rest.split_once(after)
 }
 
-/// `generated.rs`. Its assertions name each size and each offset, and the compiler holds it to them.
+/// Reads `generated.rs`. Its assertions name each size and each offset, and the compiler checks them.
 fn verbs() -> Declared {
     let mut found = Declared::default();
     let text = source("hw/src/verbs/generated.rs");
-    // An assertion may go over several lines.
+    // An assertion may span several lines.
     let mut rest = text.as_str();
     while let Some((what, behind)) = between(rest, "[\"", "\"]") {
         let number = |end: &str| -> usize {
@@ -157,7 +158,7 @@ fn verbs() -> Declared {
     found
 }
 
-/// `crates/umad/src/ffi.rs`, by the names of `infiniband/umad.h`: its table `layouts!`.
+/// Reads the table `layouts!` of `crates/umad/src/ffi.rs`, with the names of `infiniband/umad.h`.
 fn umad() -> Declared {
     let mut found = Declared::default();
     let text = source("umad/src/ffi.rs");
@@ -180,11 +181,11 @@ fn umad() -> Declared {
     found
 }
 
-/// A type of `generated.rs` in C. Those without a name are reached through the structure that they are in.
+/// Returns the C name of a type of `generated.rs`. An unnamed type is reached through the structure around it.
 fn verbs_in_c(name: &str) -> Option<String> {
     let inside = |of: &str, path: &str| Some(format!("__typeof__(((struct {of} *)0)->{path})"));
     match name {
-        // Of the C library; that the numbers hold, the structures around them show.
+        // Types of the C library. The offsets in the structures around them check their sizes.
         name if name.starts_with("__") || name == "_compat_ibv_port_attr" => None,
         "ibv_gid" => Some("union ibv_gid".into()),
         "ibv_gid__bindgen_ty_1" => Some("__typeof__(((union ibv_gid *)0)->global)".into()),
@@ -197,14 +198,14 @@ fn verbs_in_c(name: &str) -> Option<String> {
         "ibv_send_wr__bindgen_ty_3__bindgen_ty_1" => inside("ibv_send_wr", "qp_type.xrc"),
         "ibv_send_wr__bindgen_ty_4__bindgen_ty_1" => inside("ibv_send_wr", "bind_mw"),
         "ibv_send_wr__bindgen_ty_4__bindgen_ty_2" => inside("ibv_send_wr", "tso"),
-        // Unions without a name of their own: their first members stand for them.
+        // Unnamed unions: their first members stand for them.
         "ibv_wc__bindgen_ty_1" | "ibv_send_wr__bindgen_ty_1" | "ibv_send_wr__bindgen_ty_4" => None,
         name if name.contains("__bindgen") => panic!("{name} has no name in C: add it here"),
         name => Some(format!("struct {name}")),
     }
 }
 
-/// Has the C compiler compare. It says which assertion does not hold.
+/// Lets the C compiler check the declarations. Its message names each wrong one.
 fn compile(header: &str, declared: &Declared, in_c: impl Fn(&str) -> Option<String>) {
     let mut code = format!("#include <stddef.h>\n#include <{header}>\n");
     let mut assert = |what: String, expected: i64| {

@@ -1,4 +1,4 @@
-//! The library itself: absent, another one, the real one where it is installed; names of values.
+//! Loading the library when it is absent, wrong or installed, and the names of values.
 
 use std::ffi::OsStr;
 
@@ -10,7 +10,7 @@ use verbatim_wire::{
 use crate::verbs::{Library, VerbsError, c, modify::to_c};
 
 #[test]
-fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
+fn absent_library_error_names_package() {
     let error = Library::load(OsStr::new("/nonexistent/libibverbs.so.1")).unwrap_err();
     assert!(matches!(error, VerbsError::Library { .. }));
     let text = error.to_string();
@@ -23,7 +23,7 @@ fn an_absent_library_is_unavailable_and_says_how_to_install_it() {
 }
 
 #[test]
-fn another_library_is_unavailable_and_says_which_function_is_missing() {
+fn wrong_library_error_names_function() {
     let error = Library::load(OsStr::new("libc.so.6")).unwrap_err();
     assert!(
         matches!(
@@ -41,9 +41,9 @@ fn another_library_is_unavailable_and_says_which_function_is_missing() {
     );
 }
 
-/// Where it is installed, every function is found in it, and it answers or says why it cannot.
+/// If the library is installed, it has every function, and it lists devices or returns an error with the remedy.
 #[test]
-fn the_installed_library_has_every_function() {
+fn installed_library_has_all_functions() {
     let library = match Library::open() {
         Ok(library) => library,
         Err(error @ VerbsError::Library { .. }) => {
@@ -63,7 +63,7 @@ fn the_installed_library_has_every_function() {
 }
 
 #[test]
-fn values_are_those_of_the_header() {
+fn values_match_header() {
     macro_rules! same {
         ($($ours:ident $theirs:ident: $($name:ident $c_name:ident),*;)*) => {
             $($(assert_eq!($ours::$name.0, c::$theirs::$c_name as u32, stringify!($c_name));)*)*

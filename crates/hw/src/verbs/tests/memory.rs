@@ -8,7 +8,7 @@ use crate::verbs::VerbsError;
 use super::fake::{opened, world};
 
 #[test]
-fn memory_is_zeroed_page_aligned_and_carries_its_keys() {
+fn memory_is_zeroed_aligned_and_keyed() {
     let pd = opened().create_protection_domain().unwrap();
     let access = Access {
         remote_read: true,
@@ -22,7 +22,7 @@ fn memory_is_zeroed_page_aligned_and_carries_its_keys() {
 }
 
 #[test]
-fn what_is_written_is_read_back_at_any_offset_and_nothing_beside_it() {
+fn write_and_read_work_at_any_offset() {
     let pd = opened().create_protection_domain().unwrap();
     let region = pd.register(64, Access::LOCAL).unwrap();
     for offset in 0..16 {
@@ -39,7 +39,7 @@ fn what_is_written_is_read_back_at_any_offset_and_nothing_beside_it() {
 }
 
 #[test]
-fn outside_of_the_region_nothing_is_read_or_written() {
+fn access_outside_region_is_refused() {
     let pd = opened().create_protection_domain().unwrap();
     let region = pd.register(16, Access::LOCAL).unwrap();
     for (offset, length) in [(16, 1), (0, 17), (17, 0), (usize::MAX, 2)] {
@@ -52,7 +52,7 @@ fn outside_of_the_region_nothing_is_read_or_written() {
 }
 
 #[test]
-fn refused_memory_says_what_to_raise() {
+fn refused_memory_error_names_limit() {
     let pd = opened().create_protection_domain().unwrap();
     world(|world| world.fails.push(("+mr", Errno::ENOMEM)));
     let error = pd.register(4096, Access::default()).unwrap_err();
@@ -68,9 +68,9 @@ fn refused_memory_says_what_to_raise() {
     assert!(error.to_string().starts_with("mmap on fake0"), "{error}");
 }
 
-/// The device may still write there; an address that the system gives to somebody else would be theirs to lose.
+/// The device may still write there. An address that the system gave to other code could be overwritten.
 #[test]
-fn memory_that_could_not_be_deregistered_is_never_unmapped() {
+fn failed_deregistration_keeps_memory_mapped() {
     let pd = opened().create_protection_domain().unwrap();
     let mapped = |address: u64| {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -80,7 +80,7 @@ fn memory_that_could_not_be_deregistered_is_never_unmapped() {
             (bound(range.0)..bound(range.1)).contains(&address)
         })
     };
-    // Large, so that no other test is given the same place in between.
+    // Large, so that no other test gets the same address meanwhile.
     let region = pd.register(64 << 20, Access::default()).unwrap();
     let address = region.addr();
     world(|world| world.fails.push(("-mr", Errno::EBUSY)));

@@ -1,4 +1,4 @@
-//! The verbs module against a stand-in for the library and the device's driver: no hardware.
+//! Tests of the verbs module against a fake of the library and the device's driver: no hardware.
 
 mod device;
 mod events;
@@ -15,7 +15,7 @@ use verbatim_wire::verbs::{Operation, Service, Work};
 
 use super::{CompletionQueue, Context, ProtectionDomain, QueuePair, SendRequest};
 
-/// A queue pair and all that it stands on.
+/// A queue pair and the objects that it needs.
 struct Bench {
     qp: QueuePair,
     cq: CompletionQueue,
@@ -31,7 +31,7 @@ fn bench(service: Service) -> Bench {
     Bench { qp, cq, pd, context }
 }
 
-/// A signaled request without data, at a place of the other side's memory.
+/// Makes a signaled request without data, for an address in the other side's memory.
 fn request(wr_id: u64, operation: Operation) -> SendRequest {
     SendRequest {
         wr_id,

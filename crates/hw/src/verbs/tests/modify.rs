@@ -1,4 +1,4 @@
-//! Modifying and querying a queue pair, and what a refusal says.
+//! Modifying and querying a queue pair, and the errors of a refusal.
 
 use nix::errno::Errno;
 use verbatim_wire::{
@@ -31,7 +31,7 @@ fn to_rtr() -> QpAttributes {
 }
 
 #[test]
-fn exactly_the_attributes_that_were_given_are_handed_over() {
+fn modify_passes_exactly_given_attributes() {
     let bench = bench(Service::Rc);
     bench.qp.modify(QpState::Err, &QpAttributes::default()).unwrap();
     bench.qp.modify(QpState::Rtr, &to_rtr()).unwrap();
@@ -106,7 +106,7 @@ fn each_attribute_has_its_own_bit() {
 }
 
 #[test]
-fn access_names_what_is_asked_for_and_nothing_else() {
+fn access_flags_match_request() {
     let flags = |access| {
         let access = Some(access);
         to_c(
@@ -126,7 +126,7 @@ fn access_names_what_is_asked_for_and_nothing_else() {
 }
 
 #[test]
-fn a_query_shows_state_and_psns() {
+fn query_shows_state_and_psns() {
     let bench = bench(Service::Rc);
     let psns = QpAttributes {
         sq_psn: Some(Psn(7)),
@@ -146,7 +146,7 @@ fn a_query_shows_state_and_psns() {
 }
 
 #[test]
-fn a_refusal_says_what_was_asked_of_which_state_and_what_to_compare() {
+fn modify_error_names_state_and_attributes() {
     let refused = |errno, state| {
         let bench = bench(Service::Rc);
         world(|world| {

@@ -1,4 +1,4 @@
-//! Life and death of handles: children go before their parents, whatever the caller drops first.
+//! Lifetime of handles: children are destroyed before their parents, in any order of drops.
 
 use nix::errno::Errno;
 use verbatim_wire::verbs::{Access, AddressVector, Service};
@@ -15,13 +15,13 @@ fn log() -> Vec<&'static str> {
 }
 
 #[test]
-fn objects_are_destroyed_before_what_they_were_made_from() {
+fn children_are_destroyed_before_parents() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(64, Access::default()).unwrap();
     let handle = bench.pd.create_address_handle(&AddressVector::default(), 1).unwrap();
     assert_eq!(log(), ["+pd", "+cq", "+qp", "+mr", "+ah"]);
     let Bench { qp, cq, pd, context } = bench;
-    // Parents first: the library must hear of none of it.
+    // Parents first: the library must not see any call yet.
     drop((context, pd, cq));
     assert_eq!(log(), [""; 0]);
     drop(qp);
@@ -33,7 +33,7 @@ fn objects_are_destroyed_before_what_they_were_made_from() {
 }
 
 #[test]
-fn what_cannot_be_made_is_an_error_and_leaves_nothing_behind() {
+fn failed_creation_leaves_nothing_behind() {
     for call in ["+pd", "+cq", "+qp", "+ah"] {
         let context = opened();
         world(|world| world.fails.push((call, Errno::ENOMEM)));
@@ -50,13 +50,13 @@ fn what_cannot_be_made_is_an_error_and_leaves_nothing_behind() {
         drop(context);
         let log = log();
         let made = log.iter().filter(|entry| entry.starts_with('+')).count();
-        // The context was made before the log began.
+        // The context was made before the log was emptied.
         assert_eq!(log.len() - made, made + 1, "{call}: {log:?}");
     }
 }
 
 #[test]
-fn a_failed_destruction_does_not_stop_the_others() {
+fn failed_destruction_does_not_stop_others() {
     let bench = bench(Service::Rc);
     log();
     world(|world| world.fails.push(("-qp", Errno::EBUSY)));
@@ -65,7 +65,7 @@ fn a_failed_destruction_does_not_stop_the_others() {
 }
 
 #[test]
-fn objects_of_two_contexts_are_not_mixed() {
+fn refuses_objects_of_two_contexts() {
     let bench = bench(Service::Rc);
     let other = library().open_device("fake0").unwrap();
     let queue = other.create_completion_queue(4).unwrap();
@@ -74,7 +74,7 @@ fn objects_of_two_contexts_are_not_mixed() {
 }
 
 #[test]
-fn handles_can_be_shared_between_threads() {
+fn handles_are_send_and_sync() {
     fn assert_shared<T: Send + Sync>() {}
     assert_shared::<Bench>();
     assert_shared::<crate::verbs::MemoryRegion>();

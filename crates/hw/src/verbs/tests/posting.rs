@@ -1,4 +1,4 @@
-//! Posting, polling, and what is kept alive meanwhile.
+//! Posting, polling, and the objects that stay alive meanwhile.
 
 use nix::errno::Errno;
 use verbatim_wire::{
@@ -14,7 +14,7 @@ use crate::verbs::{
 
 use super::{Bench, bench, fake::world, request};
 
-/// What the next poll takes.
+/// Queues a completion for the next poll.
 fn complete(bench: &Bench, wr_id: u64, status: WcStatus, opcode: WcOpcode, fill: impl FnOnce(&mut ibv_wc)) {
     let mut completion = ibv_wc::zeroed();
     completion.wr_id = wr_id;
@@ -36,7 +36,7 @@ fn read(wr_id: u64) -> SendRequest {
 }
 
 #[test]
-fn each_operation_reaches_the_driver_as_the_header_has_it() {
+fn operations_match_header_encoding() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(4096, Access::ALL).unwrap();
     let operations = [
@@ -63,7 +63,7 @@ fn each_operation_reaches_the_driver_as_the_header_has_it() {
         assert_eq!(request.send_flags, 2, "signaled and nothing else");
         assert_eq!((list[0].addr, list[0].length), (region.addr() + index as u64 * 8, 8));
         assert_eq!((list.len(), list[0].lkey), (1, region.lkey()));
-        // SAFETY: the members that each operation fills; all are plain numbers.
+        // SAFETY: each operation fills these members; all are plain numbers.
         unsafe {
             let (atomic, rdma) = (request.wr.atomic, request.wr.rdma);
             match operation {
@@ -101,7 +101,7 @@ fn flags_reach_the_driver() {
 }
 
 #[test]
-fn a_datagram_needs_its_destination_and_a_connected_queue_pair_none() {
+fn only_ud_requests_have_destination() {
     let datagrams = bench(Service::Ud);
     let address = datagrams
         .pd
@@ -118,7 +118,7 @@ fn a_datagram_needs_its_destination_and_a_connected_queue_pair_none() {
     };
     datagrams.qp.post_send(sound.clone()).unwrap();
     let sent = world(|world| world.sends.pop().unwrap().0);
-    // SAFETY: what a datagram fills.
+    // SAFETY: a datagram fills this member.
     let ud = unsafe { sent.wr.ud };
     assert_eq!(
         (ud.ah, ud.remote_qpn, ud.remote_qkey),
@@ -150,7 +150,7 @@ fn a_datagram_needs_its_destination_and_a_connected_queue_pair_none() {
 }
 
 #[test]
-fn a_segment_outside_of_its_region_never_reaches_the_driver() {
+fn segment_outside_region_is_not_posted() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(16, Access::ALL).unwrap();
     let error = bench
@@ -183,7 +183,7 @@ fn a_segment_outside_of_its_region_never_reaches_the_driver() {
 }
 
 #[test]
-fn a_refused_post_says_why_and_keeps_nothing() {
+fn refused_post_keeps_nothing_in_flight() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(16, Access::ALL).unwrap();
     world(|world| world.fails = vec![("post_send", Errno::ENOMEM), ("post_recv", Errno::EINVAL)]);
@@ -205,9 +205,9 @@ fn a_refused_post_says_why_and_keeps_nothing() {
 }
 
 #[test]
-fn a_driver_without_an_operation_is_an_error_and_no_call() {
+fn missing_driver_operation_is_an_error() {
     let bench = bench(Service::Rc);
-    // SAFETY: the stand-in's context, on which nothing else works at this moment.
+    // SAFETY: the context is the fake's, and no other code uses it at this time.
     unsafe {
         let ops = &mut (*bench.context.pointer()).ops;
         (ops.post_send, ops.post_recv, ops.poll_cq) = (None, None, None);
@@ -225,7 +225,7 @@ fn a_driver_without_an_operation_is_an_error_and_no_call() {
 }
 
 #[test]
-fn memory_stays_registered_until_its_request_has_completed() {
+fn memory_stays_registered_until_completion() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(16, Access::ALL).unwrap();
     let data = Some(region.segment(0, 16));
@@ -242,7 +242,7 @@ fn memory_stays_registered_until_its_request_has_completed() {
 }
 
 #[test]
-fn a_completion_releases_the_unsignalled_requests_before_it() {
+fn completion_releases_earlier_unsignaled() {
     let bench = bench(Service::Rc);
     for wr_id in [1, 2, 3] {
         bench.qp.post_send(read(wr_id)).unwrap();
@@ -250,14 +250,14 @@ fn a_completion_releases_the_unsignalled_requests_before_it() {
     complete(&bench, 2, WcStatus::SUCCESS, WcOpcode::RDMA_READ, |_| ());
     poll(&bench);
     assert_eq!(bench.qp.in_flight(), (1, 0));
-    // The opcode of a failed request means nothing.
+    // The opcode of a failed request is meaningless.
     complete(&bench, 3, WcStatus::WR_FLUSH_ERR, WcOpcode::RECV, |_| ());
     poll(&bench);
     assert_eq!(bench.qp.in_flight(), (0, 0));
 }
 
 #[test]
-fn a_failure_that_could_be_of_either_queue_releases_nothing() {
+fn ambiguous_failure_releases_nothing() {
     let bench = bench(Service::Rc);
     bench.qp.post_send(read(1)).unwrap();
     let data = None;
@@ -270,17 +270,17 @@ fn a_failure_that_could_be_of_either_queue_releases_nothing() {
 }
 
 #[test]
-fn requests_without_completions_do_not_pile_up() {
+fn unsignaled_requests_do_not_pile_up() {
     let bench = bench(Service::Rc);
     for wr_id in 0..1000 {
         bench.qp.post_send(read(wr_id)).unwrap();
     }
-    // Asked for 2, the stand-in gave 3: twice the next power of two.
+    // The request was 2 and the fake gave 3; the limit is twice the next power of two.
     assert_eq!(bench.qp.in_flight(), (8, 0));
 }
 
 #[test]
-fn destroying_the_queue_pair_releases_its_memory_after_it() {
+fn destroyed_qp_releases_its_memory() {
     let bench = bench(Service::Rc);
     let region = bench.pd.register(16, Access::ALL).unwrap();
     bench
@@ -295,7 +295,7 @@ fn destroying_the_queue_pair_releases_its_memory_after_it() {
     let Bench { qp, cq, .. } = bench;
     drop(qp);
     assert_eq!(world(|world| world.log[..2].to_vec()), ["-qp", "-mr"]);
-    // A completion of a queue pair that is gone is delivered all the same.
+    // A completion of a destroyed queue pair is still delivered.
     let mut stray = ibv_wc::zeroed();
     stray.qp_num = 0x11;
     world(|world| world.completions.push_back(stray));
@@ -303,7 +303,7 @@ fn destroying_the_queue_pair_releases_its_memory_after_it() {
 }
 
 #[test]
-fn completions_arrive_in_their_order_with_their_fields() {
+fn completions_keep_order_and_fields() {
     let bench = bench(Service::Rc);
     complete(&bench, 1, WcStatus::SUCCESS, WcOpcode::RECV, |wc| {
         wc.byte_len = 77;
@@ -312,14 +312,14 @@ fn completions_arrive_in_their_order_with_their_fields() {
     });
     complete(&bench, 2, WcStatus::SUCCESS, WcOpcode::RECV, |wc| {
         wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_INV.0;
-        c::word!(wc).imm_data = 0x55; // Which is no immediate data.
+        c::word!(wc).imm_data = 0x55; // This is no immediate data.
     });
     complete(&bench, 3, WcStatus::REM_ACCESS_ERR, WcOpcode::SEND, |wc| {
         wc.vendor_err = 0x88;
-        wc.wc_flags = 0xffff_ffff; // Not to be believed on a failure.
+        wc.wc_flags = 0xffff_ffff; // Meaningless on a failure.
     });
     complete(&bench, 4, WcStatus::SUCCESS, WcOpcode::SEND, |wc| {
-        wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_IMM.0; // Some drivers say so of what they sent.
+        wc.wc_flags = ibv_wc_flags::IBV_WC_WITH_IMM.0; // Some drivers set this flag for sent data.
     });
     let seen = poll(&bench);
     assert_eq!(seen.iter().map(|seen| seen.wr_id).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -333,7 +333,7 @@ fn completions_arrive_in_their_order_with_their_fields() {
 }
 
 #[test]
-fn one_poll_takes_no_more_than_the_queue_has_room_for() {
+fn poll_takes_at_most_queue_size() {
     let bench = bench(Service::Rc);
     for wr_id in 0..40 {
         complete(&bench, wr_id, WcStatus::SUCCESS, WcOpcode::SEND, |_| ());

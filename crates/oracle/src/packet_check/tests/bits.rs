@@ -1,4 +1,4 @@
-//! One bit flipped, everywhere: what the ICRC covers fails it, what it does not cover leaves it right.
+//! One flipped bit at every position: the ICRC fails if it covers the bit, and stays right if it does not.
 
 use verbatim_wire::crc::{icrc, vcrc};
 use verbatim_wire::packet::packet;
@@ -17,7 +17,7 @@ fn judge(port: &Port, medium: Medium, bytes: &[u8]) -> super::link::Judgement {
     check(port, &packet)
 }
 
-/// Bits of a native packet that its ICRC does not cover, from the tables of the architecture.
+/// Returns the bits of a native packet that its ICRC does not cover, from the tables of the architecture.
 fn masked(form: Form) -> Vec<usize> {
     match form {
         // VL; FECN, BECN and the reserved bits beside them.
@@ -28,7 +28,7 @@ fn masked(form: Form) -> Vec<usize> {
 }
 
 #[test]
-fn a_flipped_bit_that_the_icrc_covers_is_discarded_with_the_icrc_among_the_failures() {
+fn icrc_covered_bit_flip_is_discarded() {
     let port = port(Kind::Ca, true);
     for form in [Form::InfiniBandLocal, Form::InfiniBandGlobal] {
         let whole = sound(form);
@@ -37,11 +37,11 @@ fn a_flipped_bit_that_the_icrc_covers_is_discarded_with_the_icrc_among_the_failu
         for bit in 0..8 * end {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
-            // The VCRC is made anew on each hop.
+            // Each hop computes the VCRC again.
             let mended = vcrc(&bytes[..end]);
             bytes[end..].copy_from_slice(&mended);
             let judgement = judge(&port, Medium::InfiniBand, &bytes);
-            // Another LNH makes another packet: one without an ICRC, or one whose headers stand elsewhere.
+            // A changed LNH makes another packet: without an ICRC, or with headers at other offsets.
             if bit / 8 == 1 && bit % 8 >= 6 {
                 continue;
             }
@@ -54,7 +54,7 @@ fn a_flipped_bit_that_the_icrc_covers_is_discarded_with_the_icrc_among_the_failu
 }
 
 #[test]
-fn a_flipped_bit_whose_vcrc_was_not_made_anew_fails_the_vcrc() {
+fn bit_flip_with_old_vcrc_fails_vcrc() {
     let port = port(Kind::Ca, true);
     let whole = sound(Form::InfiniBandLocal);
     for bit in 0..8 * whole.len() {
@@ -67,7 +67,7 @@ fn a_flipped_bit_whose_vcrc_was_not_made_anew_fails_the_vcrc() {
 }
 
 #[test]
-fn masked_bits_that_mean_nothing_to_the_port_leave_the_packet_accepted() {
+fn irrelevant_uncovered_bits_are_accepted() {
     let port = port(Kind::Ca, true);
     let mut accepted = 0;
     for form in [Form::InfiniBandLocal, Form::InfiniBandGlobal] {
@@ -81,8 +81,9 @@ fn masked_bits_that_mean_nothing_to_the_port_leave_the_packet_accepted() {
             accepted += usize::from(judge(&port, Medium::InfiniBand, &bytes).action == Action::Accept);
         }
     }
-    // Local: VL 1 to 0, 3 and 5 (not 9), and 8 bits of the BTH. Global: the same and TClass, FlowLabel, HopLmt, and in
-    // the LRH SL, reserved bits, the SLID, DLID 10 to 8 and 11, and LNH 3 to 1: a raw packet, which has no ICRC.
+    // Local form: VL 1 becomes 0, 3 or 5 (VL 9 fails), or one of 8 BTH bits flips. Global form: the same bits, and
+    // TClass, FlowLabel and HopLmt. In its LRH: SL, reserved bits and SLID; DLID 10 becomes 8 or 11; LNH 3 becomes 1, a
+    // raw packet without an ICRC.
     assert_eq!(accepted, (3 + 8) + (3 + 8) + (28 + 8) + (4 + 2 + 5 + 16 + 2 + 1));
 }
 
@@ -100,7 +101,7 @@ fn station(last: u8, v6: bool) -> Station {
 }
 
 #[test]
-fn of_a_roce_packet_the_bits_that_routers_change_are_not_covered() {
+fn roce_icrc_skips_bits_routers_change() {
     let (from, to) = (station(1, false), station(2, false));
     let (from6, to6) = (station(1, true), station(2, true));
     let transport = Transport {
@@ -111,7 +112,7 @@ fn of_a_roce_packet_the_bits_that_routers_change_are_not_covered() {
         payload: (0..16).collect(),
         ..Transport::default()
     };
-    // In bits behind the Ethernet header, which is not covered either.
+    // Bit offsets from the end of the Ethernet header. The ICRC does not cover that header, either.
     let v4: Vec<usize> = [
         8..16,
         64..72,
@@ -144,7 +145,7 @@ fn of_a_roce_packet_the_bits_that_routers_change_are_not_covered() {
             let judgement = judge(&port, Medium::Ethernet, &bytes);
             let covered = bit >= 14 * 8 && !masked.contains(&(bit - 14 * 8));
             if covered {
-                // A header that no longer says RoCE, or a length that cannot be, comes before the ICRC.
+                // A header that is not RoCE, or an impossible length, prevents the ICRC check.
                 let in_headers = bit < 8 * (14 + bth);
                 let has_icrc = judgement.failed.contains(Check::Icrc);
                 let moved =

@@ -1,4 +1,4 @@
-//! A sound packet, its port, and one damage for each check.
+//! A valid packet, its port, and one fault for each check.
 
 use verbatim_wire::packet::packet;
 use verbatim_wire::values::Hex8;
@@ -8,7 +8,7 @@ use verbatim_wire::{
 
 use super::link::{Check, Delimiter, Kind, Port, Received};
 
-/// A packet at a port, and what ended it.
+/// Packet at a port, and the delimiter that ended it.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) port: Port,
@@ -27,7 +27,7 @@ impl Arrival {
     }
 }
 
-/// The port that the packets are for: LIDs 8 to 11, MTU 256, VLs 0 to 7, one partition.
+/// Returns the port that the packets are for: LIDs 8 to 11, MTU 256, VLs 0 to 7, one partition.
 pub(crate) fn port(kind: Kind, is_destination: bool) -> Port {
     Port {
         kind,
@@ -41,7 +41,7 @@ pub(crate) fn port(kind: Kind, is_destination: bool) -> Port {
     }
 }
 
-/// A sound packet for [`port`]: RC SEND Only behind a GRH or without one, 16 bytes of payload.
+/// Returns a valid packet for [`port`]: RC SEND Only, with a GRH or without, 16 bytes of payload.
 pub(crate) fn sound(form: Form) -> Vec<u8> {
     made(form, 16)
 }
@@ -68,7 +68,7 @@ fn made(form: Form, payload: usize) -> Vec<u8> {
     )
 }
 
-/// A packet behind a GRH that fails these checks and no other.
+/// Returns a packet with a GRH that fails exactly these checks.
 pub(crate) fn failing(checks: &[Check], mut port: Port) -> Arrival {
     let has = |check| checks.contains(&check);
     let mut bytes = made(Form::InfiniBandGlobal, if has(Check::Mtu) { 512 } else { 16 });
@@ -78,13 +78,13 @@ pub(crate) fn failing(checks: &[Check], mut port: Port) -> Arrival {
     for check in checks {
         match check {
             Check::Delimiter => delimiter = Delimiter::Ebp,
-            // CRCs are spoilt below, when all else is done; a long packet was made.
+            // The CRCs are changed at the end, after all other fields. The long packet was built above.
             Check::Vcrc | Check::Icrc | Check::Mtu => {}
             Check::LinkVersion => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_lver(3)),
             Check::Length => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_pkt_len(lrh.pkt_len() + 1)),
             Check::VirtualLane => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_vl(9)),
             Check::PortState => port.state = PortState::INITIALIZE,
-            // Two ways, of which each excludes another check.
+            // QP0 has no P_Key check. A packet that must also fail that check goes to another queue pair on VL 15.
             Check::ManagementLane if has(Check::PKey) => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_vl(15)),
             Check::ManagementLane => edit(&mut bytes, at.bth, |bth: Bth| bth.with_dest_qp(Qpn::SMI)),
             Check::Dlid => edit(&mut bytes, lrh, |lrh: Lrh| lrh.with_dlid(Lid(12))),
@@ -105,7 +105,7 @@ pub(crate) fn failing(checks: &[Check], mut port: Port) -> Arrival {
     Arrival { port, bytes, delimiter }
 }
 
-/// Every check of native InfiniBand.
+/// Returns every check of native InfiniBand.
 pub(crate) fn native() -> impl Iterator<Item = Check> + Clone {
     Check::ALL.into_iter().filter(|check| *check != Check::IpHeader)
 }

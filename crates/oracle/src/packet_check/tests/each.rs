@@ -1,4 +1,4 @@
-//! Each check alone, at a channel adapter: the values on both sides of its limit.
+//! Each check alone, at a channel adapter, with values on both sides of its limit.
 
 use verbatim_wire::packet::packet;
 use verbatim_wire::{
@@ -29,7 +29,7 @@ fn ca() -> Port {
     port(Kind::Ca, true)
 }
 
-/// The sound local packet with its LRH changed, and its CRCs right.
+/// Returns the valid local packet with a changed LRH and right CRCs.
 fn with_lrh(change: impl Fn(Lrh) -> Lrh) -> Vec<u8> {
     let mut bytes = sound(Form::InfiniBandLocal);
     edit(&mut bytes, 0, change);
@@ -38,7 +38,7 @@ fn with_lrh(change: impl Fn(Lrh) -> Lrh) -> Vec<u8> {
     bytes
 }
 
-/// The same with its BTH changed.
+/// Returns the valid local packet with a changed BTH and right CRCs.
 fn with_bth(change: impl Fn(Bth) -> Bth) -> Vec<u8> {
     let mut bytes = sound(Form::InfiniBandLocal);
     edit(&mut bytes, 8, change);
@@ -47,13 +47,13 @@ fn with_bth(change: impl Fn(Bth) -> Bth) -> Vec<u8> {
     bytes
 }
 
-/// Bytes with a right VCRC behind them.
+/// Appends the right VCRC.
 fn ended(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(verbatim_wire::crc::vcrc(&bytes));
     bytes
 }
 
-/// A raw packet of that many bytes before the VCRC.
+/// Returns a raw packet with that many bytes before the VCRC.
 fn raw(length: u16, lnh: u8, vl: u8) -> Vec<u8> {
     let lrh = Lrh::default()
         .with_lnh(verbatim_wire::Lnh(lnh))
@@ -82,7 +82,7 @@ fn sound_packets_are_accepted() {
 }
 
 #[test]
-fn one_failure_alone_ranks_first_with_certainty_and_has_its_counter() {
+fn single_failure_is_certain_and_counted() {
     let counters = [
         (Check::Delimiter, Some(Counter::PortRcvRemotePhysicalErrors)),
         (Check::Vcrc, Some(Counter::PortRcvErrors)),
@@ -110,7 +110,7 @@ fn one_failure_alone_ranks_first_with_certainty_and_has_its_counter() {
 }
 
 #[test]
-fn a_delimiter_that_is_neither_egp_nor_ebp_is_an_error_of_this_link() {
+fn unknown_delimiter_is_a_local_error() {
     let mut arrival = failing(&[], ca());
     arrival.delimiter = Delimiter::Other;
     let judgement = check(&arrival.port, &arrival.received());
@@ -128,7 +128,7 @@ fn every_link_version_but_0_fails() {
 }
 
 #[test]
-fn pkt_len_is_what_arrived_in_words_of_4_bytes() {
+fn pkt_len_counts_4_byte_words() {
     let right = 8 + 12 + 16 + 4;
     for (pkt_len, fails) in [
         (right / 4 - 1, true),
@@ -138,7 +138,7 @@ fn pkt_len_is_what_arrived_in_words_of_4_bytes() {
         (0x7FF, true),
     ] {
         let mut bytes = sound(Form::InfiniBandLocal);
-        // The CRCs are made for the packet that arrived.
+        // The CRCs match the packet that arrived.
         let at = verbatim_wire::Packet::parse(MEDIUM, &bytes).unwrap().offsets();
         edit(&mut bytes, 0, |lrh: Lrh| lrh.with_pkt_len(pkt_len));
         at.mend_icrc(&mut bytes);
@@ -148,7 +148,7 @@ fn pkt_len_is_what_arrived_in_words_of_4_bytes() {
 }
 
 #[test]
-fn a_packet_cut_short_anywhere_fails_its_length() {
+fn truncated_packet_fails_length() {
     let whole = sound(Form::InfiniBandGlobal);
     for length in 0..whole.len() {
         let judgement = judge(&ca(), &whole[..length]);
@@ -160,7 +160,7 @@ fn a_packet_cut_short_anywhere_fails_its_length() {
 }
 
 #[test]
-fn a_raw_packet_may_have_5_words_and_an_iba_packet_6() {
+fn minimum_is_5_words_raw_and_6_iba() {
     assert_eq!(failed(&ca(), &raw(20, 0, 0)), Checks::NONE);
     assert_eq!(failed(&ca(), &raw(20, 1, 0)), Checks::NONE);
     assert_eq!(failed(&ca(), &raw(16, 0, 0)), Checks::of(&[Check::Length]));
@@ -179,7 +179,7 @@ fn a_raw_packet_may_have_5_words_and_an_iba_packet_6() {
 }
 
 #[test]
-fn a_packet_may_be_mtu_cap_and_124_bytes_long() {
+fn packet_may_exceed_mtu_by_124_bytes() {
     let of = |mtu_cap| Port { mtu_cap, ..ca() };
     for (mtu, bytes) in [
         (Mtu::B256, 256),
@@ -203,7 +203,7 @@ fn a_packet_may_be_mtu_cap_and_124_bytes_long() {
 }
 
 #[test]
-fn vl_15_and_the_configured_ones_are_there_and_no_other() {
+fn only_configured_vls_and_vl_15_exist() {
     for vls in 1..=15 {
         let port = Port { vls, ..ca() };
         for vl in 0..15 {
@@ -215,7 +215,7 @@ fn vl_15_and_the_configured_ones_are_there_and_no_other() {
 }
 
 #[test]
-fn a_port_down_takes_nothing_and_one_in_initialize_takes_vl_15_alone() {
+fn port_state_limits_accepted_vls() {
     let in_state = |state| Port { state, ..ca() };
     let data = sound(Form::InfiniBandLocal);
     for (state, takes_data, takes_smps) in [
@@ -230,7 +230,7 @@ fn a_port_down_takes_nothing_and_one_in_initialize_takes_vl_15_alone() {
 }
 
 #[test]
-fn a_unicast_dlid_is_compared_without_its_low_lmc_bits() {
+fn unicast_dlid_ignores_low_lmc_bits() {
     for (lid, lmc, first, last) in [
         (8, 0, 8, 8),
         (8, 2, 8, 11),
@@ -252,7 +252,7 @@ fn a_unicast_dlid_is_compared_without_its_low_lmc_bits() {
 }
 
 #[test]
-fn dlid_0_is_nobodys_and_the_permissive_one_is_for_vl_15() {
+fn dlid_0_fails_and_permissive_needs_vl_15() {
     assert_eq!(
         failed(&ca(), &with_lrh(|lrh| lrh.with_dlid(Lid(0)))),
         Checks::of(&[Check::Dlid])
@@ -269,7 +269,7 @@ fn dlid_0_is_nobodys_and_the_permissive_one_is_for_vl_15() {
 }
 
 #[test]
-fn a_multicast_packet_has_a_grh_and_any_group() {
+fn multicast_packet_needs_a_grh() {
     for dlid in [0xC000, 0xFFFE] {
         let without = with_lrh(|lrh| lrh.with_dlid(Lid(dlid)));
         assert_eq!(failed(&ca(), &without), Checks::of(&[Check::Grh]));
@@ -286,7 +286,7 @@ fn a_multicast_packet_has_a_grh_and_any_group() {
 }
 
 #[test]
-fn vl_15_carries_smps_to_one_port_and_qp0_hears_nothing_else() {
+fn vl_15_and_qp0_carry_only_smps() {
     let lane = Checks::of(&[Check::ManagementLane]);
     assert_eq!(failed(&ca(), &raw(40, 0, 15)), lane, "raw");
     assert_eq!(failed(&ca(), &raw(40, 1, 15)), lane, "raw IPv6");
@@ -305,7 +305,7 @@ fn vl_15_carries_smps_to_one_port_and_qp0_hears_nothing_else() {
         change(&mut bytes);
         mend_icrc(MEDIUM, &mut bytes).unwrap();
         mend_vcrc(MEDIUM, &mut bytes).unwrap();
-        // Beyond QP0 there are P_Keys.
+        // Queue pairs other than QP0 also check the P_Key, which this test leaves out.
         let port = Port { p_keys: None, ..ca() };
         failed(&port, &bytes)
     };
@@ -330,7 +330,7 @@ fn vl_15_carries_smps_to_one_port_and_qp0_hears_nothing_else() {
 }
 
 #[test]
-fn whether_vl_15_may_have_a_grh_is_not_judged() {
+fn vl_15_with_grh_is_not_judged() {
     let headers = MadHeaders {
         grh: Some(Grh::default().with_ip_ver(6).with_nxt_hdr(Grh::NEXT_IS_BTH)),
         ..MadHeaders::subnet_management(Lid(3), Lid(8))
@@ -342,7 +342,7 @@ fn whether_vl_15_may_have_a_grh_is_not_judged() {
 }
 
 #[test]
-fn a_grh_says_6_bth_and_the_length_of_what_follows() {
+fn grh_version_next_and_length_are_checked() {
     use verbatim_wire::values::Hex8;
     let with_grh = |change: fn(Grh) -> Grh| {
         let mut bytes = sound(Form::InfiniBandGlobal);
@@ -361,7 +361,7 @@ fn a_grh_says_6_bth_and_the_length_of_what_follows() {
 }
 
 #[test]
-fn p_keys_match_when_one_side_is_a_full_member_of_the_same_partition() {
+fn p_keys_match_with_one_full_member() {
     let at = |own: u16, sent: u16| {
         let port = Port {
             p_keys: Some(vec![PKey(0x7777), PKey(own)]),
@@ -390,7 +390,7 @@ fn p_keys_match_when_one_side_is_a_full_member_of_the_same_partition() {
 }
 
 #[test]
-fn what_is_not_known_is_not_checked_and_said() {
+fn unknown_facts_are_not_checked() {
     let port = Port::channel_adapter();
     let packet = Received {
         medium: Medium::InfiniBandNoVcrc,
@@ -405,7 +405,7 @@ fn what_is_not_known_is_not_checked_and_said() {
 }
 
 #[test]
-fn a_part_of_a_packet_is_not_judged() {
+fn partial_packet_is_not_judged() {
     let packet = Received {
         medium: MEDIUM,
         bytes: &[0; 30],

@@ -1,4 +1,4 @@
-//! What a port that conforms makes of packets, sound and broken.
+//! Reactions of a conforming port to valid and malformed packets.
 
 mod bits;
 mod damage;

@@ -1,9 +1,9 @@
-//! Two failures at once, against a table of answers.
+//! Two failures at once, compared with a table.
 
 use super::damage::{failing, native, port};
 use super::link::{Action, Certainty, Check, Checks, Judgement, Kind, UNSETTLED_VL15_GRH, check};
 
-/// `first second certainty counter switch`, a line each.
+/// Each line: `first second certainty counter switch`.
 const TABLE: &str = include_str!("pairs.txt");
 
 struct Row<'a> {
@@ -37,7 +37,7 @@ fn judge(row: &Row<'_>, kind: Kind, is_destination: bool) -> Judgement {
 }
 
 #[test]
-fn the_table_has_every_pair_once() {
+fn table_has_every_pair_once() {
     let rows = rows();
     assert_eq!(rows.len(), 13 * 12 / 2);
     let mut all: Vec<_> = rows.iter().map(|row| (row.first, row.second)).collect();
@@ -47,9 +47,9 @@ fn the_table_has_every_pair_once() {
 }
 
 #[test]
-fn of_two_failures_the_first_is_reported_as_surely_as_the_table_has_it() {
+fn first_of_two_failures_is_reported() {
     for row in rows() {
-        // A switch that is the destination is judged as a channel adapter.
+        // A switch that is the destination is judged like a channel adapter.
         for kind in [Kind::Ca, Kind::Router, Kind::Switch] {
             let judgement = judge(&row, kind, true);
             let (first, certainty) = judgement.first.unwrap();
@@ -67,7 +67,7 @@ fn of_two_failures_the_first_is_reported_as_surely_as_the_table_has_it() {
 }
 
 #[test]
-fn a_switch_on_the_way_spoils_or_discards_as_the_table_has_it() {
+fn switch_acts_as_in_the_table() {
     for row in rows() {
         let judgement = judge(&row, Kind::Switch, false);
         let expected = match row.switch {
@@ -84,7 +84,7 @@ fn a_switch_on_the_way_spoils_or_discards_as_the_table_has_it() {
 }
 
 #[test]
-fn a_set_is_as_sure_as_its_least_sure_pair() {
+fn set_is_as_certain_as_its_weakest_pair() {
     let arrival = failing(&[Check::Vcrc, Check::Icrc, Check::Dlid], port(Kind::Ca, true));
     let judgement = check(&arrival.port, &arrival.received());
     assert_eq!(judgement.first, Some((Check::Vcrc, Certainty::Supported)));

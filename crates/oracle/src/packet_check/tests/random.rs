@@ -1,4 +1,4 @@
-//! Any bytes at any port: a judgement that agrees with itself, never a panic.
+//! Any bytes at any port give a consistent judgement, and never a panic.
 
 use proptest::prelude::*;
 use verbatim_wire::{Lid, Medium, Mtu, PKey, PortState};
@@ -65,8 +65,9 @@ proptest! {
     }
 
     #[test]
-    fn any_set_of_failures_is_found_whole(wanted in proptest::sample::subsequence(native().collect::<Vec<_>>(), 0..13)) {
-        // QP0 belongs to no partition, and VL 15 is always there and open in Initialize: these exclude each other.
+    fn finds_any_set_of_failures(wanted in proptest::sample::subsequence(native().collect::<Vec<_>>(), 0..13)) {
+        // Some checks exclude each other: QP0 belongs to no partition, and VL 15 is always in operation and open in
+        // Initialize.
         let lane = wanted.contains(&Check::ManagementLane) && wanted.contains(&Check::PKey);
         let others = [Check::VirtualLane, Check::PortState];
         prop_assume!(!lane || !others.iter().any(|other| wanted.contains(other)));

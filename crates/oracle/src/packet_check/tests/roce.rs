@@ -1,4 +1,4 @@
-//! RoCE packets: what is judged of them, and what is no RoCE packet.
+//! RoCE packets, and frames that are no RoCE packets.
 
 use std::net::IpAddr;
 
@@ -51,7 +51,7 @@ fn made(network: &Network, payload: usize) -> Vec<u8> {
     packet(network, &transport)
 }
 
-/// Edits a header and makes the ICRC right again.
+/// Edits a header and computes the ICRC again.
 fn edited<L: Layout>(frame: &[u8], at: usize, change: fn(L) -> L) -> Vec<u8> {
     let mut frame = frame.to_vec();
     let offsets = Packet::parse(Medium::Ethernet, &frame).unwrap().offsets();
@@ -61,7 +61,7 @@ fn edited<L: Layout>(frame: &[u8], at: usize, change: fn(L) -> L) -> Vec<u8> {
 }
 
 #[test]
-fn sound_packets_are_accepted_with_or_without_padding_of_the_frame() {
+fn valid_packet_is_accepted_with_padding() {
     let port = Port::channel_adapter();
     for network in networks() {
         for payload in [0, 1, 16, 4096] {
@@ -77,7 +77,7 @@ fn sound_packets_are_accepted_with_or_without_padding_of_the_frame() {
 }
 
 #[test]
-fn tags_before_the_packet_change_nothing() {
+fn vlan_tags_change_nothing() {
     for network in networks() {
         let frame = made(&network, 16);
         let tag = |ethertype: EtherType| [&ethertype.0.to_be_bytes()[..], &[0, 5]].concat();
@@ -90,7 +90,7 @@ fn tags_before_the_packet_change_nothing() {
 }
 
 #[test]
-fn each_failure_alone_is_found() {
+fn each_single_failure_is_found() {
     let port = Port {
         mtu_cap: Mtu::B256,
         p_keys: Some(vec![PKey(0x8001), PKey(0xFFFF)]),
@@ -140,7 +140,7 @@ fn each_failure_alone_is_found() {
 }
 
 #[test]
-fn the_order_of_two_failures_is_assumed() {
+fn order_of_two_failures_is_assumed() {
     let frame = made(&networks()[0], 16);
     let mut frame = edited(&frame, 42, |bth: Bth| bth.with_tver(2));
     let last = frame.len() - 1;
@@ -151,7 +151,7 @@ fn the_order_of_two_failures_is_assumed() {
 }
 
 #[test]
-fn what_is_no_roce_packet_is_not_judged() {
+fn frame_without_roce_is_not_judged() {
     let sound = made(&networks()[0], 16);
     let broken: [fn(&mut Vec<u8>); 8] = [
         |frame| edit(frame, 0, |link: Ethernet| link.with_ethertype(EtherType::ARP)),
@@ -183,7 +183,7 @@ fn what_is_no_roce_packet_is_not_judged() {
 }
 
 #[test]
-fn an_ethernet_switch_on_the_way_is_not_judged() {
+fn ethernet_switch_on_the_way_is_not_judged() {
     for kind in [Kind::Switch, Kind::Router] {
         let port = Port {
             kind,

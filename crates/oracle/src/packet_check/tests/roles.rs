@@ -5,7 +5,7 @@ use verbatim_wire::{Form, Layout, Lid, Lrh, Medium, PKey, edit, mend_icrc, mend_
 use super::damage::{failing, native, port, sound};
 use super::link::{Action, Check, Checks, Counter, Kind, Port, UNSETTLED_SHORT, check};
 
-/// What a port on the way makes of each failure alone.
+/// Returns the action and counter of a port on the way for one failure.
 fn on_the_way(kind: Kind, what: Check) -> (Action, Option<Counter>) {
     let arrival = failing(&[what], port(kind, false));
     let judgement = check(&arrival.port, &arrival.received());
@@ -13,13 +13,13 @@ fn on_the_way(kind: Kind, what: Check) -> (Action, Option<Counter>) {
 }
 
 #[test]
-fn a_switch_on_the_way_makes_the_checks_of_the_link_alone() {
+fn switch_on_the_way_makes_link_checks_only() {
     use Action::{Accept, Discard, DiscardOrForward};
     let errors = Some(Counter::PortRcvErrors);
     for (what, action, counter) in [
         (Check::Delimiter, Discard, Some(Counter::PortRcvRemotePhysicalErrors)),
         (Check::Vcrc, DiscardOrForward, errors),
-        // Which it need not check, so nothing need be counted.
+        // A switch need not check the ICRC, and need not count ICRC errors.
         (Check::Icrc, DiscardOrForward, None),
         (Check::LinkVersion, DiscardOrForward, errors),
         (Check::Length, DiscardOrForward, errors),
@@ -37,7 +37,7 @@ fn a_switch_on_the_way_makes_the_checks_of_the_link_alone() {
 }
 
 #[test]
-fn a_router_on_the_way_looks_at_the_dlid_and_the_grh_too() {
+fn router_also_checks_dlid_and_grh() {
     assert_eq!(on_the_way(Kind::Router, Check::Dlid), (Action::Discard, None));
     assert_eq!(on_the_way(Kind::Router, Check::Grh), (Action::Discard, None));
     for what in native().filter(|what| !matches!(what, Check::Dlid | Check::Grh)) {
@@ -46,7 +46,7 @@ fn a_router_on_the_way_looks_at_the_dlid_and_the_grh_too() {
 }
 
 #[test]
-fn a_channel_adapter_is_always_the_destination() {
+fn channel_adapter_is_always_destination() {
     for what in native() {
         let arrival = failing(&[what], port(Kind::Ca, false));
         let judgement = check(&arrival.port, &arrival.received());
@@ -55,7 +55,7 @@ fn a_channel_adapter_is_always_the_destination() {
 }
 
 #[test]
-fn only_an_icrc_alone_may_pass_unchecked() {
+fn only_a_lone_icrc_error_may_pass() {
     let alone = failing(&[Check::Icrc], port(Kind::Switch, false));
     let alone = check(&alone.port, &alone.received());
     assert!(alone.may_accept() && alone.may_discard() && alone.may_forward_spoilt());
@@ -71,7 +71,7 @@ fn only_an_icrc_alone_may_pass_unchecked() {
 }
 
 #[test]
-fn a_switch_passes_on_no_packet_to_dlid_0_or_to_the_permissive_one() {
+fn switch_drops_dlid_0_and_permissive() {
     for dlid in [Lid(0), Lid::PERMISSIVE] {
         let mut arrival = failing(&[], port(Kind::Switch, false));
         arrival.bytes = sound(Form::InfiniBandLocal);
@@ -85,7 +85,7 @@ fn a_switch_passes_on_no_packet_to_dlid_0_or_to_the_permissive_one() {
 }
 
 #[test]
-fn a_switch_on_the_way_checks_p_keys_only_when_told_to() {
+fn switch_checks_p_keys_if_configured() {
     let mut arrival = failing(&[Check::PKey], port(Kind::Switch, false));
     arrival.port = Port {
         p_keys: None,
@@ -98,7 +98,7 @@ fn a_switch_on_the_way_checks_p_keys_only_when_told_to() {
 }
 
 #[test]
-fn what_has_no_lrh_is_passed_on_by_nobody() {
+fn packet_without_lrh_is_discarded() {
     let arrival = failing(&[], port(Kind::Switch, false));
     let mut received = arrival.received();
     for length in 0..Lrh::SIZE + 2 {
@@ -110,7 +110,7 @@ fn what_has_no_lrh_is_passed_on_by_nobody() {
 }
 
 #[test]
-fn a_packet_too_short_for_the_headers_that_it_promises_is_the_destinations_to_discard() {
+fn destination_discards_packet_without_bth() {
     let mut bytes = sound(Form::InfiniBandGlobal);
     bytes.truncate(Lrh::SIZE + 40 + 2);
     let words = (bytes.len() / 4) as u16;
@@ -132,7 +132,7 @@ fn a_packet_too_short_for_the_headers_that_it_promises_is_the_destinations_to_di
 }
 
 #[test]
-fn a_port_that_is_down_counts_nothing() {
+fn port_that_is_down_counts_nothing() {
     let mut arrival = failing(&[Check::Vcrc], port(Kind::Ca, true));
     assert_eq!(
         check(&arrival.port, &arrival.received()).counter,
@@ -144,7 +144,7 @@ fn a_port_that_is_down_counts_nothing() {
 }
 
 #[test]
-fn a_multicast_packet_cut_short_of_its_bth_lacks_a_grh_all_the_same() {
+fn short_multicast_packet_lacks_a_grh() {
     let mut arrival = failing(&[], port(Kind::Router, false));
     arrival.bytes = sound(Form::InfiniBandLocal);
     edit(&mut arrival.bytes, 0, |lrh: Lrh| lrh.with_dlid(Lid(0xC000)));

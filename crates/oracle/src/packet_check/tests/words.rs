@@ -1,4 +1,4 @@
-//! Names, sets, and what explanations say.
+//! Names, sets and explanations of checks.
 
 use verbatim_wire::{Form, Medium};
 
@@ -6,7 +6,7 @@ use super::damage::{failing, native, port, sound};
 use super::link::{Check, Checks, Kind, Received, explain};
 
 #[test]
-fn every_check_has_a_name_of_its_own_and_a_sentence() {
+fn each_check_has_a_name_and_a_sentence() {
     let mut names: Vec<&str> = Check::ALL.iter().map(|check| check.name()).collect();
     names.sort_unstable();
     names.dedup();
@@ -15,7 +15,7 @@ fn every_check_has_a_name_of_its_own_and_a_sentence() {
 }
 
 #[test]
-fn a_set_keeps_its_checks_in_order_of_rank() {
+fn set_keeps_checks_in_order_of_rank() {
     let set = Checks::of(&[Check::PKey, Check::Vcrc, Check::Mtu]);
     assert_eq!(set.to_string(), "vcrc, mtu, p-key");
     assert_eq!((set.len(), set.first()), (3, Some(Check::Vcrc)));
@@ -25,7 +25,7 @@ fn a_set_keeps_its_checks_in_order_of_rank() {
 }
 
 #[test]
-fn an_explanation_says_what_was_expected_and_what_was_seen() {
+fn explanation_has_expected_and_seen_value() {
     for (what, words) in [
         (Check::Delimiter, "expected EGP, seen EBP"),
         (Check::LinkVersion, "expected LVer 0, seen 3"),
@@ -64,7 +64,7 @@ fn an_explanation_says_what_was_expected_and_what_was_seen() {
 }
 
 #[test]
-fn an_explanation_of_bytes_that_are_not_there_is_the_sentence() {
+fn explanation_without_bytes_is_a_sentence() {
     let port = port(Kind::Ca, true);
     for check in native() {
         for length in 0..30 {

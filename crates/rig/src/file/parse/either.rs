@@ -1,4 +1,4 @@
-//! Values that a rig file may write in more than one way.
+//! Values with more than one TOML type.
 
 use core::fmt;
 
@@ -7,7 +7,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 
 use super::peer::SocketPair;
 
-/// An integer, or one in a string: TOML's integers end at 2^63.
+/// An unsigned 64-bit integer, as a TOML integer or as a string. TOML integers end below 2^63, so larger values need
+/// the string. `Err` has the rejected text.
 pub(super) struct Number(pub(super) Result<u64, String>);
 
 impl<'de> Deserialize<'de> for Number {
@@ -36,7 +37,7 @@ impl<'de> Deserialize<'de> for Number {
     }
 }
 
-/// A device's seed, or the word that there is none.
+/// A device's seed: a number, or the word "none".
 pub(super) enum Seed {
     Is(i64),
     Word(String),
@@ -61,7 +62,7 @@ impl<'de> Deserialize<'de> for Seed {
     }
 }
 
-/// The socket of a model, or the two of a machine.
+/// The path of a model's socket, or the pair of sockets of a rig of kind `packet`.
 #[derive(Clone)]
 pub(super) enum Socket {
     Path(String),

@@ -1,4 +1,4 @@
-//! Which keys are of which kinds of rigs.
+//! The keys that each kind of rig may have.
 
 use core::ops::Range;
 
@@ -7,16 +7,16 @@ use verbatim_tester::{ACK_TIMEOUT_LEAST, OUT_OF_ORDER};
 
 use super::{RawRig, Wrong, wrong};
 
-/// Those that send MADs.
+/// Kinds that send MADs.
 const OF_MADS: [&str; 3] = ["virtual", "umad", "model"];
-/// Those that can have an agent on the DUT's host.
+/// Kinds that can have an agent on the DUT's host.
 const OF_AGENTS: [&str; 3] = ["umad", "packet", "verbs"];
-/// Those that have connections.
+/// Kinds that have RC connections.
 const OF_CONNECTIONS: [&str; 3] = ["virtual", "packet", "verbs"];
-/// A key, the kinds that have it, and where it stands if it is there.
+/// A key, the kinds that may have it, and its place in the file if it is there.
 pub(super) type Key<'a> = (&'a str, &'a [&'a str], Option<Range<usize>>);
 
-/// Keys of another kind are mistakes, not decoration.
+/// Refuses keys that rigs of this kind do not have, because such a key is always a mistake.
 pub(super) fn only_its_own(rig: &RawRig, kind: &str) -> Result<(), Wrong> {
     fn at<T>(key: Option<&Spanned<T>>) -> Option<Range<usize>> {
         key.map(Spanned::span)

@@ -1,4 +1,4 @@
-//! Rigs of kind `packet` and `verbs`: from their keys to what they say.
+//! The parser of rigs of kind `packet` and `verbs`.
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::ops::Range;
@@ -14,14 +14,13 @@ use super::super::{AgentConfig, PacketConfig, VerbsConfig, Wire};
 use super::{RawRig, Socket, Wrong, below, missing, required, within, wrong};
 use verbatim_verbs::{AgentAddress, AgentTls, Place};
 
-/// The most bytes of an interface's name.
+/// The longest interface name, in bytes.
 const LONGEST_INTERFACE: usize = 15;
-/// The most bytes of a unix socket's path (`sun_path` without its last NUL).
+/// The longest path of a unix socket, in bytes (`sun_path` without the final NUL).
 const LONGEST_SOCKET: usize = 107;
-/// A GRH's index of a GID has 8 bits in verbs.
+/// The largest GID index: verbs store it in 8 bits of the GRH attributes.
 const LAST_GID_INDEX: i64 = 255;
 
-/// The sockets of a rig of kind `packet`.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SocketPair {
@@ -29,7 +28,7 @@ pub(super) struct SocketPair {
     remote: Spanned<String>,
 }
 
-/// The rig file, for paths that count from its directory; the rig's kind and its place.
+/// Path of the rig file, the rig's kind, and the place of its header.
 #[derive(Clone)]
 pub(super) struct At<'a> {
     pub(super) file: &'a Path,
@@ -154,7 +153,7 @@ fn socket_path(text: &Spanned<String>, key: &str, at: &At<'_>) -> Result<PathBuf
     Ok(path)
 }
 
-/// The address of one station.
+/// Parses a unicast MAC address.
 fn station(text: &Spanned<String>) -> Result<MacAddress, Wrong> {
     let mac = MacAddress::from_str(text.get_ref())
         .or_else(|error| wrong(text.span(), format!("\"mac\" is no MAC address: {error}")))?;
@@ -172,7 +171,7 @@ fn station(text: &Spanned<String>) -> Result<MacAddress, Wrong> {
     Ok(mac)
 }
 
-/// The address of one host on a link.
+/// Parses the unicast IP address of a host.
 fn host(text: &Spanned<String>, key: &str) -> Result<IpAddr, Wrong> {
     let Ok(ip) = IpAddr::from_str(text.get_ref()) else {
         return wrong(
@@ -198,7 +197,7 @@ fn host(text: &Spanned<String>, key: &str) -> Result<IpAddr, Wrong> {
     )
 }
 
-/// The agent of a rig that does without one: none where no key speaks of it.
+/// Parses the agent of a rig for which an agent is optional. Returns None if the rig has no key of an agent.
 pub(super) fn agent_if_any(rig: &RawRig, at: &At<'_>) -> Result<Option<AgentConfig>, Wrong> {
     let of_agent = [
         &rig.agent_ca,
@@ -264,7 +263,8 @@ fn agent_place(text: &Spanned<String>, at: &At<'_>) -> Result<Place, Wrong> {
         Ok(address) if address.port() != 0 && !address.ip().is_unspecified() && !address.ip().is_multicast() => {
             Ok(Place::Tcp(address))
         }
-        // A file that names one host which is away must be readable for all the rest: it is looked up by who connects.
+        // The client resolves the name when it connects. The rig file must parse even while the resolver does not know
+        // a host.
         parsed => match Place::named(text.get_ref()).filter(|_| parsed.is_err()) {
             Some(named) => Ok(named),
             None => wrong(

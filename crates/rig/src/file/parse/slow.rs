@@ -1,4 +1,4 @@
-//! Keys of devices that are slow, or that a command brings back.
+//! The keys of slow devices and of the reset command.
 
 use core::time::Duration;
 use std::path::Path;
@@ -9,11 +9,11 @@ use super::keys::Key;
 use super::{RawRig, Wrong, within, wrong};
 use crate::file::{ResetConfig, Slowness};
 
-/// The slowest device: a second of it is eleven days of ours.
+/// The largest time scale: one second of the device takes eleven days.
 const SLOWEST: i64 = 1_000_000;
-/// The longest that a command, a frame or a reset may take, in seconds: a day.
+/// The longest time limit of a command, a frame or a reset, in seconds: one day.
 const LONGEST: i64 = 86_400;
-/// How long a reset may take where the rig file says nothing.
+/// Default time limit of a reset.
 const RESET_WITHIN: Duration = Duration::from_secs(60);
 
 pub(super) fn slowness(rig: &RawRig) -> Result<Slowness, Wrong> {
@@ -75,7 +75,7 @@ fn seconds(value: Option<&Spanned<i64>>, key: &str) -> Result<Option<Duration>, 
     Ok(within(value, key, 1, LONGEST)?.map(Duration::from_secs))
 }
 
-/// Where a key stands that only a rig of one of these kinds has, for [`super::keys`].
+/// Returns the keys of this module, each with the kinds that may have it and its place in the file.
 pub(super) fn places(rig: &RawRig) -> [Key<'static>; 6] {
     const WITH_A_DEVICE: &[&str] = &["umad", "model", "packet", "verbs"];
     let at = |key: Option<&Spanned<i64>>| key.map(Spanned::span);

@@ -1,4 +1,4 @@
-//! The keys of a rig of kind `virtual`: which device model.
+//! The parser of rigs of kind `virtual`.
 
 use toml::Spanned;
 use verbatim_device::Defect;
@@ -80,10 +80,10 @@ fn named<T: Default, const N: usize>(
     Ok(made)
 }
 
-/// A defect of the device model's management agents, by its name.
+/// Parses a defect of the device model's management agents.
 ///
 /// # Errors
-/// When there is none, with the nearest one.
+/// When no such defect exists; the error names the nearest one.
 pub fn defect(name: &str) -> Result<Defect, String> {
     name.parse().map_err(|_| {
         if name.parse::<RcDefect>().is_ok() || name.parse::<LinkDefect>().is_ok() {

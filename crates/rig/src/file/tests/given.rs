@@ -1,11 +1,11 @@
-//! Keys given for one run.
+//! Tests of keys that are set for one run.
 
 use verbatim_device::link::{LinkChoices, LinkDefect};
 
 use super::super::{Disturbances, RigSource};
 use super::*;
 
-/// A rig of kind `virtual` with every key, each not as in the built-in one.
+/// A rig of kind `virtual` with every key, each with another value than in the built-in rig.
 const EVERY_KEY: &str = r#"name = "virtual"
 kind = "virtual"
 m_key = 7
@@ -42,7 +42,7 @@ fn model(rig: &RigConfig) -> &VirtualConfig {
 }
 
 #[test]
-fn every_key_of_a_virtual_rig_is_read() {
+fn reads_every_virtual_key() {
     let file = parse(&rig(EVERY_KEY)).unwrap();
     let expected = VirtualConfig {
         profile: ProfileName::Minimal,
@@ -75,7 +75,7 @@ fn every_key_of_a_virtual_rig_is_read() {
 }
 
 #[test]
-fn the_keys_of_a_rig_given_to_the_built_in_one_make_that_rig() {
+fn keys_turn_built_in_into_the_rig() {
     let whole = parse(&rig(EVERY_KEY)).unwrap().rigs.remove(0);
     let keys = whole.keys();
     assert_eq!(keys.len(), EVERY_KEY.lines().count() - 2, "{keys:?}");
@@ -89,7 +89,7 @@ fn the_keys_of_a_rig_given_to_the_built_in_one_make_that_rig() {
 }
 
 #[test]
-fn a_key_that_is_given_replaces_that_of_the_rig_and_leaves_the_others() {
+fn given_key_replaces_only_its_own() {
     let whole = parse(&rig(EVERY_KEY)).unwrap().rigs.remove(0);
     let changed = with(&whole, &["seed = 3", "defects = []", "route = \"0,1\""]).unwrap();
     assert_eq!(changed.route, Route::Directed(vec![1]));
@@ -103,7 +103,7 @@ fn a_key_that_is_given_replaces_that_of_the_rig_and_leaves_the_others() {
 }
 
 #[test]
-fn a_device_without_a_seed_is_that_of_the_runs_seed_unless_the_profile_is_wanted_as_it_is() {
+fn device_takes_seed_of_run_by_default() {
     let seed = |keys: &[&str]| model(&given(keys).unwrap().in_run(5)).varied_by();
     assert_eq!(seed(&[]), Some(5));
     assert_eq!(seed(&["seed=7"]), Some(7));
@@ -111,7 +111,7 @@ fn a_device_without_a_seed_is_that_of_the_runs_seed_unless_the_profile_is_wanted
 }
 
 #[test]
-fn a_key_that_cannot_be_is_refused_in_the_words_of_the_rig_file_and_named() {
+fn names_the_invalid_key() {
     for (keys, named, words) in [
         (&["ipv6=true", "seed=-1"][..], "seed=-1: ", "expected 0 to"),
         (
@@ -149,7 +149,7 @@ fn a_key_that_cannot_be_is_refused_in_the_words_of_the_rig_file_and_named() {
     );
 }
 
-/// The blocks of TOML in a text in which each line may begin with a mark of comments.
+/// Returns the TOML blocks of a text. `mark` is the comment mark at the start of its lines.
 fn blocks(text: &str, mark: &str) -> Vec<String> {
     let lines = text
         .lines()
@@ -168,7 +168,7 @@ fn blocks(text: &str, mark: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_examples_of_the_head_and_of_the_documentation_are_rig_files() {
+fn documented_examples_parse() {
     let documented = blocks(include_str!("../../../../../docs/rig-file.md"), "");
     let head = blocks(include_str!("../../file.rs"), "//!");
     assert!(documented.len() >= 4 && head.len() == 1);

@@ -15,7 +15,8 @@ fn kind(text: &str) -> RigKind {
     parse(&rig(text)).unwrap().rigs.remove(0).kind
 }
 
-/// `line` comes as line 6, after what a packet rig has already; its value begins behind "= ".
+/// Checks the error of `line`, which becomes line 6 behind the keys of a packet rig. The error points at the value
+/// behind "= ".
 #[track_caller]
 fn packet_fails(line: &str, words: &[&str]) {
     let column = line.find("= ").unwrap() + 3;
@@ -23,7 +24,7 @@ fn packet_fails(line: &str, words: &[&str]) {
 }
 
 #[test]
-fn a_packet_rig_on_an_interface_and_one_on_sockets_are_read() {
+fn reads_packet_rigs() {
     let RigKind::Packet(on_interface) = kind(&format!(
         "{PACKET}interface = \"enp3s0\"\ndut_ip = \"10.0.0.1\"\ngid_index = 1\nagent = \"10.1.2.3:7000\"\n{TLS}dut_device = \
          \"rxe0\"\n"
@@ -73,7 +74,7 @@ fn a_packet_rig_on_an_interface_and_one_on_sockets_are_read() {
 }
 
 #[test]
-fn a_verbs_rig_is_read_and_a_loopback_agent_may_use_tls_or_not() {
+fn reads_verbs_rigs() {
     let RigKind::Verbs(verbs) = kind(&format!(
         "{VERBS}gid_index = 1\ndut_gid_index = 3\nagent = \"127.0.0.1:7000\"\n"
     )) else {
@@ -111,7 +112,7 @@ fn a_verbs_rig_is_read_and_a_loopback_agent_may_use_tls_or_not() {
 }
 
 #[test]
-fn a_missing_key_of_a_peer_rig_is_told_at_its_rig() {
+fn missing_peer_key_points_at_its_rig() {
     let whole = format!("{PACKET}interface = \"e\"\n{AGENT}");
     for (without, words) in [
         ("ip", "missing key \"ip\"; a rig of kind \"packet\" needs it"),
@@ -141,7 +142,7 @@ fn a_missing_key_of_a_peer_rig_is_told_at_its_rig() {
 }
 
 #[test]
-fn a_wire_that_cannot_be_is_refused() {
+fn refuses_invalid_wire() {
     packet_fails("interface = \"\"", &["no name of an interface"]);
     packet_fails("interface = \"a/b\"", &["no name of an interface"]);
     packet_fails("interface = \"eth0:1\"", &["no name of an interface"]);
@@ -166,7 +167,7 @@ fn a_wire_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn an_address_that_is_not_of_one_station_is_refused() {
+fn refuses_addresses_that_are_not_unicast() {
     let mac = |mac: &str, words: &str| {
         let text = format!("{PACKET}interface = \"e\"\n{AGENT}mac = \"{mac}\"\n");
         fails(&rig(&text), (8, 7), &[words]);
@@ -191,7 +192,7 @@ fn an_address_that_is_not_of_one_station_is_refused() {
 }
 
 #[test]
-fn addresses_of_tester_and_device_that_do_not_fit_are_refused() {
+fn refuses_mismatched_dut_ip() {
     let dut = |ip: &str, words: &str| {
         let text = format!("{PACKET}interface = \"e\"\n{AGENT}dut_ip = \"{ip}\"\n");
         fails(&rig(&text), (8, 10), &[words]);
@@ -202,14 +203,14 @@ fn addresses_of_tester_and_device_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn an_agent_by_name_is_that_name_and_is_not_looked_up_when_the_file_is_read() {
+fn agent_name_is_not_resolved_while_parsing() {
     let of = |agent: &str| {
         parse(&rig(&format!("{PACKET}interface = \"e\"\nagent = \"{agent}\"\n{TLS}")))
             .unwrap()
             .rigs
             .remove(0)
     };
-    // RFC 6761: no resolver knows anything below `.invalid`.
+    // RFC 6761: names below `.invalid` never resolve.
     let named = of("dut-3.lab.invalid:7000");
     assert!(named.kind.device().ends_with("agent at dut-3.lab.invalid:7000"));
     let identity = named.device_identity();
@@ -225,13 +226,13 @@ fn an_agent_by_name_is_that_name_and_is_not_looked_up_when_the_file_is_read() {
 }
 
 #[test]
-fn an_agent_on_localhost_needs_no_certificates() {
+fn agent_on_localhost_needs_no_tls() {
     let text = format!("{PACKET}interface = \"e\"\nagent = \"localhost:7000\"\n");
     assert!(kind(&text).device().ends_with("agent at localhost:7000"));
 }
 
 #[test]
-fn an_agent_that_cannot_be_reached_safely_is_refused() {
+fn refuses_insecure_agents() {
     let agent = |agent: &str, words: &[&str]| {
         let text = format!("{PACKET}interface = \"e\"\nagent = \"{agent}\"\n");
         fails(&rig(&text), (7, 9), words);
@@ -275,7 +276,7 @@ fn an_agent_that_cannot_be_reached_safely_is_refused() {
 }
 
 #[test]
-fn keys_of_mads_and_of_other_kinds_are_refused_in_peer_rigs() {
+fn refuses_keys_of_other_kinds() {
     for (line, owners) in [
         ("m_key = 1", "\"virtual\" or \"umad\" or \"model\""),
         ("route = \"0,1\"", "\"virtual\" or \"umad\" or \"model\""),
@@ -324,7 +325,7 @@ fn keys_of_mads_and_of_other_kinds_are_refused_in_peer_rigs() {
 }
 
 #[test]
-fn a_umad_rig_may_have_an_agent_on_the_device_s_host_and_what_belongs_to_none_is_refused() {
+fn umad_rig_may_have_an_agent() {
     let umad = |lines: &str| {
         rig(&format!(
             "name = \"a\"\nkind = \"umad\"\ndevice = \"d\"\nport = 1\nroute = \"0,1\"\n{lines}"

@@ -11,7 +11,7 @@ use verbatim_wire::{
 
 use crate::{RigConfig, RigFile, RigKind, Session};
 
-/// A model on a thread of this process.
+/// A model on a thread of the test process.
 struct Running {
     directory: tempfile::TempDir,
     stop: Arc<AtomicBool>,
@@ -91,7 +91,7 @@ fn answer(rig: &mut dyn Rig, request: &Mad) -> Option<Mad> {
 }
 
 #[test]
-fn a_rig_asks_the_model_by_a_directed_route_by_lid_and_by_the_performance_class() {
+fn rig_reaches_model_by_all_mad_classes() {
     let running = Running::start(Profile::full(), &[]);
     let mut rig = running.open(Arc::default());
     let mad = answer(&mut *rig, &get(1)).unwrap();
@@ -105,12 +105,12 @@ fn a_rig_asks_the_model_by_a_directed_route_by_lid_and_by_the_performance_class(
 }
 
 #[test]
-fn an_answer_takes_as_long_as_the_device_needs() {
+fn response_takes_the_devices_latency() {
     let mut profile = Profile::minimal();
     profile.latency = Duration::from_millis(80);
     let running = Running::start(profile, &[]);
     let mut rig = running.open(Arc::default());
-    // The best of several: the machine may be busy with something else.
+    // The best of several tries, because the machine may be busy.
     let mut best = Duration::ZERO;
     for id in 1..=10 {
         let sent = rig.send(Stimulus::Mad(0, &get(id))).unwrap();
@@ -128,14 +128,14 @@ fn an_answer_takes_as_long_as_the_device_needs() {
 }
 
 #[test]
-fn the_device_survives_its_tester_and_remembers() {
+fn device_keeps_state_after_tester_dies() {
     let running = Running::start(Profile::minimal(), &[]);
     let mut first = running.open(Arc::default());
     let found: PortInfo = answer(&mut *first, &get(1)).unwrap().attribute();
     let changed = found.with_local_phy_errors(found.local_phy_errors() ^ 1);
     let set = get(2).with_method(Method::SET).with_data(changed.bytes());
     assert!(answer(&mut *first, &set).is_some());
-    // Dies with an answer under way.
+    // The tester dies while a response is outstanding.
     first.send(Stimulus::Mad(0, &get(3))).unwrap();
     drop(first);
     let mut second = running.open(Arc::default());
@@ -144,7 +144,7 @@ fn the_device_survives_its_tester_and_remembers() {
 }
 
 #[test]
-fn a_native_packet_is_answered_by_one_and_its_link_has_come_up_anew() {
+fn native_packet_gets_a_packet_and_resets_link() {
     let running = Running::start(Profile::full(), &[]);
     let place = tempfile::tempdir().unwrap();
     let cable = UnixDatagram::bind(place.path().join("cable")).unwrap();
@@ -163,7 +163,7 @@ fn a_native_packet_is_answered_by_one_and_its_link_has_come_up_anew() {
         packet
     };
     let ask = Mad::lid_routed(Method::GET, AttributeId::PORT_INFO, 0).with_transaction_id(9);
-    // A packet that no port takes is not answered: the next one is.
+    // The port drops an invalid packet; the next packet gets a response.
     let mut bad = mad_packet(&headers, &ask.with_transaction_id(8));
     bad[60] ^= 1;
     let bad = datagram::encode(&Message::Packet(bad));
@@ -181,7 +181,7 @@ fn a_native_packet_is_answered_by_one_and_its_link_has_come_up_anew() {
         PortState::INITIALIZE,
         "found ACTIVE"
     );
-    // The same cable: what was set stays.
+    // The sender is the same, so the port keeps the state that the request set.
     let armed = seen.attribute::<PortInfo>().with_port_state(PortState::ARMED);
     let armed = armed.with_port_physical_state(PhysState::NO_CHANGE);
     let set = Mad::lid_routed(Method::SET, AttributeId::PORT_INFO, 0).with_transaction_id(10);
@@ -193,7 +193,7 @@ fn a_native_packet_is_answered_by_one_and_its_link_has_come_up_anew() {
 }
 
 #[test]
-fn a_full_window_comes_back_whole() {
+fn full_window_of_responses_arrives() {
     let running = Running::start(Profile::full(), &[]);
     let mut rig = running.open(Arc::default());
     for round in 0..20 {
@@ -211,7 +211,7 @@ fn a_full_window_comes_back_whole() {
 }
 
 #[test]
-fn junk_is_dropped_and_the_model_lives() {
+fn drops_malformed_datagrams() {
     let running = Running::start(Profile::minimal(), &[]);
     let unnamed = UnixDatagram::unbound().unwrap();
     let mut cut = datagram::encode(&Message::Mad(get(1)));
@@ -228,7 +228,7 @@ fn junk_is_dropped_and_the_model_lives() {
             unnamed.send_to(junk, running.socket()).unwrap();
         }
     }
-    // MADs that are none in other ways go to the device, which discards them.
+    // The model passes a malformed MAD to the device, which discards it.
     let mut odd = [0xA5; 256];
     odd[..4].copy_from_slice(&[9, 0x81, 9, 0x7F]);
     let mut rig = running.open(Arc::default());
@@ -237,7 +237,7 @@ fn junk_is_dropped_and_the_model_lives() {
 }
 
 #[test]
-fn a_model_that_dies_ends_the_run_at_once() {
+fn death_of_model_ends_the_run() {
     let mut running = Running::start(Profile::minimal(), &[Defect::AnswersLate]);
     let mut rig = running.open(Arc::default());
     rig.send(Stimulus::Mad(0, &get(1))).unwrap();
@@ -249,14 +249,14 @@ fn a_model_that_dies_ends_the_run_at_once() {
     };
     assert!(why.contains("went away") && start.elapsed() < 60 * SECOND, "{why}");
     assert!(matches!(rig.send(Stimulus::Mad(0, &get(2))), Err(Stop::RigGone(_))));
-    // A new model at the same place is for a new run.
+    // Only a new run uses a new model at the same path.
     running.serve(Profile::minimal(), &[]);
     assert!(matches!(rig.send(Stimulus::Mad(0, &get(3))), Err(Stop::RigGone(_))));
     assert!(answer(&mut *running.open(Arc::default()), &get(4)).is_some());
 }
 
 #[test]
-fn a_live_socket_is_refused_a_stale_one_replaced_and_a_file_not_touched() {
+fn replaces_only_a_stale_socket() {
     let mut running = Running::start(Profile::minimal(), &[]);
     let model = |listen: PathBuf| Model {
         listen,
@@ -285,7 +285,7 @@ fn a_live_socket_is_refused_a_stale_one_replaced_and_a_file_not_touched() {
 }
 
 #[test]
-fn a_rig_without_its_model_is_unavailable_with_the_remedy() {
+fn missing_model_is_reported_with_remedy() {
     let running = Running::start(Profile::minimal(), &[]);
     let mut config = running.config();
     config.kind = RigKind::Model {
@@ -299,7 +299,7 @@ fn a_rig_without_its_model_is_unavailable_with_the_remedy() {
 }
 
 #[test]
-fn a_run_is_cancelled_in_the_middle_of_a_silence() {
+fn cancel_interrupts_a_wait() {
     let running = Running::start(Profile::minimal(), &[]);
     let cancel: Arc<AtomicBool> = Arc::default();
     let mut rig = running.open(Arc::clone(&cancel));
@@ -315,7 +315,7 @@ fn a_run_is_cancelled_in_the_middle_of_a_silence() {
 }
 
 #[test]
-fn the_device_tells_who_it_is() {
+fn fingerprint_describes_device() {
     let running = Running::start(Profile::minimal(), &[]);
     let open = crate::open(&running.config(), Arc::default()).unwrap();
     let Session::Real(mut rig) = open.session else {

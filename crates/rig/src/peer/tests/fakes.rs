@@ -1,4 +1,4 @@
-//! A link and a host that do what a test says. Clones share one.
+//! A link and a host that tests control. Clones share their state.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,7 @@ pub(super) fn now() -> Duration {
     verbatim_hw::ether::now()
 }
 
-/// As an adapter stamps a frame.
+/// Returns a stamp with the source of an adapter.
 pub(super) fn stamp(earliest: Duration, latest: Duration) -> Stamp {
     let source = verbatim_hw::ether::StampSource::Hardware;
     Stamp {

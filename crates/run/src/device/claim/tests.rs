@@ -1,4 +1,4 @@
-//! Two ways to one device, two state directories, and witnesses that are taken away.
+//! Tests with two routes to one device, two state directories, and removed files.
 
 use std::fs;
 
@@ -6,7 +6,8 @@ use super::*;
 use verbatim_rig::RigFile;
 use verbatim_wire::AttributeId;
 
-/// A rig file of two ways to what may be one device: by route, in a world that no other test has, nor an earlier process.
+/// Returns a rig file with two rigs whose routes may lead to one device. The device name is unique to this test and
+/// process.
 fn rigs(device: &str) -> RigFile {
     let device = format!("{device}-{}", std::process::id());
     let rig = |name, route| {
@@ -44,7 +45,7 @@ fn left_changed(claimed: &mut Claimed) {
 }
 
 #[test]
-fn two_ways_to_one_device_are_told_by_its_port_guid_and_wait_under_a_lease() {
+fn port_guid_lock_waits_under_a_lease() {
     let (file, directory) = (rigs("guid-dut"), tempfile::tempdir().unwrap());
     let open = |rig: &str, patience| Claimed::open(file.find(rig).unwrap(), directory.path(), patience).unwrap();
     let mut first = open("a", patience(0));
@@ -60,7 +61,7 @@ fn two_ways_to_one_device_are_told_by_its_port_guid_and_wait_under_a_lease() {
     second.identify("0x0002").unwrap();
     drop(second);
 
-    // Under a lease it comes to its turn, or is stopped.
+    // With a lease, the run waits for the lock or is cancelled.
     let waits = patience(3);
     let cancel = Arc::clone(&waits.cancel);
     let mut second = open("b", waits);
@@ -76,7 +77,7 @@ fn two_ways_to_one_device_are_told_by_its_port_guid_and_wait_under_a_lease() {
 }
 
 #[test]
-fn what_another_rigs_run_left_on_the_same_device_is_found_by_its_port_guid() {
+fn finds_changes_of_another_rig_by_port_guid() {
     let (file, directory) = (rigs("guid-left"), tempfile::tempdir().unwrap());
     let open = |rig: &str| Claimed::open(file.find(rig).unwrap(), directory.path(), patience(0)).unwrap();
     let mut first = open("a");
@@ -97,7 +98,7 @@ fn what_another_rigs_run_left_on_the_same_device_is_found_by_its_port_guid() {
 }
 
 #[test]
-fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_device() {
+fn finds_changes_of_another_state_directory() {
     let (file, directory) = (rigs("guid-elsewhere"), tempfile::tempdir().unwrap());
     let (here, state) = (directory.path().join("here"), directory.path().join("there"));
     let there = state.join("journals");
@@ -119,7 +120,7 @@ fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_devic
         state.display()
     );
     assert!(by_name.to_string().contains(&command), "{by_name}");
-    // The same directory by another name is no other.
+    // The same directory through a symlink counts as the same.
     let link = directory.path().join("link");
     std::os::unix::fs::symlink(&there, &link).unwrap();
     drop(open("a", &link).unwrap());
@@ -129,7 +130,7 @@ fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_devic
         "{by_guid:?}"
     );
 
-    // With the directory gone only a person knows.
+    // Without the journals the device cannot be restored automatically.
     fs::remove_dir_all(&there).unwrap();
     let RunError::JournalGone { lock, .. } = open("a", &here).unwrap_err() else {
         panic!("the journal is gone");
@@ -140,7 +141,7 @@ fn what_a_run_with_another_state_directory_left_is_found_by_any_way_to_the_devic
 }
 
 #[test]
-fn a_restored_device_is_free_for_any_state_directory() {
+fn restored_device_is_free_for_any_state_directory() {
     let (file, directory) = (rigs("guid-restored"), tempfile::tempdir().unwrap());
     let (here, there) = (directory.path().join("here"), directory.path().join("there"));
     let rig = file.find("a").unwrap();
@@ -157,7 +158,7 @@ fn a_restored_device_is_free_for_any_state_directory() {
 }
 
 #[test]
-fn a_journal_that_is_gone_with_all_that_told_of_it_in_its_directory_is_missed() {
+fn reports_a_removed_journal() {
     let (file, directory) = (rigs("guid-missed"), tempfile::tempdir().unwrap());
     let rig = file.find("a").unwrap();
     let open = || Claimed::open(rig, directory.path(), patience(0));
@@ -181,14 +182,14 @@ fn a_journal_that_is_gone_with_all_that_told_of_it_in_its_directory_is_missed() 
                 "{emptied}: {error}"
             );
         }
-        // By hand, as it is told.
+        // Removing the mark by hand, as the message says, frees the device.
         fs::remove_file(&lock).unwrap();
         drop(open().unwrap());
     }
 }
 
 #[test]
-fn a_damaged_journal_that_was_removed_by_hand_is_not_missed_afterwards() {
+fn removed_damaged_journal_is_not_reported_again() {
     let (file, directory) = (rigs("guid-damaged"), tempfile::tempdir().unwrap());
     let open = || Claimed::open(file.find("a").unwrap(), directory.path(), patience(0));
     let mut first = open().unwrap();
@@ -206,14 +207,14 @@ fn a_damaged_journal_that_was_removed_by_hand_is_not_missed_afterwards() {
 }
 
 #[test]
-fn what_another_rigs_run_left_is_found_without_a_sight_of_its_journal() {
+fn finds_changes_of_a_rig_whose_journal_is_hidden() {
     let (file, directory) = (rigs("guid-unseen"), tempfile::tempdir().unwrap());
     let open = |rig: &str| Claimed::open(file.find(rig).unwrap(), directory.path(), patience(0)).unwrap();
     let mut first = open("a");
     first.identify("0x0007").unwrap();
     left_changed(&mut first);
     drop(first);
-    // As in a unit that shows a worker the directory of its own rig.
+    // A systemd unit shows a worker only its own rig's directory.
     let (hidden, own) = (
         directory.path().join("hidden"),
         FileJournal::directory(directory.path(), "a"),
@@ -223,7 +224,7 @@ fn what_another_rigs_run_left_is_found_without_a_sight_of_its_journal() {
     assert!(refused.contains("`verbatim rigs restore a`"), "{refused}");
     fs::rename(&hidden, &own).unwrap();
     open("a").settle(&area().0).unwrap();
-    // By the name alone: its PortGUID was not asked for.
+    // The lock by PortGUID still has the mark, because the rig settled without reading the PortGUID.
     assert!(open("b").identify("0x0007").is_err());
     let mut first = open("a");
     first.identify("0x0007").unwrap();

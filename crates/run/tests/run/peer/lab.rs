@@ -1,4 +1,4 @@
-//! An agent on a device of memory alone, and sockets that a test plays the machine on.
+//! An agent on a fake device in memory, and a socket pair on which a test plays the machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -22,7 +22,7 @@ use verbatim_run::{self as run, Request, RunError, RunId, RunSpec};
 
 pub(super) const OWN_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 
-/// A fake device whose port is active, on Ethernet, at 10.0.0.1.
+/// A fake device with an active Ethernet port at 10.0.0.1.
 pub(super) struct Active(pub(super) FakeDevice);
 
 impl Device for Active {
@@ -121,7 +121,7 @@ impl Drop for Agent {
     }
 }
 
-/// A rig file, an agent and a machine, in a directory of their own.
+/// A rig file, an agent and a machine, in a temporary directory.
 pub(super) struct Lab {
     directory: tempfile::TempDir,
     pub(super) agent: Agent,
@@ -168,12 +168,12 @@ impl Lab {
         self.machine.as_ref().unwrap()
     }
 
-    /// Runs that test to its verdict.
+    /// Runs a test on the default rig, and returns its verdict.
     pub(super) fn run(&self, test: &str) -> Result<Verdict, RunError> {
         self.run_on(self.config(""), test)
     }
 
-    /// Runs that test on that rig, once, to its verdict and its record.
+    /// Runs a test on a rig, and returns its verdict. The record is stored in the lab's directory.
     pub(super) fn run_on(&self, rig: RigConfig, test: &str) -> Result<Verdict, RunError> {
         let request = Request {
             id: RunId::of_now(),
@@ -193,7 +193,8 @@ impl Lab {
         run::execute_in(&request, Some(&state), &mut |_| {}).map(|mut report| report.verdicts.remove(0))
     }
 
-    /// How the times of the frames of the run were taken, each with whether the frame came in. Its evidence says so.
+    /// Returns whether each frame of the run was received, and the source of its time. Checks that the frame's text
+    /// names the source.
     pub(super) fn time_sources(&self) -> Vec<(bool, TimeSource)> {
         let bundle = Bundle::open(&self.path().join("record")).unwrap();
         let trace = Trace::new(bundle.records().unwrap().remove(0)).unwrap();

@@ -1,4 +1,4 @@
-//! Rigs without MADs, from the rig file to the verdict.
+//! Tests of rigs without MADs, from the rig file to the verdict.
 
 mod lab;
 mod on_an_interface;
@@ -12,5 +12,5 @@ use verbatim_record::{Side, Time, TimeSource};
 use verbatim_tester::{Arrival, Rig, Stimulus, Stop};
 
 const MS: Duration = Duration::from_millis(1);
-/// Nothing waits so long when all is well.
+/// Longer than any wait of a passing test.
 const LONG: Duration = Duration::from_secs(20);

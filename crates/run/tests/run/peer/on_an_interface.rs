@@ -1,4 +1,4 @@
-//! On a pair of virtual Ethernet interfaces, in a network namespace that ends with its process: this program again.
+//! Tests on a veth pair in a network namespace. A child process with the same program runs in the namespace.
 
 use std::path::Path;
 use std::process::Command as Process;
@@ -18,7 +18,7 @@ fn ip(arguments: &str) {
 }
 
 #[test]
-fn a_rig_on_an_interface_sees_what_is_for_it_and_its_loss() {
+fn rig_on_interface_sees_its_frames_and_link_loss() {
     let may = Process::new("unshare").args(["-n", "true"]).output();
     if !may.is_ok_and(|done| done.status.success()) {
         eprintln!("skipped: needs the right to make a network namespace (root) and util-linux's unshare");
@@ -84,7 +84,7 @@ fn in_a_namespace() {
     assert!(why.contains("configured on this host"), "{why}");
 
     let open = verbatim_rig::open(&config(&lab, "10.9.0.2"), Arc::default()).unwrap();
-    // The namespace has interfaces of its own, and /sys may still show those of the other one: the rig asked the kernel.
+    // /sys may still show the interfaces of the parent namespace, but the rig asks the kernel for the MAC address.
     let mac = open.info.frames.as_ref().unwrap().mac;
     assert_eq!(open.fingerprint["link"]["interface_mac"], mac.to_string());
     assert!(mac_of("e0") == mac || mac_of("e0") == MacAddress::default());
@@ -98,7 +98,7 @@ fn in_a_namespace() {
         .unwrap();
     let left = rig.now();
     other.send(&frame(mac, "10.9.0.2", 3)).unwrap();
-    // Kernels tell their neighbours of themselves; what comes from this test has its own sender.
+    // The kernels of both ends send packets too. Frames of this test have their own source address.
     let first = loop {
         let until = rig.now().after(LONG);
         match rig.wait(until) {
@@ -137,7 +137,7 @@ fn in_a_namespace() {
     });
     let sources = again.time_sources();
     for received in [false, true] {
-        // A single frame may come without a stamp.
+        // A single frame may lack a kernel timestamp, so only look for some with it.
         assert!(sources.contains(&(received, TimeSource::Kernel)), "{sources:?}");
     }
 

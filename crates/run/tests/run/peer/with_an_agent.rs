@@ -1,4 +1,4 @@
-//! With a real agent, on a device of memory alone, and sockets that a test plays the machine on.
+//! Tests with a real agent on a fake device in memory, and a socket pair on which a test plays the machine.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn arp_reply(asked: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_packet_rig_offers_packets_and_says_what_it_is_made_of() {
+fn packet_rig_offers_packets_and_describes_itself() {
     let lab = Lab::new();
     let open = lab.open();
     assert_eq!(
@@ -82,7 +82,7 @@ fn a_packet_rig_offers_packets_and_says_what_it_is_made_of() {
 }
 
 #[test]
-fn frames_go_both_ways_and_commands_are_answered_after_what_happened_before() {
+fn carries_frames_and_orders_reports_before_replies() {
     let lab = Lab::new();
     let mut rig = real(lab.open());
     let frame = [OWN_MAC.0.as_slice(), &DUT_MAC.0, &[8, 0], &[7; 46]].concat();
@@ -133,7 +133,7 @@ fn frames_go_both_ways_and_commands_are_answered_after_what_happened_before() {
 }
 
 #[test]
-fn a_rig_whose_parts_are_not_there_is_unavailable_with_the_remedy() {
+fn missing_parts_are_reported_with_remedy() {
     let mut lab = Lab::new();
     let why = lab.fails("dut_device = \"rxe7\"\n");
     assert!(why.contains("has fake0 open") && why.contains("--device rxe7"), "{why}");
@@ -171,7 +171,7 @@ fn a_rig_whose_parts_are_not_there_is_unavailable_with_the_remedy() {
 }
 
 #[test]
-fn an_address_of_the_device_is_refused_for_the_tester() {
+fn refuses_an_address_of_the_dut() {
     let lab = Lab::new();
     let mut config = lab.config("");
     let verbatim_rig::RigKind::Packet(of) = &mut config.kind else {
@@ -186,7 +186,7 @@ fn an_address_of_the_device_is_refused_for_the_tester() {
 }
 
 #[test]
-fn an_agent_that_stops_a_device_that_goes_and_a_machine_that_ends_lose_the_rig_in_words() {
+fn loss_of_agent_device_or_machine_is_reported() {
     let gone = |rig: &mut dyn Rig| match wait(rig) {
         Arrival::Stop(Stop::RigGone(why)) => why,
         other => panic!("{other:?}"),
@@ -209,7 +209,7 @@ fn an_agent_that_stops_a_device_that_goes_and_a_machine_that_ends_lose_the_rig_i
 }
 
 #[test]
-fn a_test_that_needs_mads_is_not_applicable() {
+fn test_that_needs_mads_is_not_applicable() {
     let verdict = Lab::new().run("c14-024-node-type").unwrap();
     assert_eq!(
         (verdict.outcome(), verdict.cause()),
@@ -218,7 +218,7 @@ fn a_test_that_needs_mads_is_not_applicable() {
 }
 
 #[test]
-fn a_run_without_its_agent_does_not_begin_and_that_is_the_rigs_fault() {
+fn run_without_agent_is_a_rig_error() {
     let mut lab = Lab::new();
     lab.agent.stop();
     let error = lab.run("c09-130-rnr-interval").unwrap_err();
@@ -227,7 +227,7 @@ fn a_run_without_its_agent_does_not_begin_and_that_is_the_rigs_fault() {
 }
 
 #[test]
-fn a_device_that_does_not_tell_its_mac_address_is_an_error_of_the_rig() {
+fn dut_without_arp_reply_is_a_rig_error() {
     let verdict = Lab::new().run("c09-130-rnr-interval").unwrap();
     assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Error, Cause::Rig));
     assert!(
@@ -237,21 +237,21 @@ fn a_device_that_does_not_tell_its_mac_address_is_an_error_of_the_rig() {
     );
 }
 
-/// Answers a frame that asks for the DUT's MAC address.
+/// Responds to an ARP request for the DUT's MAC address.
 pub(super) fn answer(asked: Option<Frame>, send: impl FnOnce(&[u8])) {
     if let Some(answer) = asked.and_then(|asked| arp_reply(&asked.bytes)) {
         send(&answer);
     }
 }
 
-/// Runs the test on the machine, which answers ARP and nothing else.
+/// Runs the test with a machine that responds to ARP only, and calls `then` once the DUT has a queue pair.
 fn run_until_posted(lab: &Lab, then: impl FnOnce(&Strings) + Send) -> Verdict {
     let machine = lab.machine();
     let answer = || answer(machine.receive(MS).unwrap(), |frame| drop(machine.send(frame)));
     run_answered(lab, lab.config(""), answer, then)
 }
 
-/// Runs the test while somebody answers, and does something once the DUT is told to send.
+/// Runs the test while `answer` is called in a loop, and calls `then` once the DUT has a queue pair.
 pub(super) fn run_answered(
     lab: &Lab,
     rig: RigConfig,
@@ -277,7 +277,7 @@ pub(super) fn run_answered(
 }
 
 #[test]
-fn a_device_that_goes_in_the_middle_of_a_test_is_an_error_of_the_rig_and_no_failure_of_the_device() {
+fn device_lost_during_a_test_is_a_rig_error() {
     let lab = Lab::new();
     let verdict = run_until_posted(&lab, |strings| strings.go("removed by the test"));
     assert_eq!(
@@ -295,7 +295,7 @@ fn a_device_that_goes_in_the_middle_of_a_test_is_an_error_of_the_rig_and_no_fail
 }
 
 #[test]
-fn a_journal_of_a_rig_that_sends_mads_stays_and_nothing_is_run() {
+fn journal_of_a_mad_rig_stays_and_blocks_runs() {
     let lab = Lab::new();
     let state = StateDirectory::at(lab.path().join("state"));
     let area = Area {
@@ -317,7 +317,7 @@ fn a_journal_of_a_rig_that_sends_mads_stays_and_nothing_is_run() {
 }
 
 #[test]
-fn a_verbs_rig_without_its_adapter_is_unavailable_in_words() {
+fn verbs_rig_without_adapter_is_unavailable() {
     let text = "config_version = 1\n[[rig]]\nname = \"v\"\nkind = \"verbs\"\ndevice = \"no_such_device\"\nport = 1\nagent = \
                 \"unix:/absent\"\n";
     let config = RigFile::parse(text.as_bytes(), Path::new("/f")).unwrap().rigs.remove(0);

@@ -1,4 +1,5 @@
-//! Others fill the journal's disk: a device that is changed can be restored all the same, and none is changed that could not.
+//! Other programs fill the journal's disk. A changed device can still be restored, and a run that could not restore
+//! does not start.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,11 +10,11 @@ use verbatim_wire::{AttributeId, MKey};
 
 use super::{Area, FileJournal, Journal, JournalError, Part};
 
-/// A file system in memory, gone with this.
+/// A file system in memory, unmounted when dropped.
 struct Small(tempfile::TempDir);
 
 impl Small {
-    /// None where this user may not mount.
+    /// Returns `None` if this user may not mount.
     fn mount() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let arguments = ["-t", "tmpfs", "-o", "size=512k,mode=700", "tmpfs"];
@@ -25,7 +26,7 @@ impl Small {
         None
     }
 
-    /// Fills it to the last byte.
+    /// Fills the file system to the last byte.
     fn fill(&self) {
         let mut file = File::options()
             .create(true)
@@ -61,7 +62,7 @@ fn open(at: &Path) -> Result<FileJournal, JournalError> {
 }
 
 #[test]
-fn a_disk_that_fills_up_in_mid_run_keeps_nothing_from_being_saved_and_restored() {
+fn saves_and_restores_on_full_disk() {
     let Some(disk) = Small::mount() else { return };
     let mut journal = open(disk.0.path()).unwrap();
     let (first, parts) = area(0);
@@ -73,7 +74,7 @@ fn a_disk_that_fills_up_in_mid_run_keeps_nothing_from_being_saved_and_restored()
     }
     drop(journal);
 
-    // Who comes after a crash has no more room, and restores what is there.
+    // The next process after a crash has no reserved space and still restores.
     disk.fill();
     let mut journal = open(disk.0.path()).unwrap();
     assert_eq!(journal.pending().len(), 4);

@@ -1,10 +1,10 @@
-//! What is on disk, whatever becomes of it: damaged, removed, renamed, read by others.
+//! Journal files that are damaged, removed, renamed, or read by others.
 
 use super::super::tests::area;
 use super::*;
 
 #[test]
-fn what_was_saved_is_there_after_reopening_and_gone_after_settling() {
+fn reopened_journal_lists_saved_areas() {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
@@ -26,7 +26,7 @@ fn what_was_saved_is_there_after_reopening_and_gone_after_settling() {
 }
 
 #[test]
-fn a_second_process_is_told_that_the_rig_is_in_use() {
+fn second_process_finds_rig_busy() {
     let directory = tempfile::tempdir().unwrap();
     let _first = FileJournal::open(directory.path(), "r").unwrap();
     let error = FileJournal::open(directory.path(), "r").unwrap_err();
@@ -34,7 +34,7 @@ fn a_second_process_is_told_that_the_rig_is_in_use() {
 }
 
 #[test]
-fn a_damaged_journal_is_an_error_that_says_what_to_do_and_never_an_empty_one() {
+fn truncated_journal_is_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
@@ -56,7 +56,7 @@ fn owner(rig: &str, device: &str) -> Owner {
     }
 }
 
-/// A journal with something to restore: its directory, its file, and what that holds.
+/// Saves a journal with one area. Returns its directory, its path and its bytes.
 fn saved() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
@@ -69,7 +69,7 @@ fn saved() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
 }
 
 #[test]
-fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
+fn rejects_any_bit_flip() {
     let (directory, path, whole) = saved();
     let good = FileJournal::open(directory.path(), "r").unwrap().content.clone();
     for bit in 0..whole.len() * 8 {
@@ -78,7 +78,7 @@ fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
         std::fs::write(&path, &altered).unwrap();
         match FileJournal::open(directory.path(), "r") {
             Err(JournalError::Damaged { .. }) => {}
-            // Blanks between the fields mean nothing.
+            // Blanks between the fields have no meaning.
             Ok(journal) => assert_eq!(
                 (journal.pending(), journal.keys()),
                 (&*good.areas, vec![MKey(1)]),
@@ -90,7 +90,7 @@ fn a_journal_of_which_any_one_bit_is_another_is_never_applied() {
 }
 
 #[test]
-fn a_journal_of_which_any_part_is_nought_or_of_another_is_never_applied() {
+fn rejects_any_overwritten_bytes() {
     let (directory, path, whole) = saved();
     for begin in 0..whole.len() {
         for length in [1, 7, 64, whole.len()] {
@@ -113,7 +113,7 @@ fn a_journal_of_which_any_part_is_nought_or_of_another_is_never_applied() {
 }
 
 #[test]
-fn a_journal_that_was_removed_is_missed_until_its_lock_is_removed_too() {
+fn removed_journal_is_noticed() {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
     let mut journal = FileJournal::open(directory.path(), "r").unwrap();
@@ -134,7 +134,7 @@ fn a_journal_that_was_removed_is_missed_until_its_lock_is_removed_too() {
 }
 
 #[test]
-fn a_journal_that_was_removed_with_its_lock_is_missed_where_the_rig_was_in_use() {
+fn removed_journal_and_lock_are_noticed() {
     let directory = tempfile::tempdir().unwrap();
     FileJournal::prepare(directory.path(), "r").unwrap();
     assert!(!FileJournal::miss(directory.path(), "r").unwrap(), "nothing was saved");
@@ -146,7 +146,7 @@ fn a_journal_that_was_removed_with_its_lock_is_missed_where_the_rig_was_in_use()
 }
 
 #[test]
-fn a_journal_goes_with_the_device_when_its_rig_is_renamed() {
+fn journal_follows_renamed_rig() {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
     let mut journal = FileJournal::open(directory.path(), owner("old", "a model")).unwrap();
@@ -165,7 +165,7 @@ fn a_journal_goes_with_the_device_when_its_rig_is_renamed() {
 }
 
 #[test]
-fn a_journal_is_not_applied_to_another_device_of_the_same_name() {
+fn rejects_journal_of_another_device() {
     let directory = tempfile::tempdir().unwrap();
     let (area, parts) = area();
     let mut journal = FileJournal::open(directory.path(), owner("r", "a model")).unwrap();
@@ -178,7 +178,7 @@ fn a_journal_is_not_applied_to_another_device_of_the_same_name() {
 }
 
 #[test]
-fn a_journal_is_read_while_a_worker_holds_it() {
+fn look_takes_no_lock() {
     let directory = tempfile::tempdir().unwrap();
     assert_eq!(FileJournal::look(directory.path(), "r"), None);
     let mut held = FileJournal::open(directory.path(), "r").unwrap();
@@ -205,7 +205,7 @@ fn a_journal_is_read_while_a_worker_holds_it() {
 }
 
 #[test]
-fn a_rig_is_held_until_who_holds_it_lets_go() {
+fn rig_is_held_while_journal_is_open() {
     let directory = tempfile::tempdir().unwrap();
     assert!(!FileJournal::is_held(directory.path(), "r"));
     let held = FileJournal::open(directory.path(), "r").unwrap();
@@ -215,7 +215,7 @@ fn a_rig_is_held_until_who_holds_it_lets_go() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_read_counts_as_something_to_restore() {
+fn unreadable_journal_counts_as_unrestored() {
     let directory = tempfile::tempdir().unwrap();
     make(directory.path(), "r").unwrap();
     std::fs::write(place(directory.path(), "r"), "{").unwrap();

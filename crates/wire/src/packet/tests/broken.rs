@@ -1,4 +1,4 @@
-//! One thing wrong, and the rest mended or not.
+//! Tests of packets with one broken part, repaired or not.
 
 use proptest::prelude::*;
 
@@ -10,9 +10,9 @@ use crate::packet::{
 };
 use crate::values::Hex16;
 
-/// The bits before the payload that the ICRC leaves out, counted from the packet's first.
+/// Returns the bits before the payload that the ICRC ignores, counted from the first bit of the packet.
 fn masked_bits(form: Form, start: usize) -> Vec<usize> {
-    // From and up to, counted from the first byte that the ICRC may cover.
+    // Ranges of bits, end exclusive, counted from the first byte that the ICRC may cover.
     let in_network: &[(usize, usize)] = match form {
         Form::InfiniBandLocal => &[(0, 4)],
         Form::InfiniBandGlobal => &[(0, 64), (68, 96), (120, 128)],
@@ -28,7 +28,7 @@ fn masked_bits(form: Form, start: usize) -> Vec<usize> {
 }
 
 #[test]
-fn the_icrc_covers_each_bit_but_those_that_may_change_on_the_way() {
+fn icrc_covers_all_but_variant_bits() {
     for form in Form::ALL {
         let network = network(form, [0x5A; 40], [0xC3; 40], true);
         let sound = packet(&network, &transport(Opcode::RC_WRITE_ONLY_IMM, [0x0B; 40], vec![7; 5]));
@@ -38,7 +38,8 @@ fn the_icrc_covers_each_bit_but_those_that_may_change_on_the_way() {
             let mut bytes = sound.clone();
             bytes[bit / 8] ^= 0x80 >> (bit % 8);
             let broken = bytes.clone();
-            // By the places of the sound packet: some changes make another packet of it, or none.
+            // Uses the offsets of the well-formed packet, because some changes make the packet another kind or
+            // unparsable.
             offsets.mend_icrc(&mut bytes);
             assert_eq!(bytes == broken, masked.contains(&bit), "{form}: bit {bit}");
         }
@@ -46,7 +47,7 @@ fn the_icrc_covers_each_bit_but_those_that_may_change_on_the_way() {
 }
 
 #[test]
-fn any_field_can_be_broken_with_the_icrc_right_or_wrong() {
+fn edit_keeps_icrc_until_mended() {
     let (from, to) = stations("10.0.0.2", "10.0.0.1");
     let sound = packet(
         &Network::roce_v2(&from, &to),
@@ -81,7 +82,7 @@ fn any_field_can_be_broken_with_the_icrc_right_or_wrong() {
         assert!(seen.icrc_is_right(), "the ICRC does not cover it");
     }
 
-    // Broken beyond parsing; the places of the sound packet still serve.
+    // The packet no longer parses, but the offsets of the well-formed packet remain valid.
     let mut bytes = sound.clone();
     edit(&mut bytes, offsets.ipv4.unwrap(), |ip: Ipv4| ip.with_total_length(9999));
     assert!(mend_icrc(Medium::Ethernet, &mut bytes).is_err());
@@ -96,7 +97,7 @@ fn any_field_can_be_broken_with_the_icrc_right_or_wrong() {
 }
 
 #[test]
-fn editing_beyond_the_end_does_nothing() {
+fn edit_beyond_end_does_nothing() {
     let mut bytes = [1; 20];
     for offset in [9, 20, 21, usize::MAX] {
         edit(&mut bytes, offset, |_: Bth| Bth::default());
@@ -107,7 +108,7 @@ fn editing_beyond_the_end_does_nothing() {
 }
 
 #[test]
-fn a_length_without_room_in_its_field_is_refused() {
+fn mend_lengths_rejects_overflow() {
     for (form, most) in [(Form::RoceV2Ipv4, 65_535), (Form::InfiniBandLocal, 4 * 0x7FF)] {
         let network = network(form, [0; 40], [0; 40], false);
         let mut bytes = packet(&network, &Transport::default());
@@ -123,7 +124,7 @@ fn a_length_without_room_in_its_field_is_refused() {
 }
 
 #[test]
-fn lengths_are_those_of_the_bytes_after_mending() {
+fn mend_lengths_restores_all_lengths() {
     for form in Form::ALL {
         let network = network(form, [0x5A; 40], [0xC3; 40], true);
         let sound = packet(&network, &transport(Opcode::UD_SEND_ONLY, [0x0B; 40], vec![7; 8]));
@@ -149,7 +150,7 @@ fn lengths_are_those_of_the_bytes_after_mending() {
 }
 
 #[test]
-fn a_packet_too_short_for_its_headers_says_so_and_keeps_its_bytes() {
+fn short_packet_names_missing_header() {
     let (from, to) = stations("10.0.0.2", "10.0.0.1");
     let mut short = transport(Opcode::RC_WRITE_ONLY_IMM, [0; 40], vec![1, 2, 3, 4]);
     short.reth = None;
@@ -160,7 +161,7 @@ fn a_packet_too_short_for_its_headers_says_so_and_keeps_its_bytes() {
     assert_eq!(seen.payload().len(), 8, "the immediate and the payload, as bytes");
     assert!(seen.to_string().contains("too short for its RETH"));
 
-    // 2 bytes behind the BTH are no ICRC.
+    // Two bytes after the BTH are too short for an ICRC.
     let mut bytes = packet(&Network::roce_v2(&from, &to), &Transport::default());
     bytes.truncate(bytes.len() - 2);
     mend_lengths(Medium::Ethernet, &mut bytes).unwrap();
@@ -171,7 +172,7 @@ fn a_packet_too_short_for_its_headers_says_so_and_keeps_its_bytes() {
 }
 
 #[test]
-fn padding_beyond_the_payload_leaves_nothing() {
+fn oversized_pad_count_empties_payload() {
     let (from, to) = stations("10.0.0.2", "10.0.0.1");
     let mut bytes = packet(&Network::roce_v2(&from, &to), &Transport::default());
     edit(&mut bytes, 42, |bth: Bth| bth.with_pad_count(3));
@@ -180,7 +181,7 @@ fn padding_beyond_the_payload_leaves_nothing() {
 }
 
 #[test]
-fn what_is_no_packet_cannot_be_mended() {
+fn mend_rejects_non_packet() {
     let mut bytes = [0x5A; 60];
     for medium in [Medium::Ethernet, Medium::InfiniBand, Medium::InfiniBandNoVcrc] {
         mend_icrc(medium, &mut bytes).unwrap_err();
@@ -193,13 +194,13 @@ fn what_is_no_packet_cannot_be_mended() {
 
 proptest! {
     #[test]
-    fn broken_then_mended_is_right_and_differs_only_there(
+    fn mending_changes_only_crcs(
         (network, transport) in packets(), bit: prop::sample::Index
     ) {
         let sound = packet(&network, &transport);
         let medium = network.medium();
         let offsets = Packet::parse(medium, &sound).unwrap().offsets();
-        // Behind the opcode, so that it stays the same kind of packet.
+        // Starts after the opcode, so that the kind of packet stays the same.
         let (first, last) = (offsets.bth + 2, offsets.icrc.unwrap());
         let bit = 8 * first + bit.index(8 * (last - first));
         let mut bytes = sound.clone();
@@ -217,11 +218,11 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_packet_or_an_error_in_words(
+    fn any_bytes_parse_or_return_error(
         bytes in proptest::collection::vec(any::<u8>(), 0..200), (network, transport) in packets(),
         at: prop::sample::Index, cut: prop::sample::Index
     ) {
-        // Bytes at random, and a sound packet with a piece of them in it and its end cut off.
+        // Tries random bytes, and a truncated packet with some random bytes in it.
         let mut nearly = packet(&network, &transport);
         let at = at.index(nearly.len());
         nearly.splice(at..(at + bytes.len() / 20).min(nearly.len()), bytes.iter().copied().take(bytes.len() / 20));
@@ -250,7 +251,8 @@ proptest! {
     }
 }
 
-/// RFC 768 by hand: the sum of all 16-bit words of pseudo header and datagram, its carries added, complemented.
+/// Computes the UDP checksum by RFC 768: the complement of the one's complement sum of the pseudo header and the
+/// datagram.
 fn right_udp_checksum(bytes: &[u8], offsets: &Offsets) -> u16 {
     let (ip, udp) = (offsets.ipv4.unwrap(), offsets.udp.unwrap());
     let length = (offsets.end - udp) as u32;

@@ -1,4 +1,4 @@
-//! What is no packet says what it is.
+//! Tests of the errors for bytes that are not a packet.
 
 use super::random::{network, stations};
 use crate::ether::{EtherType, Ethernet, IpProtocol, Ipv4, Ipv6, Udp};
@@ -14,7 +14,7 @@ fn over(from: &str, to: &str) -> Vec<u8> {
 }
 
 #[test]
-fn other_frames_are_refused_by_their_type() {
+fn rejects_other_ethertype() {
     let mut bytes = over("10.0.0.2", "10.0.0.1");
     edit(&mut bytes, 0, |frame: Ethernet| frame.with_ethertype(EtherType::ARP));
     let error = refused(Medium::Ethernet, &bytes);
@@ -26,7 +26,7 @@ fn other_frames_are_refused_by_their_type() {
 }
 
 #[test]
-fn other_ip_packets_are_refused_by_what_they_are() {
+fn rejects_other_ip_packets() {
     let sound = over("10.0.0.2", "10.0.0.1");
     let broken = |change: fn(Ipv4) -> Ipv4| {
         let mut bytes = sound.clone();
@@ -77,7 +77,7 @@ fn other_ip_packets_are_refused_by_what_they_are() {
 }
 
 #[test]
-fn raw_packets_and_other_payloads_of_a_grh_are_refused() {
+fn rejects_raw_and_other_grh_payloads() {
     let network = network(Form::InfiniBandGlobal, [0; 40], [0; 40], false);
     let sound = packet(&network, &Transport::default());
     for lnh in [Lnh::RAW, Lnh::IPV6] {
@@ -101,7 +101,7 @@ fn raw_packets_and_other_payloads_of_a_grh_are_refused() {
 }
 
 #[test]
-fn a_packet_cut_short_anywhere_says_how_many_bytes_are_missing() {
+fn truncation_error_names_needed_bytes() {
     for form in Form::ALL {
         let network = network(form, [0; 40], [0; 40], true);
         let sound = packet(&network, &Transport::default());
@@ -120,7 +120,7 @@ fn a_packet_cut_short_anywhere_says_how_many_bytes_are_missing() {
 }
 
 #[test]
-fn a_length_that_ends_before_the_bth_does_is_refused() {
+fn rejects_length_before_end_of_bth() {
     let mut bytes = over("10.0.0.2", "10.0.0.1");
     for length in 0..40 {
         edit(&mut bytes, 14, |ip: Ipv4| ip.with_total_length(length));

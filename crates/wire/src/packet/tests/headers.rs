@@ -1,11 +1,11 @@
-//! The headers, and a management datagram as a packet.
+//! Tests of the headers, and of management datagrams in packets.
 
 use crate::codes::{AttributeId, Method};
 use crate::packet::*;
 use proptest::prelude::*;
 
 #[test]
-fn headers_have_their_fields_where_the_architecture_puts_them() {
+fn header_fields_match_architecture() {
     let lrh = Lrh::default()
         .with_vl(0xA)
         .with_sl(3)
@@ -45,7 +45,7 @@ fn headers_have_their_fields_where_the_architecture_puts_them() {
 }
 
 #[test]
-fn a_subnet_management_packet_is_290_bytes_on_vl_15_between_two_qp0() {
+fn smp_has_290_bytes_on_vl_15() {
     let mad = Mad::lid_routed(Method::GET, AttributeId::NODE_INFO, 0);
     let packet = mad_packet(&MadHeaders::subnet_management(Lid(1), Lid(2)), &mad);
     assert_eq!(packet.len(), 8 + 12 + 8 + 256 + 4 + 2);
@@ -58,7 +58,7 @@ fn a_subnet_management_packet_is_290_bytes_on_vl_15_between_two_qp0() {
 }
 
 #[test]
-fn a_general_management_packet_may_have_a_global_route() {
+fn gmp_accepts_global_route() {
     let mad = Mad::performance(Method::GET, AttributeId::PORT_COUNTERS, 0);
     let headers = MadHeaders {
         grh: Some(Grh::default().with_ip_ver(6).with_nxt_hdr(Grh::NEXT_IS_BTH)),
@@ -74,7 +74,7 @@ fn a_general_management_packet_may_have_a_global_route() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_headers_that_print_and_keep_their_bytes(
+    fn any_bytes_print_as_headers(
         bytes in proptest::collection::vec(any::<u8>(), 0..48)
     ) {
         fn check<L: Layout>(bytes: &[u8]) -> Result<(), TestCaseError> {

@@ -1,11 +1,11 @@
-//! The ICRC of RoCE, against values and reckonings of others.
+//! Tests of the RoCE ICRC against scapy's values and a bitwise CRC.
 
 use super::random::{network, stations, transport};
 use super::sound::send_only;
 use crate::crc::icrc_of;
 use crate::packet::{Form, Network, Opcode, Packet, packet};
 
-/// The CRC bit by bit, with the polynomial as the architecture writes it.
+/// Computes the CRC bit by bit, with the polynomial in the architecture's notation.
 fn by_long_division(masked: &[u8]) -> [u8; 4] {
     let mut register: u32 = 0xFFFF_FFFF;
     for byte in masked {
@@ -18,7 +18,7 @@ fn by_long_division(masked: &[u8]) -> [u8; 4] {
 }
 
 #[test]
-fn our_packets_have_the_icrc_that_scapy_gives_them() {
+fn icrc_matches_scapy() {
     for (from, to, length, icrc) in [
         ("10.0.0.2", "10.0.0.1", 62, [0xC1, 0x20, 0xC5, 0x87]),
         ("fd00::1", "fd00::2", 82, [0xC9, 0x38, 0x4B, 0xB0]),
@@ -33,7 +33,7 @@ fn our_packets_have_the_icrc_that_scapy_gives_them() {
 }
 
 #[test]
-fn the_icrc_of_roce_is_that_of_its_masked_bytes_behind_8_bytes_of_ones() {
+fn roce_icrc_starts_with_8_bytes_of_ones() {
     for (form, masked_bytes) in [
         (Form::RoceV1, &[1, 2, 3, 7, 44][..]),
         (Form::RoceV2Ipv4, &[1, 8, 10, 11, 26, 27, 32]),
@@ -55,7 +55,7 @@ fn the_icrc_of_roce_is_that_of_its_masked_bytes_behind_8_bytes_of_ones() {
 }
 
 #[test]
-fn headers_cut_short_have_no_icrc() {
+fn truncated_headers_have_no_icrc() {
     for form in Form::ALL {
         let all = form.route_length() + 12;
         assert_eq!(icrc_of(form, &vec![0; all - 1]), None, "{form}");

@@ -1,4 +1,4 @@
-//! Whole packets: made, read, broken, mended.
+//! Tests of whole packets: construction, parsing, edits and repairs.
 
 mod broken;
 mod foreign;

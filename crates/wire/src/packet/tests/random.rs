@@ -1,4 +1,4 @@
-//! Packets with random headers around what the opcode calls for.
+//! Packets with random headers for each opcode.
 
 use core::net::IpAddr;
 
@@ -8,17 +8,15 @@ use crate::ether::{Ethernet, Ipv4, Ipv6, MacAddress, Udp, Vlan};
 use crate::layout::Layout;
 use crate::packet::{Bth, Form, Grh, Link, Lrh, Network, Opcode, Station, Transport};
 
-/// All opcodes with a name.
 pub(super) fn opcodes() -> Vec<Opcode> {
     (0..=255).map(Opcode).filter(|opcode| opcode.name().is_some()).collect()
 }
 
-/// A header of these bytes.
 fn of<L: Layout>(bytes: [u8; 40]) -> L {
     L::from_bytes(&bytes)
 }
 
-/// The headers before the BTH in that form, from random bytes; a tag with `tagged`.
+/// Returns the headers before the BTH of a form, from random bytes, with a VLAN tag if `tagged`.
 pub(super) fn network(form: Form, outer: [u8; 40], inner: [u8; 40], tagged: bool) -> Network {
     let link = Link {
         ethernet: of::<Ethernet>(outer),
@@ -50,7 +48,7 @@ pub(super) fn network(form: Form, outer: [u8; 40], inner: [u8; 40], tagged: bool
     }
 }
 
-/// The headers that the opcode has, from random bytes, and a payload if it may have one.
+/// Returns the headers of an opcode from random bytes, with the payload if the opcode allows a payload.
 pub(super) fn transport(opcode: Opcode, bytes: [u8; 40], payload: Vec<u8>) -> Transport {
     let there = opcode.headers();
     Transport {
@@ -69,7 +67,7 @@ pub(super) fn transport(opcode: Opcode, bytes: [u8; 40], payload: Vec<u8>) -> Tr
     }
 }
 
-/// Any form, any opcode, any field.
+/// Generates packets of any form, with any opcode and any field.
 pub(super) fn packets() -> impl Strategy<Value = (Network, Transport)> {
     (
         prop::sample::select(&Form::ALL[..]),
@@ -82,7 +80,6 @@ pub(super) fn packets() -> impl Strategy<Value = (Network, Transport)> {
         })
 }
 
-/// Two stations.
 pub(super) fn stations(from: &str, to: &str) -> (Station, Station) {
     let station = |ip: &str, last| Station {
         mac: MacAddress([2, 0, 0, 0, 0, last]),

@@ -1,4 +1,4 @@
-//! What is made is sound, and is read as what it was made of.
+//! Tests of well-formed packets: construction, and parsing of the constructed packets.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::packet::{
 };
 use crate::values::{Hex16, Hex64, Lid, PKey};
 
-/// An RC SEND Only to QP 0x11 with PSN 7 that asks for an acknowledgement.
+/// Returns an RC SEND Only to QP 0x11 with PSN 7 and the AckReq bit.
 pub(super) fn send_only(payload: &[u8]) -> Transport {
     Transport {
         bth: Bth::default()
@@ -27,7 +27,7 @@ pub(super) fn send_only(payload: &[u8]) -> Transport {
 }
 
 #[test]
-fn a_send_over_ipv4_has_each_byte_where_it_belongs() {
+fn ipv4_send_has_expected_bytes() {
     let (from, to) = stations("10.0.0.2", "10.0.0.1");
     let bytes = packet(&Network::roce_v2(&from, &to), &send_only(&[0xAA, 0xBB, 0xCC]));
     assert_eq!(bytes[..14], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
@@ -47,7 +47,7 @@ fn a_send_over_ipv4_has_each_byte_where_it_belongs() {
 }
 
 #[test]
-fn packets_read_as_people_say_them() {
+fn packet_prints_in_one_line() {
     let line = |network: &Network, transport: &Transport| {
         let bytes = packet(network, transport);
         Packet::parse(network.medium(), &bytes).unwrap().to_string()
@@ -87,7 +87,7 @@ fn packets_read_as_people_say_them() {
 }
 
 #[test]
-fn a_udp_checksum_that_was_mended_is_right_and_the_icrc_is_as_it_was() {
+fn mended_udp_checksum_keeps_icrc() {
     for (one, other) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
         let (from, to) = stations(one, other);
         let made = packet(&Network::roce_v2(&from, &to), &send_only(&[1, 2, 3, 4, 5]));
@@ -97,7 +97,7 @@ fn a_udp_checksum_that_was_mended_is_right_and_the_icrc_is_as_it_was() {
         assert_eq!(seen.udp_checksum_is_right(), Some(true), "{one}");
         assert!(seen.icrc_is_right(), "{one}");
         let at = seen.offsets().udp.unwrap() + 6;
-        // Nothing else has changed; and what changed later is seen.
+        // Only the checksum changed, and the checksum detects a later change.
         assert_eq!((&mended[..at], &mended[at + 2..]), (&made[..at], &made[at + 2..]));
         let last = mended.len() - 5;
         mended[last] ^= 1;
@@ -107,7 +107,7 @@ fn a_udp_checksum_that_was_mended_is_right_and_the_icrc_is_as_it_was() {
 }
 
 #[test]
-fn packets_of_ours_may_take_64_hops_and_have_no_udp_checksum() {
+fn sets_64_hops_and_no_udp_checksum() {
     let (from, to) = stations("fd00::1", "fd00::2");
     let Network::RoceV2Ipv6 { link, ip, udp } = Network::roce_v2(&from, &to) else {
         panic!("IPv6 addresses")
@@ -130,7 +130,7 @@ fn packets_of_ours_may_take_64_hops_and_have_no_udp_checksum() {
 }
 
 #[test]
-fn the_addresses_decide_between_ipv4_and_ipv6() {
+fn addresses_select_ip_version() {
     let form = |from, to| {
         let (from, to) = stations(from, to);
         Network::roce_v2(&from, &to).form()
@@ -141,7 +141,7 @@ fn the_addresses_decide_between_ipv4_and_ipv6() {
 }
 
 #[test]
-fn an_infiniband_packet_has_both_crcs() {
+fn infiniband_packet_has_both_crcs() {
     let network = Network::infiniband(Lid(1), Lid(2));
     let deth = Deth::default().with_q_key(QKey(5));
     let transport = Transport {
@@ -161,7 +161,7 @@ fn an_infiniband_packet_has_both_crcs() {
 }
 
 #[test]
-fn the_padding_of_a_short_frame_is_no_part_of_the_packet() {
+fn frame_padding_is_not_in_packet() {
     let (from, to) = stations("10.0.0.2", "10.0.0.1");
     let mut bytes = packet(&Network::roce_v2(&from, &to), &send_only(&[]));
     assert_eq!(bytes.len(), 58);
@@ -175,7 +175,7 @@ fn the_padding_of_a_short_frame_is_no_part_of_the_packet() {
 
 proptest! {
     #[test]
-    fn what_is_made_is_read_as_what_it_was_made_of((network, transport) in packets()) {
+    fn built_packet_parses_to_its_parts((network, transport) in packets()) {
         let bytes = packet(&network, &transport);
         let seen = Packet::parse(network.medium(), &bytes).unwrap();
         prop_assert_eq!(seen.bytes(), &bytes[..]);
@@ -194,7 +194,7 @@ proptest! {
     }
 
     #[test]
-    fn the_tag_stays_what_it_was((network, transport) in packets(), service: bool) {
+    fn vlan_tag_type_is_preserved((network, transport) in packets(), service: bool) {
         let mut network = network;
         let tag = if service { EtherType::SERVICE_VLAN } else { EtherType::VLAN };
         let (Network::RoceV1 { link, .. } | Network::RoceV2Ipv4 { link, .. } | Network::RoceV2Ipv6 { link, .. }) =

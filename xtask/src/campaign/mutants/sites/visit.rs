@@ -1,4 +1,4 @@
-//! The walk over the source: which place is of what form.
+//! The walk over the syntax tree, which finds the sites and their forms.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -109,7 +109,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_stmt(self, statement);
     }
 
-    /// The last statement behind `else` has to leave: a build without it fails.
+    /// Visits a `let`. The last statement behind `else` must leave the block, so the walk adds no site for it.
     fn visit_local_init(&mut self, init: &'ast syn::LocalInit) {
         self.visit_expr(&init.expr);
         if let Some((_, otherwise)) = &init.diverge {
@@ -127,7 +127,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
-    /// What stands behind `if !faults.has(..) { return .. }` is the defect's.
+    /// Visits a block. Statements behind `if !faults.has(..) { return .. }` belong to the defect and are left out.
     fn visit_block(&mut self, block: &'ast syn::Block) {
         for statement in &block.stmts {
             self.visit_stmt(statement);
@@ -163,13 +163,13 @@ impl<'ast> Visit<'ast> for Finder<'_> {
             arm.guard.is_none()
                 && match &arm.pat {
                     syn::Pat::Wild(_) => true,
-                    // A name that begins with a capital is a constant, such as `None`.
+                    // A name that begins with a capital letter is a constant, such as `None`.
                     syn::Pat::Ident(name) => name.ident.to_string().starts_with(|first: char| first.is_lowercase()),
                     _ => false,
                 }
         };
         let has_rest = expr.arms.last().is_some_and(catches_all);
-        // Which defect is asked for is no behaviour.
+        // A match that only selects a defect is no behaviour of the device.
         if expr
             .arms
             .iter()

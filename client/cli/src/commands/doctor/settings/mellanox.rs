@@ -1,6 +1,6 @@
 //! Settings that change the transport of ConnectX adapters: the register ROCE_ACCL, firmware, ECN and CNP, devlink.
 //!
-//! Names and values are those of NVIDIA's documentation of mlxreg, mlxconfig and MLNX_OFED, figures those of published
+//! Names and values are from NVIDIA's documentation of mlxreg, mlxconfig and MLNX_OFED. Figures are from published
 //! measurements.
 
 use std::collections::BTreeMap;
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use super::{Device, Found, good, names, note, printable, read, unread};
 
-/// A setting that a tool tells by name.
+/// A setting that a tool reports by name.
 struct Switch {
     name: &'static str,
-    /// The value with which the device keeps to the architecture.
+    /// The value with which the device conforms to the architecture.
     sound: u64,
-    /// The effect of another value on the device and on verdicts.
+    /// Effect of another value on the device and on verdicts.
     effect: &'static str,
 }
 
@@ -46,7 +46,7 @@ const ROCE_ACCL: [Switch; 4] = [
 const OUT_OF_ORDER: &str =
     "packets are placed out of order, so tests of PSN sequence FAIL unless `dut_out_of_order` permits it";
 
-/// Settings of the firmware that mlxconfig tells. `P` at the end of a name stands for the port.
+/// Firmware settings that mlxconfig reports. A final `P` in a name is followed by the port number.
 const FIRMWARE: [Switch; 4] = [
     Switch {
         name: "ROCE_CC_PRIO_MASK_P",
@@ -92,7 +92,7 @@ impl Device<'_> {
         let of = |switch: &Switch| {
             let Switch { name, sound, effect } = switch;
             let what = self.what(name);
-            // Whether the firmware has it is in a field of its own.
+            // A separate field of the register shows whether the firmware supports the setting.
             let stem = name.strip_suffix("_en").unwrap_or(name);
             let offered = [name, stem]
                 .iter()
@@ -127,7 +127,7 @@ impl Device<'_> {
             Err(why) => return vec![unread(&what, not_told(&FIRMWARE, &why))],
         };
         let of = |name: String, Switch { sound, effect, .. }: &Switch| match settings.get(&name) {
-            // Older firmware has fewer.
+            // Older firmware has fewer settings.
             None => unread(
                 &self.what(&name),
                 format!("mlxconfig does not tell it; if it is not {sound}: {effect}"),
@@ -151,7 +151,7 @@ impl Device<'_> {
         found
     }
 
-    /// ECN as MLNX_OFED's driver tells it for each priority; the kernel's own driver has no such place.
+    /// Checks ECN per priority, as MLNX_OFED's driver shows it. The kernel's own driver does not show ECN.
     fn ecn(&self, port: &str) -> Option<Found> {
         let interface = self.interface(port)?;
         let what = self.what(&format!("port {port} ECN"));
@@ -195,7 +195,7 @@ impl Device<'_> {
         })
     }
 
-    /// Out-of-order placement as MLNX_OFED's driver tells it; a place that few drivers have.
+    /// Checks out-of-order placement, as MLNX_OFED's driver shows it; None if the driver does not show it.
     fn placement(&self, pci: &str) -> Option<Found> {
         let place = format!("sys/kernel/debug/mlx5/{pci}/ooo/enable");
         let what = self.what("out-of-order");
@@ -208,7 +208,7 @@ impl Device<'_> {
         }
     }
 
-    /// devlink parameters that take RoCE away.
+    /// Checks the devlink parameters that can disable RoCE.
     pub(super) fn devlink(&self, pci: &str) -> Vec<Found> {
         let what = self.what("devlink");
         let place = format!("pci/{pci}");
@@ -251,7 +251,7 @@ impl Device<'_> {
     }
 }
 
-/// The settings that stay unknown without the tool.
+/// Lists the settings that are unknown without the tool.
 fn not_told(switches: &[Switch], why: &str) -> String {
     let names: Vec<&str> = switches
         .iter()
@@ -263,7 +263,7 @@ fn not_told(switches: &[Switch], why: &str) -> String {
     )
 }
 
-/// The fields of a register that mlxreg prints: `name | 0x00000001`.
+/// Parses the fields of a register in the output of mlxreg: `name | 0x00000001`.
 pub(super) fn fields(text: &str) -> BTreeMap<String, u64> {
     let of = |line: &str| {
         let (name, value) = line.split_once('|')?;
@@ -273,7 +273,8 @@ pub(super) fn fields(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(of).collect()
 }
 
-/// The settings that `mlxconfig -e q` prints, as they are now: `name  default  current  next boot`, each `True(1)` or `255`.
+/// Parses the current settings in the output of `mlxconfig -e q`: `name  default  current  next boot`, with values like
+/// `True(1)` or `255`.
 pub(super) fn settings(text: &str) -> BTreeMap<String, u64> {
     let number = |word: &str| {
         let inner = word.rsplit_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
@@ -292,7 +293,7 @@ pub(super) fn settings(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(of).collect()
 }
 
-/// The parameters of a device that `devlink -j dev param show` prints, the value of the first mode of each.
+/// Parses the parameters of a device in the output of `devlink -j dev param show`. Returns the first value of each.
 pub(super) fn parameters(text: &str, device: &str) -> Option<BTreeMap<String, String>> {
     let told: Value = serde_json::from_str(text).ok()?;
     let of = |parameter: &Value| {

@@ -1,6 +1,6 @@
-//! Settings of the RDMA devices of this host that decide verdicts: read from sysfs, PCI configuration space and the tools that
-//! are installed. Each line says what the setting does to verdicts and how to switch it off; a setting that cannot be read is
-//! named with the reason.
+//! Settings of this host's RDMA devices that affect verdicts, from sysfs, PCI configuration space and installed tools.
+//! Each finding names the effect on verdicts, and how to switch the setting off. An unreadable setting is listed with
+//! the reason.
 
 mod mellanox;
 mod port;
@@ -17,27 +17,29 @@ use super::{Found, good, note, unread};
 
 pub(super) use tools::installed;
 
-/// Runs the first of some tools that is installed, with these arguments, and gives its output, else the reason why there is none.
+/// A function that runs the first installed tool of a list, with these arguments. It returns the tool's output, or the
+/// reason why there is none.
 type Tool<'a> = &'a dyn Fn(&[&str], &[&str]) -> Result<String, String>;
 
-/// Where settings are read.
+/// The source of settings.
 pub(super) struct Host<'a> {
-    /// The root directory: `/`, or a copy of such a tree.
+    /// The root directory: `/`, or the tree of a test.
     pub(super) root: &'a Path,
     /// Runs the installed tools.
     pub(super) tool: Tool<'a>,
 }
 
-/// The directory of all RDMA devices.
+/// Directory of all RDMA devices, below the root.
 const DEVICES: &str = "sys/class/infiniband";
 
-/// The settings of each RDMA device of this host.
+/// Checks the settings of each RDMA device of this host.
 pub(super) fn of_host(host: &Host<'_>) -> Vec<Found> {
     let of = |name: &String| Device::new(host, name).settings();
     names(&host.root.join(DEVICES)).iter().flat_map(of).collect()
 }
 
-/// The settings of the devices of a rig that are on this host, and where those of the DUT are read if it is on another.
+/// Checks the settings of a rig's devices on this host. If the DUT is on another host, adds where to check the DUT's
+/// settings.
 pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
     let (own, agent) = match &rig.kind {
         RigKind::Umad { device, agent, .. } => (Some(device), agent.as_deref()),
@@ -46,7 +48,7 @@ pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
         RigKind::Virtual(_) | RigKind::Model { .. } => return Vec::new(),
     };
     let here = names(&host.root.join(DEVICES));
-    // An agent that is not told which device to have may have any.
+    // Without a configured device name, the agent may use any device.
     let may_be_dut = |name: &String| {
         let near = agent.filter(|agent| is_near(agent));
         near.is_some_and(|agent| agent.device.as_ref().is_none_or(|device| device == name))
@@ -65,7 +67,7 @@ pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
     found
 }
 
-/// Whether an agent may be on this host.
+/// Returns whether an agent may be on this host.
 fn is_near(agent: &AgentConfig) -> bool {
     match &agent.address.place {
         Place::Unix(_) => true,
@@ -74,14 +76,13 @@ fn is_near(agent: &AgentConfig) -> bool {
     }
 }
 
-/// An RDMA device of the host.
 struct Device<'a> {
     host: &'a Host<'a>,
     name: &'a str,
     place: PathBuf,
-    /// The driver of its PCI function; none of software.
+    /// Driver of the PCI function; None for a software device.
     driver: Option<String>,
-    /// Its PCI address.
+    /// PCI address.
     pci: Option<String>,
 }
 
@@ -130,7 +131,7 @@ impl<'a> Device<'a> {
         found
     }
 
-    /// The setting, as the line names it.
+    /// Returns the name of a setting in the output.
     fn what(&self, setting: &str) -> String {
         format!("{}: {setting}", self.name)
     }
@@ -209,11 +210,11 @@ impl<'a> Device<'a> {
     }
 }
 
-/// Bit 4 of the Device Control register of the PCI Express capability, in configuration space.
+/// Returns bit 4 of the Device Control register in the PCI Express capability. `config` is the configuration space.
 fn relaxed_ordering(config: &[u8]) -> Option<bool> {
     const PCI_EXPRESS: u8 = 0x10;
     let mut at = usize::from(*config.get(0x34)? & 0xFC);
-    // No list is longer than the space has room for.
+    // The capability list has at most 48 entries; the limit stops at a loop.
     for _ in 0..48 {
         if at < 0x40 {
             return None;
@@ -230,7 +231,7 @@ fn read(path: &Path) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// The names in a directory, those that are numbers in their order.
+/// Returns the names in a directory, with numbers sorted by value.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -240,7 +241,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// At most 64 characters of a text that others wrote, none of which moves the cursor.
+/// Removes control characters from foreign text, and cuts it to 64 characters.
 fn printable(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(64).collect()
 }

@@ -1,8 +1,8 @@
-//! The settings of an Ethernet port that RoCE depends on: interface, MTU, GIDs, link pauses.
+//! Settings of an Ethernet port that RoCE depends on: interface, MTU, GIDs, pause frames.
 
 use super::{Device, Found, good, names, note, printable, read, unread};
 
-/// The bytes of the interface's MTU that RoCE headers need at most, as Linux counts them.
+/// Bytes of the interface's MTU that RoCE headers may use, as Linux counts them.
 const HEADERS: u32 = 96;
 
 impl Device<'_> {
@@ -10,7 +10,7 @@ impl Device<'_> {
         read(&self.place.join("ports").join(port).join("link_layer")).as_deref() == Some("Ethernet")
     }
 
-    /// The interfaces of a port's GIDs, the port's own first.
+    /// Returns the interface of the port's first GID.
     pub(super) fn interface(&self, port: &str) -> Option<String> {
         let table = self.place.join("ports").join(port).join("gid_attrs/ndevs");
         names(&table).iter().find_map(|index| read(&table.join(index)))
@@ -93,7 +93,7 @@ impl Device<'_> {
         }
     }
 
-    /// Pauses of the whole link.
+    /// Checks pause frames of the whole link.
     fn pauses(&self, port: &str, interface: &str) -> Found {
         let what = self.what(&format!("port {port} pauses"));
         match (self.host.tool)(&["ethtool"], &["-a", interface]).map(|text| paused(&text)) {
@@ -113,7 +113,7 @@ impl Device<'_> {
         }
     }
 
-    /// Pauses of single priorities (PFC).
+    /// Checks pause frames per priority (PFC).
     fn priority_pauses(&self, port: &str, interface: &str) -> Found {
         let what = self.what(&format!("port {port} PFC"));
         match (self.host.tool)(&["dcb"], &["pfc", "show", "dev", interface]).map(|text| paused_priorities(&text)) {
@@ -132,7 +132,8 @@ impl Device<'_> {
     }
 }
 
-/// Whether `ethtool -a` tells of pauses in either direction; nothing where it tells of none.
+/// Returns whether pause frames are on in either direction, from the output of `ethtool -a`; None if the output has no
+/// value.
 pub(super) fn paused(text: &str) -> Option<bool> {
     let mut values = text.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -142,7 +143,7 @@ pub(super) fn paused(text: &str) -> Option<bool> {
     Some(values.fold(first, |any, on| any || on))
 }
 
-/// The priorities that `dcb pfc show` tells to be on; nothing where it tells of none.
+/// Returns the priorities with PFC, from the output of `dcb pfc show`; None if the output has no value.
 pub(super) fn paused_priorities(text: &str) -> Option<Vec<String>> {
     let line = text.lines().find(|line| line.contains("prio-pfc"))?;
     let of = line.split_whitespace().filter_map(|word| word.split_once(':'));

@@ -6,14 +6,14 @@ use verbatim_rig::RigFile;
 use super::super::State;
 use super::*;
 
-/// A root directory with one device, and what its tools print.
+/// A root directory with one device, and the output of its tools.
 struct Fake {
     root: tempfile::TempDir,
     tools: BTreeMap<&'static str, &'static str>,
 }
 
 impl Fake {
-    /// A ConnectX with RoCE as it is sold, on a host with all tools.
+    /// Returns a ConnectX with RoCE and default settings, on a host with all tools.
     fn connectx() -> Self {
         let fake = Self {
             root: tempfile::tempdir().unwrap(),
@@ -75,7 +75,7 @@ impl Fake {
     }
 }
 
-/// PCI configuration space whose Device Control register has these low bits.
+/// Returns a PCI configuration space with these low bits in the Device Control register.
 fn configuration(control: u8) -> [u8; 256] {
     let mut space = [0; 256];
     space[0x34] = 0x48;
@@ -123,7 +123,7 @@ fn of<'a>(found: &'a [Found], what: &str) -> &'a Found {
 }
 
 #[test]
-fn a_connectx_as_sold_is_told_with_effects_and_remedies() {
+fn default_connectx_has_effects_and_remedies() {
     let found = Fake::connectx().found();
     for (what, state, words) in [
         ("firmware", State::Ok, "20.43.4100"),
@@ -168,7 +168,7 @@ fn a_connectx_as_sold_is_told_with_effects_and_remedies() {
 }
 
 #[test]
-fn what_is_not_readable_is_named_with_the_reason() {
+fn unreadable_settings_have_reasons() {
     let mut fake = Fake::connectx();
     fake.tools.clear();
     let device = fake.root.path().join("sys/class/infiniband/mlx5_0");
@@ -201,7 +201,7 @@ fn what_is_not_readable_is_named_with_the_reason() {
 }
 
 #[test]
-fn output_of_another_form_is_unread_and_never_printed() {
+fn unknown_output_is_unread_and_not_printed() {
     let mut fake = Fake::connectx();
     let junk = "\u{1b}[31m| 0xzz\nname | value\n RX RY\nprio-pfc\nX Y(\n{\"param\":[]}";
     fake.tools.values_mut().for_each(|printed| *printed = junk);
@@ -219,7 +219,7 @@ fn output_of_another_form_is_unread_and_never_printed() {
 }
 
 #[test]
-fn a_virtual_function_and_the_use_of_others_are_told() {
+fn reports_virtual_functions() {
     let fake = Fake::connectx();
     fake.put("sys/class/infiniband/mlx5_0/device/sriov_numvfs", b"4\n");
     assert!(of(&fake.found(), "SR-IOV").words.starts_with("4 virtual functions"));
@@ -234,7 +234,7 @@ fn a_virtual_function_and_the_use_of_others_are_told() {
 }
 
 #[test]
-fn finds_the_pci_express_capability_in_configuration_space() {
+fn finds_pci_express_capability() {
     assert_eq!(relaxed_ordering(&configuration(0x10)), Some(true));
     assert_eq!(relaxed_ordering(&configuration(0xEF)), Some(false));
     assert_eq!(relaxed_ordering(&configuration(0x10)[..64]), None, "without root");
@@ -245,7 +245,7 @@ fn finds_the_pci_express_capability_in_configuration_space() {
 }
 
 #[test]
-fn a_port_of_infiniband_has_no_settings_of_roce() {
+fn infiniband_port_has_no_roce_settings() {
     let fake = Fake::connectx();
     fake.put("sys/class/infiniband/mlx5_0/ports/1/link_layer", b"InfiniBand\n");
     let found = fake.found();
@@ -254,7 +254,7 @@ fn a_port_of_infiniband_has_no_settings_of_roce() {
 }
 
 #[test]
-fn of_software_only_interface_and_gids_are_told() {
+fn software_device_has_only_port_settings() {
     let fake = Fake::connectx();
     let device = fake.root.path().join("sys/class/infiniband/mlx5_0");
     fs::remove_dir_all(device.join("device")).unwrap();
@@ -266,7 +266,7 @@ fn of_software_only_interface_and_gids_are_told() {
 }
 
 #[test]
-fn the_settings_of_a_dut_elsewhere_are_read_on_its_own_host() {
+fn remote_dut_is_checked_on_its_own_host() {
     let fake = Fake::connectx();
     let rig = |agent: &str, device: &str| {
         let text = format!(

@@ -1,4 +1,4 @@
-//! Tools of this host that are asked for settings, each within a bound of time and of output.
+//! Tools of this host that report settings. Each has a time limit and an output limit.
 
 use std::ffi::OsStr;
 use std::io::Read as _;
@@ -9,15 +9,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// `mlxconfig` asks the firmware for hundreds of settings.
+/// Time limit of a tool. `mlxconfig` reads hundreds of settings from the firmware.
 const WITHIN: Duration = Duration::from_secs(20);
-/// More than any of them prints.
+/// Output limit in bytes, more than any of the tools prints.
 const LONGEST: u64 = 1 << 20;
 
-/// Runs the first of these tools that is on the PATH.
+/// Runs the first of these tools that is on the PATH, and returns its output.
 ///
 /// # Errors
-/// None is installed, or it gives no answer: the reason in words.
+/// When none is installed, or the tool fails. The error is the reason.
 pub(in crate::commands::doctor) fn installed(tools: &[&str], arguments: &[&str]) -> Result<String, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = tools.iter().find_map(|tool| on_path(&path, tool));
@@ -36,7 +36,7 @@ fn on_path(path: &OsStr, tool: &str) -> Option<PathBuf> {
         .find(is_program)
 }
 
-/// The output of a program that succeeds within a time limit.
+/// Returns the output of a program, if it succeeds within a time limit.
 fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let failed = |error: std::io::Error| format!("{name} cannot be run: {error}");
@@ -58,7 +58,7 @@ fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String
     });
     let no_answer = || format!("{name} gave no answer within {} s", within.as_secs_f32());
     let Ok(printed) = told.recv_timeout(within) else {
-        // It may have ended in the meantime.
+        // The program may have ended already.
         let _ = child.kill();
         let _ = child.wait();
         return Err(no_answer());
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_is_run_within_a_bound_of_time() {
+    fn tool_has_a_time_limit() {
         let shell = Path::new("/bin/sh");
         let run = |script: &str, within| output(shell, &["-c", script], within);
         assert_eq!(run("echo a", WITHIN).unwrap(), "a\n");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_is_found_on_the_path() {
+    fn finds_only_executables_on_the_path() {
         let place = tempfile::tempdir().unwrap();
         let tool = place.path().join("mlxreg");
         std::fs::write(&tool, "").unwrap();

@@ -1,4 +1,4 @@
-//! The functions that concern a device as a whole.
+//! Fake functions for a whole device.
 
 use std::{
     ffi::{c_char, c_int},
@@ -29,7 +29,7 @@ pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut 
         devices.push(Box::into_raw(device));
     }
     world(|world| world.log.push("+list"));
-    // SAFETY: the caller's own number.
+    // SAFETY: the pointer is the caller's own number.
     unsafe { *count = devices.len() as c_int };
     devices.push(ptr::null_mut());
     Box::into_raw(devices.into_boxed_slice()).cast()
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn get_device_list(count: *mut c_int) -> *mut *mut 
 
 pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut c::ibv_device) {
     world(|world| world.log.push("-list"));
-    // SAFETY: made above: one device or none, then a null pointer.
+    // SAFETY: made above: at most one device, then a null pointer.
     unsafe {
         let length = if (*list).is_null() { 1 } else { 2 };
         for device in Box::from_raw(ptr::slice_from_raw_parts_mut(list, length)).iter() {
@@ -49,7 +49,7 @@ pub(super) unsafe extern "C" fn free_device_list(list: *mut *mut c::ibv_device) 
 }
 
 pub(super) unsafe extern "C" fn get_device_name(device: *mut c::ibv_device) -> *const c_char {
-    // SAFETY: a device of the list.
+    // SAFETY: the device is of the list.
     unsafe { (*device).name.as_ptr() }
 }
 
@@ -93,7 +93,7 @@ pub(super) unsafe extern "C" fn query_device(
     fails("query_device").unwrap_or(0)
 }
 
-/// What the exported function of that name does: it knows nothing after `link_layer`.
+/// Acts like the exported function of that name, which does not know the fields after `link_layer`.
 pub(super) unsafe extern "C" fn query_port(
     _context: *mut c::ibv_context,
     port: u8,
@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn query_port(
     if port == 1 { 0 } else { Errno::EINVAL as c_int }
 }
 
-/// Indices 1 and 3 of four are filled.
+/// Fills indices 1 and 3 of four.
 pub(super) unsafe extern "C" fn query_gid_ex(
     _context: *mut c::ibv_context,
     port: u32,
@@ -144,9 +144,9 @@ pub(super) unsafe extern "C" fn query_gid_ex(
 
 pub(super) unsafe extern "C" fn get_async_event(context: *mut c::ibv_context, event: *mut c::ibv_async_event) -> c_int {
     let mut byte = [0];
-    // SAFETY: an open context.
+    // SAFETY: the context is open.
     let fd = unsafe { BorrowedFd::borrow_raw((*context).async_fd) };
-    // As reading one event does: EAGAIN where there is none.
+    // Like a read of one event: EAGAIN if there is none.
     if nix::unistd::read(fd, &mut byte).is_err() {
         return -1;
     }

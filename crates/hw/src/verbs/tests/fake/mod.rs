@@ -1,6 +1,6 @@
-//! A stand-in for libibverbs and for a device's driver: an extended context whose operations are functions of ours.
+//! A fake of libibverbs and of a device's driver: its context has operations that are functions of this module.
 //!
-//! Its state is thread-local: each test has its own device, and calls it from its own thread.
+//! The state is thread-local: each test has its own device and uses it from its own thread.
 
 mod device;
 mod objects;
@@ -22,32 +22,32 @@ use crate::verbs::{
     ffi::{Symbols, Zeroed},
 };
 
-/// What the stand-in has seen, and what it does next.
+/// Calls that the fake has seen, and its next results.
 #[derive(Default)]
 pub(super) struct World {
-    /// Every object made and destroyed: `+pd`, `-pd`, ...
+    /// Every creation and destruction of an object: `+pd`, `-pd`, ...
     pub(super) log: Vec<&'static str>,
-    /// Calls that fail, with their error number.
+    /// Names of the calls that fail, each with its error number.
     pub(super) fails: Vec<(&'static str, Errno)>,
     /// Attributes and mask of each modify.
     pub(super) modified: Vec<(c::ibv_qp_attr, c_int)>,
-    /// State that a query shows.
+    /// Number of the state that a query shows.
     pub(super) state: c_uint,
-    /// Requests posted, each with its list.
+    /// Posted send requests, each with its scatter/gather list.
     pub(super) sends: Vec<(c::ibv_send_wr, Vec<c::ibv_sge>)>,
     pub(super) receives: Vec<(u64, Vec<c::ibv_sge>)>,
-    /// What polling takes.
+    /// Completions for the next polls.
     pub(super) completions: VecDeque<c::ibv_wc>,
-    /// Events to be taken, and how many were acknowledged.
+    /// Events for the next reads.
     pub(super) async_events: VecDeque<c::ibv_async_event>,
     pub(super) acknowledged: usize,
-    /// Whether a device can be seen.
+    /// Whether the device list is empty.
     pub(super) no_device: bool,
-    /// The other end of the context's descriptor.
+    /// The other end of the context's event descriptor.
     pub(super) async_end: Option<UnixStream>,
-    /// All ever made, so that a test can put them into events.
+    /// All queue pairs ever made, so that a test can put them into events.
     pub(super) qps: Vec<*mut c::ibv_qp>,
-    /// Address of the memory registered last.
+    /// Address of the last registered memory.
     pub(super) registered: usize,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn world<T>(body: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with(|world| body(&mut world.borrow_mut()))
 }
 
-/// The error number that `call` is to fail with. Kept: it fails until the test says otherwise.
+/// Returns the error number with which `call` must fail. It keeps failing until the test changes that.
 fn fails(call: &str) -> Option<c_int> {
     world(|world| {
         world
@@ -70,7 +70,7 @@ fn fails(call: &str) -> Option<c_int> {
     })
 }
 
-/// Null with errno where `call` is to fail, else a new zeroed object, logged.
+/// Returns a new zeroed object and logs it, or null with errno if `call` must fail.
 fn make<T: Zeroed>(call: &'static str) -> *mut T {
     if let Some(errno) = fails(call) {
         Errno::set_raw(errno);
@@ -80,17 +80,17 @@ fn make<T: Zeroed>(call: &'static str) -> *mut T {
     Box::into_raw(Box::new(T::zeroed()))
 }
 
-/// Frees an object and logs it, unless that is to fail.
+/// Logs the destruction of an object and frees it, unless `call` must fail.
 ///
 /// # Safety
 ///
-/// It came from `make`.
+/// The object came from `make`.
 unsafe fn destroy<T>(call: &'static str, object: *mut T) -> c_int {
     world(|world| world.log.push(call));
     if let Some(errno) = fails(call) {
         return errno;
     }
-    // SAFETY: it came from a Box.
+    // SAFETY: the object came from a Box.
     drop(unsafe { Box::from_raw(object) });
     0
 }
@@ -131,7 +131,7 @@ pub(super) fn library() -> Arc<Library> {
     Arc::new(Library { symbols: symbols() })
 }
 
-/// An open device, with an empty log.
+/// Opens the device and empties the log.
 pub(super) fn opened() -> Context {
     let context = library().open_device("fake0").unwrap();
     world(|world| world.log.clear());

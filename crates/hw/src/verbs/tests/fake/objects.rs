@@ -1,4 +1,4 @@
-//! The functions that make, use and destroy what belongs to a device.
+//! Fake functions that make, use and destroy the objects of a device.
 
 use std::ffi::{c_int, c_void};
 
@@ -86,7 +86,7 @@ pub(super) unsafe extern "C" fn poll_cq(_cq: *mut c::ibv_cq, most: c_int, room: 
         let Some(completion) = world(|world| world.completions.pop_front()) else {
             break;
         };
-        // SAFETY: room for `most`.
+        // SAFETY: the array has space for `most`.
         unsafe { *room.add(count as usize) = completion };
         count += 1;
     }
@@ -100,7 +100,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut c::ibv_pd, attributes: *mut c
             world.qps.push(qp);
             0x10 + world.qps.len() as u32
         });
-        // SAFETY: just made; the caller's attributes.
+        // SAFETY: just made; the attributes are the caller's.
         unsafe {
             (*qp).context = (*pd).context;
             (*qp).qp_num = number;
@@ -111,7 +111,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut c::ibv_pd, attributes: *mut c
 }
 
 pub(super) unsafe extern "C" fn modify_qp(_qp: *mut c::ibv_qp, attributes: *mut c::ibv_qp_attr, mask: c_int) -> c_int {
-    // SAFETY: the caller's attributes: numbers, copied.
+    // SAFETY: the attributes are the caller's: numbers, copied.
     world(|world| world.modified.push((unsafe { attributes.read() }, mask)));
     fails("modify").unwrap_or(0)
 }
@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn query_qp(
     _mask: c_int,
     _setup: *mut c::ibv_qp_init_attr,
 ) -> c_int {
-    // SAFETY: the caller's attributes: numbers, copied.
+    // SAFETY: the attributes are the caller's: numbers, copied.
     world(|world| unsafe {
         if let Some((last, _)) = world.modified.last() {
             attributes.copy_from(last, 1);
@@ -139,9 +139,9 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut c::ibv_qp) -> c_int {
 
 /// # Safety
 ///
-/// A list of that many.
+/// `first` points to `count` entries.
 unsafe fn list(first: *const c::ibv_sge, count: c_int) -> Vec<c::ibv_sge> {
-    // SAFETY: the caller's list.
+    // SAFETY: the list is the caller's.
     (0..count as usize).map(|index| unsafe { *first.add(index) }).collect()
 }
 
@@ -150,7 +150,7 @@ pub(super) unsafe extern "C" fn post_send(
     request: *mut c::ibv_send_wr,
     refused: *mut *mut c::ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the caller's request, its list and its place.
+    // SAFETY: the request, its list and `refused` are the caller's.
     unsafe {
         assert!((*request).next.is_null());
         if let Some(errno) = fails("post_send") {
@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn post_recv(
     request: *mut c::ibv_recv_wr,
     refused: *mut *mut c::ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller's request, its list and its place.
+    // SAFETY: the request, its list and `refused` are the caller's.
     unsafe {
         assert!((*request).next.is_null());
         if let Some(errno) = fails("post_recv") {
