@@ -436,7 +436,7 @@ impl Client {
         }
     }
 
-    /// Converts a status to an error. If the connection failed, tries a new one to find the reason.
+    /// Converts a status to an error. If the connection failed, tries a new connection to find the reason.
     pub(crate) async fn translate(&self, call: &'static str, status: &Status) -> Error {
         match Error::of_status(call, self.address.in_words(), status) {
             broken @ Error::Broken { .. } => probe(&self.address).await.err().unwrap_or(broken),

@@ -1,16 +1,17 @@
 #!/bin/sh
-# Regenerates src/verbs/generated.rs from infiniband/verbs.h. For maintainers: no build needs it.
+# Regenerates src/verbs/generated.rs from infiniband/verbs.h. Only maintainers run this script; a build does not need
+# it.
 #
 # Needs bindgen (`cargo install bindgen-cli --version 0.72.1`), libclang (libclang-dev, or `pip install libclang` and
 # LIBCLANG_PATH=.../clang/native), gcc and libibverbs-dev. Last run with rdma-core 44 and libclang 14.0.6.
 #
-# Enumerations have the form that rdma-sys gives them: modules of numbers, and newtypes for flags. bindgen writes an
+# Enumerations have the same form as in rdma-sys: modules of numbers, and newtypes for flags. bindgen writes an
 # assertion for each size and offset into the output, so every build on this architecture checks them. On other
-# architectures the declarations hold but some sizes differ, for example that of pthread_mutex_t.
+# architectures the declarations are valid but some sizes differ, for example the size of pthread_mutex_t.
 set -eu
 cd "$(dirname "$0")"
 
-# Types that cross the boundary. bindgen adds the types that they mention.
+# Types of arguments and results. bindgen adds the types that these mention.
 types='ibv_device_attr|ibv_port_attr|ibv_gid_entry|ibv_wc|ibv_qp_attr_mask|ibv_access_flags'
 types="$types|ibv_send_flags|ibv_wc_flags|ibv_gid_type|ibv_send_wr|ibv_recv_wr|ibv_async_event"
 functions='ibv_(get_device_list|free_device_list|get_device_name|open_device|close_device)'

@@ -30,17 +30,17 @@ struct Arguments {
 enum Command {
     /// List the tests, with the statements that they judge
     Tests(commands::tests::Arguments),
-    /// List the compliance statements that tests judge, or say what some of them demand
+    /// List the compliance statements that tests judge, or show the requirements of some statements
     Statements(commands::statements::Arguments),
-    /// List the rigs, or restore what an earlier run left changed on one
+    /// List the rigs, or restore the changes that an earlier run left on a rig
     Rigs(commands::rigs::Arguments),
     /// Reserve a rig for exclusive use
     Reserve(commands::leases::Reserve),
-    /// List who holds or waits for which rig, renew a lease, or end it
+    /// List the leases of rigs, renew a lease, or end it
     Leases(commands::leases::Arguments),
     /// Run tests on a rig (the built-in virtual one by default) and judge them
     Run(Box<commands::run::Arguments>),
-    /// List, show, follow and stop the runs of a daemon, and read what they left
+    /// List, show, follow and stop the runs of a daemon, and read their files
     Runs(commands::runs::Arguments),
     /// Show the verdicts and measured values of a rig over its runs, by firmware version of the device
     Trend(commands::trend::Arguments),
@@ -52,19 +52,19 @@ enum Command {
     Sign(commands::sign::Arguments),
     /// Report on a run: HTML, Markdown, JUnit, TAP
     Report(commands::report::Arguments),
-    /// Show what a finding rests on: the statement, and each packet field by field beside what was expected
+    /// Explain a finding: show the statement, and each packet field by field beside the expected values
     Explain(commands::explain::Arguments),
     /// Export the record of a run
     Export(commands::export::Arguments),
-    /// Judge the packets of a capture: what a port that conforms accepts, what it discards, and why
+    /// Judge the packets of a capture: which packets a conforming port accepts or discards, and why
     Inspect(commands::inspect::Arguments),
-    /// Test the tests: against sound device models, and against every defect of the device model
+    /// Check the tests against sound device models, and against every defect of the device model
     Qualify(commands::qualify::Arguments),
     /// Show which rules and tests judge each statement, how often, and on which rigs
     Coverage(commands::coverage::Arguments),
     /// Make certificates for daemons and agents on other hosts, and for their clients
     Pki(commands::pki::Arguments),
-    /// Tell what this machine offers and what it lacks
+    /// Check this machine: list usable and missing parts, with remedies
     Doctor(commands::doctor::Arguments),
     /// Print completions for a shell: bash, zsh, fish
     Completions(commands::completions::Arguments),

@@ -1,4 +1,4 @@
-//! Judges a record: from its entries to a verdict.
+//! Judges a record: turns its entries into a verdict.
 
 use verbatim_oracle as oracle;
 use verbatim_record::verbs::{Command, Reply};
@@ -37,7 +37,8 @@ pub enum JudgeError {
 /// Judges a test from its record alone.
 ///
 /// # Errors
-/// Returns an error when the record cannot be traced, or belongs to another test or revision than this catalogue has.
+/// Returns an error if the record refers to an undefined item, or if the catalogue lacks its test or has another
+/// revision of the test.
 pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
     judge_trace(&Trace::new(entries)?)
 }
@@ -102,7 +103,8 @@ fn strings(of: &[&str]) -> Vec<String> {
     of.iter().map(ToString::to_string).collect()
 }
 
-/// Judges the responses of a device that failed the sanity check. Returns FAIL if one violates a management rule.
+/// Judges the responses of a device that failed the sanity check. Returns FAIL if a response violates a management
+/// rule.
 fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Option<Came> {
     let reason = trace.stopped.as_ref()?.reason;
     if reason != StopReason::NotSane || !test.is_of_management() {
@@ -115,8 +117,8 @@ fn before_its_procedure(test: &Test, trace: &Trace, findings: &mut Findings<'_>)
 }
 
 /// Judges a test that stopped because the device lacks a feature, or its host refused a command. Returns FAIL if the
-/// device violated a rule before that. Only the oracle's rules apply, because they know the requests sent so far. The
-/// test's own judge would expect the complete message.
+/// device violated a rule before that. Only the oracle's rules apply, because they need only the packets sent so far.
+/// The test's own judge would expect the complete procedure.
 fn before_what_it_lacks<'a>(test: &Test, trace: &'a Trace, findings: &mut Findings<'a>) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     if stopped.reason != StopReason::NotOffered && !is_refused_by_host(trace) {
@@ -146,7 +148,7 @@ fn is_refused_by_host(trace: &Trace) -> bool {
             .is_some_and(|stopped| stopped.reason == StopReason::Refused)
 }
 
-/// Returns the verdict that follows from an early end of the procedure alone, if no check is needed.
+/// Returns the verdict if the early end of the procedure decides it without any check.
 fn before_judging(trace: &Trace) -> Option<Came> {
     let stopped = trace.stopped.as_ref()?;
     let (outcome, cause) = match stopped.reason {
@@ -160,7 +162,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
         StopReason::Disturbed => (Outcome::Inconclusive, Cause::Rig),
         StopReason::Stalled => (Outcome::Inconclusive, Cause::Tester),
         StopReason::Panicked | StopReason::Tester => (Outcome::Error, Cause::Tester),
-        // A device with an unknown M_Key conforms, whether it reports the key or hides it.
+        // A device whose M_Key differs from the rig file's conforms, whether it reports the key or hides it.
         StopReason::NotSane if stopped.text.contains(ANOTHER_KEY) => (Outcome::Error, Cause::Rig),
         StopReason::NotSane if trace.exchanges.iter().any(|exchange| exchange.answer().is_some()) => {
             (Outcome::Inconclusive, Cause::Rig)
@@ -170,7 +172,7 @@ fn before_judging(trace: &Trace) -> Option<Came> {
     Some((outcome, Some(cause), stopped.text.clone()))
 }
 
-/// Returns the side that lacks a feature, from the tester's text. The record has no other field for it.
+/// Returns the side that lacks a feature. The record names the side only in the tester's text.
 fn who_lacks(text: &str) -> Cause {
     if text.contains("the DUT's device") {
         Cause::Dut
@@ -237,8 +239,8 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
     unless_by_habit(test, trace, came)
 }
 
-/// Turns an inconclusive outcome into NOT_APPLICABLE if a habit of the device causes it. Another test fails the device
-/// for that habit.
+/// Turns an inconclusive outcome into NOT_APPLICABLE if the device's retry timer has a habit: a violation for which
+/// another test fails the device.
 fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     if came.0 != Outcome::Inconclusive || trace.timeline.frames.is_empty() {
         return came;
@@ -253,8 +255,8 @@ fn unless_by_habit(test: &Test, trace: &Trace, came: Came) -> Came {
     }
 }
 
-/// Returns whether another subnet manager may have changed a value between a Set and the next read. It may sweep at any
-/// time, and the M_Key does not protect the fields of these tests.
+/// Returns whether another subnet manager may have changed a value between a Set and the next read. A subnet manager
+/// may sweep at any time, and these tests leave the fields unprotected by an M_Key.
 fn may_be_another_s(test: &Test, trace: &Trace) -> bool {
     let is_open = test.id.starts_with("c14-024-") || test.id.starts_with("c14-015-");
     let sets = |exchange: &verbatim_record::Exchange| {
@@ -311,7 +313,7 @@ fn first(findings: &Findings<'_>, result: Passed) -> String {
     all.first().map_or_else(String::new, |check| format!("{check}{more}"))
 }
 
-/// Returns the verdict when the judge could not continue.
+/// Returns the verdict for the gap in the record that stopped the judge.
 fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) -> Came {
     let inconclusive = |cause, reason| (Outcome::Inconclusive, Some(cause), reason);
     match gap {
@@ -374,13 +376,14 @@ fn nearly(trace: &Trace, number: u32) -> Option<String> {
     if let Some((arrived, field)) = exchange.nearly_answered() {
         return Some(format!("an answer but for its {field}: {}", arrived.mad));
     }
-    // In real time, such a MAD may be a late response of an earlier test.
+    // In real time, a MAD with another TransactionID may be a late response to an earlier test.
     let stray = trace.answered_as_another(exchange).filter(|_| trace.begin.simulated)?;
     let id = stray.mad.transaction_id();
     Some(format!("an answer but for its TransactionID {id:#018x}: {}", stray.mad))
 }
 
-/// Returns whether a lost packet cannot explain a missing response: the tester retried, or time is simulated.
+/// Returns whether packet loss is ruled out as the cause of a missing response: the tester retried, or time is
+/// simulated.
 fn asked_again(trace: &Trace, number: u32) -> bool {
     trace.begin.simulated || trace.silences(&trace.exchanges[number as usize - 1]) >= TRIES as usize
 }
@@ -412,8 +415,8 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
             .rev()
             .find(|exchange| exchange.answer().is_some());
         let is_back = reset.succeeded && reset.after.is_empty();
-        // Without a MAD exchange, no statement requires a response. A reset may also have repaired the path to the
-        // device.
+        // If no MAD was answered, no statement requires a response, and the reset may have repaired the path to the
+        // device instead.
         let result = match answered {
             Some(_) if is_back => Passed::Fail,
             _ => Passed::Inconclusive,
@@ -453,7 +456,7 @@ const ANSWERS: &str = "C13-14";
 /// The subject of the check on a device that needed a reset.
 const STOPPED_ANSWERING: &str = "device stopped answering";
 
-/// Judges a device that could not be restored: Sets of the restore that it reported as successful must have taken
+/// Judges a device that could not be restored. Each Set of the restore with a successful response must have taken
 /// effect.
 fn while_restoring(test: &Test, trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
     let is_restored = trace.restored.iter().all(verbatim_record::Restored::is_complete);

@@ -3,7 +3,8 @@
 //!
 //! A folder is a chapter of the specification; its `mod.rs` lists the chapter's tests. A file is a test or a family of
 //! tests. Its documentation states the behavior of a conforming device, the reading of unclear steps, and possible
-//! false alarms.
+//! false alarms. "The public page" is the description of the test in the public compliance suite, under an alias such
+//! as `C14_016_Get`.
 //!
 //! `cargo xtask new test NAME` adds a test.
 

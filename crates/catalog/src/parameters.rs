@@ -16,7 +16,7 @@ pub struct WrongParameter {
     pub what: String,
 }
 
-/// Returns the parameters that none of the tests has, or whose value one of them rejects.
+/// Returns the parameters that no test has, or whose value a test rejects.
 #[must_use]
 pub fn wrong_parameters(tests: &[&'static Test], given: &BTreeMap<String, u64>) -> Vec<WrongParameter> {
     let wrong = given.iter().filter_map(|(name, value)| {
@@ -51,7 +51,7 @@ fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
     Some(format!("{}, seen {value}", takes(test, parameter)))
 }
 
-/// Describes the values that the first test with this parameter accepts. Returns `None` if no test has it.
+/// Describes the values that the first test with this parameter accepts. Returns `None` if no test has the parameter.
 #[must_use]
 pub fn expected_of(tests: &[&'static Test], name: &str) -> Option<String> {
     let (test, parameter) = declared(tests).find(|(_, parameter)| parameter.name == name)?;

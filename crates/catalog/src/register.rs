@@ -9,7 +9,7 @@ use crate::chapters::TESTS;
 use crate::deviations::{self, Deviation, DeviationsError, Known, Names, deviations};
 use crate::statements::statements;
 
-/// Known deviations of devices: the built-in entries, and those of files that a user adds.
+/// Known deviations of devices: the built-in entries, and the entries of a user's files.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Register {
     pub(crate) added: Arc<Vec<Deviation>>,
@@ -37,8 +37,8 @@ impl Register {
         Ok(Self { added: Arc::new(added) })
     }
 
-    /// Returns the known deviations of a run's device that its verdicts show or should have shown. `began_ns` is the
-    /// start of the run in nanoseconds since 1970. An entry that had expired by then explains nothing.
+    /// Returns the known deviations of a run's device that the verdicts show or should have shown. `began_ns` is the
+    /// start of the run in nanoseconds since 1970. An entry that expired before the start explains nothing.
     #[must_use]
     pub fn known(&self, fingerprint: &str, began_ns: u64, verdicts: &[Verdict]) -> Vec<Known> {
         let entries = deviations().iter().chain(self.added.iter());

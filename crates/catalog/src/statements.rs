@@ -63,7 +63,7 @@ fn spaced(id: &str) -> String {
 /// section has only one statement.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
-    // An annex: A17.9.
+    // The section of an annex begins with a letter: A17.9.
     let section = id.strip_prefix(['A', 'a']).unwrap_or(id);
     if section.starts_with(|first: char| first.is_ascii_digit()) {
         let wanted = spaced(id);

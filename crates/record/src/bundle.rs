@@ -363,7 +363,7 @@ struct StoredFile {
     bytes: Option<Vec<u8>>,
 }
 
-/// A record of a bundle that is not read yet.
+/// A bundle's record that has not been read yet.
 #[derive(Clone, Debug)]
 pub struct StoredRecord<'a> {
     path: PathBuf,

@@ -62,7 +62,7 @@ pub struct Begin {
     /// The largest factor by which the device's clock may be slower than the tester's, from the rig file. All recorded
     /// times are divided by it. 0 and 1 mean equal clocks.
     pub time_scale: u32,
-    /// The smallest such factor if the device's speed varies; 0 if it does not vary.
+    /// The smallest factor by which the device's clock may be slower; 0 if the factor does not vary.
     pub time_scale_least: u32,
 }
 
@@ -122,13 +122,13 @@ pub struct Sent {
 pub enum Match {
     /// The response to a request, in time.
     Answer,
-    /// The transaction ID of a request, but not its response: the method, class, attribute or modifier differs.
+    /// A MAD with a request's transaction ID that is not the response: its method, class, attribute or modifier differs.
     Wrong,
     /// A second response to the same request.
     Again,
     /// A response after its deadline.
     Late,
-    /// A transaction ID that the tester did not use.
+    /// A MAD with a transaction ID that the tester did not use.
     Stray,
     /// A trap.
     Trap,
@@ -137,9 +137,9 @@ pub enum Match {
 /// A MAD that the tester received.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Arrived {
-    /// The exchange with the same transaction ID, or 0.
+    /// The number of the exchange with the same transaction ID, or 0 if there is none.
     pub exchange: u32,
-    /// The relation to that exchange.
+    /// The MAD's relation to that exchange.
     pub how: Match,
     /// The number of the rig's port.
     pub port: u32,
@@ -173,15 +173,15 @@ pub enum StopReason {
     Refused,
     /// The procedure panicked.
     Panicked,
-    /// The tester failed: the journal, the disk or the limit of events.
+    /// The tester failed: the journal or the disk had an error, or the procedure reached the limit of events.
     Tester,
     /// The device failed the sanity check.
     NotSane,
-    /// The rig lacks a capability that the test needs; the tester sent nothing.
+    /// The rig lacks a capability that the test needs. The tester sent nothing.
     NotOffered,
-    /// The run could not continue to this test; the tester sent nothing.
+    /// The run could not continue to this test. The tester sent nothing.
     Skipped,
-    /// The run ended before this test at its user's request, such as after the first failure; the tester sent nothing.
+    /// The user's options ended the run before this test, for example after the first failure. The tester sent nothing.
     NotWanted,
     /// The rig changed after it was opened, so the record is unreliable.
     Disturbed,

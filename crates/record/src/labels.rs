@@ -1,4 +1,4 @@
-//! Labels of the commands that set up and end a connection. Judges read the connection's attributes by them.
+//! Labels of the commands that set up and end a connection. Judges look up the connection's attributes by these labels.
 
 use crate::{Label, Verbs};
 

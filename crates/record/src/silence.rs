@@ -18,8 +18,8 @@ pub fn lasts(resp_time: RespTime, subnet_timeout: SubnetTimeout, host_bound: Dur
     answer + 2 * subnet_timeout.duration() + host_bound
 }
 
-/// Returns how long a reliable connection must stay silent after an RNR NAK with this interval. The QP has this ACK
-/// timeout and this retry count.
+/// Returns how long a reliable connection must stay silent after an RNR NAK with this interval. `timeout` and
+/// `retry_cnt` are the QP's ACK timeout and retry count.
 #[must_use]
 pub fn rc_lasts(rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
     let tries = u32::from(retry_cnt) + 1;

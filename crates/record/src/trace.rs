@@ -64,7 +64,7 @@ impl Exchange {
             .or_else(|| self.arrivals.iter().find(|arrived| arrived.mad.method().is_response()))
     }
 
-    /// Returns whether the device responded with BUSY. It may or may not have executed the request.
+    /// Returns whether the device responded with BUSY. A busy device may or may not have executed the request.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.answer()
@@ -350,7 +350,7 @@ impl Trace {
         }
     }
 
-    /// Returns the last try of a series' request with this AttributeModifier.
+    /// Returns the last try of the request under this label that has this AttributeModifier.
     #[must_use]
     pub fn keyed<A>(&self, label: Label<A>, modifier: u32) -> Option<&Exchange> {
         self.each(label)
@@ -436,7 +436,7 @@ impl Trace {
         Some(&self.exchanges[places.fold(first, |last, place| last.max(*place))])
     }
 
-    /// Returns the procedure's labels that no judge looked up: a defect of the test.
+    /// Returns the procedure's labels that no judge looked up. An unjudged label is a defect of the test.
     #[must_use]
     pub fn unjudged(&self) -> Vec<&str> {
         let judged = self.judged.borrow();

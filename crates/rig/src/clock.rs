@@ -5,10 +5,10 @@ use core::time::Duration;
 use verbatim_hw::ether::{Stamp, StampSource, now as monotonic};
 use verbatim_record::{Span, Time, TimeSource};
 
-/// The clock of a rig. It starts when the rig is opened and counts CLOCK_MONOTONIC, so timestamps of frames and of a
-/// local adapter can be converted to the rig's time.
-/// // A device may run slower than real time, as a simulated core does. The rig's time is then the device's time: every
-/// deadline of the tester and every limit of a statement applies to the device's own pace.
+/// The clock of a rig. The clock starts when the rig is opened and counts CLOCK_MONOTONIC. Timestamps of frames and of
+/// a local adapter can therefore be converted to the rig's time. // A device may run slower than real time, as a
+/// simulated core does. The rig's time is then the device's time: every deadline of the tester and every limit of a
+/// statement applies to the device's own pace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     start: Duration,
@@ -29,12 +29,12 @@ impl Clock {
         monotonic()
     }
 
-    /// Converts a duration of the rig to one of the host.
+    /// Converts a duration in the rig's time to the host's time.
     pub(super) fn wall(self, of_rig: Duration) -> Duration {
         of_rig.saturating_mul(self.scale)
     }
 
-    /// Converts a duration of the host to one of the rig.
+    /// Converts a duration in the host's time to the rig's time.
     pub(super) fn of_rig(self, wall: Duration) -> Duration {
         wall / self.scale
     }

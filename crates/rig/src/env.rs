@@ -14,11 +14,12 @@ use super::file::RigConfig;
 /// Name of the environment variable that [`enter()`] sets to the rig's name in the process that it starts again.
 pub const MARKER: &str = "VERBATIM_RIG_ENV";
 
-/// Makes sure that this process has the rig's environment. If the process lacks a variable, this function replaces the
-/// process with the same program, the same arguments and the rig's environment, and does not return. Call this function
-/// before the process opens, locks or writes anything.
+/// Makes sure that this process has the rig's environment. If the process lacks a variable, this function executes the
+/// same program with the same arguments and the rig's environment. It then does not return. Call this function before
+/// the process opens, locks or writes anything.
 ///
-/// # Errors Fails if the program cannot be executed again, or if a variable is still missing after the restart.
+/// # Errors
+/// Fails if the program cannot be executed again, or if a variable is still missing after the restart.
 pub fn enter(config: &RigConfig) -> io::Result<()> {
     let have = |name: &str| std::env::var_os(name);
     let Some((name, value)) = missing(&config.env, have) else {

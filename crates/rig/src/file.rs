@@ -126,7 +126,7 @@ pub struct RigFile {
 pub struct RigSource {
     /// A rig file with this rig alone, to pass to another process; empty for a rig that is in no file.
     pub toml: String,
-    /// Path of the rig file. Relative paths in `toml` start at its directory.
+    /// Path of the rig file. Relative paths in `toml` start at the directory of this file.
     pub path: PathBuf,
 }
 
@@ -154,7 +154,7 @@ pub struct RigConfig {
     pub write_counters: bool,
     /// Environment variables that the process must start with.
     pub env: BTreeMap<String, String>,
-    /// Labels by which a reservation selects the rig, beside its name.
+    /// Labels by which a reservation selects the rig, in addition to its name.
     pub labels: Vec<String>,
     /// Slowness of the device and its host.
     pub slow: Slowness,
@@ -178,7 +178,8 @@ fn beside(file: &Path, path: &Path) -> PathBuf {
 impl RigConfig {
     /// Returns a text that identifies the rig's device, derived from the rig file. Rigs that name their device in the
     /// same way return the same text. Returns None for a device model inside the process.
-    /// // If the rig file gives a host name for the agent, the text contains that name and not its current IP address.
+    ///
+    /// If the rig file gives a host name for the agent, the text contains that name and not its current IP address.
     /// Journals and locks of the device must still be found after the address has changed, or while no resolver
     /// responds. A rig with the name and a rig with the address therefore count as two devices. The agent accepts one
     /// session at a time, so two such rigs still cannot use the device at the same time.
@@ -271,7 +272,7 @@ pub enum RigKind {
         device: String,
         /// Port number.
         port: u8,
-        /// The agent on the DUT's host, which reports its kernel and driver.
+        /// The agent on the DUT's host, which reports the host's kernel and driver.
         agent: Option<Box<AgentConfig>>,
     },
     /// The device model of another process.
@@ -476,7 +477,8 @@ impl RigFile {
     /// Parses the bytes of a rig file without reading any file. `path` appears in messages, and relative paths start at
     /// its directory.
     ///
-    /// # Errors When the content is invalid; the error has path, line and column.
+    /// # Errors
+    /// When the content is invalid; the error has path, line and column.
     pub fn parse(bytes: &[u8], path: &Path) -> Result<Self, RigFileError> {
         let mut rigs = parse::rigs(bytes, path)?;
         let whole: toml::Table = String::from_utf8_lossy(bytes).parse().unwrap_or_default();

@@ -99,10 +99,12 @@ pub(super) fn of_umad(device: Option<&Device>, seen: Option<&DevicePort>, port: 
 /// Reads the fingerprint of the device under test: NodeInfo, NodeDescription and PortInfo without its M_Key. An
 /// attribute is null if the device does not respond. On a rig without MADs, returns the DUT host's description of the
 /// device.
-/// // Call this function after the device's state was restored. The requests carry the rig's M_Key, and an interrupted
+///
+/// Call this function after the device's state was restored. The requests carry the rig's M_Key, and an interrupted
 /// run may have left another M_Key in the device.
 ///
-/// # Errors When the rig stops the run.
+/// # Errors
+/// When the rig stops the run.
 pub fn device(rig: &mut dyn Rig, info: &RigInfo) -> Step<Value> {
     if !info.offers.contains(&Need::Mad) {
         return Ok(of_host(&ask_host(rig, Side::Dut)?));

@@ -66,7 +66,8 @@ pub(super) trait FrameLink: Send {
 
     /// Checks whether the other end still exists, for links on which no other call reports its loss.
     ///
-    /// # Errors When the link is gone; the text is the reason.
+    /// # Errors
+    /// When the link is gone; the text is the reason.
     fn probe(&mut self) -> Result<(), String>;
 }
 

@@ -43,7 +43,8 @@ pub(super) trait Link: Send {
     /// Checks whether the link's other end still exists, for links on which no other call reports its loss. Sends
     /// nothing to the device under test.
     ///
-    /// # Errors When the port is gone; the text is the reason.
+    /// # Errors
+    /// When the port is gone; the text is the reason.
     fn probe(&mut self) -> Result<(), String> {
         Ok(())
     }
@@ -69,7 +70,8 @@ pub(super) trait Link: Send {
 
     /// Checks that the state found when the rig was opened, such as its subnet manager, has not changed.
     ///
-    /// # Errors When the state has changed; the text has the change and the remedy.
+    /// # Errors
+    /// When the state has changed; the text has the change and the remedy.
     fn is_undisturbed(&mut self) -> Result<(), String> {
         Ok(())
     }

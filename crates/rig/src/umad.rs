@@ -131,8 +131,8 @@ fn no_smi(config: &RigConfig, link_layer: &str, refusal: &str) -> String {
     )
 }
 
-/// Refuses Omni-Path. libibumad shows such adapters like InfiniBand ones, but their MADs have 2048 bytes and their LIDs
-/// 32 bits, and they have a management agent of their own kind.
+/// Refuses Omni-Path. libibumad shows Omni-Path adapters like InfiniBand adapters. Their MADs have 2048 bytes and their
+/// LIDs 32 bits, and they need a different management agent.
 fn refuse_omni_path(config: &RigConfig, driver: Option<&str>) -> Result<(), RigError> {
     match driver {
         Some(driver @ "hfi1") => Err(RigError::Refused {

@@ -1,5 +1,5 @@
-//! Coverage of the catalogue: the rules and tests of each statement, how often sound models exercise them, and the
-//! kinds of rig that can run them.
+//! Coverage of the catalogue: the rules and tests of each statement, their use by sound models, and the kinds of rig
+//! that can run them.
 
 mod noticed;
 

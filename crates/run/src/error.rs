@@ -55,7 +55,7 @@ pub enum RunError {
         /// The journal.
         journal: PathBuf,
     },
-    /// A run with another state directory left the device changed, and its journal is gone.
+    /// A run with another state directory left the device changed, and the journal of that run is missing.
     #[error(
         "rig {rig}: process {pid} left its device changed, and its journal is not in {journals} any more: restore the device by \
          hand, or reset it, then remove {lock}; nothing was sent"

@@ -1,5 +1,5 @@
-//! A run inside the calling process: opens the rig, restores the changes of an earlier run, runs the tests in sequence,
-//! and judges each test from its record.
+//! A run inside the calling process. The run opens the rig, restores the changes of an earlier run, and runs the tests
+//! in sequence. It judges each test from its record.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub struct Request {
     pub record: Option<PathBuf>,
     /// Set to stop the run.
     pub cancel: Arc<AtomicBool>,
-    /// Whether a failed walk is repeated with fewer steps, to find the shortest failing one.
+    /// Whether a failed walk is repeated with fewer steps, to find the shortest walk that fails.
     pub shrinks: bool,
     /// Options of `verbatim run` that select the rig in addition to --rig, quoted for a shell.
     pub rig_options: String,
@@ -526,7 +526,7 @@ fn parameters(spec: &RunSpec, info: &RigInfo) -> Vec<(String, u64)> {
 }
 
 /// Returns why the run ends after this verdict, if it does. On a rig with a new device for each test, only errors of
-/// the operator end the run, or the first failure if the run asks for that.
+/// the operator end the run. With `exit_first`, the first failure also ends the run.
 fn ends_the_run(
     verdict: &Verdict,
     stopped: Option<StopReason>,

@@ -32,11 +32,11 @@ pub struct Kept<T> {
 
 /// Judges the records of a bundle again. Also returns the differences from the verdicts of the run.
 ///
-/// If this catalogue lacks a test or has another revision of it, the report has the stored verdict of the run, and
-/// [`Report::not_judged_anew`] has the reason.
+/// If this catalogue lacks a test or has another revision of it, the report has the stored verdict of the run.
+/// [`Report::not_judged_anew`] then has the reason.
 ///
 /// # Errors
-/// When the bundle's bytes were altered, or a record cannot be judged and the bundle has no verdict of it.
+/// When the bundle's bytes were altered, or a record cannot be judged and the bundle has no verdict for it.
 pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError> {
     let (bundle, _) = signature::open(directory)?;
     let (report, drift, _) = judged(&bundle, directory, |_, _, _| Ok(()))?;
@@ -92,7 +92,7 @@ impl Verified {
     /// Checks that this key signed the bundle.
     ///
     /// # Errors
-    /// When the bundle has no signature, or one by another key.
+    /// When the bundle has no signature, or a signature by another key.
     pub fn demand(&self, directory: &Path, key: &PublicKey) -> Result<(), SignatureError> {
         if self.signed_by == Some(*key) {
             return Ok(());
@@ -223,7 +223,8 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     let before: Vec<Verdict> = document(&bundle, directory, "verdicts.json")?;
     let mut holds = Holds::default();
     let mut verdicts = Vec::new();
-    // Keeps one record in memory at a time, and reads each twice: the capture's header needs a summary of all records.
+    // Read each record twice: first for the summary in the capture's header, then for the packets. Only one record is
+    // in memory at a time.
     for (at, stored) in bundle.each_record().enumerate() {
         let entries = stored.read()?;
         holds.add(&entries);
@@ -239,7 +240,7 @@ pub fn export_pcapng(directory: &Path, file: &Path, force: bool) -> Result<(), R
     if file.exists() && !force {
         return Err(exists());
     }
-    // Write to a temporary file and rename it, because a truncated capture looks like that of a shorter run.
+    // Write to a temporary file and rename it, because a truncated capture looks like the capture of a shorter run.
     let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parent) = parent.filter(|parent| !parent.is_dir()) {
         let what = format!(

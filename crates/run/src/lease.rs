@@ -34,7 +34,7 @@ pub struct Lease {
 }
 
 impl Default for Lease {
-    /// Returns a lease for runs that need none: it has no token and never ends.
+    /// Returns the lease of runs that need no lease: it has no token and never ends.
     fn default() -> Self {
         Self::new(0, u64::MAX)
     }

@@ -1,6 +1,6 @@
-//! A run inside the calling process: opens the rig, restores the changes of an earlier run, runs the tests in sequence,
-//! and judges each test from its record. The crate also judges and exports the bundles of earlier runs. Qualification
-//! runs the same tests on the device model.
+//! A run inside the calling process. The run opens the rig, restores the changes of an earlier run, and runs the tests
+//! in sequence. It judges each test from its record. The crate also judges and exports the bundles of earlier runs.
+//! Qualification runs the same tests on the device model.
 //!
 //! | module or function | content |
 //! |---|---|

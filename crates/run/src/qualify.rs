@@ -351,7 +351,8 @@ fn on_sound(extent: &Extent, model: &Model, seed: u64) -> Vec<(Verdict, Option<F
     judged.collect()
 }
 
-/// Returns the tests for a defect, the most specific ones first, and the states of models in which the defect may show.
+/// Returns the tests for a defect, the most specific tests first, and the states of models in which the defect may
+/// appear.
 fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Model, u64)>) {
     let concerned = extent.tests.iter().copied().filter(|test| defect.concerns(test));
     let mut tests: Vec<_> = concerned.collect();
@@ -368,7 +369,7 @@ fn places(extent: &Extent, defect: AnyDefect) -> (Vec<&'static Test>, Vec<(&Mode
     (tests, states)
 }
 
-/// Runs the tests for a defect on each model in turn. Some defects show only in certain states of the device, for
+/// Runs the tests for a defect on each model in turn. Some defects appear only in certain states of the device, for
 /// example with one operational VL.
 fn hunt(extent: &Extent, defect: AnyDefect) -> Result {
     let statement = defect.statement();

@@ -126,8 +126,8 @@ fn opened(adapter: &Adapter) -> pb::Opened {
     }
 }
 
-/// Returns the timer values that the adapter supports, if they are limited. The missing SQD state is not reported; the
-/// adapter refuses that transition instead.
+/// Returns the timer values that the adapter supports, if they are limited. An adapter without the SQD state does not
+/// report the lack of the state. Instead, the adapter refuses the transition to SQD.
 fn capabilities(profile: &AdapterProfile) -> Option<pb::Capabilities> {
     let codes = |codes: &[u8]| codes.iter().map(|code| u32::from(*code)).collect();
     let has = pb::Capabilities {

@@ -19,7 +19,7 @@ struct Asked {
     class: MgmtClass,
     transaction: u64,
     headers: MadHeaders,
-    /// Whether the tester's port made the packet of a MAD and expects a MAD as the response.
+    /// Whether the tester's port made the packet from a MAD and expects a MAD as the response.
     as_mad: bool,
 }
 
@@ -76,7 +76,8 @@ impl NativeLink {
         relayed(arrival, &outcome)
     }
 
-    /// Returns the form in which a MAD of the device leaves: a response like its request, a trap as a MAD.
+    /// Returns the form in which a MAD of the device leaves. A response leaves in the form of its request; a trap leaves
+    /// as a MAD.
     pub fn leaves(&mut self, transmit: &Transmit) -> Leaves {
         let mad = Mad::from(transmit.bytes);
         let is_it = |asked: &Asked| {

@@ -29,13 +29,13 @@ const DUT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
 const TESTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 2]);
 const TESTER_ADAPTER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 3]);
 
-/// The LID of the tester's port. No model has a LID as large.
+/// The LID of the tester's port. The LIDs of all models are smaller.
 const TESTER_LID: Lid = Lid(0xBFF0);
 
 enum Event {
     ToDevice(PortId, Mad),
     ToTester(PortId, Mad),
-    /// A native packet, and whether the tester's port made it of a MAD.
+    /// A native packet, and whether the tester's port made the packet from a MAD.
     PacketToDevice(PortId, Vec<u8>, Delimiter, bool),
     PacketToTester(PortId, Vec<u8>, Delimiter),
     /// A frame on the segment, and its sender.

@@ -6,9 +6,9 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use verbatim_wire::packet::{Medium, Packet};
 
-/// The delay of a late response in a frame. The requester has retried before.
+/// The delay of a late response in a frame. By then, the requester has retried.
 const LATE_FRAME: Duration = Duration::from_millis(700);
-/// The delay of a late response in a MAD. The tester has proven silence before.
+/// The delay of a late response in a MAD. By then, the tester has proven silence.
 const LATE_MAD: Duration = Duration::from_secs(20);
 
 /// The disturbance of frames and MADs in transit. The default has none. Native packets are never disturbed.
@@ -43,7 +43,7 @@ pub(crate) struct Segment {
     carried: u32,
 }
 
-/// The least number of frames and MADs between two losses; three requests in a row with their responses need no more.
+/// The least number of frames and MADs between two losses. Three tries of a request and their responses are fewer.
 const CARRIED: u32 = 8;
 
 impl Segment {
@@ -87,8 +87,8 @@ impl Segment {
         self.carried >= CARRIED && self.of_thousand(self.disturbance.lost)
     }
 
-    /// Draws the delay of a response in a MAD. A late response counts as a loss: of three tries, one is neither lost
-    /// nor late.
+    /// Draws the delay of a response in a MAD. A late response counts as a loss: of three tries, at least one is neither
+    /// lost nor late.
     pub(crate) fn late_mad(&mut self) -> Duration {
         if self.carried <= CARRIED {
             return Duration::ZERO;

@@ -12,7 +12,7 @@ use crate::stop::Step;
 use crate::tester::{TRIES, Tester};
 
 impl Tester<'_> {
-    /// Gets an attribute by its AttributeID, in up to three tries. Returns any response, also one with an error status.
+    /// Gets an attribute by its AttributeID, in up to three tries. Returns any response, even with an error status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -20,7 +20,8 @@ impl Tester<'_> {
         self.ask_up_to(TRIES, label, what, key)
     }
 
-    /// Gets an attribute by its AttributeID once, for a request that the device would count twice if repeated.
+    /// Gets an attribute by its AttributeID without retries after silence. Use this if the device counts the requests,
+    /// for example as M_Key violations.
     ///
     /// # Errors
     /// When the run must stop.
@@ -33,7 +34,7 @@ impl Tester<'_> {
         self.ask_up_to(1, label, what, key)
     }
 
-    /// Gets an attribute by its AttributeID once, by a LID-routed SMP to `lid`.
+    /// Gets an attribute by its AttributeID with a LID-routed SMP to `lid`, without retries after silence.
     ///
     /// # Errors
     /// When the run must stop.
@@ -66,8 +67,8 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// Sends Gets with M_Keys that the device must not accept, several outstanding at once, and waits until the silence
-    /// period of each has passed. Repeats a Get only if the device answers busy.
+    /// Sends Gets with M_Keys that the device must reject, with several Gets outstanding at once. Waits until the
+    /// silence period of each Get has passed. Repeats a Get only if the device answers busy.
     ///
     /// # Errors
     /// When the run must stop.
@@ -79,8 +80,8 @@ impl Tester<'_> {
         self.many(label, mads.into_iter(), usize::MAX).map(|_| ())
     }
 
-    /// Sends Sets with M_Keys that the device must not accept, several outstanding at once, and waits until the silence
-    /// period of each has passed. Repeats a Set only if the device answers busy.
+    /// Sends Sets with M_Keys that the device must reject, with several Sets outstanding at once. Waits until the
+    /// silence period of each Set has passed. Repeats a Set only if the device answers busy.
     ///
     /// # Errors
     /// When the run must stop, or the journal cannot be written.
@@ -100,7 +101,8 @@ impl Tester<'_> {
     }
 
     /// Sends one Get with a wrong M_Key and returns the trap that names the key. Returns `None` if the silence period
-    /// passes without that trap. [`Tester::wait_out`] then proves that the Get itself stayed unanswered.
+    /// passes without that trap. The Get may still be outstanding on return: [`Tester::wait_out`] waits for its
+    /// deadline and records the silence.
     ///
     /// # Errors
     /// When the run must stop.
@@ -114,8 +116,8 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// Provokes a trap like [`Tester::provoke_trap`], by a directed-route SMP that has already passed all but the last
-    /// of `hops` hops.
+    /// Provokes a trap like [`Tester::provoke_trap`], with a directed-route SMP that looks as if only the last of its
+    /// `hops` hops remained.
     ///
     /// # Errors
     /// When the run must stop.
@@ -130,8 +132,8 @@ impl Tester<'_> {
         self.provoke_trap_by(label, &mad)
     }
 
-    /// Gets an attribute by a directed-route SMP that has already passed all but the last of `hops` hops; up to three
-    /// tries. Use it only on a direct cable: real switches would write the route themselves.
+    /// Gets an attribute with a directed-route SMP that looks as if only the last of its `hops` hops remained. Tries up
+    /// to three times. Use this only on a direct cable: real switches would write the route themselves.
     ///
     /// # Errors
     /// When the run must stop.
@@ -146,8 +148,8 @@ impl Tester<'_> {
         self.ask_thrice(label, &mad)
     }
 
-    /// Gets an attribute of the performance class by its AttributeID, in up to three tries. Returns any response, also
-    /// one with an error status.
+    /// Gets an attribute of the performance class by its AttributeID, in up to three tries. Returns any response, even
+    /// with an error status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -186,7 +188,7 @@ impl Tester<'_> {
         self.trap_keys.iter().any(|key| keys.contains(key))
     }
 
-    /// Sends the TrapRepress for a trap, which has no response, and returns at once.
+    /// Sends the TrapRepress for a trap and returns at once: a TrapRepress has no response.
     ///
     /// # Errors
     /// When the run must stop.
@@ -197,7 +199,7 @@ impl Tester<'_> {
         self.launch_as(label.name, 0, &mad).map(|_| ())
     }
 
-    /// Sends a TrapRepress three times, so that at least one arrives, and waits until the silence period of each has
+    /// Sends a TrapRepress three times, in case the network loses some, and waits until the silence period of each has
     /// passed.
     ///
     /// # Errors
@@ -226,7 +228,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Returns a lease period in seconds that outlasts `silences` silence periods and a test.
+    /// Returns a lease period in seconds that is longer than a test with `silences` silence periods.
     #[must_use]
     pub fn longer_than(&self, silences: usize) -> u16 {
         let seconds = (self.silence().as_secs() + 1).saturating_mul(silences as u64 + 12);
@@ -234,8 +236,8 @@ impl Tester<'_> {
     }
 }
 
-/// Makes a directed-route Get with a path of `hops` hops, as it leaves the last hop but one. The hops behind it have
-/// already written the Return Path.
+/// Makes a directed-route Get with a path of `hops` hops, of which only the last remains. The Return Path is filled in
+/// for the other hops.
 fn from_afar(hops: u8, (attribute, modifier): (AttributeId, u32)) -> Mad {
     let path: Vec<u8> = (1..=hops).collect();
     let mad = Mad::directed(Method::GET, attribute, modifier, &path);

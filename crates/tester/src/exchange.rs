@@ -25,10 +25,10 @@ pub(crate) struct Outstanding {
     pub(crate) answer: Option<(Mad, Span)>,
 }
 
-/// Requests to a device that keeps answering busy. With the pauses between them they take 7.7 s, longer than a response
-/// may take.
+/// Maximum number of requests to a device that keeps answering busy. The pauses between the requests add up to 7.7 s.
 pub(crate) const BUSY_TRIES: u32 = 12;
-/// The first and the longest pause before the next request to a busy device. Each pause is twice as long as the last.
+/// The first and the longest pause before the next request to a busy device. Each pause is twice as long as the pause
+/// before, up to the longest.
 const BUSY_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(1280));
 
 /// Returns the pause before the next request to a busy device, after `times` earlier pauses.
@@ -61,7 +61,8 @@ impl Tester<'_> {
         Ok(None)
     }
 
-    /// Sends a request once, also if the device answers busy, and waits for its response or silence.
+    /// Sends a request once, even if the device answers busy. Waits for the response or until the silence period has
+    /// passed.
     pub(crate) fn exchange_once<A: Attribute>(
         &mut self,
         label: Label<A>,
@@ -90,7 +91,7 @@ impl Tester<'_> {
         }
     }
 
-    /// Sends a request and records it.
+    /// Sends a request with a new transaction ID and records it. Returns the number of the exchange.
     pub(crate) fn launch(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
         let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
         self.launch_as(
@@ -100,7 +101,8 @@ impl Tester<'_> {
         )
     }
 
-    /// Sends a request under its own transaction ID and records it. Returns the number of the exchange.
+    /// Sends a request with the transaction ID that `mad` already has, and records it. Returns the number of the
+    /// exchange.
     pub(crate) fn launch_as(&mut self, label: &'static str, attempt: u32, mad: &Mad) -> Step<u32> {
         let number = u32::try_from(self.states.len() + 1).map_err(|_| Stop::Tester("too many exchanges".into()))?;
         let mad = *mad;
@@ -200,7 +202,7 @@ impl Tester<'_> {
         });
     }
 
-    /// Returns the exchange that the low 32 bits of a MAD's transaction ID name, or 0.
+    /// Returns the number of the exchange that the low 32 bits of a MAD's transaction ID identify, or 0.
     fn exchange_of(&self, mad: &Mad) -> u32 {
         let number = (mad.transaction_id() as u32).wrapping_sub(self.id_base);
         if (1..=self.states.len()).contains(&(number as usize)) {

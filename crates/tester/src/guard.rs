@@ -1,4 +1,4 @@
-//! Sets: the tester sends one only after the journal has saved the values that it may change.
+//! Sends Sets, but only after the journal has saved the values that a Set may change.
 
 use core::marker::PhantomData;
 
@@ -14,24 +14,24 @@ use crate::journal::{Area, Part};
 use crate::stop::{Step, Stop};
 use crate::tester::{Answer, TRIES, Tester, refused};
 
-/// An attribute that a Set can carry.
+/// An attribute that a Set can carry. An *image* is the value of the attribute in a Set.
 pub trait Settable: Attribute {
-    /// Fields that a Set can change to one value only, such as a counter that it can only clear. They cannot be
-    /// restored.
+    /// Fields that a restore cannot write back, because a Set can give them a single value only. A counter that a Set
+    /// can only clear is an example.
     const NOT_RESTORABLE: &'static [&'static str] = &[];
     /// Fields that the device or its link changes by itself. A restore ignores them.
     const ITS_OWN: &'static [&'static str] = &[];
-    /// Fields that no Set changes, but a host or new firmware may. A restore reports a change and does not fail.
+    /// Fields that a host or new firmware may change, but no Set. A restore reports the change but does not fail.
     const READ_ONLY: &'static [&'static str] = &[];
 
-    /// Returns the image with the no-change value in every field that has one.
+    /// Returns the image with the no-change value in every field that defines a no-change value.
     #[must_use]
     fn quiet(self) -> Self {
         self
     }
 
-    /// Returns `found.quiet()`, with the value of `found` in each field that has a no-change value and differs in
-    /// `now`.
+    /// Returns `found.quiet()`, except for fields that have a no-change value and differ between `found` and `now`.
+    /// These fields have the value of `found`.
     #[must_use]
     fn explicit(found: &Self, _now: &Self) -> Self {
         found.quiet()
@@ -44,19 +44,20 @@ pub trait Settable: Attribute {
         self
     }
 
-    /// Returns the image with the value of `now` in each field whose present value no Set may carry.
+    /// Returns the image with each illegal field value replaced by the field's value in `now`. A value is illegal if no
+    /// Set may carry it.
     #[must_use]
     fn writable(self, _now: &Self) -> Self {
         self
     }
 
-    /// Whether a restore may leave a field as it is now, because a device need not take back the found value.
+    /// Whether a restore may leave a field changed, because a device may refuse a Set to the found value.
     fn may_stay(&self, field: &str) -> bool {
         Self::NOT_RESTORABLE.contains(&field)
     }
 
-    /// Whether the table names VLs that are not operational. A device may refuse or correct that table in a Set,
-    /// although the device was found with it.
+    /// Whether the table names VLs that are not operational. A device may refuse or correct such a table in a Set, even
+    /// if the device held this table before the run.
     fn names_foreign_vls(&self, _port: &PortInfo) -> bool {
         false
     }
@@ -103,8 +104,8 @@ impl Settable for PortInfo {
             .with_q_key_violations(AS_READ_LAST)
     }
 
-    // The specification does not define the effect of a written value other than 0 on a violation counter. OpenSM also
-    // writes the value that it read.
+    // The specification does not define what writing a nonzero value to a violation counter does. The tester writes the
+    // value last read, as OpenSM does.
     fn with_last_read(self, last: &Self) -> Self {
         let counters = Self::NOT_RESTORABLE.iter().copied();
         let as_read: Vec<_> = counters
@@ -113,7 +114,7 @@ impl Settable for PortInfo {
         self.with_fields_of(last, &as_read)
     }
 
-    // A port without an assigned LID reads LID 0 or 0xFFFF, which no Set may assign.
+    // A port without an assigned LID reports LID 0 or 0xFFFF. No Set may assign these LIDs.
     fn writable(self, now: &Self) -> Self {
         let unassigned: Vec<_> = ADDRESSES
             .into_iter()
@@ -137,7 +138,8 @@ impl Settable for PortInfo {
         ];
         let differs = found.differences(now).into_iter().map(|of| of.field.name);
         let mut names: Vec<_> = differs.filter(|name| NO_CHANGE.contains(name)).collect();
-        // A port may treat both fields as one: a Set of one without the other would disable the highest speeds.
+        // A port may treat LinkSpeedExtEnabled and LinkSpeedExtEnabled2 as one field: a Set of only one of them would
+        // disable the highest speeds.
         if names.iter().any(|name| name.starts_with("LinkSpeedExtEnabled")) {
             names.extend(["LinkSpeedExtEnabled", "LinkSpeedExtEnabled2"]);
         }
@@ -149,7 +151,7 @@ impl Settable for PortInfo {
     }
 }
 
-/// Fields that a subnet manager assigns. Before that they hold no unicast LID.
+/// LID fields that contain no unicast LID until a subnet manager assigns one.
 const ADDRESSES: [&str; 2] = ["LID", "MasterSMLID"];
 
 /// Whether the field is an address that no subnet manager has assigned.
@@ -204,7 +206,7 @@ impl<A: Settable> Quiet<A> {
     }
 }
 
-/// Proof that the journal has saved an area. Every Set requires one.
+/// Proof that the journal has saved an area. Every Set requires this proof.
 #[derive(Debug)]
 pub struct Guarded<A> {
     found: Vec<(u32, A)>,
@@ -218,19 +220,20 @@ impl<A: Settable> Guarded<A> {
         &self.found[0].1
     }
 
-    /// Returns the value that was found with a modifier.
+    /// Returns the value found at an AttributeModifier.
     #[must_use]
     pub fn found_at(&self, modifier: u32) -> Option<&A> {
         self.found.iter().find(|(m, _)| *m == modifier).map(|(_, value)| value)
     }
 
-    /// Returns the image that a Set starts from: the found value with no-change values.
+    /// Returns the image that a Set starts from: the found value after [`Settable::quiet`].
     #[must_use]
     pub fn quiet(&self) -> Quiet<A> {
         Quiet(self.found().quiet())
     }
 
-    /// Returns the image that a Set of `modifier` starts from. It starts from all 0 if the device has no such part.
+    /// Returns the image that a Set of `modifier` starts from. It starts from an all-zero value if the device lacks
+    /// that part.
     #[must_use]
     pub fn quiet_at(&self, modifier: u32) -> Quiet<A> {
         Quiet(self.found_at(modifier).copied().unwrap_or_default().quiet())
@@ -245,7 +248,7 @@ pub(crate) struct AreaState {
 }
 
 impl Tester<'_> {
-    /// Reads an attribute with `key` and saves it in the journal. From then on a Set may change it.
+    /// Reads an attribute with `key` and saves it in the journal. A Set may then change the attribute.
     ///
     /// # Errors
     /// When the attribute cannot be read, or the journal cannot be written.
@@ -253,7 +256,7 @@ impl Tester<'_> {
         self.guard_parts(label, key, &[0])
     }
 
-    /// Reads all parts of an attribute and saves in the journal those that the device has.
+    /// Reads the parts of an attribute at `modifiers`. Saves the parts that the device has in the journal.
     ///
     /// # Errors
     /// When no part can be read, or the journal cannot be written.
@@ -267,7 +270,7 @@ impl Tester<'_> {
                     value,
                     ..
                 }) => found.push((modifier, value)),
-                // The device has this part but did not show its value, so that the value could not be restored.
+                // The busy device did not return the value, so a restore could not write the value back.
                 Some(answer) if answer.status == Status::BUSY => return Err(refused(label.name, answer.status)),
                 Some(answer) => refusal = Some(answer.status),
                 None => return Err(Stop::NoAnswer(label.name.into())),
@@ -302,9 +305,9 @@ impl Tester<'_> {
         })
     }
 
-    /// Tests whether the device takes back a table that was found with VLs that are not operational: sets the table to
-    /// its own value. Call it before the procedure changes anything. If the device refuses or corrects the table,
-    /// returns the reason, and the tester no longer restores the table.
+    /// Checks whether the device accepts its own table in a Set, if the table names VLs that are not operational. Call
+    /// this before the procedure changes anything. If the device refuses or corrects the table, returns the reason, and
+    /// the tester does not restore the table.
     ///
     /// # Errors
     /// As [`Tester::set`], and when the table cannot be read.
@@ -351,7 +354,7 @@ impl Tester<'_> {
         self.set_at(label, guard, 0, value)
     }
 
-    /// Sets an attribute with a modifier, like [`Tester::set`].
+    /// Sets an attribute at an AttributeModifier, like [`Tester::set`].
     ///
     /// # Errors
     /// As [`Tester::set`].
@@ -380,7 +383,7 @@ impl Tester<'_> {
                 if new.is_some() && answer.status == Status::BUSY && busy + 1 < BUSY_TRIES {
                     self.pause(busy_pause(busy))?;
                     busy += 1;
-                    // The device may still have applied the Set; then the old M_Key is wrong by now.
+                    // The device may have applied the Set although it answered busy. The old M_Key would then be wrong.
                     if let Some(new) = new
                         && self.shows_key(new)?
                     {
@@ -389,14 +392,15 @@ impl Tester<'_> {
                     continue;
                 }
                 if let Some(new) = new {
-                    // A refused Set may still have applied its legal fields.
+                    // A device may apply the legal fields of a Set that it refuses.
                     if answer.status == Status::OK || self.shows_key(new)? {
                         self.put_in_force(new);
                     }
                 }
                 return Ok(Some(answer));
             }
-            // Read first: if the lost Set did change the M_Key, a repetition would count as a violation.
+            // Reads before the repetition: if the unanswered Set did change the M_Key, a repetition would count as a
+            // violation.
             if let Some(new) = new
                 && self.shows_key(new)?
             {
@@ -408,7 +412,8 @@ impl Tester<'_> {
         Err(Stop::NoAnswer(label.name.into()))
     }
 
-    /// Sets an attribute once, with any M_Key and modifier, where the device would count a repetition.
+    /// Sets an attribute with any M_Key and modifier, without retries after silence. Use this if the device would count
+    /// a repetition, for example as an M_Key violation.
     ///
     /// # Errors
     /// When the run must stop.
@@ -423,7 +428,7 @@ impl Tester<'_> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Sets an attribute with any M_Key and modifier, in up to three tries, where a repetition does no harm.
+    /// Sets an attribute with any M_Key and modifier, in up to three tries. Use this if a repetition does no harm.
     ///
     /// # Errors
     /// When the run must stop.
@@ -451,7 +456,7 @@ impl Tester<'_> {
             if !self.keys.contains(&new) {
                 self.keys.push(new);
             }
-            // The likeliest M_Key comes first: the one that this Set puts in force.
+            // The M_Key that this Set puts in force comes first, as the likeliest.
             let mut keys = self.keys.clone();
             keys.retain(|known| *known != new);
             keys.insert(0, new);
@@ -473,7 +478,7 @@ impl Tester<'_> {
         blank.with_data(carried.bytes())
     }
 
-    /// Makes an M_Key the likeliest candidate.
+    /// Moves an M_Key to the front of the candidates, as the likeliest.
     pub(crate) fn put_in_force(&mut self, key: MKey) {
         self.keys.retain(|known| *known != key);
         self.keys.insert(0, key);

@@ -1,4 +1,5 @@
-//! The restore journal: the values that the device had before the first Set, on disk before that Set is sent.
+//! The restore journal. It saves the values that the device had before the first Set, and does so before that Set is
+//! sent.
 
 mod file;
 mod owner;
@@ -23,7 +24,7 @@ pub struct Area {
     pub name: String,
 }
 
-/// One part of an area: an AttributeModifier and the bytes found there.
+/// One part of an area: an AttributeModifier and the attribute's value at it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Part {
     /// The AttributeModifier.
@@ -39,7 +40,7 @@ pub struct Part {
 pub struct Pending {
     /// The area.
     pub area: Area,
-    /// The parts as they were found.
+    /// The parts, with the values found before the first Set.
     pub parts: Vec<Part>,
 }
 
@@ -90,7 +91,7 @@ pub enum JournalError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The file is no valid journal.
+    /// The journal file is not valid, or is absent although it must exist.
     #[error(
         "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove {path} and {lock}"
     )]
@@ -106,21 +107,21 @@ pub enum JournalError {
 
 /// A store of the values that must be restored.
 pub trait Journal {
-    /// Saves an area. A journal file is on disk when this returns. Returns all saved parts of the area; a part that was
-    /// saved before keeps its first value.
+    /// Saves an area: a journal file is on disk when the call returns. Returns all saved parts of the area. A part that
+    /// was saved before keeps its first value.
     ///
     /// # Errors
     /// When the journal cannot be written.
     fn save(&mut self, area: &Area, parts: &[Part], keys: &[MKey]) -> Result<Vec<Part>, JournalError>;
 
-    /// Stores every M_Key that may be in force after the coming Set, and its lease period in seconds if that is the
-    /// longest.
+    /// Stores every M_Key that may be in force after the next Set. Also stores the lease period of that Set, in
+    /// seconds, if it is the longest so far.
     ///
     /// # Errors
     /// When the journal cannot be written.
     fn may_be_in_force(&mut self, keys: &[MKey], lease_s: u16) -> Result<(), JournalError>;
 
-    /// Removes an area that is restored.
+    /// Removes an area from the list of areas to restore.
     ///
     /// # Errors
     /// When the journal cannot be written.
@@ -129,11 +130,11 @@ pub trait Journal {
     /// Returns the longest lease period, in seconds, that any Set requested.
     fn lease_s(&self) -> u16;
 
-    /// Names the device that later saved areas belong to, by its PortGUID as text.
+    /// Sets the device that areas saved from now on belong to, by its PortGUID as text.
     ///
     /// # Errors
-    /// [`crate::Stop`] when the device must not be used: another process drives it, or changes of another rig's run on
-    /// it are still to be restored.
+    /// [`crate::Stop`] when the device must not be used. Either another process uses it, or another rig's run changed
+    /// it and has not restored it.
     fn identify(&mut self, device: &str) -> Step;
 }
 
@@ -210,7 +211,7 @@ impl Content {
     }
 }
 
-/// A journal in memory, for devices that end with the process.
+/// A journal in memory, for devices that exist only within this process.
 #[derive(Debug, Default)]
 pub struct MemoryJournal(Content);
 

@@ -1,8 +1,8 @@
 //! The environment of a test procedure.
 //!
-//! A [`Tester`] sends through a [`Rig`] and waits for its arrivals. It records every arrival, owns every deadline, and
-//! changes the device under test only after the restore [`Journal`] has saved the old values. [`run`] executes one test
-//! and restores the device, also after a stop or a panic.
+//! A [`Tester`] sends through a [`Rig`] and waits for arrivals from it. The tester records every arrival and enforces
+//! every deadline. It changes the device under test only after the restore [`Journal`] has saved the old values.
+//! [`run`] executes one test and restores the device, even after a stop or a panic.
 
 mod any;
 mod exchange;

@@ -11,14 +11,15 @@ use crate::rig::Arrival;
 use crate::stop::Step;
 use crate::tester::Tester;
 
-/// Unanswered requests after which a series ends, so that a dead port does not cost a day.
+/// Number of unanswered requests after which a series ends, so that a dead port does not delay the run for a day.
 const SILENCES: usize = 16;
-/// Arrivals between two flushes of the record.
+/// Number of waits for an arrival between two flushes of the record.
 const FLUSH_EVERY: u32 = 64;
 
 impl Tester<'_> {
-    /// Gets an attribute with each modifier, several outstanding at once. Repeats a request only while the device is
-    /// busy, or if it was lost beside others. Returns the modifiers that stayed unanswered.
+    /// Gets an attribute at each modifier, with several requests outstanding at once. Repeats a request while the
+    /// device answers busy. Also repeats a request once if it timed out while other requests could be outstanding.
+    /// Returns the modifiers whose requests stayed unanswered.
     ///
     /// # Errors
     /// When the run must stop.
@@ -33,8 +34,8 @@ impl Tester<'_> {
         self.many(label, mads, SILENCES)
     }
 
-    /// Sets an attribute with each modifier, several outstanding at once, like [`Tester::get_many`]. Returns the
-    /// modifiers that stayed unanswered.
+    /// Sets an attribute at each modifier, like [`Tester::get_many`]. Returns the modifiers whose requests stayed
+    /// unanswered.
     ///
     /// # Errors
     /// When the run must stop.
@@ -50,8 +51,8 @@ impl Tester<'_> {
         self.many(label, mads, SILENCES)
     }
 
-    /// Sends the same Get `count` times, several outstanding at once, with an M_Key that the device must not accept.
-    /// Waits until the silence period of each has passed.
+    /// Sends the same Get `count` times, with an M_Key that the device must reject. Several Gets are outstanding at
+    /// once. Waits until the silence period of each Get has passed.
     ///
     /// # Errors
     /// When the run must stop.
@@ -67,8 +68,8 @@ impl Tester<'_> {
         self.window
     }
 
-    /// Limits the MADs outstanding at once from now on. VL 15 has no flow control, so a port drops MADs that exceed its
-    /// buffers.
+    /// Limits how many MADs may be outstanding at once from now on, and never raises the limit. VL 15 has no flow
+    /// control, so a port drops MADs that exceed its buffers.
     pub fn narrow(&mut self, window: usize) {
         self.window = window.clamp(1, self.window);
     }
@@ -79,8 +80,8 @@ impl Tester<'_> {
         mut mads: impl Iterator<Item = Mad>,
         bearable: usize,
     ) -> Step<Vec<u32>> {
-        // A request that stays unanswered beside others may have been dropped. The series then repeats it and sends all
-        // further requests one at a time.
+        // A full port may drop a request that was sent beside others. If a request times out, the series repeats it and
+        // sends all further requests one at a time.
         let expects_answers = bearable != usize::MAX;
         let (mut silent, mut arrivals, mut exhausted) = (Vec::new(), 0, false);
         // Requests to which the device answered busy are repeated after all others.
@@ -148,7 +149,7 @@ impl Tester<'_> {
         silent.extend(busy.iter().map(Mad::modifier));
         if silent.len() >= bearable && !exhausted {
             self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
-            // Further requests would stay unanswered, too, and each would take a silence period.
+            // Each further request would probably also stay unanswered and take a silence period.
             self.still_there()?;
         }
         Ok(silent)

@@ -4,12 +4,12 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sha2::{Digest, Sha256};
 
-/// A stream of random numbers: equal for equal seed, test and name, independent of other streams.
+/// A stream of random numbers. Streams with the same seed, test and name are equal; other streams are independent.
 #[derive(Clone, Debug)]
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Makes the stream with a name.
+    /// Makes the stream for a seed, a test and a stream name.
     #[must_use]
     pub fn new(seed: u64, test: &str, name: &str) -> Self {
         let mut hash = Sha256::new();
@@ -43,7 +43,7 @@ impl Stream {
         self.bits().to_le_bytes()[0]
     }
 
-    /// Returns 64 random bits that are not all 0, for a key.
+    /// Returns a nonzero random number of 64 bits, for example for a key.
     #[must_use]
     pub fn nonzero(&mut self) -> u64 {
         self.bits().max(1)
@@ -61,7 +61,7 @@ mod tests {
         assert_ne!(draw(1, "a", "b"), draw(2, "a", "b"));
         assert_ne!(draw(1, "ab", ""), draw(1, "a", "b"));
         assert!((5..=9).contains(&Stream::new(3, "t", "s").between(5, 9)));
-        // Fixed: a change of this number would change every seeded record.
+        // This number is fixed: with another number, records of the same seed would change.
         assert_eq!(Stream::new(0, "t", "s").bits(), 1_610_935_394_489_481_103);
     }
 }

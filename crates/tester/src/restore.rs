@@ -20,13 +20,13 @@ const CANCELLED_PATIENCE_S: u16 = 120;
 const PROBE: Label<PortInfo> = Label::new("restoring: which M_Key is in force");
 
 impl Tester<'_> {
-    /// Restores every area that may have changed, the last one first. Returns the result of each.
+    /// Restores every area that may have changed, the last saved area first. Returns one result for each area.
     pub(crate) fn restore_all(&mut self) -> Vec<Restored> {
         let (mut results, mut tried_again) = (Vec::new(), Vec::new());
         while let Some(state) = self.areas.pop() {
             let result = self.restore_area(&state);
-            // A value that a device does not take back may depend on an area that is restored later. For example, the
-            // VLs of a table depend on OperationalVLs.
+            // A device may refuse a value until another area is restored. For example, the VLs that a table may name
+            // depend on OperationalVLs. The area is therefore tried once more after the others.
             let may_wait = !self.areas.is_empty() && !tried_again.contains(&state.area.attribute);
             if !result.left.is_empty() && may_wait {
                 tried_again.push(state.area.attribute);
@@ -43,7 +43,7 @@ impl Tester<'_> {
         results
     }
 
-    /// Removes an area from the journal: nothing of it is left to restore.
+    /// Removes an area from the journal, because it is restored or must not be restored.
     pub(crate) fn settle(&mut self, area: &Area) {
         match self.journal.settle(area) {
             Ok(()) => self.sink.put(Entry::Journal {
@@ -83,7 +83,8 @@ impl Tester<'_> {
         if self.try_keys()? {
             return Ok(());
         }
-        // A cancelled run must not wait for hours. The journal then stays, and the next start restores the device.
+        // A cancelled run must not wait for hours. If it cannot restore the device, the journal remains and the next
+        // start restores it.
         let patience = if self.stopped.is_some() {
             CANCELLED_PATIENCE_S
         } else {
@@ -106,8 +107,8 @@ impl Tester<'_> {
         )))
     }
 
-    /// Tries each candidate M_Key. At protect level 1 a wrong key also reads M_Key 0, so a 0 is believed only if no
-    /// other key shows itself.
+    /// Tries each candidate M_Key. At protect level 1 a Get with a wrong key also reports M_Key 0. The tester therefore
+    /// accepts M_Key 0 only if no other candidate works.
     fn try_keys(&mut self) -> Step<bool> {
         let mut hidden = false;
         for key in self.keys.clone() {
@@ -115,8 +116,8 @@ impl Tester<'_> {
                 continue;
             };
             let (shown, level) = (answer.value.m_key(), answer.value.protect_bits().0);
-            // A busy device has not checked the key. The key in force stays unknown, and waiting for the lease would
-            // not help.
+            // A busy device has not checked the key, so the key in force stays unknown. Waiting for the lease would not
+            // help.
             if answer.status == Status::BUSY {
                 return Err(refused(PROBE.name, answer.status));
             }
@@ -141,8 +142,9 @@ impl Tester<'_> {
         for part in parts {
             let found = A::from_bytes(&part.data);
             let mut now = self.read_for_restore::<A>(part.modifier)?;
-            // First writes values that every device takes. Then tries values that a device need not take back. A device
-            // without no-change values may lose some of the first values by that, so the last image writes them again.
+            // The first two images contain only values that every device accepts. The third image contains values that
+            // a device may refuse. A device that ignores no-change values may lose restored values with it, so the last
+            // image writes them again.
             let images: [fn(&A, &A) -> A; 4] = [
                 |found, now| found.quiet().writable(now),
                 |found, now| A::explicit(found, now).writable(now),
@@ -166,7 +168,7 @@ impl Tester<'_> {
         self.get_at(Label::<A>::new("restoring: as it is"), self.key(), modifier)
     }
 
-    /// Writes an image back. A refusal is no error here: the next read shows the values that the device has.
+    /// Writes an image back. Does not report a refusal: the caller reads the values afterwards.
     fn write_back<A: Settable>(&mut self, modifier: u32, image: A) -> Step {
         let label = Label::<A>::new("restoring: as it was found");
         let new = image.key_and_lease().map(|(key, _)| key);
@@ -180,8 +182,8 @@ impl Tester<'_> {
             }
             if let Some(new) = new {
                 if answer.as_ref().is_some_and(|answer| answer.status == Status::OK) {
-                    // The new key is tried first. The old key would be a violation by now, and the device would send a
-                    // trap about it to the subnet manager.
+                    // Tries the new key first. A Get with the old key would now be a violation, and the device would
+                    // send a trap to the subnet manager.
                     self.keys.retain(|key| *key != new);
                     self.keys.insert(0, new);
                 } else if !self.keys.contains(&new) {
@@ -199,7 +201,7 @@ impl Tester<'_> {
     }
 }
 
-/// Whether no field differs that a Set could restore.
+/// Whether all fields that a Set could restore are equal.
 fn is_as_found<A: Settable>(found: &A, now: &A) -> bool {
     let kept = [A::NOT_RESTORABLE, A::ITS_OWN, A::READ_ONLY];
     let counts = |name| !kept.iter().any(|names| names.contains(&name));
@@ -227,7 +229,7 @@ fn differences<A: Settable>(found: &A, now: &A, word: &str, counts: impl Fn(&'st
             told.push(format!("{}: found {}, {word} {}", field.name, of.left, of.right));
             continue;
         }
-        // Of a table, lists only the entries that differ.
+        // For a table, lists only the entries that differ.
         for index in 0..field.count {
             let (was, is) = (field.bits(found.bytes(), index), field.bits(now.bytes(), index));
             if was != is {

@@ -1,4 +1,4 @@
-//! Runs one test: sanity check, procedure and restore. The restore also follows a stop or a panic.
+//! Runs one test: sanity check, procedure and restore. The restore runs even after a stop or a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -20,7 +20,7 @@ const UNASSIGNED: Label<PortInfo> = Label::new("the port before it is given a LI
 const ASSIGN: Label<PortInfo> = Label::new("giving the port a LID");
 const ALIVE: Label<PortInfo> = Label::new("is the device still there");
 
-/// Text of a stop if the M_Key in the rig file is wrong. Judges search for these words.
+/// Part of the text of a stop if the M_Key in the rig file is wrong. Judges search for these words.
 pub const ANOTHER_KEY: &str = "the device has another M_Key";
 
 /// One execution of one test.
@@ -37,7 +37,8 @@ pub struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Returns the value of a parameter: as given by the operator, else its default for this kind of rig.
+    /// Returns the value of a parameter: the operator's value, or else the default for a simulated or real rig. Returns
+    /// `None` if the test has no such parameter.
     #[must_use]
     pub fn parameter(&self, name: &str, simulated: bool) -> Option<u64> {
         let declared = self.test.all_parameters().find(|parameter| parameter.name == name)?;
@@ -56,7 +57,7 @@ impl Case<'_> {
             .test
             .all_parameters()
             .filter_map(|p| Some((p.name.to_string(), self.parameter(p.name, info.simulated)?)))
-            // Leaves out a parameter of the device that is 0: the operator gave no information then.
+            // Leaves out a device parameter with value 0: the operator gave no information about it.
             .filter(|(name, value)| *value > 0 || !OF_DEVICE.iter().any(|of| of.name == name))
             .collect();
         parameters.sort();
@@ -77,7 +78,7 @@ impl Case<'_> {
         }
     }
 
-    /// Returns a sentence that names the needs of the test that the rig does not fulfil.
+    /// Returns a sentence that names the needs of the test that the rig does not fulfil, or `None` if it fulfils all.
     #[must_use]
     pub fn missing(&self, info: &RigInfo) -> Option<String> {
         let missing: Vec<_> = self
@@ -96,11 +97,11 @@ impl Case<'_> {
 pub struct Ran {
     /// Results of the restore, one for each area.
     pub restored: Vec<Restored>,
-    /// The reason why the procedure ended early.
+    /// The reason why the procedure ended early; `None` if it ended normally.
     pub stopped: Option<Stopped>,
 }
 
-/// Runs a test and restores the device, also after a stop or a panic.
+/// Runs a test and restores the device, even after a stop or a panic.
 ///
 /// The results go into `sink`, which the caller closes.
 pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut dyn Journal, case: &Case<'_>) -> Ran {
@@ -123,7 +124,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         stopped = tester.assign_lid();
     }
     if stopped.is_none() && case.test.is_of_management() {
-        // If the device no longer answers, the procedure will find out.
+        // The result is ignored: if the device no longer answers, the procedure detects this.
         let _ = tester.shadow("before the test");
     }
     if stopped.is_none() {
@@ -144,7 +145,8 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
         {
             stopped = Some(stop.to_entry());
         }
-        // A disconnected cable is no fault of the device: its host still replies over another network.
+        // A disconnected cable is not the device's fault. Verbs replies do not reveal it, because the host sends them
+        // over another network.
         if stopped.is_none() && case.test.needs.contains(&Need::Packets) {
             stopped = match tester.port_is_there() {
                 Ok(true) => None,
@@ -161,7 +163,7 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     if let Some(stopped) = &stopped {
         tester.sink.put(Entry::Stopped(stopped.clone()));
     }
-    // The sanity check has sent enough requests to a device that fails it.
+    // A device that failed the sanity check has already been asked several times.
     let not_sane = matches!(
         &stopped,
         Some(Stopped {
@@ -183,7 +185,8 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
     Ran { restored, stopped }
 }
 
-/// Restores the changes that an earlier run left, before anything else happens on the rig.
+/// Restores the changes that an earlier run left. Call this before any other use of the rig. Returns one result for
+/// each area.
 pub fn recover(
     rig: &mut dyn Rig,
     info: &RigInfo,
@@ -206,7 +209,7 @@ pub fn recover(
     } = left;
     let mut tester = Tester::new(rig, info, sink, journal, &case);
     tester.role = Role::Runner;
-    // The journal lists its keys by likelihood. The key of the rig file comes last.
+    // Tries the journal's keys first, the likeliest first, and then the key of the rig file.
     tester.keys.retain(|known| !keys.contains(known));
     tester.keys.splice(0..0, keys);
     if let Some(failure) = tester.is_another(&device, &path) {
@@ -227,11 +230,11 @@ pub fn recover(
     tester.restore_all()
 }
 
-/// A pseudo test, under which [`recover`] runs.
+/// A pseudo test for the record of [`recover`].
 const RECOVERY: Test = Test::of("restore", |_| Ok(()));
 
 impl Tester<'_> {
-    /// Checks with the M_Key in force that the device still answers Get(PortInfo), in up to three tries.
+    /// Checks that the device still answers Get(PortInfo) with the M_Key in force, in up to three tries.
     ///
     /// # Errors
     /// [`Stop::NoAnswer`] when the device does not answer, and when the run must stop.
@@ -243,8 +246,8 @@ impl Tester<'_> {
         answer.map(|_| ())
     }
 
-    /// Returns the reason why the journal must not be applied, if it belongs to another device than the one that
-    /// answers.
+    /// Compares the PortGUID in the journal with that of the device. If they differ, returns the reason why the journal
+    /// must not be applied.
     fn is_another(&mut self, device: &str, path: &Path) -> Option<String> {
         if device.is_empty() {
             return None;
@@ -279,8 +282,8 @@ impl Tester<'_> {
         self.sanity()
     }
 
-    /// Checks that the devices open, that their ports are active, and that the DUT answers a request for its MAC
-    /// address.
+    /// Checks that the devices open and that their ports are active. With `packets`, also checks that the DUT replies
+    /// to a request for its MAC address.
     fn peer_is_sane(&mut self, packets: bool, verbs: bool) -> Step {
         const PORT_ACTIVE: u32 = 4;
         let sides: &[Side] = if verbs {
@@ -375,7 +378,7 @@ impl Tester<'_> {
                 key = info.m_key()
             ));
         }
-        // Without a response the journal holds no PortGUID, and a later restore accepts any device in its place.
+        // Without a response the journal contains no PortGUID, and a later restore cannot detect another device.
         if let Ok(Some(node)) = self.get_once(IDENTITY, self.rig_key())
             && node.status == Status::OK
         {
@@ -388,8 +391,9 @@ impl Tester<'_> {
         None
     }
 
-    /// Assigns a LID and an SM's LID to a device without them, if the rig file demands it. The journal saves the old
-    /// values, and the restore returns them as far as the device accepts them. A refusal is noted in the record.
+    /// Assigns a LID and an SM's LID to a device without them, if the rig file has `assign_lid`. The journal saves the
+    /// old values, and the restore writes them back as far as the device accepts them. A refusal is noted in the
+    /// record.
     fn assign_lid(&mut self) -> Option<Stopped> {
         let given = self.info.assign_lid?;
         let found = *self.shown.get(&0)?;
@@ -427,7 +431,7 @@ impl Tester<'_> {
         }
     }
 
-    /// Returns a lease period in seconds that outlasts this test by far: twelve silence periods, at least a minute.
+    /// Returns a lease period in seconds that is much longer than this test: twelve silence periods, at least a minute.
     #[must_use]
     pub fn longer_than_this_test(&self) -> u16 {
         let seconds = (self.silence().as_secs() + 1).saturating_mul(12).max(60);

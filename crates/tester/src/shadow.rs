@@ -1,6 +1,6 @@
 //! The shadow of a device: all its attributes, read before and after a management procedure.
 //!
-//! The judge reports attributes that changed although no request was to change them.
+//! The judge reports each attribute that changed without a request to change it.
 
 use verbatim_wire::{AttributeId, MKey, NodeInfo, Status};
 
@@ -12,7 +12,7 @@ use crate::tester::Tester;
 /// AttributeID and AttributeModifier.
 pub type What = (AttributeId, u32);
 
-/// Attributes that every adapter must answer, with success or a refusal.
+/// Attributes for which every adapter must answer a Get, with success or an error status.
 pub const ATTRIBUTES: [What; 8] = [
     (AttributeId::NODE_DESCRIPTION, 0),
     (AttributeId::NODE_INFO, 0),
@@ -23,22 +23,23 @@ pub const ATTRIBUTES: [What; 8] = [
     (AttributeId::VL_ARBITRATION, 1 << 16),
     (AttributeId::VL_ARBITRATION, 3 << 16),
 ];
-/// Further parts of these attributes, read if the device has the part before.
+/// Further parts of these attributes. A part is read only if the device did not refuse an earlier part of the
+/// attribute.
 const FURTHER: [What; 4] = [
     (AttributeId::GUID_INFO, 1),
     (AttributeId::P_KEY_TABLE, 1),
     (AttributeId::VL_ARBITRATION, 2 << 16),
     (AttributeId::VL_ARBITRATION, 4 << 16),
 ];
-/// Bit of CapabilityMask: the device supports LedInfo. Some devices without it do not answer a Get of it.
+/// Bit of CapabilityMask: the device supports LedInfo. Some devices without LedInfo do not answer a Get(LedInfo).
 const LED_INFO: u32 = 1 << 9;
 
 /// The rig's second port, cabled to another port of the device.
 const SECOND: PortId = 1;
 
 impl Tester<'_> {
-    /// Reads all attributes once with the M_Key in force, and ends at the first unanswered one. On a simulated rig with
-    /// a second port, also reads other ports of the device: a Set at one port must not show there.
+    /// Reads all attributes once with the M_Key in force, and ends at the first unanswered Get. On a simulated rig with
+    /// a second port, also reads the device's other port, because a Set at one port must not affect another.
     pub(crate) fn shadow(&mut self, label: &'static str) -> Step {
         let key = self.key();
         let has_led = self
@@ -53,7 +54,7 @@ impl Tester<'_> {
         if !self.info.simulated || !self.info.offers.contains(&Need::SecondPort) || node.num_ports() < 2 {
             return Ok(());
         }
-        // Responses of another port must not change what the tester knows of the port under test.
+        // Responses about another port must not change the tester's data about the port under test.
         let known = (self.shown.clone(), self.resp_time, self.subnet_timeout);
         let by_number = u32::from(node.local_port_num() % node.num_ports()) + 1;
         let by_number = self.read_each(label, key, [(AttributeId::PORT_INFO, by_number)].into_iter());
@@ -67,8 +68,8 @@ impl Tester<'_> {
         by_number.and(second).map(|_| ())
     }
 
-    /// Reads each attribute once, without further parts of a refused one. Returns `None` if one stays unanswered, else
-    /// NodeInfo, or a blank one if it was not read.
+    /// Reads each attribute once. Skips further parts of an attribute that the device refused. Returns `None` if a Get
+    /// stays unanswered. Otherwise returns NodeInfo, which is all 0 if it was not read.
     fn read_each(&mut self, label: &'static str, key: MKey, all: impl Iterator<Item = What>) -> Step<Option<NodeInfo>> {
         let mut refused = Vec::new();
         let mut node = NodeInfo::default();

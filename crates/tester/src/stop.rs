@@ -5,7 +5,7 @@ use verbatim_record::{StopReason, Stopped};
 /// The result of a step of a procedure.
 pub type Step<T = ()> = Result<T, Stop>;
 
-/// The reason why a procedure ends early. It is no verdict: the judge interprets it.
+/// The reason why a procedure ends early. The reason alone is not a verdict: the judge interprets it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Stop {
     /// The run was cancelled.
@@ -16,11 +16,11 @@ pub enum Stop {
     RigGone(String),
     /// The rig changed after it was opened. The text gives the cause and the remedy.
     Disturbed(String),
-    /// An exchange with this label, which the procedure needs, was not answered.
+    /// The device did not answer an exchange that the procedure needs. The text gives the label.
     NoAnswer(String),
-    /// An exchange that the procedure needs was refused. The text gives its label and status.
+    /// The device or its host refused a request that the procedure needs. The text gives the details.
     Refused(String),
-    /// The device lacks the feature that the test is about. The text gives what the device reported.
+    /// The device or the rig lacks a capability that the test needs. The text names the capability.
     NotOffered(String),
     /// The tester's own host did not keep up. The record has gaps, and another run may succeed.
     Stalled(String),
@@ -49,7 +49,7 @@ impl Stop {
         }
     }
 
-    /// Whether the reason is an unanswered or refused exchange. After these the procedure may go on.
+    /// Whether the reason is an unanswered or refused request.
     pub(crate) fn is_about_the_device(&self) -> bool {
         matches!(self, Self::NoAnswer(_) | Self::Refused(_))
     }

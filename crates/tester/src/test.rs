@@ -5,9 +5,9 @@ use verbatim_record::{Findings, Gap, OUT_OF_ORDER, Trace};
 use crate::stop::Step;
 use crate::tester::Tester;
 
-/// A function that stimulates the device and records; it draws no conclusions.
+/// A function that sends stimuli to the device and records all events. It draws no conclusions.
 pub type Procedure = fn(&mut Tester<'_>) -> Step;
-/// A pure function that derives checks from the record.
+/// A pure function that derives the findings of a test from its record.
 pub type Judge = fn(&Trace, &mut Findings<'_>) -> Result<(), Gap>;
 
 /// A requirement of a test on its rig.
@@ -15,13 +15,14 @@ pub type Judge = fn(&Trace, &mut Findings<'_>) -> Result<(), Gap>;
 pub enum Need {
     /// The rig can send MADs to the DUT.
     Mad,
-    /// The rig can send LID-routed SMPs to any LID, also to others than the DUT's.
+    /// The rig can send LID-routed SMPs to any LID.
     AnyLid,
-    /// The rig has a native link on which the tester makes bytes and delimiters itself.
+    /// The rig has a native InfiniBand link on which the tester makes bytes and delimiters itself.
     Link,
-    /// The subnet has no SM of another party.
+    /// The subnet has no foreign SM.
     OwnSubnet,
-    /// Counters of the DUT may be written. They advance by themselves, so no journal restores them.
+    /// The rig file permits writes to the DUT's counters. No journal restores counters, because they advance by
+    /// themselves.
     Counters,
     /// The rig has a second port, cabled to a second port of the DUT.
     SecondPort,
@@ -78,10 +79,10 @@ pub struct Parameter {
     pub default: u64,
 }
 
-/// Name of the parameter for the least local ACK timeout that the device keeps to.
+/// Name of the parameter for the shortest local ACK timeout, as a code, that the device implements.
 pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
 
-/// Parameters of the DUT that apply to each test of its connections. `--set` or the rig file sets them.
+/// Parameters of the DUT that apply to each test that connects to it. `--set` or the rig file sets them.
 pub static OF_DEVICE: [Parameter; 2] = [
     Parameter {
         name: ACK_TIMEOUT_LEAST,
@@ -102,15 +103,15 @@ pub static OF_DEVICE: [Parameter; 2] = [
 /// One test of the catalogue.
 #[derive(Debug)]
 pub struct Test {
-    /// Identifier: the statement first, then the tested behaviour, as in `c14-016-get-protect-2`.
+    /// Identifier: the compliance statement, then the tested behaviour, as in `c14-016-get-protect-2`.
     pub id: &'static str,
     /// Names in public test suites.
     pub aliases: &'static [&'static str],
-    /// Revision. A changed set of labels requires a new one.
+    /// Revision. A change of the test's labels requires a new revision.
     pub revision: u32,
-    /// The behaviour of a correct device, in a sentence.
+    /// A sentence that describes the behaviour of a conforming device.
     pub about: &'static str,
-    /// How the judge reads unclear steps, and where a false alarm could come from.
+    /// How the judge interprets unclear outcomes, and possible causes of a false alarm.
     pub reading: &'static str,
     /// The compliance statements that the test judges.
     pub statements: &'static [&'static str],
@@ -125,14 +126,15 @@ pub struct Test {
 }
 
 impl Test {
-    /// Whether the test uses only the management agents of the device: no packets that the tester makes, no other LID.
+    /// Whether the test uses only the management agents of the device, without tester-made packets, verbs, or other
+    /// LIDs.
     #[must_use]
     pub fn is_of_management(&self) -> bool {
         let others = [Need::AnyLid, Need::Link, Need::Packets, Need::Verbs];
         self.needs.contains(&Need::Mad) && !others.iter().any(|need| self.needs.contains(need))
     }
 
-    /// Returns all parameters: the test's own and, for a test of connections, those of the device.
+    /// Returns all parameters: the test's own, and also [`OF_DEVICE`] for a test that connects to the DUT.
     pub fn all_parameters(&self) -> impl Iterator<Item = &'static Parameter> + use<> {
         let connects = self.needs.contains(&Need::Packets) || self.needs.contains(&Need::Verbs);
         self.parameters
@@ -140,7 +142,8 @@ impl Test {
             .chain(if connects { &OF_DEVICE[..] } else { &[] })
     }
 
-    /// Makes a test without claims, for an operation that drives a device like a test, such as reading or restoring it.
+    /// Makes a test that checks nothing. Use it for an operation that drives a device like a test, such as reading or
+    /// restoring it.
     #[must_use]
     pub const fn of(id: &'static str, procedure: Procedure) -> Self {
         Self {

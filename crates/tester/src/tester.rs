@@ -17,7 +17,7 @@ use crate::rig::{Arrival, PortId, Rig, RigInfo, Route, Stimulus};
 use crate::runner::Case;
 use crate::stop::{Step, Stop};
 
-/// Tries of an exchange that must be answered. Only repeated silence proves that the device does not respond.
+/// Number of tries of an exchange that must be answered. Only repeated silence shows that the device does not respond.
 pub(crate) const TRIES: u32 = verbatim_record::TRIES;
 
 /// A response: its status and its attribute.
@@ -31,7 +31,7 @@ pub struct Answer<A> {
     pub at: Span,
 }
 
-/// The interface of a procedure. Each run of a test has one.
+/// The interface that a procedure calls. Each run of a test has its own.
 pub struct Tester<'r> {
     pub(crate) rig: &'r mut dyn Rig,
     pub(crate) info: &'r RigInfo,
@@ -39,18 +39,18 @@ pub struct Tester<'r> {
     pub(crate) journal: &'r mut dyn Journal,
     pub(crate) case: &'r Case<'r>,
     pub(crate) role: Role,
-    /// The port that the procedure's requests leave by.
+    /// The rig's port that sends the procedure's requests.
     pub(crate) port: PortId,
-    /// The port that the runner's own reads leave by, if not the first.
+    /// The rig's port that sends the runner's own reads; port 0 if `None`.
     pub(crate) reads_at: Option<PortId>,
-    /// The LID that the procedure's SMPs go to, if they do not take the rig's route.
+    /// The destination LID of the procedure's SMPs; the rig's route if `None`.
     pub(crate) to: Option<Lid>,
     pub(crate) labels: Vec<(&'static str, Role)>,
     pub(crate) id_base: u32,
     /// The upper 32 bits of all transaction IDs.
     pub(crate) id_upper: u64,
     pub(crate) states: Vec<State>,
-    /// MADs that may be outstanding at once: the rig's limit, or fewer if the port has fewer buffers.
+    /// Maximum number of outstanding MADs: the rig's limit, or less if the port has fewer buffers.
     pub(crate) window: usize,
     pub(crate) outstanding: VecDeque<Outstanding>,
     pub(crate) resp_time: RespTime,
@@ -58,9 +58,9 @@ pub struct Tester<'r> {
     /// The last received trap.
     pub(crate) last_trap: Option<Mad>,
     pub(crate) trap_keys: Vec<MKey>,
-    /// The field in which the last mismatched response differed from an expected one, if it was only one field.
+    /// The field in which the last mismatched response differed from the expected response, if only one field differed.
     pub(crate) nearly: Option<&'static str>,
-    /// The last PortInfo that the device showed, by AttributeModifier.
+    /// The last PortInfo that the device returned, by AttributeModifier.
     pub(crate) shown: BTreeMap<u32, PortInfo>,
     /// Every M_Key that may be in force, the likeliest first.
     pub(crate) keys: Vec<MKey>,
@@ -83,12 +83,13 @@ impl<'r> Tester<'r> {
         journal: &'r mut dyn Journal,
         case: &'r Case<'r>,
     ) -> Self {
-        // Transaction IDs differ between runs, so that a late response to an earlier run matches no request.
+        // Transaction IDs differ between runs, so that a late response to a request of an earlier run matches no
+        // request.
         let ids = Stream::new(case.seed, case.test.id, "transaction ids").bits();
         let id_base = ids as u32 & 0x7FFF_0000;
-        // A kernel uses the upper 32 bits for itself.
+        // The kernel uses the upper 32 bits of a transaction ID itself.
         let id_upper = if info.simulated { ids >> 32 } else { 0 };
-        // On a port that stays open they also differ between tests: a kernel remembers the IDs of unanswered requests.
+        // On a real port the IDs also depend on the time, because the kernel remembers the IDs of unanswered requests.
         let id_base = if info.simulated {
             id_base
         } else {
@@ -131,7 +132,7 @@ impl<'r> Tester<'r> {
         self.rig.now()
     }
 
-    /// Returns a stream of random numbers of this run.
+    /// Returns the stream of random numbers with this name, for this run.
     #[must_use]
     pub fn random(&self, name: &str) -> Stream {
         Stream::new(self.case.seed, self.case.test.id, name)
@@ -154,13 +155,13 @@ impl<'r> Tester<'r> {
         self.info.key
     }
 
-    /// Whether MADs reach the DUT by its LID, so that a change of the LID cuts the DUT off.
+    /// Whether MADs to the DUT use its LID. A change of the LID then makes the DUT unreachable.
     #[must_use]
     pub fn is_lid_routed(&self) -> bool {
         matches!(self.info.route, Route::Lid(_))
     }
 
-    /// Whether time is simulated, and only the device and the tester exist.
+    /// Whether the rig is simulated: time is simulated, and only the device and the tester exist.
     #[must_use]
     pub fn is_simulated(&self) -> bool {
         self.info.simulated
@@ -178,21 +179,21 @@ impl<'r> Tester<'r> {
         self.keys[0]
     }
 
-    /// Returns the last PortInfo that the receiving port showed; all 0 before the first.
+    /// Returns the last PortInfo that the receiving port returned; all 0 before the first response.
     #[must_use]
     pub fn shown(&self) -> PortInfo {
         self.shown.get(&0).copied().unwrap_or_default()
     }
 
     /// Returns the silence period: how long a request must stay unanswered before the tester concludes that no response
-    /// comes. It depends on the times in PortInfo and on the delay of our own host.
+    /// comes. The period depends on the times in PortInfo and on the delay of the tester's host.
     #[must_use]
     pub fn silence(&self) -> Duration {
         verbatim_record::silence::lasts(self.resp_time, self.subnet_timeout, self.info.host_bound)
     }
 
-    /// Returns the longest time that a MAD may take to the device: the subnet timeout and the delay of our own host. On
-    /// a simulated rig it is 0.
+    /// Returns the longest time that a MAD may take to the device: the subnet timeout plus the delay of the tester's
+    /// host. Returns 0 on a simulated rig.
     #[must_use]
     pub fn way(&self) -> Duration {
         if self.info.simulated {
@@ -231,7 +232,7 @@ impl<'r> Tester<'r> {
         self.wait_until(self.rig.now().after(duration))
     }
 
-    /// Gets an attribute of the receiving port, in up to three tries. Each is recorded.
+    /// Gets an attribute of the receiving port, in up to three tries. Records each try.
     ///
     /// # Errors
     /// [`Stop::NoAnswer`] after three tries without a response, [`Stop::Refused`] when the response has an error
@@ -240,7 +241,7 @@ impl<'r> Tester<'r> {
         self.get_at(label, key, 0)
     }
 
-    /// Gets an attribute with a modifier, in up to three tries. Each is recorded.
+    /// Gets an attribute at an AttributeModifier, in up to three tries. Records each try.
     ///
     /// # Errors
     /// As [`Tester::get`].
@@ -252,7 +253,8 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Gets an attribute with a modifier, in up to three tries. Returns any response, also one with an error status.
+    /// Gets an attribute at an AttributeModifier, in up to three tries. Returns any response, even with an error
+    /// status.
     ///
     /// # Errors
     /// When the run must stop.
@@ -261,7 +263,8 @@ impl<'r> Tester<'r> {
         self.try_thrice(label, &mad)
     }
 
-    /// Gets an attribute once, where the device would count a repetition.
+    /// Gets an attribute without retries after silence. Use this if the device would count a repetition, for example as
+    /// an M_Key violation.
     ///
     /// # Errors
     /// When the run must stop.
@@ -270,7 +273,7 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad)
     }
 
-    /// Gets an attribute of the DUT's other port, in up to three tries. The requests leave by port `port` of the rig.
+    /// Gets an attribute of the DUT's other port, in up to three tries. Sends the requests by port `port` of the rig.
     ///
     /// # Errors
     /// When the run must stop.
@@ -292,7 +295,8 @@ impl<'r> Tester<'r> {
         answer
     }
 
-    /// Gets an attribute with a request that carries values of its own, such as PortSelect, in up to three tries.
+    /// Gets an attribute in up to three tries. The data of the request is `asked`, for attributes whose Get needs
+    /// fields such as PortSelect.
     ///
     /// # Errors
     /// When the run must stop.
@@ -311,7 +315,8 @@ impl<'r> Tester<'r> {
         Ok(None)
     }
 
-    /// Gets an attribute once, in a MAD with the given base version and class version.
+    /// Gets an attribute without retries after silence, with the given base version and class version in the MAD
+    /// header.
     ///
     /// # Errors
     /// When the run must stop.
@@ -326,8 +331,8 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad.with_header(&header))
     }
 
-    /// Gets an attribute by an SMP with all reserved bits of its headers set, which a receiver must ignore. The SMP
-    /// goes to `lid`, or else by the rig's route; up to three tries.
+    /// Gets an attribute with an SMP that has all reserved header bits set, in up to three tries. A receiver must
+    /// ignore these bits. The SMP goes to `lid`, or takes the rig's route if `lid` is `None`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -344,7 +349,8 @@ impl<'r> Tester<'r> {
         answer
     }
 
-    /// Sends a TrapRepress, which has no response, and waits until the silence period has passed.
+    /// Sends a TrapRepress and waits until the silence period has passed, because a TrapRepress has no response.
+    /// Returns any response that arrives.
     ///
     /// # Errors
     /// When the run must stop.
@@ -373,7 +379,8 @@ impl<'r> Tester<'r> {
         self.exchange(label, 0, &mad.with_header(&header))
     }
 
-    /// Sends a MAD of an attribute once, with any method, for tests of methods and modifiers.
+    /// Sends a MAD of an attribute with any method except Set, without retries after silence. For tests of methods and
+    /// modifiers.
     ///
     /// A Set must go through [`Tester::set`], which requires that the journal has saved the attribute.
     ///
@@ -424,8 +431,8 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Returns the stop as an error if the run was stopped before or the record cannot be written. Lets the runner go
-    /// on.
+    /// Returns an error if the run was stopped or the record cannot be written. Always succeeds for the runner, so that
+    /// a restore continues after a stop.
     pub(crate) fn check_stop(&mut self) -> Step {
         if self.role == Role::Runner {
             return Ok(());
@@ -436,7 +443,7 @@ impl<'r> Tester<'r> {
         self.stopped.clone().map_or(Ok(()), Err)
     }
 
-    /// Returns the port that a request leaves by. The restore always uses the first port.
+    /// Returns the rig's port that sends the next request. The restore always uses port 0.
     pub(crate) fn leaves_by(&self) -> PortId {
         match self.reads_at {
             Some(port) => port,
@@ -445,8 +452,8 @@ impl<'r> Tester<'r> {
         }
     }
 
-    /// Returns the LID that a request goes to, if it does not take the rig's route. The restore always takes that
-    /// route.
+    /// Returns the destination LID of the next request, or `None` for the rig's route. The runner's requests always
+    /// take the rig's route.
     pub(crate) fn goes_to(&self) -> Option<Lid> {
         self.to.filter(|_| self.role == Role::Test)
     }
@@ -461,7 +468,6 @@ impl<'r> Tester<'r> {
     }
 }
 
-/// Returns the stop for a refused request.
 pub(crate) fn refused(label: &str, status: Status) -> Stop {
     Stop::Refused(if status == Status::BUSY {
         format!("\"{label}\": the device was busy each of {BUSY_TRIES} times it was asked; run again when it is not")

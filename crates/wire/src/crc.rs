@@ -29,7 +29,8 @@ pub fn icrc(covered: &[u8]) -> Option<[u8; ICRC_LENGTH]> {
     icrc_of(form, covered)
 }
 
-/// Length in bytes of the longest headers that end with the BTH. RoCE counts an LRH, because ones stand in for it.
+/// Length in bytes of the longest headers up to the end of the BTH. A RoCE packet counts as if it had an LRH, because
+/// the ICRC covers ones in place of the LRH.
 const LONGEST_HEAD: usize = Lrh::SIZE + Form::RoceV2Ipv6.route_length() + Bth::SIZE;
 
 /// Returns the ICRC of a packet of any form in wire order.

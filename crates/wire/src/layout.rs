@@ -37,7 +37,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Creates a field. Only the `layout!` macro calls it.
+    /// Creates a field. Only the `layout!` macro calls this function.
     #[doc(hidden)]
     #[must_use]
     pub const fn new<V: crate::Value>(
@@ -137,7 +137,7 @@ pub trait Layout: Clone + PartialEq + fmt::Debug + fmt::Display + Send + Sync + 
     /// Returns the bytes of the object.
     fn bytes(&self) -> &[u8];
 
-    /// Returns the field `name`. In a constant, a misspelt name fails to compile.
+    /// Returns the field `name`.
     ///
     /// # Panics
     /// If the layout has no field of that name.
@@ -263,8 +263,8 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Returns whether the fields cover each bit of the object exactly once and stand in wire order. `layout!` calls it at
-/// compile time.
+/// Returns whether the fields cover each bit of the object exactly once and stand in wire order. `layout!` calls this
+/// function at compile time.
 pub(crate) const fn covers_each_bit_once(fields: &[Field], size: usize) -> bool {
     let mut seen = [false; 256 * 8];
     let mut total = 0;

@@ -218,8 +218,8 @@ impl Mad {
         self
     }
 
-    /// Returns this MAD with all reserved bits of its headers set: of the common header and, in an SMP, of the fields
-    /// after it.
+    /// Returns this MAD with all reserved bits set in the common header and, in an SMP, in the fields after the common
+    /// header.
     #[must_use]
     pub fn with_reserved_set(mut self) -> Self {
         let of_route = match (self.is_smp(), self.is_directed()) {

@@ -22,7 +22,7 @@ impl Notice {
         &self.bytes()[10..]
     }
 
-    /// Returns this notice with other DataDetails. Ignores surplus bytes.
+    /// Returns this notice with the first bytes of DataDetails replaced by `details`. Ignores surplus bytes.
     #[must_use]
     pub fn with_details(self, details: &[u8]) -> Self {
         let mut bytes = [0; 64];
@@ -44,7 +44,7 @@ layout! {
     pub struct BadMKey[54] "Trap 256, bad M_Key" {
         /// Reserved.
         reserved_0, with_reserved_0: Reserved = "Reserved0" @ 0, 16;
-        /// LIDADDR: the sender of the SMP.
+        /// LIDADDR: LID of the sender of the SMP.
         lid, with_lid: Lid = "LIDADDR" @ 16, 16;
         /// DRSLID of the SMP.
         dr_slid, with_dr_slid: Lid = "DRSLID" @ 32, 16;

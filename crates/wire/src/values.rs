@@ -76,7 +76,7 @@ impl fmt::Display for Lid {
 }
 
 newtype!(
-    /// A partition key: bit 15 set means full member; the low 15 bits are the partition, and 0 there is invalid.
+    /// A partition key. Bit 15 marks a full member. The low 15 bits are the partition; partition 0 is invalid.
     PKey(u16)
 );
 
@@ -144,7 +144,7 @@ named!(
     NodeType(u8) { 1 CHANNEL_ADAPTER "channel adapter", 2 SWITCH "switch", 3 ROUTER "router" }
 );
 named!(
-    /// PortInfo:M_KeyProtectBits: how the port handles a Get that carries another M_Key.
+    /// PortInfo:M_KeyProtectBits: how the port handles a Get with a wrong M_Key.
     ProtectBits(u8) { 0 SHOW "0", 1 HIDE_KEY "1", 2 PROTECT "2", 3 PROTECT_TOO "3" }
 );
 named!(
@@ -167,7 +167,7 @@ mask!(
 );
 
 impl ProtectBits {
-    /// Returns whether the port drops a Get that carries another M_Key (levels 2 and 3).
+    /// Returns whether the port drops a Get with a wrong M_Key (levels 2 and 3).
     #[must_use]
     pub fn drops_gets(self) -> bool {
         self.0 >= 2

@@ -82,8 +82,8 @@ impl Audit {
     }
 
     /// Appends a line, which survives a crash of the daemon. The line of an act on a device is also synced to the disk,
-    /// so that the line survives a power loss like the run itself. Lines of leases and of refused acts are synced soon
-    /// after this function returns.
+    /// and survives a power loss like the run itself. Lines of leases and of refused acts are synced soon after this
+    /// function returns.
     ///
     /// # Errors
     /// When the line cannot be written or synced.

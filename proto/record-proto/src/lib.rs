@@ -1,6 +1,6 @@
 //! The record's schema `verbatim.record.v1`, generated from `proto/`. The crate also has the messages of
-//! `verbatim.agent.v1` that records contain, the messages of `verbatim.v1` that worker, store, API and command line
-//! share, and their conversion to values of `wire`. It contains no other logic.
+//! `verbatim.agent.v1` that records contain, and the messages of `verbatim.v1` that worker, store, API and command line
+//! share. Its only logic converts these messages to values of `wire`, and enumerations to and from text.
 
 /// Messages of `verbatim.agent.v1`, without the service: verbs commands for the host of a device.
 pub mod agent {
@@ -26,7 +26,7 @@ pub mod v1 {
 mod json;
 mod words;
 
-/// The generated code refers to its own package by this path.
+/// The path by which the generated code refers to its own package.
 mod record {
     #[allow(missing_docs, clippy::all, unreachable_pub)]
     #[rustfmt::skip]

@@ -10,7 +10,7 @@ use crate::exit::Usage;
 use crate::print;
 use crate::server::Place;
 
-/// Show what a finding rests on: the statement, and each packet field by field beside what was expected.
+/// Explain a finding: show the statement, and each packet field by field beside the expected values.
 #[derive(clap::Args)]
 #[command(
     after_help = "Findings are checks that failed or could not be decided; they are numbered from 1 within a test. The \

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     known: known::Arguments,
-    /// Show each finding, also those that are like others or known of such devices
+    /// Show every finding, including similar findings and known deviations
     #[arg(long, conflicts_with = "json")]
     all: bool,
 }

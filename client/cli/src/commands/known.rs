@@ -9,11 +9,11 @@ use crate::exit::Usage;
 /// Known deviations.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A file of known deviations of such devices, in addition to the built-in ones and those of the rig file; may be
-    /// given several times
+    /// A file of known deviations of the device, in addition to the built-in files and the files of the rig file; may
+    /// be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) deviations: Vec<PathBuf>,
-    /// A known deviation counts as no failure: for the exit code, in JUnit and in TAP; the verdicts stay
+    /// Do not count known deviations as failures in the exit code, in JUnit and in TAP; the verdicts stay the same
     #[arg(long)]
     pub(crate) known: bool,
 }

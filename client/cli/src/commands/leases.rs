@@ -28,16 +28,16 @@ pub(crate) struct Reserve {
     /// What the rig must have: a label of the rig file, or kind=KIND; may be given several times
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
-    /// How long it is to last once it has its rig: 90s, 30m, 2h; at most 24h
+    /// Duration of the lease from the time it has a rig: 90s, 30m, 2h; at most 24h
     #[arg(long = "for", value_name = "TIME", default_value = "1h")]
     lasts: Lasts,
     /// Priority in the queue: low, normal or high; high needs an admin of the rig
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
-    /// Wait for the rig that long at the most: 90s, 30m, 2h; then the lease leaves the queue
+    /// Longest wait for the rig: 90s, 30m, 2h; then the lease leaves the queue
     #[arg(long, value_name = "TIME", conflicts_with_all = ["no_wait", "detach"])]
     wait_at_most: Option<Lasts>,
-    /// Reserve it at once or not at all
+    /// Fail if no rig is free at once
     #[arg(long, conflicts_with = "detach")]
     no_wait: bool,
     /// Do not wait for the rig; the lease stays in the queue after this process ends
@@ -56,10 +56,10 @@ pub(crate) struct Reserve {
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Also those that ended
+    /// Also list leases that have ended
     #[arg(long)]
     all: bool,
-    /// Only your own
+    /// List only your own leases
     #[arg(long)]
     mine: bool,
     /// Print one JSON document
@@ -73,11 +73,11 @@ enum Command {
     Renew {
         /// The lease: leases/ID or ID
         lease: String,
-        /// How long from now on: 90s, 30m, 2h
+        /// New duration from now on: 90s, 30m, 2h
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         lasts: Lasts,
     },
-    /// End leases; a run under one stops at its next safe point and restores the device
+    /// End leases; a run under an ended lease stops at its next safe point and restores the device
     End {
         /// The leases: leases/ID or ID
         #[arg(required = true)]

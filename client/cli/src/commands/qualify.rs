@@ -17,11 +17,11 @@ const SCHEMA: &str = "verbatim.qualification.v1";
 /// The rules by which records are judged.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ByRules {
-    /// Nothing is lost, time is exact
+    /// No packet is lost, and times are exact
     Simulated,
-    /// Anything may be lost, late or out of order; parameters as they are usual on hardware
+    /// Packets may be lost, late or out of order; parameters have their usual values for hardware
     Hardware,
-    /// One after the other
+    /// Both sets of rules, one after the other
     Both,
 }
 
@@ -33,7 +33,7 @@ struct Document {
     qualifications: Vec<Qualification>,
 }
 
-/// Test the tests.
+/// Check the tests against device models with and without defects.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Only these tests and the defects of their statements: an id, a public name, a statement, or a glob
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Number of illegal values in a sweep, the most revealing first
     #[arg(long, default_value_t = 512)]
     sweep: u64,
-    /// Run every test of a defect's statement, not only until one catches the defect; always so with chosen tests
+    /// Run every test of a defect's statement, even after a test has caught the defect; always on if PATTERNS are given
     #[arg(long)]
     every: bool,
     /// Print one JSON document

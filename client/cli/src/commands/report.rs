@@ -31,20 +31,20 @@ pub(crate) struct Arguments {
     /// One page that needs nothing else: tests, findings, and what passed as a ladder
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// XML as Jenkins, GitLab and GitHub read it
+    /// JUnit XML, for Jenkins, GitLab and GitHub
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// The Test Anything Protocol, version 13, which readers of 14 take as well
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
-    /// For a merge request or a ticket
+    /// Markdown, for a merge request or a ticket
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// In the HTML page: how verdicts and measured times went since this earlier run, a directory or a run of the
-    /// daemon; give it once for each run, the oldest first
+    /// In the HTML page, compare verdicts and measured times with this earlier run, a directory or a run of the daemon;
+    /// give the option once for each run, the oldest first
     #[arg(long, value_name = "RUN")]
     before: Vec<String>,
-    /// In the HTML page: the same over the last N runs of this rig that the daemon keeps
+    /// In the HTML page, compare with the last N runs of this rig that the daemon keeps
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100), conflicts_with = "before")]
     history: Option<u16>,
     #[command(flatten)]

@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// The private key, in PEM: `openssl genpkey -algorithm ed25519 -out KEY.pem` makes one
     #[arg(long, value_name = "KEY.pem")]
     key: PathBuf,
-    /// Put it in place of a signature that is there
+    /// Replace an existing signature
     #[arg(long)]
     force: bool,
 }

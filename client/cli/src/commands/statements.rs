@@ -10,7 +10,7 @@ use crate::exit::Usage;
 use crate::print;
 use crate::server::{self, Place};
 
-/// List the compliance statements that tests judge, or say what some of them demand.
+/// List the compliance statements that tests judge, or show the requirements of some statements.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Statements: C14-16, in any of its forms (c14_016, v1c14-016#03), or a word of an id or title; all when none is

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
-    /// Show how each test reads unclear steps, its public names, statements and parameters
+    /// Also show each test's reading of unclear steps, its public names, statements and parameters
     #[arg(long)]
     long: bool,
 }

@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     rig: String,
     /// Only these tests: ids, public names, statements or globs
     tests: Vec<String>,
-    /// Number of runs, the latest ones
+    /// Number of latest runs to show
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
     last: u16,
     /// Also print measured values that changed

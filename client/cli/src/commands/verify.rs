@@ -22,7 +22,7 @@ const DIFFERS: u8 = 1;
     was not judged again. A signature tells who sealed the record only where you had the key by another way: --key."
 )]
 pub(crate) struct Arguments {
-    /// The directory that `verbatim run --record` left, or somebody sent
+    /// The directory that `verbatim run --record` left, or a received copy
     directory: PathBuf,
     /// The expected SHA-256 of the manifest, obtained from the record's maker by another way; detects a replaced
     /// manifest

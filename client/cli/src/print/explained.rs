@@ -86,7 +86,7 @@ fn again(run: &RunInfo, test: &str, set: &[String]) -> String {
     words
 }
 
-/// Lists the known deviations: first those that showed, then those that did not show or have expired.
+/// Lists the known deviations: first those that appeared, then those that did not appear or have expired.
 fn deviations(report: &Report) -> String {
     let mut out = String::new();
     let of = |showed: &[Showed]| -> String {

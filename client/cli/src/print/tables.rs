@@ -152,7 +152,7 @@ pub(crate) fn labels(all: &[String]) -> String {
     }
 }
 
-/// Describes why a lease waits: its place, the leases before it, and the latest start. None if it does not wait.
+/// Describes why a lease waits: its place, the leases before it, and the latest start. None if the lease does not wait.
 pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     let waiting = lease.waiting.as_ref()?;
     let mut words = format!("place {} in the queue", waiting.place);

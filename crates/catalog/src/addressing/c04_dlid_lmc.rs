@@ -31,7 +31,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns the port's LIDs and the adjacent unicast LIDs, each with whether it is the port's own.
+/// Returns the port's LIDs and the adjacent unicast LIDs. The flag of each LID is true if the LID is the port's own.
 fn lids(port: &PortInfo) -> Vec<(Lid, bool)> {
     let base = u32::from(port.lid().0 & !((1 << port.lmc()) - 1));
     let own = base..base + (1 << port.lmc());

@@ -26,7 +26,7 @@ pub struct Within {
 /// The values parsed from a finding. Times are in milliseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Value {
-    /// A measured time, between its least and greatest possible value.
+    /// A measured time, as the range of its possible values.
     time: Option<RangeInclusive<f64>>,
     /// The lower bound of the time.
     lower: Option<f64>,
@@ -36,7 +36,8 @@ struct Value {
 }
 
 impl Within {
-    /// Returns whether the finding's value may lie within the bounds. If a time is a range, its nearer end counts.
+    /// Returns whether the finding's value may lie within the bounds. If a time is a range, the end nearer to the bound
+    /// counts.
     #[must_use]
     pub fn holds(&self, check: &Check) -> bool {
         let value = Value::of(check);
@@ -132,8 +133,8 @@ fn each_retry(expected: &str, sent: f64) -> Option<(f64, f64)> {
     (time_outs > 0.0).then_some((time(lasted)?.0 / time_outs, time(timeout)?.0))
 }
 
-/// Parses the whole number at the start of a text. The text must end there, or continue with a colon or a blank; a time
-/// is not a number.
+/// Parses the whole number at the start of a text. After the number, the text must end or continue with a colon or a
+/// blank. Returns `None` for a time.
 fn number(text: &str) -> Option<f64> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

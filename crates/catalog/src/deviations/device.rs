@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// A version: the numbers between its dots.
+/// The first three numbers of a version: `6.1.164` is `[6, 1, 164]`.
 pub type Version = [u32; 3];
 
 /// The properties that a device, its driver and its host report. `None` means not reported.
@@ -18,7 +18,7 @@ pub struct Device {
     pub kernel: Option<Version>,
     /// The version of the firmware.
     pub firmware: Option<Version>,
-    /// Whether the agent may use Linux verbs: its name says so, or it reports no name.
+    /// Whether the agent may use Linux verbs: it is `verbatim-agent`, or it reports no name.
     pub may_be_linux: bool,
 }
 

@@ -50,7 +50,7 @@ struct RawFile {
     deviation: Vec<Spanned<RawEntry>>,
 }
 
-/// The component whose versions an entry's bounds refer to.
+/// The component whose version decides whether an entry applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VersionsOf {

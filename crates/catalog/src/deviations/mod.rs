@@ -33,7 +33,7 @@ pub struct Family {
     pub device_ids: Vec<u32>,
     /// The kernel modules of the drivers; empty for any.
     pub drivers: Vec<String>,
-    /// The component whose versions the entries refer to.
+    /// The component whose version decides whether an entry applies.
     pub versions_of: VersionsOf,
     /// Whether a user's file defines the family.
     pub is_added: bool,
@@ -63,14 +63,15 @@ pub struct Deviation {
     pub tests: Vec<String>,
     /// The subjects of the checks, with N for each number; `*` matches any text.
     pub findings: Vec<String>,
-    /// The expected outcome of these tests.
+    /// The expected outcome of the tests.
     pub outcome: Awaited,
     /// The bounds of the deviation. The entry does not explain a finding outside them.
     pub within: Option<Within>,
-    /// Whether the deviation appears by chance, for example by a slow host. A passed test then proves nothing about it.
+    /// Whether the deviation appears by chance, for example only on a slow host. A passed test does not prove that such
+    /// a deviation is absent.
     pub sometimes: bool,
-    /// The reason why a test of the deviation may crash the host: "whose kernel panics over it". Such a test runs only
-    /// on explicit request.
+    /// The damage that the tests may do to the device's host, as a clause: "whose kernel panics over it". The tests run
+    /// only on explicit request.
     pub endangers: Option<String>,
     /// The DeviceIDs of the affected devices of the family; empty for all.
     pub device_ids: Vec<u32>,
@@ -78,7 +79,7 @@ pub struct Deviation {
     pub from: Option<String>,
     /// The first version with a fix.
     pub before: Option<String>,
-    /// The first version with a fix of each stable branch: "6.1.176" belongs to the branch 6.1.
+    /// For each stable branch, the first version with a fix: "6.1.176" belongs to the branch 6.1.
     pub mended: Vec<String>,
     /// The device's behavior and the required behavior.
     pub reason: String,
@@ -139,8 +140,8 @@ pub fn deviations() -> &'static [Deviation] {
     &BUILT_IN
 }
 
-/// Returns the known deviations of a run's device that its verdicts show or should have shown. `began_ns` is the start
-/// of the run in nanoseconds since 1970. An entry that had expired by then explains nothing.
+/// Returns the known deviations of a run's device that the verdicts show or should have shown. `began_ns` is the start
+/// of the run in nanoseconds since 1970. An entry that expired before the start explains nothing.
 pub(crate) fn known<'a>(
     entries: impl Iterator<Item = &'a Deviation>,
     (fingerprint, began_ns): (&str, u64),
@@ -181,7 +182,7 @@ impl Deviation {
         self.tests.iter().any(|pattern| glob(pattern, test))
     }
 
-    /// Returns whether the device is affected. If its version is not reported, `unknown` decides.
+    /// Returns whether the device is affected. `unknown` states whether an unreported version counts as affected.
     fn is_of(&self, device: &Device, unknown: bool) -> bool {
         let version = match self.family.versions_of {
             VersionsOf::Kernel => device.kernel,
@@ -240,11 +241,11 @@ pub fn endangering(test: &str, device: &Device) -> Option<&'static Deviation> {
     })
 }
 
-/// The appearance of a known deviation in a run.
+/// Whether a known deviation appeared in a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Showed {
-    /// The test detected the deviation; its findings are known and stay FAIL.
+    /// The test detected the deviation. The findings are known, and stay FAIL.
     Seen,
     /// The test passed although the deviation was expected.
     NotSeen,
@@ -252,14 +253,14 @@ pub enum Showed {
     Expired,
 }
 
-/// A known deviation of a run's device, and its appearance in one test.
+/// A known deviation of a run's device, and whether it appeared in one test.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Known {
-    /// The test.
+    /// The test's id.
     pub test: String,
     /// The deviation's id.
     pub id: String,
-    /// The deviation's appearance.
+    /// Whether the deviation appeared.
     pub showed: Showed,
     /// The number of the test's findings that the deviation explains.
     pub findings: usize,

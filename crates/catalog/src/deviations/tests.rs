@@ -36,7 +36,7 @@ fn expected() -> Check {
 fn built_in_files_parse_and_ids_are_unique() {
     let mut ids = BTreeSet::new();
     for (name, text) in FILES {
-        // Parse them like a user's file; `endangers`, which such files may not have, becomes a finding.
+        // Parse each file like a user's file. A user's file must not have `endangers`, so rename the key to `findings`.
         let text = text.replace("endangers = ", "findings = [\"N\"] #");
         file::parse(&text, Path::new(name), Some(&names())).unwrap();
     }
@@ -182,7 +182,8 @@ fn unknown_version_counts_as_dangerous() {
             assert!(endangers(test, vendor_id, "vm Linux 6.1.0-43-amd64 x86_64"));
             assert!(endangers(test, vendor_id, ""));
         }
-        // The Python agent reports no VendorID for a user's device. A Linux agent without a VendorID may belong to rxe.
+        // The Python agent reports no VendorID for a user's device. If a Linux agent reports no VendorID, the device
+        // may be rxe.
         let of_python = "Linux 6.1.0-43-amd64, agent of verbatim_client for Python";
         assert!(!endangers(test, 0, of_python) && endangers(test, 0xFF_FFFF, of_python));
         assert!(endangers(

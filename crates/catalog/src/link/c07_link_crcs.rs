@@ -1,7 +1,8 @@
 //! `c07-link-crcs`: a port discards and counts a packet with a wrong VCRC or ICRC, and accepts a valid packet.
 //!
 //! The test corrupts each byte of both CRCs once. Reading: while the port has no LID, SMPs go to the permissive LID.
-//! The test sends packets on data VLs (with a GRH, raw) only if the port accepts data. False alarm: none known.
+//! The test sends packets on data VLs (packets with a GRH and raw packets) only if the port accepts data. False alarm:
+//! none known.
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -25,7 +26,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// The length of the raw packets in bytes, long enough to contain an ICRC if they had one.
+/// The length of the raw packets in bytes. It leaves space for an ICRC, which raw packets do not have.
 const RAW: usize = 64;
 
 fn procedure(t: &mut Tester<'_>) -> Step {

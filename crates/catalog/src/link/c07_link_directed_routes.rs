@@ -1,10 +1,10 @@
-//! `c07-link-directed-routes`: a port responds to a directed-route SMP if the route ends there, and otherwise not.
+//! `c07-link-directed-routes`: a port responds to a directed-route SMP only if the route ends at the port.
 //!
-//! The test sends Get(NodeInfo) as a neighbor forwards it, with the permissive LID. Routes of 0 to 63 hops that end at
-//! the port get responses with reversed direction. A channel adapter ignores an SMP whose HopPointer is not at the end
-//! of the route, or whose route has more than 63 hops. It also ignores an SMP with a LID-routed part to follow, or on
-//! its return path. Reading: a HopPointer of HopCount + 1 is the result of the port's own SMI, so both behaviors are
-//! legal. False alarm: none known.
+//! The test sends Get(NodeInfo) as a neighbor forwards it, with the permissive LID. The port responds to routes of 0 to
+//! 63 hops that end at it, and reverses the direction. A channel adapter ignores an SMP whose HopPointer is not at the
+//! end of the route, or whose route has more than 63 hops. It also ignores an SMP whose route continues with a
+//! LID-routed part, and an SMP on its return path. Reading: the port's own SMI produces a HopPointer of HopCount + 1,
+//! so a response and no response are both legal. False alarm: none known.
 
 use verbatim_record::{Findings, FrameSeen, Frames, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -2,8 +2,8 @@
 //! to the permissive LID only on VL 15, and never packets to LID 0.
 //!
 //! Reading: the test sets the base LID to a multiple of 128, which is valid for each LMC. The architecture defines no
-//! counter for packets to other LIDs. The test assigns no LID to a port without one, because a LID cannot be removed
-//! again. Such a port accepts SMPs to the permissive LID only. False alarm: none known.
+//! counter for packets to other LIDs. If the port has no LID, the test assigns none, because a LID cannot be removed
+//! again. The port then accepts SMPs to the permissive LID only. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
@@ -79,7 +79,7 @@ fn configure(link: &mut Link<'_, '_>, found: &Guarded<PortInfo>, base: Lid, lmc:
     link.read()
 }
 
-/// Returns the range's first and last LID, one in the middle, the two adjacent ones, and one that differs in its high
+/// Returns the first, a middle and the last LID of the range, the two adjacent LIDs, and a LID that differs in its high
 /// byte only.
 fn around(base: Lid, lmc: u8) -> Vec<Lid> {
     let (base, size) = (base.0, 1 << lmc);

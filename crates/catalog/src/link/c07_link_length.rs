@@ -47,7 +47,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     if !link.takes_data() {
         return Ok(());
     }
-    // A longer SMP would also violate QP0's length, and the counter of that fault is undefined.
+    // A longer SMP would also violate the length rule of QP0, and the architecture defines no counter for that fault.
     link.probe_each(&PKT_LEN, 1..=4, |link, more| link.gmp().longer(more))?;
     let (lid, p_key) = (link.port.lid(), link.p_key());
     for wire in [Wire::plain(lid, p_key, 0), Wire::raw(lid, 20), Wire::raw(lid, 16)] {

@@ -2,7 +2,7 @@
 //!
 //! Reading: a wrong CRC precedes all later checks of the link layer. EBP precedes the VCRC: a switch that marks a
 //! packet inverts its VCRC, so a marked packet would otherwise never count as marked. All other orders are undefined. A
-//! port without PortRcvErrorDetails shows less. False alarm: none known.
+//! port without PortRcvErrorDetails has fewer counters to check. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::PKey;

@@ -2,9 +2,9 @@
 //!
 //! Reading: Set(PortInfo) takes the port through Initialize, Armed and Active, and back to its original state. In
 //! between, PortPhysicalState restarts the link training. A transition that skips Armed must fail with status 0x001C.
-//! The test does not command Armed in Active: a public suite does, but its legality is uncertain. The architecture does
-//! not define the counter of a packet that the state excludes. False alarm: a subnet manager that brings the port up
-//! during the test.
+//! The test does not command Armed in state Active: a public test suite does, but the command may be illegal. The
+//! architecture does not define the counter of a packet that the state excludes. False alarm: a subnet manager that
+//! brings the port up during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Test, Tester};
@@ -94,8 +94,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     native::judge(t, f, &[STATES], "the port has no LID")
 }
 
-/// Checks the response to a PortState command, and the state of the port after it. A port without an SM may refuse
-/// every Set that does not assign one.
+/// Checks the response to a PortState command, and the state of the port after it. The port may refuse a Set whose
+/// MasterSMLID is not a unicast LID.
 fn obeyed(t: &Trace, f: &mut Findings<'_>, set: &Exchange, (status, state): (Status, PortState)) -> Result<(), Gap> {
     let asked: PortInfo = set.request.attribute();
     let Some(answer) = set.answer().filter(|_| !set.is_busy()) else {

@@ -28,7 +28,7 @@ pub(crate) fn adapter(t: &Trace, f: &mut Findings<'_>) -> Result<Option<NodeInfo
     Ok(None)
 }
 
-/// Returns the fields of PortInfo that only a Set of this port changes. Excludes counters, and fields that the link or
+/// Returns the fields of PortInfo that only a Set to this port changes. Excludes counters, and fields that the link or
 /// the device changes.
 pub(crate) fn steady_fields() -> Vec<&'static str> {
     let moves = |name: &&'static str| PortInfo::ITS_OWN.contains(name) || PortInfo::NOT_RESTORABLE.contains(name);
@@ -41,7 +41,7 @@ pub(crate) fn last<A>(t: &Trace, label: Label<A>, modifier: u32) -> Result<&Exch
     t.keyed(label, modifier).ok_or(Gap::Missing(label.name))
 }
 
-/// Checks a request for a block beyond its table. A conforming port refuses it with 0x001C or returns zeros.
+/// Checks a request for a block beyond the table. A conforming port refuses it with 0x001C or returns zeros.
 pub(crate) fn unused_block<A: Attribute>(t: &Trace, f: &mut Findings<'_>, exchange: &Exchange) -> Result<(), Gap> {
     if !f.status("C13-24", exchange, &[Status::OK, Status::INVALID_FIELD]) {
         return Ok(());

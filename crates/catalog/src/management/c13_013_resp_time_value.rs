@@ -1,8 +1,8 @@
 //! `c13-013-resp-time-value` (C13_013): RespTimeValue has a legal value, and a port responds to a Get within the
 //! default limit.
 //!
-//! Reading: the largest legal value is 20 (4.3 s). The default limit is 4.096 us * 2^20 plus the time for the way in
-//! both directions. False alarm: none known.
+//! Reading: the largest legal value is 20 (4.3 s). The default limit is 4.096 us * 2^20 plus the travel time in both
+//! directions. False alarm: none known.
 
 use core::time::Duration;
 
@@ -41,7 +41,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     within(t, f, "C13-13", PORT, RespTime(20).duration())
 }
 
-/// Checks that the port responded to an exchange within `limit`, plus the time for the way in both directions.
+/// Checks that the port responded to each exchange within `limit`, plus the travel time in both directions.
 pub(super) fn within(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -54,9 +54,9 @@ pub(super) fn within(
     Ok(())
 }
 
-/// Checks the slowest of several responses against `limit`. It passes only if its longest possible time is within the
-/// limit, and fails only if its shortest possible time exceeds it. On hardware the path may delay a few responses, so a
-/// failure needs at least three late responses, and a tenth of all.
+/// Checks the slowest of several responses against `limit`. The check passes only if the longest possible response time
+/// is within `limit`. It fails only if the shortest possible time exceeds `limit` plus `way`. On hardware the path may
+/// delay a few responses, so at least three responses and a tenth of all must be late.
 pub(super) fn slowest<'t>(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -80,7 +80,7 @@ pub(super) fn slowest<'t>(
     let times = answered
         .into_iter()
         .filter_map(|exchange| Some((exchange.answer()?.at.since(exchange.sent), exchange)));
-    // Choose the response with the worst result, and among those the slowest.
+    // Choose the slowest of the responses with the worst result.
     let judged = times.map(|((least, most), exchange)| {
         let result = if most <= limit {
             Passed::Pass

@@ -1,9 +1,10 @@
 //! `c13-014-response-time` (C13_014_01): a port responds within its own RespTimeValue.
 //!
-//! Reading: the page's formula multiplies seconds by 4.096 us; this test adds twice SubnetTimeOut for the way, as the
-//! formula intends. A response after RespTimeValue, but within RespTimeValue plus the way, is inconclusive. The test
-//! sends Gets of three attributes and a Set without changes, 20 times each, one at a time. False alarm: a host that
-//! delays a tenth of the MADs, each by more than twice SubnetTimeOut. On hardware, fewer delays are inconclusive.
+//! Reading: the public page's formula multiplies seconds by 4.096 us; this test adds twice SubnetTimeOut as the travel
+//! time, as the formula intends. A response after RespTimeValue, but within RespTimeValue plus the travel time, is
+//! inconclusive. The test sends Gets of three attributes and a Set without changes, 20 times each, one at a time. False
+//! alarm: a host that delays a tenth of the MADs, each by more than twice SubnetTimeOut. On hardware, fewer delays are
+//! inconclusive.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

@@ -1,11 +1,11 @@
 //! `c13-response-header`: the header of a response repeats the fields of its request, and its reserved fields are 0.
 //!
 //! The test requests every attribute, some with a modifier that the port refuses, and sets PortInfo and the P_KeyTable
-//! to their current values. Each response must have both versions 1; the request's class, TransactionID, attribute,
-//! modifier and route; the D bit if the route is directed; no reserved bit in its status; and 0 in all reserved fields
-//! of the header and the attribute. This also applies if the request has reserved bits set, because ports ignore these.
-//! Reading: the test ignores the response's M_Key. It also ignores the HopPointer and the upper half of the
-//! TransactionID, which the tester's host changes. False alarm: none known.
+//! to their current values. Each response must have 1 in both version fields. It must repeat the request's class,
+//! TransactionID, attribute, modifier and route, and have the D bit if the route is directed. The reserved bits of its
+//! status, and all reserved fields of the header and the attribute, must be 0. The same applies to a request with
+//! reserved bits set, because ports ignore these bits. Reading: the test ignores the response's M_Key. It also ignores
+//! the HopPointer and the upper half of the TransactionID, which the tester's host changes. False alarm: none known.
 
 use verbatim_oracle::management::differences;
 use verbatim_record::{Exchange, Findings, Gap, Label, Match, Trace};

@@ -1,13 +1,13 @@
 //! `c14-003-methods-and-attributes` (C14_003): a port refuses methods, attributes and versions that the subnet
 //! management class does not define.
 //!
-//! Reading: the public page is not known. A port refuses an undefined method with 0x0008, or with 0x000C, because a
-//! method is part of every combination. It refuses attributes of switches and undefined AttributeIDs with 0x000C; all
+//! Reading: the public page is not known. A port refuses an undefined method with 0x0008, or with 0x000C, which refuses
+//! a combination of method and attribute. It refuses attributes of switches and undefined AttributeIDs with 0x000C; all
 //! 16 bits of an AttributeID count. It refuses other base and class versions with 0x0004. Only a manager responds to a
-//! Trap, with TrapRepress. A port may discard a MAD with an unknown method or version. A missing response to one, or to
-//! an undefined AttributeID, is therefore an observation: error responses are optional for faults found before the
-//! agent. A Get of a defined attribute that the node lacks must get a response. The test does not Set such an
-//! attribute, because a value that cannot be read cannot be restored. False alarm: none known.
+//! Trap, with TrapRepress. A port may discard a MAD with an unknown method or version. A missing response to such a MAD
+//! or to an undefined AttributeID is therefore only an observation. Error responses are optional for faults that are
+//! found before a MAD reaches the agent. A Get of a defined attribute that the node lacks must get a response. The test
+//! does not Set such an attribute, because a value that cannot be read cannot be restored. False alarm: none known.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -17,7 +17,7 @@ use verbatim_wire::{
 
 use crate::management::adapter::{self, NODE};
 
-/// Methods that differ from Get in one bit, methods of other classes, and an undefined one.
+/// Methods that differ from Get in one bit, methods of other classes, and an undefined method.
 const METHODS: [(Label<NodeInfo>, Method); 7] = [
     (Label::new("method 0x11"), Method(0x11)),
     (Label::new("method 0x21"), Method(0x21)),
@@ -40,7 +40,7 @@ const TRAP: Label<NodeInfo> = Label::new("a Trap, which goes to managers");
 const REPRESS: Label<Notice> = Label::new("a TrapRepress of class version 2, which nobody answers");
 const LINEAR: Label<LinearForwardingTable> = Label::new("LinearForwardingTable");
 const MULTICAST: Label<MulticastForwardingTable> = Label::new("MulticastForwardingTable");
-/// Undefined AttributeIDs that end like NodeInfo's.
+/// Undefined AttributeIDs that differ from NodeInfo's in one bit.
 const NUMBERS: [(Label<AnyAttribute>, AttributeId); 2] = [
     (Label::new("attribute 0x0111"), AttributeId(0x0111)),
     (Label::new("attribute 0x8011"), AttributeId(0x8011)),

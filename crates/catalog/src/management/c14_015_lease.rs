@@ -2,7 +2,7 @@
 //!
 //! A conforming port with M_Key 0, level 2 and a lease period keeps its protect bits, regardless of SMPs with other
 //! keys. Reading: a key that is not checked cannot fail a check. False alarm: another SM; the test runs only on rigs
-//! without one.
+//! without another SM.
 
 use core::time::Duration;
 

@@ -1,16 +1,16 @@
 //! `c14-016-attributes-protect-N`: the M_Key check applies to all attributes, not only to PortInfo.
 //!
 //! At each protect level the test requests every attribute of the port with a wrong key. At levels 0 and 1 the response
-//! equals that to the right key, except for the M_Key at level 1. At levels 2 and 3 the port drops and counts the
-//! request. The test then Sets each restorable attribute with a wrong key: at every level the port drops and counts the
-//! Set, and no attribute changes. At levels 2 and 3 the test also requests an undefined AttributeID: the port drops it,
-//! or refuses it before it checks the key. At level 1 the test also requests another port's PortInfo; the oracle judges
-//! whether the response discloses that port's M_Key.
+//! equals the response to the right key, except for the M_Key at level 1. At levels 2 and 3 the port drops and counts
+//! the request. The test then Sets each restorable attribute with a wrong key: at every level the port drops and counts
+//! the Set, and no attribute changes. At levels 2 and 3 the test also requests an undefined AttributeID: the port drops
+//! it, or refuses it before it checks the key. At level 1 the test also requests another port's PortInfo; the oracle
+//! judges whether the response discloses that port's M_Key.
 //!
 //! Reading: the test sends each request that the port must drop three times. One lost packet therefore neither fails a
-//! conforming port nor hides a defect. An attribute that the port refuses to the right key is not judged, because
-//! either check may come first: its absence or the wrong key. False alarm: another SM that writes, or sends wrong keys,
-//! during the test.
+//! conforming port nor hides a defect. The test does not judge an attribute that the port refuses even with the right
+//! key, because the port may check the attribute before the key. False alarm: another SM that writes, or sends wrong
+//! keys, during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
@@ -25,8 +25,8 @@ use crate::management::keys::{self, BEFORE};
 
 const RIGHT: Label<AnyAttribute> = Label::new("right key, every attribute");
 const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
-/// Read after the SMPs of each attribute. It identifies an attribute that is not counted, and distinguishes a lost
-/// packet from a count that never happens.
+/// Read after the SMPs of each attribute. M_KeyViolations then shows for which attribute the port counts no violation,
+/// and whether it counts none at all or only missed a lost packet.
 const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
 /// Sent at levels 2 and 3, even if the right key gets no SMInfo: a subnet manager on the node may respond to any key.
@@ -36,9 +36,9 @@ const NO_ATTRIBUTE: Label<AnyAttribute> = Label::new("wrong key, attribute 0x011
 const UNKNOWN: AttributeId = AttributeId(0x0111);
 /// Sent at level 1 if the device has another port. The oracle judges the M_Key in the response.
 const OTHER_PORT: Label<AnyAttribute> = Label::new("wrong key, PortInfo of another port");
-/// Sent at level 1 to the receiving port by its number; the other requests name it by 0.
+/// Sent at level 1. Names the receiving port by its number; the other requests name it by 0.
 const BY_NUMBER: Label<AnyAttribute> = Label::new("wrong key, PortInfo of this port by its number");
-/// Read to learn whether the other port's protect level drops such a request.
+/// Read to learn whether the other port's protect level drops a wrong-key Get.
 const OTHER_LEVEL: Label<AnyAttribute> = Label::new("right key of this port, PortInfo of another port");
 /// Sent at levels 2 and 3 of a simulated rig. On a fabric, a LID-routed packet may be lost.
 const BY_LID: Label<AnyAttribute> = Label::new("wrong key, NodeInfo by the port's LID");
@@ -47,7 +47,7 @@ const IS_SM: u32 = 1 << 1;
 const HAS_LED: u32 = 1 << 9;
 /// The statuses for an undefined method or attribute.
 const NO_SUCH: [Status; 2] = [Status::METHOD_UNSUPPORTED, Status::METHOD_ATTRIBUTE_UNSUPPORTED];
-/// The number of times that a request is sent which the port must drop.
+/// The number of times that the test sends a request that the port must drop.
 const TIMES: usize = verbatim_record::TRIES as usize;
 
 /// The labels of an attribute's original value and of its Sets.
@@ -104,7 +104,7 @@ pub(super) static PROTECT_0: Test = test(
     |t, f| judge(t, f, 0),
 );
 pub(super) static PROTECT_1: Test = Test {
-    // Revision 6 also requests PortInfo by this port's number and of another port.
+    // Revision 6 also requests PortInfo of this port by its number, and PortInfo of another port.
     revision: 6,
     ..test(
         "c14-016-attributes-protect-1",
@@ -140,12 +140,13 @@ pub(super) static PROTECT_3: Test = Test {
 fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     let (ours, [other, high, low, _]) = keys::keys(t);
     let wrong = [other, high, low];
-    // Each request may be sent alone, without others outstanding.
+    // In the worst case, only one request is outstanding at a time.
     let silences = 2 * TIMES * (shadow::ALL.len() + 3);
     let lease = t.longer_than(silences);
     if level < 2 {
         keys::lock(t, ours, level, lease, 100)?;
-        // The port must count each wrong-key Set. With several outstanding, it might lose one for lack of buffers.
+        // The port must count each wrong-key Set. With several Sets outstanding, it might lose a Set for lack of
+        // buffers.
         t.narrow(1);
     } else {
         keys::lock_with_room(t, (ours, other), level, lease, 100)?;
@@ -175,8 +176,8 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
             t.ask_any(BY_NUMBER, (AttributeId::PORT_INFO, number.into()), other)?;
         }
         if let Some(number) = another.filter(|_| level == 1) {
-            // The other port has its own key and level. If its level drops Gets, each request would be a violation
-            // there.
+            // The other port has its own key and level. If its level drops Gets, each wrong-key request would be a
+            // violation at that port.
             let there = (AttributeId::PORT_INFO, number);
             let shown = t
                 .ask_any(OTHER_LEVEL, there, ours)?
@@ -228,7 +229,7 @@ fn procedure(t: &mut Tester<'_>, level: u8) -> Step {
     if has(AttributeId::LED_INFO) {
         set(t, &LED, keys, 0, |found| found.with_led_mask(!found.led_mask()))?;
     }
-    // The same request by the port's LID; the oracle judges the response.
+    // Request NodeInfo with a wrong key by the port's LID. The oracle judges the response.
     let lid = t.shown().lid();
     if level >= 2 && t.is_simulated() && lid.is_unicast() {
         t.ask_any_by_lid(lid, BY_LID, (AttributeId::NODE_INFO, 0), other)?;
@@ -246,7 +247,7 @@ fn another_port(node: &NodeInfo) -> Option<u32> {
     (ports > 1).then(|| u32::from(own % ports) + 1)
 }
 
-/// Sets an attribute with the wrong key, after the journal has stored its value with the right key.
+/// Sets an attribute with the wrong keys. Before that, reads its value with the right key and saves it in the journal.
 fn set<A: Settable>(
     t: &mut Tester<'_>,
     Sets(found, set): &Sets<A>,

@@ -1,10 +1,10 @@
 //! `c14-016-key-bits`: the M_Key check covers all 64 bits.
 //!
 //! At protect level 2 the test sends a Get, then a Set, with each of the 64 keys that differ in one bit. The port must
-//! drop and count them all, and store nothing. The test then sets another key, and a Get with the former key must also
-//! be dropped. Reading: the Sets try to change LocalPhyErrors. Many requests are outstanding at once, but no more than
-//! the port counted of a first burst. VL 15 may lose some, so on hardware a lower count is inconclusive. False alarm:
-//! another SM that sends wrong keys during the test.
+//! drop and count all of them, and store nothing. The test then sets another key; the port must also drop a Get with
+//! the former key. Reading: the Sets try to change LocalPhyErrors. Many requests are outstanding at once, up to the
+//! number that the port counted in a first burst. VL 15 may lose requests, so on hardware a lower count is
+//! inconclusive. False alarm: another SM that sends wrong keys during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -66,7 +66,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     keys::require_dropped(t, FORMER, t.exchange(FORMER)?)
 }
 
-/// Checks that none of the exchanges got a response. The check names the wrong bits of those that did.
+/// Checks that none of the exchanges got a response. The check names the wrong bits of the answered exchanges.
 fn dropped<'t>(
     t: &Trace,
     f: &mut Findings<'_>,

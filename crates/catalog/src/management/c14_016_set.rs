@@ -37,7 +37,7 @@ const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Te
     }
 }
 
-/// Another SM can read the key at this level and may legally remove it.
+/// At this level another SM can read the key and may legally remove it, so the test needs its own subnet.
 pub(super) static PROTECT_0: Test = Test {
     needs: &[Need::Mad, Need::OwnSubnet],
     ..test(

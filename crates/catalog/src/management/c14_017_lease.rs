@@ -2,10 +2,11 @@
 //! starts the lease timer. When it expires, and not before, the protect bits become 0. The M_Key stays.
 //!
 //! Reading: the lease counts whole seconds, without a stated accuracy. One run therefore probes a second before the
-//! expiry, and another a second after it. The probe is one right-key Get, because that stops the timer; without a
-//! response it is retried. Between the violation and the probe the test sends nothing else to the port. If the rig has
-//! a path to a second port of the node, `c14-017-lease-expires` reads NodeInfo there; this must not affect the first
-//! port's lease. False alarm: another SM whose sweep stops the timer; these tests run only on rigs without one.
+//! expiry, and another a second after it. The probe is a single right-key Get, because a right key stops the timer. The
+//! test retries the probe only without a response. Between the violation and the probe the test sends nothing else to
+//! the port. If the rig has a path to a second port of the node, `c14-017-lease-expires` reads NodeInfo there; this
+//! must not affect the first port's lease. False alarm: another SM whose sweep stops the timer; these tests run only on
+//! rigs without another SM.
 
 use core::time::Duration;
 
@@ -25,7 +26,7 @@ const SECOND: Label<NodeInfo> = Label::new("NodeInfo, through the second port");
 /// The Get of PortInfo at the decisive time of the lease tests.
 pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe");
 
-/// The usual longest time of a response to a probe. A longer time makes the test inconclusive.
+/// The longest usual response time of a probe. A longer time makes the test inconclusive.
 const ANSWER: Duration = Duration::from_millis(200);
 
 const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
@@ -72,7 +73,7 @@ pub(super) static EXPIRES_AFTER_SET: Test = test(
 
 /// A failed TrapRepress at level 1 also starts the timer.
 pub(super) static EXPIRES_AFTER_TRAP_REPRESS: Test = Test {
-    // Revision 2 does not apply to a port that sends no traps, which need not handle TrapRepress.
+    // Revision 2 does not apply to a port that sends no traps, because such a port need not handle TrapRepress.
     revision: 2,
     ..test(
         "c14-017-lease-expires-after-trap-repress",
@@ -201,8 +202,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     Ok(())
 }
 
-/// Returns the time of a probe that arrives at least a second before the lease expires, with any delay of the way and
-/// the response.
+/// Returns the time of a probe that arrives at least a second before the lease expires, in spite of delays of the path
+/// and the response.
 pub(super) fn just_before(t: &Tester<'_>, lease: u16) -> Duration {
     let lease = Duration::from_secs(lease.into());
     let margin = accuracy(lease) + 2 * t.way() + ANSWER;
@@ -232,7 +233,7 @@ pub(super) struct Halves {
     pub(super) lease: u16,
     /// The seconds until the right-key SMP.
     pub(super) half: u64,
-    /// The longest time of the way in seconds, plus one.
+    /// The longest travel time in seconds, plus one.
     pub(super) slack: u64,
 }
 
@@ -245,8 +246,8 @@ impl Halves {
     }
 }
 
-/// Returns whether a port that must still be protected is. It passes only if even the longest possible time is before
-/// the expiry, and fails only if that time is a second before it.
+/// Judges a port that must still be protected. A protected port passes if the longest possible time is before the
+/// expiry. An unprotected port fails if that time is before the expiry by at least the tolerance of the lease period.
 pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> Passed {
     match protected {
         true if most < lease => Passed::Pass,
@@ -255,8 +256,8 @@ pub(super) fn not_expired(protected: bool, most: Duration, lease: Duration) -> P
     }
 }
 
-/// Requires that the device's counter shows the failed check that starts the timer. Without it a lost packet would
-/// invalidate each check of the timer.
+/// Requires that the device's counter shows the failed check that starts the timer. If the packet was lost instead, the
+/// timer never started, and the test cannot check it.
 pub(super) fn seen_by_the_device(t: &Trace, violations: u16) -> Result<(), Gap> {
     let before: PortInfo = t.answer(BEFORE)?;
     let seen: PortInfo = t.answer(PROBE)?;

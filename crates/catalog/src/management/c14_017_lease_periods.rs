@@ -3,8 +3,8 @@
 //! For each of three periods the test locks the port, and a wrong-key Get starts the timer. A right-key Get a second
 //! before the expiry stops the timer; the port must still be protected. Another wrong-key Get restarts the timer. A
 //! right-key Get a second after the expiry must show protect bits 0. Reading: as in the other lease tests. The test
-//! leaves out periods longer than `longest_s`, and says so. False alarm: another SM whose sweep stops the timer; the
-//! test runs only on rigs without one.
+//! leaves out periods longer than `longest_s`, and reports the omission. False alarm: another SM whose sweep stops the
+//! timer; the test runs only on rigs without another SM.
 
 use core::time::Duration;
 
@@ -146,7 +146,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Returns whether a port that must be unprotected by now is.
+/// Judges a port whose lease must have expired.
 fn expired(seen: &PortInfo, least: Duration, lease: Duration) -> Passed {
     match seen.protect_bits() == ProtectBits(0) {
         true if least > lease => Passed::Pass,

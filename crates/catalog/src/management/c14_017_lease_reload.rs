@@ -3,7 +3,7 @@
 //!
 //! The port gets a wrong-key Get, a right-key Get half a period later, and another wrong-key Get. A conforming port is
 //! still protected a second before the period has passed since the second wrong-key Get. False alarm: another SM; the
-//! test runs only on rigs without one.
+//! test runs only on rigs without another SM.
 
 use core::time::Duration;
 

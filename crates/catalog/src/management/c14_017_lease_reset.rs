@@ -3,7 +3,7 @@
 //!
 //! The port gets a wrong-key Get. About half a period later it gets a right-key Get, a Set of the current values, or a
 //! TrapRepress. A conforming port is still protected when the period has passed since the wrong-key Get. False alarm:
-//! another SM; the tests run only on rigs without one.
+//! another SM; the tests run only on rigs without another SM.
 
 use core::time::Duration;
 
@@ -67,7 +67,7 @@ pub(super) static BY_SET: Test = test(
 );
 
 pub(super) static BY_TRAP_REPRESS: Test = Test {
-    // Revision 2 does not apply to a port that sends no traps, which need not handle TrapRepress.
+    // Revision 2 does not apply to a port that sends no traps, because such a port need not handle TrapRepress.
     revision: 2,
     ..test(
         "c14-017-lease-reset-by-trap-repress",
@@ -84,7 +84,8 @@ fn procedure(t: &mut Tester<'_>, by: By) -> Step {
     let port = keys::lock(t, ours, 2, lease, 1)?;
     let mut began = t.now();
     if by == By::Set {
-        // The Set overwrites the counter that would show a lost wrong-key Get. Three in a row are not all lost.
+        // The Set overwrites the counter that would show a lost wrong-key Get, so the test sends three Gets: at least
+        // one arrives.
         t.provoke(WRONG_THRICE, &[(AttributeId::NODE_INFO, 0, other); TRIES as usize])?;
         began = t.now();
     } else {
@@ -94,7 +95,7 @@ fn procedure(t: &mut Tester<'_>, by: By) -> Step {
     match by {
         By::Get => drop(t.get(RESET, ours)?),
         By::Set => drop(t.set(RESET_BY_SET, &port, keys::protected(&port, ours, 2, lease))?),
-        // A TrapRepress gets no response, so three are sent; at least one arrives.
+        // A TrapRepress gets no response, so the test sends three: at least one arrives.
         By::TrapRepress => t.repress_often(RESET_BY_REPRESS, ours, &keys::bad_m_key_notice())?,
     }
     t.wait_until(began.after(Duration::from_secs(u64::from(lease) + 1 + slack)))?;

@@ -1,7 +1,8 @@
 //! `c14-017-lease-zero` (C14_017_05): with M_KeyLeasePeriod 0 the lease never expires.
 //!
 //! Reading: a test cannot wait forever. It waits `wait_s` seconds: by default a second longer than the longest period
-//! on a simulated rig, and 61 s on hardware. A pass states the time. False alarm: another SM that writes PortInfo.
+//! on a simulated rig, and 61 s on hardware. A PASS names the waiting time. False alarm: another SM that writes
+//! PortInfo.
 
 use core::time::Duration;
 

@@ -24,11 +24,11 @@ const BEYOND: Label<GuidInfo> = Label::new("blocks beyond any table");
 const SET_BEYOND: Label<GuidInfo> = Label::new("set a block beyond any table");
 const LAST: Label<GuidInfo> = Label::new("get each block after setting one beyond any table");
 
-/// The entries of a block.
+/// The number of entries in a block.
 const ENTRIES: usize = 8;
 /// The number of blocks of the largest GUIDCap.
 const BLOCKS: u32 = 32;
-/// Blocks that no table has. The lowest bits of some are those of an existing block.
+/// Blocks that no table has. Some have the low bits of an existing block's number.
 const NONE: [u32; 5] = [BLOCKS, 0xFFFF, 0x100, 0x1_0000, 0x2000_0000];
 
 pub(super) static TEST: Test = Test {
@@ -146,7 +146,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Checks that entries within GUIDCap have the set values, and that the others are 0.
+/// Checks that the entries within GUIDCap have the set values, and that the entries beyond are 0.
 fn kept(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, exchange: &Exchange, wanted: &GuidInfo) -> Result<(), Gap> {
     if !f.status("C14-24", exchange, &[Status::OK]) {
         return Ok(());

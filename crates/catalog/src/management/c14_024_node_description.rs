@@ -51,7 +51,7 @@ fn can_be_set(port: &PortInfo) -> bool {
     port.capability_mask().has(CapabilityMask::MASK2) && port.capability_mask_2().0 & 1 != 0
 }
 
-/// Changes the letter at `at`: V for the first octet, W for the next, and so on.
+/// Returns the description with another letter at `at`: V at the first octet, W at the next, and so on.
 fn with_another(description: NodeDescription, at: usize) -> NodeDescription {
     let letter = b'A' + (21 + at % 26) as u8 % 26;
     let is_it = description.octet(at) == letter;

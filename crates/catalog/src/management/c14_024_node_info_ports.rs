@@ -2,9 +2,9 @@
 //!
 //! The public page compares all ports; the rig needs cables to two of them. NodeGUID, SystemImageGUID and all other
 //! fields are equal at both ports, except PortGUID and LocalPortNum, which differ. Reading: if the second port returns
-//! another NodeGUID and another SystemImageGUID, its cable may lead to another node: cause RIG. Its M_Key may differ
-//! from the key in the rig file, so a missing response decides nothing. False alarm: a cable to the second node of a
-//! device that is one system with two nodes.
+//! another NodeGUID and another SystemImageGUID, its cable may lead to another node, so the cause is RIG. The second
+//! port's M_Key may differ from the key in the rig file, so a missing response decides nothing. False alarm: a cable to
+//! the second node of a device that is one system with two nodes.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

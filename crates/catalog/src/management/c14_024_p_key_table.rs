@@ -1,12 +1,12 @@
 //! `c14-024-p-key-table` (C14_024_07): the P_KeyTable stores values in its free entries.
 //!
-//! In up to four blocks the test sets each free entry to a P_Key, of full and limited membership in turn. It then sets
-//! these entries to the values with all 16 bits inverted. It rewrites all other entries with their original values,
-//! always including entry 0 of block 0. After all Sets of one kind, each block must return the set values in the
-//! entries within PartitionCap. Reading: the public page is not known. The port may refuse a block beyond PartitionCap
-//! with 0x001C, or return zeros. No table has blocks from 2048 on: the port refuses them with 0x001C on Get and Set,
-//! and stores nothing. The test only reads a table without a free entry. False alarm: another SM that assigns P_Keys
-//! during the test.
+//! In up to four blocks the test sets each free entry to a P_Key, with full and limited membership in turn. It then
+//! sets these entries to the values with all 16 bits inverted. It rewrites all other entries with their original
+//! values, always including entry 0 of block 0. After all Sets of one kind, each block must return the set values in
+//! the entries within PartitionCap. Reading: the public page is not known. The port may refuse a block beyond
+//! PartitionCap with 0x001C, or return zeros. No table has blocks from 2048 on: the port refuses them with 0x001C on
+//! Get and Set, and stores nothing. If no entry is free, the test only reads the table. False alarm: another SM that
+//! assigns P_Keys during the test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Trace};
 use verbatim_tester::{Guarded, Need, Step, Stream, Test, Tester};
@@ -24,7 +24,7 @@ const BEYOND: Label<PKeyTable> = Label::new("blocks beyond any table");
 const SET_BEYOND: Label<PKeyTable> = Label::new("set a block beyond any table");
 const LAST: Label<PKeyTable> = Label::new("get each block after setting one beyond any table");
 
-/// The entries of a block.
+/// The number of entries in a block.
 const ENTRIES: usize = 32;
 /// The number of blocks of the largest PartitionCap.
 const BLOCKS: u32 = 2048;
@@ -185,7 +185,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Checks that the port's entries equal `wanted`. The check names the first one that differs.
+/// Checks that the port's entries equal `wanted`. The check names the first entry that differs.
 fn same(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -1,10 +1,11 @@
 //! `c14-024-port-info-ext-speeds`: a port stores LinkSpeedExtEnabled.
 //!
 //! If the port has extended speeds, the test sets the bit of the AttributeModifier that declares support for them. A
-//! Set has another set of the supported speeds, which includes the active one; a Get must return it. A second Set
-//! restores the original value. The port refuses Sets of unsupported speeds without a change. The value 30, no extended
-//! speed, is legal. Reading: the test does not apply if there is no other set, or if extended speeds are disabled.
-//! After a Set of 30, a Get may return 30 or 0. False alarm: another SM that writes PortInfo during the test.
+//! Set enables another selection of the supported speeds, which includes the active speed; a Get must return it. A
+//! second Set restores the original value. The port refuses Sets of unsupported speeds without a change. The value 30,
+//! no extended speed, is legal. Reading: the test does not apply if there is no other selection, or if extended speeds
+//! are disabled. After a Set of 30, a Get may return 30 or 0. False alarm: another SM that writes PortInfo during the
+//! test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -49,7 +50,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns another set of the supported speeds that includes the active one, if there is one.
+/// Returns another selection of the supported speeds that includes the active speed, or `None` if there is no other.
 fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
     let (enabled, supported) = (info.link_speed_ext_enabled().0, info.link_speed_ext_supported().0);
     let active = info.link_speed_ext_active().0;
@@ -57,8 +58,8 @@ fn other(info: &PortInfo) -> Option<LinkSpeedExt> {
     sets.filter(|_| (1..30).contains(&enabled)).max().map(LinkSpeedExt)
 }
 
-/// Returns sets with an unsupported speed: each one added to the supported speeds, and 29, the largest that has no
-/// special meaning.
+/// Returns values with an unsupported speed: the supported speeds plus each unsupported speed, and 29, the largest
+/// value without a special meaning.
 fn unsupported(info: &PortInfo) -> Vec<LinkSpeedExt> {
     let supported = info.link_speed_ext_supported().0;
     let with_one = (0..5).map(|bit| supported | 1 << bit);
@@ -131,7 +132,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.observe_ambiguous(text, &[t.exchange(get)?]);
             wanted = wanted.with_link_speed_ext_enabled(NONE_SHOWN);
         }
-        // A refused set may not be in force, but a value of 0 is.
+        // A returned 0 shows that the value 30 is in effect, so `obeyed` need not compare the field.
         let looked_at: &[_] = if wanted.link_speed_ext_enabled() == NONE_SHOWN {
             &[]
         } else {

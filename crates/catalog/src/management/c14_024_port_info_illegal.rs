@@ -4,13 +4,13 @@
 //! Thirteen Sets have one illegal value each. OperationalVLs: VLCap plus one, and two values with bit 3 set.
 //! NeighborMTU: MTUCap plus one, and 0. LinkWidthEnabled and LinkSpeedEnabled: an unsupported width or speed added to
 //! the supported ones. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the permissive
-//! LID, and 0 if one was assigned. The port responds with 0x001C, and the component does not change.
+//! LID, and 0 if a unicast LID was assigned. The port responds with 0x001C, and the component does not change.
 //!
 //! Reading: the page leaves open whether an illegal component invalidates the whole Set. The Set therefore changes
 //! nothing else, and only the illegal component is judged. On a simulated rig the test also sets the first and the last
-//! unicast LID, which the port must store. It then sets 0 instead of the first, which the port must refuse. The test
-//! does not set the LID if the rig reaches the device by it. False alarm: another SM that writes PortInfo during the
-//! test.
+//! unicast LID, which the port must store. After each of these Sets it replaces the LID 1 by 0, which the port must
+//! refuse. The test does not set the LID if the rig reaches the device by its LID. False alarm: another SM that writes
+//! PortInfo during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -28,7 +28,7 @@ struct Case {
     illegal: fn(PortInfo) -> PortInfo,
 }
 
-/// The LID comes last, so that the restore, which starts with the LID, follows at once.
+/// The cases of the LID come last, so that the restore, which starts with the LID, follows at once.
 const CASES: [Case; 11] = [
     Case {
         field: "OperationalVLs",
@@ -123,8 +123,8 @@ const AFTER_NONE: Label<PortInfo> = Label::new("after the first of the unicast L
 const EDGES: [(Lid, Lid); 2] = [(Lid(1), Lid(0xBFFF)), (Lid(0xBFFF), Lid(1))];
 
 impl Case {
-    /// Returns whether the test can send this Set and learn something. It does not set the LID that reaches the device.
-    /// If no LID was assigned, it sets neither 0 nor the current value.
+    /// Returns whether the test sends this Set. The test sets no LID by which the rig reaches the device. If no unicast
+    /// LID was assigned, the test sets neither 0 nor the current value.
     fn is_tried(&self, by_lid: bool, found: &PortInfo) -> bool {
         let is_0 = |lid: fn(&PortInfo) -> Lid| {
             let (illegal, found) = (lid(&(self.illegal)(*found)), lid(found));
@@ -197,7 +197,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let high = HIGH.iter().filter(|case| t.has(case.set));
     for case in high.chain(&CASES) {
         if matches!(case.field, "LID" | "MasterSMLID") && !t.has(case.set) {
-            // An older record, or a port without a LID, gives no reason for an observation.
+            // A record of an older revision, or of a port without a LID, needs no observation.
             if !(case.illegal)(found).is_zero_in(case.field) {
                 f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
             }

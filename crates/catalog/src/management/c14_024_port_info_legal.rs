@@ -2,9 +2,9 @@
 //!
 //! Subnet managers base routes on these values: states, capacities, and one active width and speed, both supported.
 //! Reading: the test judges the active width and speed and the physical state from Initialize on. It judges NeighborMTU
-//! and OperationalVLs, which the subnet manager writes, from Armed on. It does not judge LinkSpeedActive while an
-//! extended speed is active, because its value is then undefined. False alarm: a link that goes down between the Get
-//! and its response.
+//! and OperationalVLs, which the subnet manager writes, from Armed on. While an extended speed is active, it does not
+//! judge LinkSpeedActive, whose value is then undefined. False alarm: a link that goes down between the Get and its
+//! response.
 
 use verbatim_record::{Findings, Gap, Label, Legal, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -104,7 +104,8 @@ fn link(f: &mut Findings<'_>, found: &PortInfo) {
 /// CapabilityMask: the port has extended speeds.
 const EXTENDED_SPEEDS: u32 = 1 << 14;
 
-/// Returns whether the port may hide an active extended speed, because the requester did not declare support for them.
+/// Returns whether the port may hide an active extended speed, because the requester did not declare support for
+/// extended speeds.
 fn may_hide(found: &PortInfo) -> bool {
     found.capability_mask().has(EXTENDED_SPEEDS) && found.link_speed_active().0 == 0
 }

@@ -2,18 +2,18 @@
 //! addresses.
 //!
 //! One Set has other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled,
-//! LinkDownDefaultState, LMC, LID and MasterSMLID, and the original values in all other fields. A Get must return them.
-//! A second Set restores the original values, which a Get must return.
+//! LinkDownDefaultState, LMC, LID and MasterSMLID. All other fields have their original values. A Get must return the
+//! values of the Set. A second Set restores the original values, which a Get must return.
 //!
-//! Reading: a component without another legal value at this port stays unchanged. So do the addresses if the rig
-//! reaches the device by its LID, or if the port has none, because LID 0 cannot be restored. The active width and speed
-//! stay enabled, so that the link does not change if it retrains. LinkDownDefaultState is Sleep only until the next
-//! Get, because a link that goes down in that time stays down.
+//! Reading: a component without another legal value at this port stays unchanged. The addresses stay unchanged if the
+//! rig reaches the device by its LID, or if the port has no LID, because LID 0 cannot be restored. The active width and
+//! speed stay enabled, so that the link does not change if it retrains. LinkDownDefaultState is Sleep only until the
+//! next Get, because a link that goes down in that time stays down.
 //!
-//! Some ports apply NeighborMTU, OperationalVLs and LinkDownDefaultState only when their link goes down, which no text
-//! forbids. If one of them keeps its original value, `link_down` allows the test to take the link down; the field must
-//! then have changed. Without `link_down` the test does not apply. False alarm: another SM that writes PortInfo during
-//! the test.
+//! Some ports apply NeighborMTU, OperationalVLs and LinkDownDefaultState only when their link goes down, which the
+//! architecture does not forbid. If one of these fields keeps its original value, the test needs the parameter
+//! `link_down`: it takes the link down, and the field must then have changed. Without `link_down` the test does not
+//! apply. False alarm: another SM that writes PortInfo during the test.
 
 use core::time::Duration;
 
@@ -36,7 +36,7 @@ const LAST_DOWN: Label<PortInfo> = Label::new("after the link went down with the
 
 /// The fields that a port may apply only when its link goes down.
 const OF_THE_LINK: [&str; 3] = ["NeighborMTU", "OperationalVLs", "LinkDownDefaultState"];
-/// The number of requests until the link is up again, and the pause between them.
+/// The largest number of requests until the link is up again, and the pause between them.
 const UP: (u32, Duration) = (20, Duration::from_millis(500));
 
 /// The fields that the port must store.
@@ -85,11 +85,11 @@ fn another(enabled: u8, supported: u8, active: u8) -> u8 {
     other.unwrap_or(enabled)
 }
 
-/// Returns other speeds that include the slowest, which every port has, and the active one.
+/// Returns other speeds that include the slowest speed, which every port has, and the active speed.
 fn other_speeds(info: &PortInfo) -> LinkSpeeds {
     let (enabled, supported) = (info.link_speed_enabled().0, info.link_speed_supported().0);
     let needed = info.link_speed_active().0 | 1;
-    // Some codes of 4 bits are reserved. These codes are not, and include the slowest speed.
+    // Some 4-bit codes are reserved. The codes 1, 3, 5 and 7 are legal, and include the slowest speed.
     let legal = [1, 3, 5, 7].into_iter();
     let mut fits = legal.filter(|set| set & !supported == 0 && set & needed == needed && *set != enabled);
     LinkSpeeds(fits.next().unwrap_or(0))
@@ -117,7 +117,7 @@ fn other(info: PortInfo, addresses: bool) -> PortInfo {
     }
     // All three bits of the LMC change.
     let lmc = 7 - info.lmc().min(7);
-    // A base LID has as many low bits 0 as its LMC says, in the old and in the new range.
+    // The low LMC bits of a base LID are 0, for the old and for the new LMC.
     let unicast = |lid: u16| {
         if lid < 0x4000 {
             Lid(lid + 0x4000)
@@ -239,7 +239,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Checks the fields that did not change while the link was up, by their values after it went down.
+/// Checks the fields that did not change while the link was up, by their values after the link went down.
 fn when_down(
     t: &Trace,
     f: &mut Findings<'_>,

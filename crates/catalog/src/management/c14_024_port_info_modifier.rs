@@ -1,10 +1,10 @@
 //! `c14-024-port-info-modifier` (C14_024_06_CA_01, _05): the port that PortInfo's AttributeModifier selects.
 //!
-//! 0 and the number of the receiving port select that port, for Get and Set. Another port of the adapter is readable,
-//! but a Set with any response must not change it. The adapter refuses a nonexistent port with 0x001C, for Get and Set,
-//! and stores nothing. Reading: the test tries numbers above NumPorts up to 255; the bits above have other meanings.
-//! The other port may have another M_Key: the test does not Set it if it returns no PortInfo or hides its key. False
-//! alarm: another SM that writes PortInfo during the test.
+//! 0 and the number of the receiving port select that port, for Get and Set. A Get of another port of the adapter
+//! succeeds. A Set must not change that port; the response may have any status. The adapter refuses a nonexistent port
+//! with 0x001C, for Get and Set, and stores nothing. Reading: the test tries numbers above NumPorts up to 255; the
+//! higher bits have other meanings. The other port may have another M_Key, so the test sends no Set to a port that
+//! returns no PortInfo or hides its key. False alarm: another SM that writes PortInfo during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

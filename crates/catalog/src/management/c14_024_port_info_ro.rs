@@ -60,7 +60,7 @@ const MOVING: [&str; 6] = [
     "LinkSpeedExtActive",
 ];
 
-/// Returns the set with one more of these bits, or without the highest if it has all.
+/// Returns the set with one more of these bits, or without the last of the bits if the set has all of them.
 fn another_bit(set: u8, of: &[u8]) -> u8 {
     let missing = of.iter().find(|bit| set & **bit == 0);
     missing.map_or_else(|| set ^ of.last().copied().unwrap_or(1), |bit| set | bit)

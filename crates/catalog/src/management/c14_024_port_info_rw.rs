@@ -6,9 +6,9 @@
 //! Get must return. Components with their no-change value or their current value must not change. Reading: the test
 //! does not change components that could disconnect the device or disturb its link. VLStallCount, HOQLife,
 //! PartitionEnforcement and FilterRaw have no meaning for adapters. A port without LID or SM may respond with 0x001C
-//! and apply the other fields. Reference agents apply MasterSMSL only together with MasterSMLID, so without an SM
-//! MasterSMSL is an observation then. VLHighLimit has no meaning with one data VL. False alarm: another SM that writes
-//! PortInfo during the test, or a link that retrains.
+//! and apply the other fields. Reference agents apply MasterSMSL only together with MasterSMLID, so MasterSMSL is only
+//! an observation if the port has no SM. VLHighLimit has no meaning with one data VL. False alarm: another SM that
+//! writes PortInfo during the test, or a link that retrains.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stream, Test, Tester};
@@ -62,8 +62,8 @@ const STAY: [&str; 12] = [
     "OperationalVLs",
 ];
 
-/// Returns other values: all bits of the thresholds, the lease period and VLHighLimit; a site-local prefix; and a
-/// time-out of 1 ms to 4.3 s.
+/// Returns other values: the thresholds, the lease period and VLHighLimit with all bits inverted, a site-local prefix,
+/// and a time-out of 1 ms to 4.3 s.
 fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
     let threshold = |old: u8| match old ^ 0xF {
         0 => 5, // the meaning of a threshold of 0 is undefined

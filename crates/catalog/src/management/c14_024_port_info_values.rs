@@ -2,10 +2,10 @@
 //!
 //! The test sends 32 Sets. Each has the next legal value of NeighborMTU, OperationalVLs, LocalPhyErrors and
 //! OverrunErrors. It also has the next of the 32 values of SubnetTimeOut, and the next bit of VLHighLimit and
-//! M_KeyLeasePeriod. A Get after each must return them. A last Set restores the original values. Reading: as in
-//! `c14-024-port-info-rw`, VLHighLimit has no meaning with one data VL, and the test leaves out thresholds of 0. A port
-//! without a LID or a subnet manager may refuse a Set for that reason; the test then does not judge its values. The
-//! M_Key does not change, nor does the lease period of a port with an M_Key. A port may apply NeighborMTU and
+//! M_KeyLeasePeriod. A Get after each Set must return these values. A last Set restores the original values. Reading:
+//! as in `c14-024-port-info-rw`, VLHighLimit has no meaning with one data VL, and the test leaves out thresholds of 0.
+//! A port without a LID or a subnet manager may refuse a Set for that reason; the test then does not judge its values.
+//! The M_Key does not change, nor does the lease period of a port with an M_Key. A port may apply NeighborMTU and
 //! OperationalVLs only when its link goes down: if they never change, `c14-024-port-info-link` judges them. False
 //! alarm: another SM that writes PortInfo during the test.
 
@@ -22,7 +22,7 @@ const AFTER: Label<PortInfo> = Label::new("after setting the next values");
 const BACK: Label<PortInfo> = Label::new("set the values found");
 const LAST: Label<PortInfo> = Label::new("after setting the values found");
 
-/// The number of values of SubnetTimeOut, which has the most.
+/// The number of values of SubnetTimeOut, the component with the most values.
 const ROUNDS: u8 = 32;
 
 pub(super) static TEST: Test = Test {

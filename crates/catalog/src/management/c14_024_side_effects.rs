@@ -88,10 +88,10 @@ fn set<A: Settable>(
     let key = t.rig_key();
     let guard = match t.guard_parts(*found, key, &[modifier]) {
         Ok(guard) => guard,
-        Err(Stop::Refused(_)) => return Ok(()), // the port does not have it
+        Err(Stop::Refused(_)) => return Ok(()), // the port lacks the attribute
         Err(stop) => return Err(stop),
     };
-    // Do not change an attribute that the port would not accept back.
+    // Skip an attribute whose original value the port would refuse on the restore.
     if t.not_taken_back((*set, *found), &guard)?.is_none() {
         t.set_at(*set, &guard, modifier, guard.quiet_at(modifier).change(change))?;
     }
@@ -126,7 +126,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     )
 }
 
-/// Checks that one Set changed only the fields that it is for.
+/// Checks that one Set changed no fields except those in `own`.
 fn one<A: Attribute>(
     t: &Trace,
     f: &mut Findings<'_>,

@@ -1,13 +1,14 @@
 //! `c14-024-sl-to-vl` (C14_024_08_01, _02): the SLtoVLMappingTable of a channel adapter or router.
 //!
-//! A port with IsSLMappingSupported in its CapabilityMask stores the table. Two Sets, each followed by a Get, map every
-//! SL to another VL than the next SL's and than before; one SL maps to VL 15, which drops its packets. Reading: the
-//! test uses the operational VLs and VL 15; with one data VL, VL 0 and VL 15. A port without the capability and with
-//! one data VL refuses the attribute with 0x000C, or with 0x0008, which is legal for an absent attribute. A port
-//! without the capability but with more data VLs is not judged, because the page does not cover it. The test does not
-//! Set an absent table, because a table that cannot be read cannot be restored. If the original table has VLs that are
-//! not operational, and the port refuses or corrects it on a restore, the test changes nothing: NOT_APPLICABLE. False
-//! alarm: another SM that writes the table during the test.
+//! A port with IsSLMappingSupported in its CapabilityMask stores the table. Two Sets, each followed by a Get, map
+//! adjacent SLs to different VLs, and each SL to different VLs in the two Sets. One SL maps to VL 15, which drops its
+//! packets. Reading: the test uses the operational VLs and VL 15; with one data VL it uses VL 0 and VL 15. A port
+//! without the capability and with one data VL refuses the attribute with 0x000C, or with 0x0008, which is legal for an
+//! absent attribute. A port without the capability but with more data VLs is not judged, because the public page does
+//! not cover this case. The test does not Set an absent table, because a table that cannot be read cannot be restored.
+//! If the original table has VLs that are not operational, the port may refuse or correct the table on a restore. The
+//! test then changes nothing, and the outcome is NOT_APPLICABLE. False alarm: another SM that writes the table during
+//! the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Stop, Stream, Test, Tester};

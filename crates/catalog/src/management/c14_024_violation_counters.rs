@@ -1,10 +1,10 @@
 //! `c14-024-violation-counters` (C14_024_06_CA_02): a Set of 0 clears the violation counters.
 //!
-//! A wrong-key Set increments M_KeyViolations. A Set writes non-zero values to all three counters; their values after
-//! it are an observation. A Set writes 0, and the counters must be 0. Reading: the effect of a non-zero value is
-//! undefined, as far as known; reference agents ignore it, and a device that stores it conforms too. The test does not
-//! increment P_KeyViolations and Q_KeyViolations, so it judges their original values, and allows for increments by
-//! others. False alarm: none known.
+//! A wrong-key Set increments M_KeyViolations. A second Set writes non-zero values to all three counters; their values
+//! after this Set are only an observation. A third Set writes 0, and the counters must then be 0. Reading: the effect
+//! of a non-zero value is undefined, as far as known; reference agents ignore it, and a device that stores it conforms
+//! too. The test does not increment P_KeyViolations and Q_KeyViolations, so it judges whether their original values
+//! become 0, and allows for increments by other nodes. False alarm: none known.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -18,7 +18,7 @@ const WRITE: Label<PortInfo> = Label::new("right key, set the counters to other 
 const WRITTEN: Label<PortInfo> = Label::new("right key, after setting other values");
 const CLEAR: Label<PortInfo> = Label::new("right key, set the counters to 0");
 
-/// The amount by which the written value differs from the counter: more than others can add during the test.
+/// The amount by which the written value differs from the counter: more than other nodes can add during the test.
 const FAR: u16 = 0x1000;
 
 pub(super) static TEST: Test = Test {
@@ -35,7 +35,7 @@ pub(super) static TEST: Test = Test {
     judge,
 };
 
-/// Returns a value that is neither 0 nor 0xFFFF, and far from the counter's.
+/// Returns a value that differs from the counter by [`FAR`], and is neither 0 nor 0xFFFF.
 fn other(counter: u16) -> u16 {
     if counter < 0x8000 { counter + FAR } else { counter - FAR }
 }
@@ -110,9 +110,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Checks that a counter is 0 after a Set of 0. A smaller value than before is inconclusive, because others may have
-/// incremented it; on a shared subnet any value is. Anyone may send packets with a wrong P_Key or Q_Key, so on hardware
-/// only an unchanged value proves that the port kept it.
+/// Checks that a counter is 0 after a Set of 0. A smaller value than before is inconclusive, because other nodes may
+/// have incremented the counter after the Set. On a shared subnet, any value above 0 is inconclusive. Any node may send
+/// packets with a wrong P_Key or Q_Key, so on hardware these two counters fail only with an unchanged value above 0.
 fn is_zero(t: &Trace, f: &mut Findings<'_>, evidence: &[&Exchange], name: &str, before: u16, after: u16) {
     let by_others = !t.begin.simulated && name != "M_KeyViolations" && (after != before || before == 0);
     let result = match after {

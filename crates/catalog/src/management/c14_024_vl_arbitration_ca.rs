@@ -5,13 +5,13 @@
 //!
 //! - VLCap must be 1 to 5.
 //! - For the parts 1 to 4 within the capacity, a Set writes random weights and operational VLs. At least one VL0 entry
-//!   has a weight above 0. A Get must return those entries, once after each Set and once after all Sets.
+//!   has a weight above 0. A Get must return the set entries, once after each Set and once after all Sets.
 //! - The port must refuse the part values 0 and 5 to 65535 on Set and Get. The legal parts must not change.
 //!
 //! The effect on entries beyond the capacity and on VLs that are not operational is an observation, because both are
 //! undefined. With one data VL the attribute is optional, so the test does not apply. If the original table has VLs
-//! that are not operational, and the port refuses or corrects it on a restore, the test changes nothing:
-//! NOT_APPLICABLE. False alarm: another SM that writes the table during the test.
+//! that are not operational, the port may refuse or correct the table on a restore. The test then changes nothing, and
+//! the outcome is NOT_APPLICABLE. False alarm: another SM that writes the table during the test.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ const LAST: Label<VlArbitrationTable> = Label::new("get all legal parts after th
 
 /// The number of illegal part values: 0 and 5..=65535.
 const ILLEGAL: u64 = 65_532;
-/// Part values that a decoder of too few bits confuses with legal ones. They come first in any number of values.
+/// Part values that a decoder with too few bits confuses with legal values. The test tries these values first.
 const TELLING: [u16; 24] = [
     0, 5, 6, 7, 8, 9, 10, 11, 12, 17, 33, 65, 129, 0x0101, 0x0102, 0x0103, 0x0104, 0x0201, 0x1001, 0x4002, 0x8001,
     0x8004, 0xFF01, 0xFFFF,
@@ -171,7 +171,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.ask_at(FOREIGN_GET, key, modifier(*part))?;
     }
 
-    // The reverse order finds a Set that changes another part, before or after it.
+    // The reverse order reveals a Set that also changes an earlier or a later part.
     for part in legal.iter().rev() {
         let value = table(&mut random, &port, *part);
         t.set_with(
@@ -187,7 +187,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let illegal = illegal_parts(&mut t.random("illegal parts"), t.parameter("illegal_parts"));
     let blank = parts.quiet_at(u32::MAX);
     let what = illegal.iter().map(|part| {
-        // A few entries show whether the port stored anything; more would only enlarge the record.
+        // A few entries show whether the port stored anything; more entries would only enlarge the record.
         let value = (0..8).fold(VlArbitrationTable::default(), |table, entry| {
             table.with_vl(entry, 0).with_weight(entry, random.byte() | 1)
         });
@@ -225,9 +225,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.not_applicable = Some("the port has one data VL: VLArbitrationTable is optional then".into());
         return Ok(());
     }
-    t.not_judged(BACK); // a port may refuse foreign VLs
+    t.not_judged(BACK); // a port may refuse VLs that are not operational
     t.not_judged(BACK_GET);
-    t.not_judged(FOUND); // the result of the restore judges the original values
+    t.not_judged(FOUND); // the restore itself checks the original values
     beyond(t, f)?;
     for (read, when) in [
         (SET, "after its Set"),
@@ -369,7 +369,7 @@ fn refused(
     let mut seen = |words: String, exchange, result: Passed| {
         groups.entry(words).or_insert((0, exchange, result)).0 += 1;
     };
-    // The procedure retried a busy or lost request in the same series, and at last alone, so only the last try counts.
+    // The procedure retried a busy or lost request in the same series, and finally alone, so only the last try counts.
     let last_of_series = last_of_each(t, label);
     for exchange in t.each(label) {
         let modifier = exchange.request.modifier();

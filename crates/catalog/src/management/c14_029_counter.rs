@@ -1,11 +1,11 @@
 //! `c14-029-counter`: M_KeyViolations does not change when it is read, counts many violations, stops at 0xFFFF, and is
 //! cleared by a Set of 0 from any value.
 //!
-//! Reading: VL 15 may lose packets of a burst, so the test sends no more at once than the port counted of a first
-//! burst. On hardware a count below the number sent is still inconclusive. Three more violations, each sent alone, must
-//! then be counted, or leave 0xFFFF unchanged; one of them may be lost. Reads in between must never show a smaller
-//! value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware, where each window takes the time of
-//! proven silence. False alarm: another SM.
+//! Reading: VL 15 may lose packets of a burst, so the test sends at most as many at once as the port counted in a first
+//! burst. On hardware a count below the number sent is still inconclusive. The port must then count three more
+//! violations, each sent alone, or stay at 0xFFFF; one of the three may be lost. Reads in between must never show a
+//! smaller value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware, where each window of outstanding
+//! requests takes the time of proven silence. False alarm: another SM.
 
 use verbatim_record::{Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Need, Parameter, Step, Test, Tester};
@@ -51,7 +51,8 @@ pub(super) static TEST: Test = Test {
 fn procedure(t: &mut Tester<'_>) -> Step {
     let (ours, [other, ..]) = keys::keys(t);
     let count = t.parameter("violations");
-    // Each window of a part takes the time of proven silence, and may hold one request only. The lease must be longer.
+    // In the worst case the window holds a single request, and each request takes the time of proven silence. The lease
+    // must outlast a part.
     let lease = t.longer_than(usize::try_from(count.min(PART)).unwrap_or(usize::MAX));
     let port = keys::lock_with_room(t, (ours, other), 2, lease, 1)?;
     t.get(AGAIN, ours)?;

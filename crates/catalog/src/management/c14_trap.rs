@@ -8,25 +8,26 @@
 //!
 //! Each trap must name its cause: number 256, type, producer, issuer, method, attribute, modifier, M_Key and hops. The
 //! M_Key, modifier and status of the trap's own header must be 0. A repetition has the first trap's TransactionID and
-//! bytes. Traps are at least a SubnetTimeOut apart. None follows its TrapRepress. If the test's traps reached the
-//! tester, further wrong-key Gets follow, each as soon as the trap of the one before arrived. Their traps must be at
-//! least a SubnetTimeOut apart, also after a Set of twice its value.
+//! bytes. Traps are at least a SubnetTimeOut apart. No trap follows its TrapRepress. If the test's traps reached the
+//! tester, further wrong-key Gets follow, each as soon as the previous Get's trap arrived. The traps must be at least a
+//! SubnetTimeOut apart, also after a Set doubles SubnetTimeOut.
 //!
 //! Reading:
 //!
 //! - The number of repetitions is undefined.
 //! - A port with IsTrapSupported that sends no trap for four violations fails only if the traps would reach the tester.
-//!   On hardware, traps go to the subnet manager's LID; `traps_come_here` says whether that is the tester's.
+//!   On hardware, traps go to the subnet manager's LID; `traps_come_here` states whether that LID is the tester's.
 //! - LIDADDR of a directed route without a LID-routed part is the permissive LID. Some agents use the port's own LID,
 //!   which is an observation.
 //! - The return path equals that of responses on the same route, with or without the first byte, which no hop uses.
-//! - Traps with other keys than the test's belong to others or to earlier tests.
+//! - Traps with other keys than the test's belong to other requesters or to earlier tests.
 //! - On a simulated rig, SMPs with longer routes, as switches would have written them, also raise traps; the oracle
-//!   judges these.
-//! - On hardware the test knows only arrival times, so all repetitions together must take their time, less one way.
-//! - A port may repeat only its oldest trap until that is repressed. A missing trap for a TrapRepress is therefore a
-//!   fault only if a later Get raised one.
-//! - A busy port may or may not have checked the key, so nothing is judged then.
+//!   judges these traps.
+//! - On hardware the test knows only arrival times, so it judges the total time of all repetitions, with a tolerance of
+//!   one travel time.
+//! - A port may repeat only its oldest trap until that trap is repressed. A missing trap for a TrapRepress is therefore
+//!   a fault only if a later Get raised a trap.
+//! - A busy port may or may not have checked the key, so the test does not judge whether it sends traps.
 //!
 //! False alarm: another SM that sends wrong keys during the test.
 
@@ -60,12 +61,13 @@ const FAR_RIGHT: Label<AnyAttribute> = Label::new("right key, by a route of many
 const BY_REPRESS: Label<Notice> = Label::new("wrong key, TrapRepress");
 const REPRESS: Label<Notice> = Label::new("right key, TrapRepress");
 const CONTROL: Label<AnyAttribute> = Label::new("wrong key, behind those TrapRepress");
-/// The number of times that the test sends a TrapRepress, so that at least one arrives. It gets no response.
+/// The number of times that the test sends a TrapRepress, so that at least one arrives. A TrapRepress gets no response.
 const TIMES: usize = verbatim_record::TRIES as usize;
-/// The number of consecutive violations, each with its own wrong key: enough to make the delay of the way negligible.
+/// The number of consecutive violations, each with its own wrong key: enough violations to make the delay of the path
+/// negligible.
 const FOLLOWING: u32 = 5;
-/// Hops of the longer routes: a few, as many as a notice can hold, more, and the largest number. The oracle judges
-/// their traps.
+/// The numbers of hops of the longer routes, below and above the number that a notice can hold. The oracle judges the
+/// traps.
 const HOPS: [u8; 6] = [3, 29, 30, 31, 58, 63];
 /// The largest SubnetTimeOut that the test sets: code 20 is 4.3 s.
 const LONGEST_TIMEOUT: u8 = 20;
@@ -197,8 +199,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for exchange in [repeated, repressed] {
         f.silent(STATEMENT, exchange);
     }
-    // A port also repeats traps of earlier tests, and others on the subnet send traps. The test's traps have one of its
-    // keys.
+    // A port also repeats traps of earlier tests, and other ports of the subnet send traps. Each trap of this test has
+    // one of the test's keys.
     let ours: Vec<MKey> = [REPEATED, REPRESSED, MORE]
         .into_iter()
         .flat_map(|label| t.each(label))
@@ -206,7 +208,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .chain(t.each(AFTER).map(|exchange| exchange.request.m_key()))
         .collect();
     let is_ours = |of: &&Arrived| of.mad.method() == Method::TRAP && ours.contains(&trap::m_key_of(&of.mad));
-    // After the restore of the port's own key, the test's key is a wrong one and raises further traps.
+    // After the restore of the port's own key, the test's key is a wrong key and raises further traps.
     let end = t.exchange(AFTER)?;
     let end = end.answer().map_or(end.sent.latest, |answer| answer.at.latest);
     let traps: Vec<&Arrived> = t
@@ -248,7 +250,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         content(t, f, (&node, &before), repeated, trap);
     }
     for trap in &second {
-        // This may be a late trap of the first violation.
+        // The trap may be a late trap of the first violation.
         let late = first
             .last()
             .map_or(trap::m_key_of(&trap.mad) == repeated.request.m_key(), |last| {
@@ -289,7 +291,7 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
 }
 
 /// Checks that a wrong-key TrapRepress raises a trap, as any violation does. A port may send only its oldest trap until
-/// that is repressed. The check therefore needs a trap of the Get after it.
+/// that trap is repressed. The check therefore needs a trap for the Get that follows the TrapRepress.
 fn by_repress(t: &Trace, f: &mut Findings<'_>) {
     let Some(first) = t.each(BY_REPRESS).next() else { return };
     let told_of = |cause: &Exchange| {
@@ -362,7 +364,7 @@ fn repetitions(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, cause: &Exchang
             apart_enough(f, cause, (one, next), 1, apart);
         }
     }
-    // On hardware each trap's delay may be as long as the longest way. This matters less over many repetitions.
+    // On hardware the path may delay each trap. Over many repetitions the delay matters less.
     let times = u32::try_from(traps.len()).unwrap_or(u32::MAX).saturating_sub(1);
     let jitter = t.way(port) + t.begin.host_bound;
     if let (false, [one, .., last]) = (t.begin.simulated, traps) {

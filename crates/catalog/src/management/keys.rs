@@ -19,8 +19,7 @@ pub(crate) const AFTER: Label<PortInfo> = Label::new("right key, after");
 /// The fields of a lock.
 pub(crate) const LOCKED: [&str; 3] = ["M_Key", "M_KeyProtectBits", "M_KeyLeasePeriod"];
 
-/// Returns the test's key and four wrong ones: a random key, two that differ from the right key in one bit of each
-/// half, and 0.
+/// Returns the test's key and four wrong keys: a random key, two keys that differ from the right key in one bit, and 0.
 pub(crate) fn keys(t: &Tester<'_>) -> (MKey, [MKey; 4]) {
     let mut random = t.random("keys");
     // The right key has bits 8 and 56 set, so no wrong key equals it.
@@ -38,7 +37,7 @@ pub(crate) fn lock(t: &mut Tester<'_>, key: MKey, level: u8, lease: u16, violati
 }
 
 /// Locks the port as [`lock`] does, at a level that drops wrong keys. VL 15 has no flow control, so the function limits
-/// the requests in flight. The limit is the number that the port counts of a first burst with the key `other`.
+/// the requests in flight. The limit is the number that the port counts in a first burst with the key `other`.
 pub(crate) fn lock_with_room(
     t: &mut Tester<'_>,
     (key, other): (MKey, MKey),
@@ -58,8 +57,8 @@ fn lock_with(
 ) -> Step<Guarded<PortInfo>> {
     let rig_key = t.rig_key();
     let port = t.guard(FOUND, rig_key)?;
-    // A saturated counter would hide violations. A busy port may count a request more than once, so require twice the
-    // room.
+    // A saturated counter would hide violations. A busy port may count a request more than once, so require space for
+    // twice as many.
     let room = port.found().m_key_violations() <= u16::MAX - violations.saturating_mul(2).max(0x100);
     let locked = protected(&port, key, level, lease);
     let locked = locked.change(|info| if room { info } else { info.with_m_key_violations(0) });
@@ -95,7 +94,7 @@ pub(crate) fn protected(port: &Guarded<PortInfo>, key: MKey, level: u8, lease: u
     })
 }
 
-/// Returns the Notice of the trap for wrong M_Keys, to be repressed.
+/// Returns the Notice of the trap for a wrong M_Key, as a TrapRepress carries it.
 pub(crate) fn bad_m_key_notice() -> Notice {
     Notice::default()
         .with_is_generic(true)
@@ -104,7 +103,8 @@ pub(crate) fn bad_m_key_notice() -> Notice {
         .with_trap_number(trap::BAD_M_KEY)
 }
 
-/// The labels of a port with M_Key 0 at a protect level that would otherwise check keys.
+/// The labels of a Set to M_Key 0 and of the read after it. With another M_Key, the protect level would make the port
+/// check keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Unlock {
     /// The Set of the M_Key, level and lease.
@@ -131,8 +131,8 @@ impl Unlock {
         Ok(value)
     }
 
-    /// Checks that the port stored these fields and returns its PortInfo. Returns `None` if it did not; the test then
-    /// ends.
+    /// Checks that the port stored these fields and returns its PortInfo. Returns `None` if the port did not; the test
+    /// then ends.
     pub(crate) fn kept(
         self,
         t: &Trace,
@@ -159,7 +159,7 @@ pub(crate) fn require_dropped<A>(t: &Trace, label: Label<A>, exchange: &Exchange
     t.require(label, "a wrong key that was dropped", exchange.answer().is_none())
 }
 
-/// Checks that the port stored key, level and lease. Returns false if it did not; the test then ends.
+/// Checks that the port stored key, level and lease. Returns false if the port did not; the test then ends.
 pub(crate) fn locked(t: &Trace, f: &mut Findings<'_>) -> Result<bool, Gap> {
     t.not_judged(BURST_FIRST);
     let found: PortInfo = t.answer(FOUND)?;

@@ -26,7 +26,7 @@ pub(crate) fn each(t: &Trace, label: Label<AnyAttribute>) -> BTreeMap<What, &Exc
     t.each(label).map(|exchange| (what(exchange), exchange)).collect()
 }
 
-/// Returns whether the port has an attribute: it returned it to the right key.
+/// Returns whether the port has an attribute: whether it returned the attribute to the right key.
 pub(crate) fn is_there(exchange: &Exchange) -> bool {
     let answer = exchange.answer();
     answer.is_some_and(|answer| answer.mad.status() == Status::OK)
@@ -79,8 +79,8 @@ pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) 
         .collect()
 }
 
-/// Returns whether the device's host may have changed the attribute: the node's description, or the managers at a port.
-/// A value that the test itself has set is not the host's.
+/// Returns whether the device's host may have changed the attribute: NodeDescription, or CapabilityMask for a manager
+/// at the port. If NodeDescription has a value that the test has set, the host did not change it.
 fn may_be_the_host_s(t: &Trace, (attribute, _): What, is: &Exchange, differ: &[String]) -> bool {
     let Some(now) = is.answer().filter(|_| !t.begin.simulated) else {
         return false;

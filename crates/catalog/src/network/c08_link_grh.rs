@@ -2,7 +2,7 @@
 //! PayLen.
 //!
 //! Reading: the architecture defines no counter for these faults. The effect of a GRH on VL 15 is unclear, so the test
-//! sends none. False alarm: none known.
+//! sends no GRH there. False alarm: none known.
 
 use verbatim_tester::{Need, Step, Test, Tester};
 use verbatim_wire::Grh;

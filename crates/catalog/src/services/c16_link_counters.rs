@@ -1,5 +1,5 @@
-//! `c16-link-counters`: a port counts each packet that its link layer discards once, never counts a valid packet, and
-//! stops PortRcvErrors at 0xFFFF.
+//! `c16-link-counters`: a port counts once each packet that its link layer discards. It never counts a valid packet,
+//! and stops PortRcvErrors at 0xFFFF.
 //!
 //! Reading: PortRcvErrorDetails is optional, and judged if the port has it. The default of `violations` exceeds 0xFFFF.
 //! False alarm: errors of a real link; a simulated link has none.

@@ -1,18 +1,19 @@
 //! `c16-port-counters`: the performance agent writes the counters that CounterSelect selects, and no others.
 //!
 //! The test sets each counter of PortCounters and PortRcvErrorDetails alone, then none, then all to their largest
-//! values, then all back to their original values. The agent must refuse what it does not have: port 0, a port beyond
-//! NumPorts, all ports at once without AllPortSelect in ClassPortInfo, methods of other classes, other versions, and an
+//! values, then all back to their original values. The agent must refuse port 0, a port beyond NumPorts, and all ports
+//! at once without AllPortSelect in ClassPortInfo. It must also refuse methods of other classes, other versions, and an
 //! unknown attribute. It must not respond to a response, a Trap or a TrapRepress. The counters of another port must not
 //! change.
 //!
-//! Reading: data and packets are counted during the test, so the expected values are ranges. On the virtual rig, each
-//! MAD is one packet, counted once from LRH to ICRC. No response to an unknown method or version is an observation. The
-//! counters of data and packets are optional; a counter that the device lacks is always 0. The test runs only if the
-//! rig allows writing counters. A restore is not exact, because packets are counted meanwhile, and a cut-off run leaves
-//! the values that it set. A real port also counts link errors and other traffic, so a value above the expected one is
-//! no failure there; a value below is. False alarm: another program that resets counters, such as a performance
-//! manager. The user excludes it by allowing the writes.
+//! Reading: the port counts data and packets during the test, so the expected values are ranges. On the virtual rig,
+//! each MAD is one packet, counted once from LRH to ICRC. A missing response to an unknown method or version is only an
+//! observation. The counters of data and packets are optional; a counter that the device lacks is always 0. The test
+//! runs only if the rig allows writing counters. A restore is not exact, because the port counts packets meanwhile. A
+//! run that is cut off leaves its own values in the counters. A real port also counts link errors and other traffic, so
+//! there a value above the expected range is inconclusive, and only a value below it fails. False alarm: another
+//! program that resets counters, such as a performance manager. By allowing the writes, the user rules out such a
+//! program.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Legal, Passed, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};
@@ -116,7 +117,7 @@ const OF_THE_LINK: [&str; 7] = [
 const ALL_PORT_SELECT: u16 = 1 << 8;
 /// ClassPortInfo:CapabilityMask of the performance class: the port has PortXmitWait.
 const XMIT_WAIT: u16 = 1 << 12;
-/// The counters of relaying and filtering in switches: an adapter may read 0 after any write.
+/// The counters of relaying and filtering in switches: an adapter may return 0 after any write.
 const OF_SWITCHES: [&str; 3] = [
     "PortRcvSwitchRelayErrors",
     "PortXmitConstraintErrors",
@@ -228,7 +229,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     }
     set(t, others(PortCounters::default(), &NAMES, 5), 0)?;
     if let Some(beyond) = beyond {
-        // These values are lower than the current ones, which a counter never reaches by itself.
+        // These values are lower than the current values, and a counter never decreases by itself.
         let image = others(PortCounters::default(), &NAMES, NAMES.len() + 1)
             .with_port_select(beyond)
             .with_counter_select(Hex16(0xFFFF))
@@ -345,7 +346,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     after_details(t, f)
 }
 
-/// Checks that Sets of PortRcvErrorDetails changed neither the counters that sum them up nor others.
+/// Checks that Sets of PortRcvErrorDetails changed no counter of PortCounters.
 fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let before = t.each(COUNTERS.get).filter(answered).last();
     let after = t.each(AFTER_DETAILS).find(answered);
@@ -367,7 +368,7 @@ fn after_details(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 }
 
 /// Checks that the port counted each packet between the first two reads once, unless the counter is at its largest
-/// value. A real adapter may update its counters later, so the result is only an observation there.
+/// value. A real adapter may update its counters later, so on hardware the result is only an observation.
 fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut reads = t.each(COUNTERS.get).filter(answered);
     let (Some(first), Some(second)) = (reads.next(), reads.next()) else {
@@ -427,8 +428,8 @@ fn answered(exchange: &&Exchange) -> bool {
         .is_some_and(|answer| answer.mad.status() == Status::OK)
 }
 
-/// Returns the range of a counter of data or packets after two exchanges without other traffic. The exchanges between
-/// them are counted; the two themselves may be.
+/// Returns the range of a counter of data or packets after two exchanges without other traffic. The port must have
+/// counted the exchanges between the two, and may have counted the two themselves.
 fn goes_on(t: &Trace, name: &str, was: u64, (from, to): (&Exchange, &Exchange)) -> (u64, u64) {
     let all = t.exchanges.iter();
     let all: Vec<_> = all
@@ -444,8 +445,8 @@ fn goes_on(t: &Trace, name: &str, was: u64, (from, to): (&Exchange, &Exchange)) 
     )
 }
 
-/// Checks that the Sets leave another, idle port's counters unchanged. A node may report the counters of the receiving
-/// port only.
+/// Checks that the Sets leave the counters of another, idle port unchanged. A node may report the counters of the
+/// receiving port only.
 fn of_another(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut reads = t.each(OTHER).filter(answered);
     let (Some(first), Some(last)) = (reads.next(), reads.last()) else {

@@ -83,7 +83,7 @@ impl Kind {
         matches!(self, Self::AtomicAfterReads | Self::ReadsAfterAtomic)
     }
 
-    /// Returns the number of READs: two at most, and no more than the device handles at a time beside the atomic.
+    /// Returns the number of READs: two at most, and no more than max_dest_rd_atomic allows beside the atomic.
     fn reads(self, max_dest_rd_atomic: u32) -> u32 {
         max_dest_rd_atomic.saturating_sub(self.has_atomic().into()).min(2)
     }
@@ -143,10 +143,10 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     Ok(())
 }
 
-/// Sends requests at once. Returns whether the DUT responded to each of their PSNs.
+/// Sends all requests at once. Returns whether the DUT responded to each of their PSNs.
 ///
-/// After an RNR NAK the peer repeats the refused request and all requests behind it: the DUT may lack a resource for a
-/// moment.
+/// After an RNR NAK the peer repeats the refused request and all requests behind it, because the DUT may lack a
+/// resource for a moment.
 fn all_answered(t: &mut Tester<'_>, channel: &Channel, messages: &[Message]) -> Step<bool> {
     let mut wanted: Vec<Psn> = Vec::new();
     for message in messages {

@@ -1,4 +1,4 @@
-//! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; only its response does.
+//! `c09-060-ack-of-read`: an ACK does not complete an RDMA READ or an atomic; only the response does.
 //!
 //! One connection carries a READ of three responses, another a FetchAdd. Instead of the response the peer sends an ACK
 //! of the request's last PSN, three times because a packet may be lost. No request may complete with success. Then the

@@ -8,7 +8,7 @@
 //! Then the peer sends 64 more atomics to another address. The CmpSwaps differ from the value there in one bit each and
 //! store nothing. The FetchAdds add random numbers.
 //!
-//! Reading: the operand of the public page's second CmpSwap is not visible, so the test tries both outcomes of a
+//! Reading: the public page does not show the operand of its second CmpSwap, so the test tries both outcomes of a
 //! comparison. Numbers are big-endian on the wire and native in memory. The test reads memory as little-endian, as on
 //! x86 and most Arm hosts. A device without atomics is NOT_APPLICABLE.
 //!
@@ -58,7 +58,7 @@ const PLACE_OF_MORE: u32 = 320;
 /// Number of further atomics: one for each bit.
 const BITS: u32 = u64::BITS;
 /// Operands of FetchAdd: a carry into the upper half, a carry out of 64 bits, the upper half alone, and all bits. The
-/// last adds to the first number again.
+/// last operand is added to the first number again.
 const ADDED: [u64; 5] = [1, 5, 0x0102_0304_0000_0000, 0x7FFF_FFFF_FFFF_FFFF, 0x10];
 /// Compare and swap operands of CmpSwap: equal; upper half differs; lower half differs; equal, stores 0; equal to the
 /// value that the first stored.

@@ -58,7 +58,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Runs the stimuli in order, and stops at the first without an effect.
+/// Runs the stimuli in order, and stops at the first stimulus without an effect.
 fn sequence(t: &mut Tester<'_>, dut: &mut Requester, silence: Duration) -> Step {
     let mut sent = Vec::new();
     for ask in [Ask::send(64), Ask::new(pb::Operation::Write, 200), Ask::send(0)] {

@@ -9,7 +9,7 @@
 //! may be lost. Then the valid ACK completes the SEND. A completed READ and a completed atomic get another response
 //! with other bytes, which must change nothing.
 //!
-//! Reading: the DUT may take credits from such an ACK; this test cannot see that.
+//! Reading: the DUT may take credits from such an ACK; the test cannot observe the DUT's credits.
 //!
 //! False alarm: none known.
 
@@ -97,7 +97,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Has the DUT post a READ or an atomic, and sends a different response after it completed.
+/// Has the DUT post a READ or an atomic, and sends a different response after the request completed.
 fn ghost_of(t: &mut Tester<'_>, dut: &mut Requester, operation: Operation) -> Step {
     let place = if operation == Operation::Read {
         RESULTS

@@ -174,8 +174,8 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     }
     t.send_frame(RESPONSE, last)?;
     let mut done = t.next_completion(Side::Dut, channel.qp, t.now().after(COMPLETION_WAIT))?;
-    // Several responses are sent once: after a loss the DUT may request only the rest, and the old responses would not
-    // match that request.
+    // The tester sends the responses to a READ only once. After a loss the DUT may request only the rest, and the old
+    // responses would not match that request.
     let tries = if before.is_empty() { verbatim_record::TRIES } else { 1 };
     for _ in 1..tries {
         if done.is_none() {

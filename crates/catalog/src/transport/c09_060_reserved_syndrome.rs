@@ -1,11 +1,12 @@
 //! `c09-060-reserved-syndrome`: an acknowledgement with a reserved syndrome does not complete a request with success.
 //!
 //! One connection tests reserved types of the AETH syndrome, another reserved NAK codes. A SEND is outstanding when
-//! they arrive. The peer sends each three times, because a packet may be lost. Then it acknowledges the SEND.
+//! these acknowledgements arrive. The peer sends each acknowledgement three times, because a packet may be lost. Then
+//! it acknowledges the SEND.
 //!
 //! Reading: the architecture leaves the effect of a reserved syndrome open. Ignoring it and failing the request both
 //! conform; success does not. The test leaves out syndromes with the reserved top bit set: a receiver that ignores that
-//! bit reads an ACK.
+//! bit reads such a syndrome as an ACK.
 //!
 //! False alarm: none known.
 

@@ -1,7 +1,7 @@
 //! `c09-060-OPERATION-responder` (C09_060_01_01 and its siblings): the DUT responds to the peer's requests.
 //!
 //! The peer sends four messages, each after the response to the previous one: three full packets, three packets with
-//! padding, an empty message, and three packets with a short last one. The DUT acknowledges a SEND or WRITE with the
+//! padding, an empty message, and three packets with a short last packet. The DUT acknowledges a SEND or WRITE with the
 //! PSN of its last packet, and not before that packet arrived. It answers a READ with the data of its memory, in
 //! packets as long as the path MTU. The MSN counts the messages. Receives complete in order, each once, with length and
 //! immediate data. The DUT's memory holds the expected bytes and nothing else.
@@ -148,7 +148,8 @@ fn procedure(t: &mut Tester<'_>, kind: Kind) -> Step {
     for (n, length) in (0u32..).zip(lengths) {
         let slice = match kind {
             Kind::Send => (place(n), length + SLACK),
-            // There is one receive more than immediate data: a WRITE without immediate data must not consume it.
+            // There is one more receive than WRITEs with Immediate. The WRITE without immediate data must not consume
+            // it.
             Kind::Write => SPARE,
             Kind::Read => continue,
         };

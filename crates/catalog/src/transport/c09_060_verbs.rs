@@ -1,13 +1,14 @@
 //! `c09-060-requester-verbs`, `c09-060-responder-verbs`: the weaker form of the C09_060 tests, with an adapter of the
 //! tester as the peer.
 //!
-//! One side posts every operation once, between the DUT's memory and the tester's; the other side responds. The test
-//! reads both memories back and compares all of them. If the DUT is the requester, the tester's queue pair then moves
-//! to error, and one more request must stay outstanding: the tester does not respond, and the ACK timeout is off. No
-//! adapter can withhold the ACK of a request that it executed, so the test does not try that. The test leaves out
+//! One side posts every operation once, between the DUT's memory and the tester's memory; the other side responds. The
+//! test reads both memories back and compares all of them. If the DUT is the requester, the tester's queue pair then
+//! moves to error, and one more request must stay outstanding: the tester does not respond, and the ACK timeout is off.
+//! No adapter can withhold the ACK of a request that it executed, so the test leaves out this case. The test leaves out
 //! atomics if one of the two adapters reports none.
 //!
-//! False alarm: the DUT has no ACK timeout, so a lost packet leaves its request incomplete: INCONCLUSIVE.
+//! False alarm: none known. The DUT's ACK timeout is off, so a lost packet leaves its request incomplete, and the
+//! result is INCONCLUSIVE.
 
 use core::time::Duration;
 
@@ -121,8 +122,8 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
         memory: MEMORY,
         ..ChannelOptions::default()
     };
-    // Only a time-out recovers a lost packet. A DUT as requester has none, because its last request must stay
-    // outstanding. All tries together must last longer than one second, after which a host repeats a lost address
+    // Only a time-out recovers a lost packet. A DUT as requester has its timeout off, because its last request must
+    // stay outstanding. All tries together must last longer than one second, after which a host repeats a lost address
     // query.
     let timeout = if asking == Side::Tester {
         AckTimeout(16)
@@ -190,7 +191,7 @@ fn procedure(t: &mut Tester<'_>, asking: Side) -> Step {
     Ok(())
 }
 
-/// Returns the requests that both adapters support. The atomics are the last two.
+/// Returns the requests that both adapters support. The atomics are the last two requests.
 fn requests(atomics: bool) -> &'static [(u64, pb::Operation)] {
     if atomics { &REQUESTS } else { &REQUESTS[..3] }
 }
@@ -304,7 +305,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
         let (_, unanswered) = (t.command(DEAF)?, t.command(UNANSWERED)?);
         let (silent, _) = (t.waited(SILENT)?, t.command(STATE)?);
         let done = rc::completions_of(t, Side::Dut, (unanswered.place, silent.place));
-        // A device that cannot switch its ACK timeout off gives up.
+        // A device that cannot switch off its ACK timeout fails the request after its retries.
         let gives_up = offers::given(t, Side::Dut, |given| given.timeout).is_some_and(|timeout| timeout != 0);
         let result = match done.as_slice() {
             [] if rc::is_alive_after(t, silent.place) => Passed::Pass,

@@ -3,8 +3,8 @@
 //! For each of the 32 codes the DUT posts a SEND, which gets two RNR NAKs with that code and then an ACK. Neither retry
 //! may come before the interval is over. Code 0 is the longest, 655.36 ms. There is no upper bound.
 //!
-//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest measured round trip cannot be told from
-//! the path. The test leaves out these codes, and the report lists them.
+//! Reading: as in `c09-130-rnr-interval`. An interval below twice the longest measured round trip cannot be
+//! distinguished from the delay of the path. The test leaves out these codes, and the report lists them.
 //!
 //! False alarm: a switch that delays packets for as long as the interval may hide an early retry, but never causes one.
 
@@ -160,7 +160,7 @@ fn retries(
             Passed::Pass
         } else if seen.frame.at.since(first.at).1 < asked.duration() && path.is_none_or(|path| path < asked.duration())
         {
-            // If a round trip takes as long as the interval, the NAK that caused a retry is unknown.
+            // The round trip is shorter than the interval, so the NAK that caused this retry is known.
             Passed::Fail
         } else {
             Passed::Inconclusive
@@ -181,7 +181,7 @@ fn retries(
     }
     let result = match sent.len().cmp(&(1 + NAKS)) {
         core::cmp::Ordering::Equal => Passed::Pass,
-        // A repeated RNR NAK may have crossed the retry, and the DUT answers it too.
+        // A repeated RNR NAK may have crossed the retry, and the DUT then retries after both.
         core::cmp::Ordering::Greater if naks.len() > NAKS => Passed::Inconclusive,
         core::cmp::Ordering::Greater => Passed::Fail,
         core::cmp::Ordering::Less => rc::alive(t, case.end(), naks.len() >= 3),

@@ -45,7 +45,7 @@ const ROUND_TRIPS: u32 = 110;
 /// Shortest interval in which an ACK timeout can expire.
 const ROOM: Duration = Duration::from_millis(20);
 
-/// Number of RNR NAKs with an early retry that lost NAKs no longer explain.
+/// Smallest number of early retries that lost RNR NAKs do not explain.
 const EARLY: usize = 3;
 
 const RNR_CODE: Parameter = Parameter {
@@ -229,7 +229,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let (first, last) = answered(at)?;
         is_early(first, &sent[at]).then_some(last.place)
     };
-    // After a lost NAK the ACK timeout rightly continues to run and may cause retries: one or two prove nothing.
+    // After a lost NAK the ACK timeout rightly continues to run and may cause retries, so one or two early retries
+    // prove nothing.
     let mut early: Vec<usize> = (1..sent.len()).filter_map(answered_early).collect();
     early.dedup();
     let may_be_lost = has_timeout && !t.begin.simulated && early.len() < EARLY;
@@ -300,8 +301,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let _ = t.command(STATE)?;
         return Ok(());
     }
-    // If the DUT's retry was lost, the first repeated NAK rightly consumes another retry. A loss does not explain
-    // anything that the DUT did before it.
+    // If the DUT's retry was lost, the first repeated NAK rightly consumes another retry. A loss explains nothing that
+    // the DUT did before the first repeated NAK.
     let done = dialogue.completions_between(posted.place, waited.place);
     let first_again = t.frames(NAK_AGAIN).next().map_or(usize::MAX, |again| again.place);
     let certain = match done.first() {
@@ -311,7 +312,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let words = (format!("{expected_naks} (1 + rnr_retry)"), transmissions.to_string());
     let result = match transmissions.cmp(&usize::from(expected_naks)) {
         core::cmp::Ordering::Equal => Passed::Pass,
-        // A repeated RNR NAK may have crossed the retry, and the DUT answers it too.
+        // A repeated RNR NAK may have crossed the retry, and the DUT then retries after both.
         core::cmp::Ordering::Greater if may_be_lost || again > 0 => Passed::Inconclusive,
         core::cmp::Ordering::Greater => Passed::Fail,
         core::cmp::Ordering::Less => rc::alive(t, waited.place, certain),
@@ -347,7 +348,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the queue pair is in the error state.
+/// Checks that the queue pair is in the error state.
 fn in_error(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let asked = t.command(STATE)?;
     let (seen, result) = match rc::reply(asked) {
@@ -362,7 +363,7 @@ fn in_error(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the packet is the posted SEND.
+/// Checks that the packet is the posted SEND.
 fn is_the_request(
     f: &mut Findings<'_>,
     statement: &str,

@@ -1,4 +1,5 @@
-//! `c09-142-ack-timeout` (C09_142_01): a requester retries an unanswered request after T to 4 T, retry_cnt times.
+//! `c09-142-ack-timeout` (C09_142_01): a requester retries an unanswered request after T to 4 T, retry_cnt times. T is
+//! the local ACK timeout.
 //!
 //! Each case has its own connection:
 //! - The peer leaves a READ (a WRITE if the device has no READs), two SENDs, and a long SEND unanswered. The DUT
@@ -12,7 +13,8 @@
 //! Reading: the public page sleeps T after each request; the architecture allows up to 4 T. The test measures times
 //! between arrivals at the tester. The spread of the round trips limits how far the path can shift them.
 //!
-//! False alarm: a lost retry looks like a late one. On hardware a late retry counts only if no retry is missing.
+//! False alarm: a lost retry makes the next retry look late. On hardware a late retry counts only if no retry is
+//! missing.
 
 use core::time::Duration;
 

@@ -1,7 +1,7 @@
 //! `c09-142-long-timeout`: a local ACK timeout lasts as long as its code says, for a long code and for short codes.
 //!
-//! The DUT posts a SEND, and the peer does not answer it. The DUT retransmits it once after T to 4 T; then the request
-//! fails. In simulation the test also tries short codes.
+//! The DUT posts a SEND, and the peer does not answer it. The DUT retransmits the SEND once after T to 4 T, where T is
+//! the local ACK timeout; then the request fails. In simulation the test also tries short codes.
 //!
 //! Reading: as in `c09-142-ack-timeout`, with longer and shorter timeouts.
 //!

@@ -1,9 +1,9 @@
-//! `c09-142-progress`: after a time-out the DUT continues a partly answered request; packets without progress give no
-//! retries.
+//! `c09-142-progress`: after a time-out the DUT continues a partly answered request. Packets without progress do not
+//! reload the retry counter.
 //!
 //! Each case has its own connection:
 //! - The peer acknowledges two of the four packets of a SEND and a WRITE, and the rest after its retransmission.
-//! - The peer answers each transmission of a READ of five responses with one response more. The DUT may request the
+//! - The peer answers each transmission of a READ of five responses with one more response. The DUT may request the
 //!   rest or the whole READ.
 //! - The peer leaves a SEND unanswered. After each transmission it repeats the ACK of an earlier SEND and sends a CNP.
 //! - The peer acknowledges only the first of the two packets of a SEND, after each transmission.
@@ -126,7 +126,8 @@ fn never_whole(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Acknowledges the second packet, and the rest after its retransmission. Returns whether the request completed.
+/// Acknowledges the second packet, and the rest after the retransmission of the rest. Returns whether the request
+/// completed.
 fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     let ack = |at: u32| dut.ack(sent.first.plus(at), sent.msn - 1);
     for at in 0..2 {
@@ -135,7 +136,7 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
         }
     }
     t.send_frame(PART, &ack(1))?;
-    // The first transmission, and the retransmission after a time-out.
+    // Wait for the first transmission, and for the retransmission after a time-out.
     for _ in 0..2 {
         dut.see(t, sent.first.plus(2), retried(t))?;
     }
@@ -148,7 +149,7 @@ fn in_part(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step<bool> {
     dut.answer(t, (ACK, ACK_AGAIN), &answers, 1)
 }
 
-/// Answers each transmission of a READ with one response more.
+/// Answers each transmission of a READ with one more response.
 fn one_by_one(t: &mut Tester<'_>, dut: &Requester, sent: &Sent) -> Step {
     let data = response_data(t, sent);
     let mtu = dut.mtu as usize;

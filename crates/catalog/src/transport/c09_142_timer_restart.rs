@@ -1,4 +1,4 @@
-//! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout.
+//! `c09-142-timer-restart`: progress restarts the timer of the local ACK timeout T.
 //!
 //! The DUT posts ten SENDs at once. The peer acknowledges one of them every T/2, for longer than 4 T in all. Each ACK
 //! is progress, so the DUT may retransmit nothing earlier than T after it.
@@ -6,16 +6,16 @@
 //! The rule `timer-restarts` judges the other connections:
 //! - The peer sends one response to a READ every T/2, if the device has READs.
 //! - The DUT posts a SEND every T/2, and the peer answers none. A post is no progress.
-//! - The peer acknowledges an old request every T/2, while a SEND stays unanswered. This is no progress, so the DUT
-//!   retries the SEND in time.
+//! - The peer acknowledges an old request every T/2, while a SEND stays unanswered. Such an ACK is no progress, so the
+//!   DUT retries the SEND in time.
 //! - The peer acknowledges one packet of a SEND of eight packets every T/2.
 //! - A sequence NAK makes the DUT retransmit a SEND shortly before its time-out. Then the peer leaves the SEND
 //!   unanswered until the DUT retries it.
 //!
 //! Reading: an ACK of any outstanding request is progress.
 //!
-//! False alarm: an ACK may be lost or late. A retry is therefore judged by the last ACK that had surely arrived before
-//! it.
+//! False alarm: an ACK may be lost or late. The test therefore judges a retry by the last ACK that had surely arrived
+//! before the retry.
 
 use core::time::Duration;
 
@@ -122,8 +122,8 @@ fn read(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     dut.close(t)
 }
 
-/// Leaves a SEND unanswered while the DUT posts others. A post is no progress, so the DUT retries the SEND and fails
-/// it.
+/// Leaves a SEND unanswered while the DUT posts other SENDs. A post is no progress, so the DUT retries the first SEND
+/// and then fails it.
 fn posted_meanwhile(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -160,7 +160,7 @@ fn parts(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
 
 /// Leaves a SEND unanswered while the peer repeats the ACK of an old request.
 ///
-/// It is not the newest completed request, because a peer may repeat that ACK to report credits.
+/// The old request is not the newest completed request, because a peer may repeat the newest ACK to report credits.
 fn stale_acks(t: &mut Tester<'_>, options: &ChannelOptions) -> Step {
     let options = ChannelOptions {
         retry_cnt: 1,
@@ -292,8 +292,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .zip(acks.first())
             .map_or(Duration::ZERO, |(last, first)| last.at.since(first.at).1);
         let evidence: Vec<Evidence<'_>> = acks.iter().map(|ack| Evidence::from(*ack)).collect();
-        // Without an outstanding request no timer runs, and a lost ACK restarts none. No request is outstanding behind
-        // the last ACK.
+        // Without an outstanding request no timer runs, and a lost ACK restarts no timer. No request is outstanding
+        // behind the last ACK.
         let before_last = acks.split_last().map_or(&[][..], |(_, before)| before);
         let counted = (1_usize..).zip(before_last).filter(|(wr_id, ack)| {
             let next = acks.get(*wr_id).map_or(until, |next| next.place);
@@ -327,7 +327,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let done = case.dialogue.completions_between(window.0, window.1);
     let spent = done.iter().any(|done| done.status() == WcStatus::RETRY_EXC_ERR);
     if spent && !t.begin.simulated {
-        // Lost ACKs rightly exhaust the retries.
+        // If ACKs were lost, the DUT rightly exhausted its retries.
         let words = ("all with IBV_WC_SUCCESS", rc::completions_in_words(&done));
         f.prove(TIMEOUT, &rc::evidence(&done), about, words, Passed::Inconclusive);
     } else {

@@ -5,13 +5,13 @@
 //! retries: only rnr_retry has a value for retries without end.
 //!
 //! On another connection the peer acknowledges the first SEND after its only retry; the DUT may then retry the second
-//! once. On the last, the peer sends an RNR NAK after the only retry, which allows no further time-out retry. If too
-//! few transmissions arrive, the test repeats the case on new connections.
+//! SEND once. On the last connection, the peer sends an RNR NAK after the only retry, which allows no further time-out
+//! retry. If too few transmissions arrive, the test repeats the case on new connections.
 //!
 //! Reading: nothing is unclear.
 //!
-//! False alarm: if a retry may have been lost, too few retries are INCONCLUSIVE. They fail if the error came before the
-//! time-outs could be over, or if the only retry is missing on three connections.
+//! False alarm: if a retry may have been lost, too few retries are INCONCLUSIVE. The test fails if the error came
+//! before the time-outs could be over, or if the only retry is missing on three connections.
 
 use core::time::Duration;
 
@@ -79,7 +79,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     not_ready(t, t.nearest_timeout(AckTimeout(code)))
 }
 
-/// Sends an RNR NAK after a retry. It acknowledges nothing, so consumed retries stay consumed.
+/// Sends an RNR NAK after a retry. The NAK acknowledges nothing, so consumed retries stay consumed.
 fn not_ready(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
     let options = ChannelOptions {
         timeout,
@@ -97,7 +97,7 @@ fn not_ready(t: &mut Tester<'_>, timeout: AckTimeout) -> Step {
     dut.close(t)
 }
 
-/// Returns the ACK timeout of a connection. It is doubled if the tester must acknowledge in time.
+/// Returns the ACK timeout of a connection. The timeout is doubled if the tester must acknowledge in time.
 fn timeout(code: u8, reloads: bool) -> AckTimeout {
     AckTimeout(code + u8::from(reloads))
 }

@@ -1,12 +1,13 @@
 //! `c09-address-vector`: packets carry the hop limit, traffic class and flow label of their queue pair's address
 //! vector.
 //!
-//! Each connection has a different address vector. On each the DUT sends a SEND and a READ, and answers a WRITE and a
-//! READ.
+//! Each connection has a different address vector. On each connection the DUT sends a SEND and a READ, and answers a
+//! WRITE and a READ.
 //!
 //! Reading: over IPv4 the traffic class is the type of service, and there is no flow label. Congestion control owns the
-//! two ECN bits. With a flow label of 0 the device chooses. The test leaves out requests that the device lacks. On a
-//! host the kernel resolves the address and sets the hop limit of its route, so only the virtual rig is judged on it.
+//! two ECN bits. With a flow label of 0 the device chooses the value. The test leaves out requests that the device
+//! lacks. On a host the kernel resolves the address and sets the hop limit of its route, so the test judges the hop
+//! limit only on the virtual rig.
 //!
 //! False alarm: a switch may rewrite the DSCP, so a different DSCP on a real path is INCONCLUSIVE.
 

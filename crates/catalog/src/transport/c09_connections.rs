@@ -1,8 +1,8 @@
 //! `c09-connections`: packets on one connection do not affect another connection.
 //!
 //! The peer sends messages of three packets on two connections, packet by packet in turns: SENDs, WRITEs and WRITEs
-//! with Immediate, beside a message of the same or of another kind. The DUT must deliver all of them, each to its own
-//! memory. It must also keep apart atomics with the same PSN, and report a PSN gap on each of several connections.
+//! with Immediate, each beside a message of the same or of another kind. The DUT must deliver all of them, each to its
+//! own memory. It must also keep apart atomics with the same PSN, and report a PSN gap on each of several connections.
 //! Finally the DUT's request on one connection stays unanswered, or waits after an RNR NAK, while another connection
 //! makes progress.
 //!
@@ -210,11 +210,11 @@ fn atomics(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Leaves a SEND unanswered while another connection makes progress. Its timeout must expire nevertheless.
+/// Leaves a SEND unanswered while another connection makes progress. The SEND's timeout must expire nevertheless.
 fn unanswered(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMEOUT,
-        // Not 7, which some devices take for retries without end.
+        // Some devices treat 7 as retries without end.
         retry_cnt: 6,
         ..ChannelOptions::default()
     };
@@ -244,7 +244,7 @@ fn put_off(t: &mut Tester<'_>) -> Step {
     let sent = waits.post(t, Ask::send(64))?;
     if waits.see_all(t, &sent)? {
         t.send_frame(RNR, &waits.rnr_nak(sent.first, TIMER, 0))?;
-        // By then the NAK has arrived, and the interval is not over.
+        // After this pause the NAK has arrived, but the interval is not over.
         t.pause(TIMER.duration() / 8)?;
         let other = goes_on.post(t, Ask::send(64))?;
         if goes_on.see_all(t, &other)? {

@@ -17,8 +17,8 @@ pub struct Arrival<'a> {
 /// The outcome of the checks for a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// The port accepts the packet. The range covers the bytes for the transport layer: from the end of the LRH to the
-    /// start of the ICRC, or to the start of the VCRC of a raw packet.
+    /// The port accepts the packet. The range covers the bytes for the transport layer, from the end of the LRH to the
+    /// start of the ICRC. In a raw packet, the range ends at the start of the VCRC.
     Accepted(Range<usize>),
     /// The port discards the packet.
     Discarded,

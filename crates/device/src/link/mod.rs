@@ -28,8 +28,8 @@
 //! of the later checks is a choice of this model.
 //!
 //! The port discards a packet with a failed check. A switch or router in transit may instead forward the packet with a
-//! wrong VCRC and EBP ([`LinkChoices::corrupts_and_forwards`], [`relayed`]), but only if no check other than VCRC,
-//! ICRC, LVer, length and MTU failed. The model contains no forwarding tables and no routing.
+//! wrong VCRC and EBP ([`LinkChoices::corrupts_and_forwards`], [`relayed`]). The switch or router may forward only if
+//! all failed checks are VCRC, ICRC, LVer, length or MTU. The model contains no forwarding tables and no routing.
 
 mod address;
 mod arrival;

@@ -240,8 +240,8 @@ impl Adapter {
     /// Allocates memory of zeros and registers it.
     ///
     /// # Errors
-    /// If the length is 0 or beyond the profile's limit, if the access rights include remote write or remote atomic
-    /// without local write, or if too much memory is registered.
+    /// If the length is 0 or beyond the profile's limit, or if too much memory is registered. Also if the access rights
+    /// include remote write or remote atomic without local write.
     pub fn register(&mut self, length: u32, access: Access) -> Result<Memory, Refusal> {
         let longest = self.profile.max_memory.min(memory::LONGEST);
         self.memory

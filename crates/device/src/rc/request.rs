@@ -203,8 +203,8 @@ impl Qp {
         }
     }
 
-    /// Checks the payload length: First and Middle are full, Last is not empty, no packet exceeds the path MTU, and
-    /// READ requests and atomics have no payload.
+    /// Checks the payload length. First and Middle packets are full, and a Last packet is not empty. No packet exceeds
+    /// the path MTU. READ requests and atomics have no payload.
     fn check_payload(&self, cx: &Context<'_>, request: &Request<'_>) -> Result<(), Refused> {
         let (length, pmtu) = (request.payload.len(), self.pmtu() as usize);
         let carries = request.is_send() || request.is_write();

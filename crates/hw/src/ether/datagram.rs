@@ -39,7 +39,6 @@ const LONGEST: usize = 4096 + 65536;
 /// lower bound of a frame's arrival is therefore the last time when the socket was seen empty.
 ///
 /// One thread can send while another receives.
-/// One thread can send while another receives.
 #[derive(Debug)]
 pub struct DatagramPair {
     socket: Bound<UnixDatagram>,
@@ -53,13 +52,12 @@ struct Receiver {
     buffer: Vec<u8>,
     /// Time when the socket was last seen empty.
     empty: Duration,
-    /// Number of datagrams that were too long for a frame.
+    /// Number of discarded datagrams that were longer than any frame.
     dropped: u64,
 }
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Leaves out the buffer.
         f.debug_struct("Receiver")
             .field("empty", &self.empty)
             .finish_non_exhaustive()
@@ -69,7 +67,7 @@ impl fmt::Debug for Receiver {
 impl DatagramPair {
     /// Binds `local`, which receives the other side's frames. Sent frames go to `remote`, which need not exist yet.
     ///
-    /// If a dead process left a socket at `local`, it is replaced. The file is removed when this is dropped.
+    /// Replaces a socket that a dead process left at `local`. Dropping the pair removes the file.
     ///
     /// # Errors
     ///
@@ -83,7 +81,7 @@ impl DatagramPair {
             // To the system, an empty path means any free name.
             return Err(path(empty, io::ErrorKind::InvalidInput.into()));
         }
-        // The same check as in a send, at a time when the operator can still see the error.
+        // Checks the remote path as a send would, so that the operator sees an invalid path at once.
         std::os::unix::net::SocketAddr::from_pathname(remote).map_err(|seen| path(remote, seen))?;
         let empty = now();
         let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
@@ -110,7 +108,7 @@ impl DatagramPair {
     ///
     /// # Errors
     ///
-    /// [`EtherError`]: the system refuses the duration.
+    /// [`EtherError::System`] when the system refuses the duration.
     pub fn with_send_bound(mut self, bound: Duration) -> Result<DatagramPair, EtherError> {
         self.send_bound = bound;
         let set = self.socket.set_write_timeout(Some(bound));
@@ -118,8 +116,8 @@ impl DatagramPair {
         Ok(self)
     }
 
-    /// Returns the longest frame that can be sent, in bytes with its Ethernet header. The machine's own interface may
-    /// take less.
+    /// Returns the length of the longest frame that can be sent, in bytes including the Ethernet header. The emulated
+    /// interface may accept only shorter frames.
     #[must_use]
     pub fn longest(&self) -> usize {
         LONGEST
@@ -166,8 +164,8 @@ impl DatagramPair {
         }
     }
 
-    /// Returns the next frame, or `None` if none comes within `timeout`. A receive does not notice the death of the
-    /// other side; the next send does.
+    /// Returns the next frame, or `None` if no frame arrives within `timeout`. A receive does not notice the death of
+    /// the other side; the next send does.
     ///
     /// # Errors
     ///
@@ -175,7 +173,7 @@ impl DatagramPair {
     pub fn receive(&self, timeout: Duration) -> Result<Option<Frame>, EtherError> {
         let start = Instant::now();
         let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
-        // With the flag, the result is the length of the whole datagram, even if the buffer is too short.
+        // With MSG_TRUNC, the result is the length of the whole datagram, even if the buffer is too short.
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_TRUNC;
         loop {
             let began = now();

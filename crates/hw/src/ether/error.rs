@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-/// A failure of a frame or of its transport.
+/// An error of opening a socket, or of sending or receiving frames.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EtherError {
@@ -55,7 +55,7 @@ pub enum EtherError {
         /// The interface.
         interface: String,
     },
-    /// The frame is longer than the interface or socket takes; it was not sent.
+    /// The frame is longer than the interface or socket accepts; it was not sent.
     #[error(
         "a frame of {length} bytes is too long for {place}, which takes {most} with the Ethernet header: send a \
          shorter one, or raise the MTU on both sides"
@@ -90,7 +90,7 @@ pub enum EtherError {
         /// The system's error.
         seen: io::Error,
     },
-    /// Another process has bound our socket.
+    /// Another process has bound the local socket.
     #[error("the socket {} is in use by another process: end that one, or use another path", path.display())]
     InUse {
         /// The path.

@@ -1,4 +1,4 @@
-//! A network interface: looking it up by name, and checking that it still exists.
+//! Network interfaces: lookup by name, and checks of their state.
 
 use std::{ffi::c_int, io, os::fd::OwnedFd};
 
@@ -65,7 +65,7 @@ impl Interface {
         ask(fd, &self.name, Ask::Flags).is_ok_and(up)
     }
 
-    /// Returns the error for an interface that the kernel calls down or unknown: down, or removed.
+    /// Returns the error for an interface that no longer works: down if the interface still exists, otherwise removed.
     pub(super) fn lost(&self) -> EtherError {
         // Does not use if_indextoname: nix 0.31.3 reports success when there is no such interface.
         let index = self.index.cast_unsigned();

@@ -61,7 +61,7 @@ fn message<S: SockaddrLike>(seen: &RecvMsg<'_, '_, S>) -> Message {
         length: seen.bytes,
         ..Message::default()
     };
-    // An error would mean that the buffer was too short, which 512 bytes rule out.
+    // The iterator fails only if the buffer was too short, and 512 bytes are enough.
     for entry in seen.cmsgs().into_iter().flatten() {
         match entry {
             ControlMessageOwned::ScmTimestampsns(Timestamps { system, hw_raw, .. }) => {
@@ -95,7 +95,7 @@ pub(super) fn duration(time: TimeSpec) -> Option<Duration> {
     Some(Duration::new(u64::try_from(time.tv_sec()).ok()?, nanoseconds))
 }
 
-/// Returns tag protocol and control word of a `struct tpacket_auxdata`, if it has a VLAN tag.
+/// Returns the tag protocol and the control word from a `struct tpacket_auxdata`, if the frame had a VLAN tag.
 fn vlan(data: &[u8]) -> Option<(u16, u16)> {
     let status = number(data, 0)?;
     let word = |at| data.get(at..)?.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes));

@@ -27,16 +27,16 @@
 //!
 //! Every frame has a [`Stamp`]: two bounds between which it was on the wire, on CLOCK_MONOTONIC. `std::time::Instant`
 //! uses this clock on Linux, and [`now`] reads it as a plain duration. A judge uses the lower bound for "not before"
-//! and the upper bound for "not later"; one time with an estimated error would not allow that.
+//! and the upper bound for "not later". A single time with an estimated error would not permit such checks.
 //!
-//! The kernel stamps on CLOCK_REALTIME, a network adapter on its own clock. Both are converted by a read of that clock
-//! between two reads of the monotonic clock; the width of this bracket widens the bounds. Facts known without a stamp
-//! limit the bounds further. A frame was received after its socket was last seen empty and before it was read. A frame
-//! was sent after the call began. These facts alone give the bounds if there is no stamp or if a clock was set
-//! meanwhile.
+//! The kernel stamps on CLOCK_REALTIME, a network adapter on its own clock. To convert such a stamp, the crate reads
+//! the stamp's clock between two reads of the monotonic clock. The time between these two reads widens the bounds.
+//! Facts known without a stamp limit the bounds further. A frame was received after its socket was last seen empty and
+//! before it was read. A frame was sent after the call began. These facts alone determine the bounds if there is no
+//! stamp, or if a clock was set between the stamp and the conversion.
 //!
-//! The kernel takes the software stamp when the driver delivers a received frame or accepts a frame to send. That is
-//! close to the time on the wire, but not equal.
+//! The kernel takes the software stamp when the driver delivers a received frame or accepts a frame to send. This time
+//! is close to the time on the wire, but not equal.
 
 mod datagram;
 mod error;
@@ -60,6 +60,6 @@ pub struct Frame {
     /// Bytes from the destination address to the end of the payload, without the FCS, with the VLAN tag if there was
     /// one.
     pub bytes: Vec<u8>,
-    /// When the frame was on the wire.
+    /// Bounds of the time when the frame was on the wire.
     pub stamp: Stamp,
 }

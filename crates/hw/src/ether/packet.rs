@@ -30,22 +30,25 @@ use super::{
 
 /// Longest wait of a send for its stamp.
 const STAMP_BOUND: Duration = Duration::from_millis(2);
-/// After this many sends without a stamp, sends no longer wait for stamps, until one arrives by itself.
+/// Number of consecutive sends without a stamp after which sends no longer wait. They wait again as soon as a stamp
+/// arrives.
 const MISSES: u32 = 3;
 /// Longest wait of a send for space in the queue.
 const SEND_BOUND: Duration = Duration::from_millis(100);
-/// Pause between two tries while the interface's queue is full. The kernel does not announce free space there.
+/// Pause between two tries while the interface's queue is full. The kernel does not report when this queue has space
+/// again.
 const PAUSE: Duration = Duration::from_micros(100);
 /// Receive buffer requested from the kernel, in bytes.
 const RECEIVE_BUFFER: usize = 8 << 20;
-/// The longest frame that is received whole: four times the size of a merged receive.
+/// Longest frame that can be received, in bytes: four times the 64 KiB of a frame merged by receive offload.
 const LONGEST: usize = 256 << 10;
 
 /// Raw Ethernet frames through one interface.
 ///
-/// It receives every frame that arrives there, of all protocols and for all destinations: the interface is promiscuous
-/// until this is dropped. It receives no frames that this machine sends, unless [`PacketSocket::listen`] opened it. The
-/// kernel also handles the same frames, so an address of the tester must not be configured on this machine.
+/// The socket receives every frame that arrives at the interface, of all protocols and for all destinations. The
+/// interface is promiscuous until the socket is dropped. The socket receives frames that this machine sends only if
+/// [`PacketSocket::listen`] opened it. The kernel also handles the received frames, so the tester's address must not be
+/// configured on this machine.
 ///
 /// One thread can send while another receives.
 #[derive(Debug)]
@@ -56,7 +59,8 @@ pub struct PacketSocket {
     hardware: Option<HardwareClock>,
 }
 
-/// The sending socket. It receives nothing: stamps of sent frames arrive as errors and would wake the receiver.
+/// The sending socket. It is not the receiving socket, because stamps of sent frames arrive as errors and would wake
+/// the receiver.
 #[derive(Debug)]
 struct Sender {
     fd: OwnedFd,
@@ -71,15 +75,14 @@ struct Receiver {
     /// Time when the socket was last seen empty.
     empty: Duration,
     dropped: u64,
-    /// Whether frames that this machine sends are received, too.
+    /// Whether the socket also receives frames that this machine sends.
     sees_sent: bool,
-    /// Whether the kernel reported that the interface went down, which it reports only once.
+    /// Whether the kernel reported that the interface went down. The kernel reports this only once.
     down: bool,
 }
 
 impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Leaves out the buffer of a quarter of a megabyte.
         f.debug_struct("Receiver")
             .field("fd", &self.fd)
             .field("empty", &self.empty)
@@ -90,7 +93,7 @@ impl fmt::Debug for Receiver {
 impl PacketSocket {
     /// Opens `interface`, which must exist in this network namespace, be Ethernet, and be up.
     ///
-    /// If the adapter has a clock and can stamp every frame, its stamping is switched on, and restored at the end.
+    /// If the adapter has a clock and can stamp every frame, switches its stamping on until the socket is dropped.
     ///
     /// # Errors
     ///
@@ -163,13 +166,13 @@ impl PacketSocket {
         self.interface.mac
     }
 
-    /// Returns the largest payload behind the Ethernet header, in bytes, when the interface was opened.
+    /// Returns the MTU that the interface had when it was opened, in bytes without the Ethernet header.
     #[must_use]
     pub fn mtu(&self) -> usize {
         self.interface.mtu
     }
 
-    /// Returns the best source of stamps that is available. A single frame may have a worse stamp.
+    /// Returns the best source of stamps on this socket. The stamp of a single frame may have a worse source.
     #[must_use]
     pub fn stamps(&self) -> StampSource {
         match self.hardware {
@@ -178,7 +181,8 @@ impl PacketSocket {
         }
     }
 
-    /// Sends one frame and waits for its stamp, at most 2 ms. If stamps keep missing, later sends no longer wait.
+    /// Sends one frame and waits for its stamp, at most 2 ms. After three consecutive sends without a stamp, later
+    /// sends no longer wait.
     ///
     /// # Errors
     ///
@@ -189,7 +193,7 @@ impl PacketSocket {
         if length < HEADER {
             return Err(EtherError::TooShort { length });
         }
-        // The kernel allows extra length for this tag only, and none for the tag of provider bridges.
+        // The kernel allows the extra length only for an 802.1Q tag, not for an 802.1ad tag.
         let tagged = frame[12..HEADER] == [0x81, 0x00];
         let most = self.interface.mtu + HEADER + if tagged { TAG } else { 0 };
         let too_long = || EtherError::TooLong {
@@ -226,7 +230,7 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the stamp of the frame whose send began at `before`.
+    /// Waits for the stamp of the frame whose send began at `before`, and returns its bounds.
     fn sent(&self, sender: &mut Sender, before: Duration) -> Stamp {
         let bound = if sender.misses < MISSES {
             STAMP_BOUND
@@ -246,7 +250,7 @@ impl PacketSocket {
                     if is_before(key, sender.key) {
                         continue; // A late stamp of an earlier frame.
                     }
-                    // The kernel also counts frames that it then drops, so its key may be ahead of ours.
+                    // The kernel also counts frames that it then drops, so its key may be ahead of `sender.key`.
                     sender.key = key.wrapping_add(1);
                     let known = Stamp::bracket(before, now());
                     return self
@@ -268,7 +272,7 @@ impl PacketSocket {
         Stamp::bracket(before, now())
     }
 
-    /// Returns the next frame, or `None` if none comes within `timeout`.
+    /// Returns the next frame, or `None` if no frame arrives within `timeout`.
     ///
     /// # Errors
     ///
@@ -306,18 +310,18 @@ impl PacketSocket {
         }
     }
 
-    /// Returns the number of received frames that were lost because this process did not read them in time.
+    /// Returns the number of frames that were lost, because they were too long or were not read in time.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         let mut receiver = lock(&self.receiver);
-        // The kernel counts since the last query.
+        // The kernel resets its counter at each query.
         if let Ok(more) = getsockopt(&receiver.fd, sys::Statistics) {
             receiver.dropped += u64::from(more.tp_drops);
         }
         receiver.dropped
     }
 
-    /// Returns `None`, or an error if the interface is down.
+    /// Returns `None`, or an error if the interface went down and is still down.
     fn nothing(&self, receiver: &mut Receiver) -> Result<Option<Frame>, EtherError> {
         if receiver.down && !self.interface.is_up(&receiver.fd) {
             return Err(self.interface.lost());
@@ -326,7 +330,8 @@ impl PacketSocket {
         Ok(None)
     }
 
-    /// Returns the stamp of a frame that was read by a call which began at `began`.
+    /// Returns the stamp of a received frame. The socket was last seen empty at `empty`, and the call that read the
+    /// frame began at `began`.
     fn received(&self, empty: Duration, began: Duration, message: &Message) -> Stamp {
         let converted = self.convert(message.software, message.hardware);
         let read = now();
@@ -346,7 +351,7 @@ impl PacketSocket {
         if let Some((stamp, reading)) = adapter {
             return Some((reading.convert(stamp, DRIFT), StampSource::Hardware));
         }
-        // The kernel adjusts the rate of both clocks alike, so they do not drift apart.
+        // The kernel adjusts the rates of CLOCK_REALTIME and CLOCK_MONOTONIC alike, so these clocks do not drift apart.
         let reading = Reading::take(ClockId::CLOCK_REALTIME)?;
         Some((reading.convert(software?, 0), StampSource::KernelSoftware))
     }
@@ -367,7 +372,7 @@ pub(super) fn packet_socket() -> nix::Result<OwnedFd> {
     socket(AddressFamily::Packet, SockType::Raw, flags, None)
 }
 
-/// Sets both sockets up. The last step lets the receiving socket receive.
+/// Configures both sockets. The last step starts the reception.
 fn configure(
     sending: &OwnedFd,
     receiving: &OwnedFd,
@@ -390,10 +395,11 @@ fn configure(
     }
     sys::bind_packet(sending, interface.index, 0).map_err(system("binding"))?;
 
-    // Kernels before 4.20 lack this option. With them, the type of the sender's address identifies sent frames.
+    // Kernels before 4.20 lack this option. On such a kernel, `PacketSocket::receive` skips sent frames by their packet
+    // type.
     let _ = setsockopt(receiving, sys::IgnoreOutgoing, &!sees_sent);
     setsockopt(receiving, sys::Auxdata, &true).map_err(system("asking for VLAN tags"))?;
-    // The first call exceeds the system's limit but needs CAP_NET_ADMIN.
+    // The first call may exceed the system's limit but needs CAP_NET_ADMIN.
     if setsockopt(receiving, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
         let _ = setsockopt(receiving, sockopt::RcvBuf, &RECEIVE_BUFFER);
     }
@@ -402,7 +408,7 @@ fn configure(
     sys::bind_packet(receiving, interface.index, sys::ETH_P_ALL as u16).map_err(system("binding"))
 }
 
-/// Restores the frame as it was on the wire: the kernel removes a VLAN tag and delivers it separately.
+/// Puts the VLAN tag back into a frame, because the kernel removes the tag and delivers it separately.
 pub(super) fn with_tag(frame: &[u8], vlan: Option<(u16, u16)>) -> Vec<u8> {
     let Some((protocol, control)) = vlan else {
         return frame.to_vec();

@@ -6,7 +6,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::message::duration;
 
-/// Number of readings of a pair of clocks; the narrowest is used.
+/// Number of readings of a pair of clocks; the narrowest reading is used.
 const READINGS: usize = 3;
 
 /// Time when a frame was on the wire, on CLOCK_MONOTONIC: not before `earliest`, not after `latest`.
@@ -30,7 +30,7 @@ pub enum StampSource {
     KernelSoftware,
     /// The network adapter's stamp.
     Hardware,
-    /// No stamp: the times of our own calls before and after.
+    /// No stamp: the bounds are times before and after the socket calls.
     Bracket,
 }
 
@@ -41,7 +41,7 @@ pub fn now() -> Duration {
     read_clock(ClockId::CLOCK_MONOTONIC).unwrap_or_default()
 }
 
-/// Reads a clock, as the time since its zero. Returns `None` if it cannot be read.
+/// Returns the time of a clock since its epoch, or `None` if the clock cannot be read.
 fn read_clock(clock: ClockId) -> Option<Duration> {
     duration(clock_gettime(clock).ok()?)
 }
@@ -59,8 +59,8 @@ impl Stamp {
     /// Makes the stamp of a received frame. The socket was last seen empty at `empty`. The call that read the frame
     /// began at `began` and ended by `read`. The converted stamp gave `bounds`.
     ///
-    /// The kernel may let a frame pass unstamped and stamp it only when it is read. That stamp is only an upper bound.
-    /// (The kernel enables stamping some time after the request.)
+    /// The kernel enables stamping some time after the request. A frame that arrives before that is stamped only when
+    /// it is read, so its stamp is only an upper bound.
     pub(super) fn received(
         (empty, began, read): (Duration, Duration, Duration),
         bounds: (Duration, Duration),

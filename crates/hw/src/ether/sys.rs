@@ -37,7 +37,7 @@ sockopt_impl!(
     IgnoreOutgoing, SetOnly, SOL_PACKET, PACKET_IGNORE_OUTGOING, bool
 );
 sockopt_impl!(
-    /// Adds frames that the interface receives besides its own.
+    /// Makes the interface receive further frames, for example all frames in promiscuous mode.
     AddMembership, SetOnly, SOL_PACKET, PACKET_ADD_MEMBERSHIP, packet_mreq
 );
 sockopt_impl!(
@@ -45,7 +45,7 @@ sockopt_impl!(
     Statistics, GetOnly, SOL_PACKET, PACKET_STATISTICS, tpacket_stats
 );
 
-/// Returns the request for every frame on the interface, for any destination.
+/// Returns the membership that makes the interface receive frames for any destination.
 pub(super) fn promiscuous(index: c_int) -> packet_mreq {
     packet_mreq {
         mr_ifindex: index,
@@ -131,7 +131,7 @@ struct Request {
 const _: () = assert!(size_of::<Request>() == size_of::<ifreq>());
 
 /// Sends a request about interface `name`, through any socket of its network namespace. Returns the first bytes of the
-/// union. If `ask` holds a reference, the structure behind it is filled.
+/// union. Fills the structure that `ask` refers to, if any.
 pub(super) fn ask(fd: &OwnedFd, name: &str, ask: Ask<'_>) -> Result<[u8; 8]> {
     fn place<T>(value: &mut T) -> Option<usize> {
         Some(ptr::from_mut(value).expose_provenance())

@@ -19,11 +19,11 @@ pub struct DeviceAttributes {
     pub vendor_part_id: u32,
     /// Vendor's hardware revision.
     pub hw_ver: u32,
-    /// Upper limit of queue pairs.
+    /// Maximum number of queue pairs.
     pub max_qp: i32,
-    /// Upper limit of READs and atomics that a queue pair executes at a time as responder.
+    /// Maximum number of outstanding READs and atomics that a queue pair accepts as responder.
     pub max_qp_rd_atom: i32,
-    /// Upper limit of READs and atomics that a queue pair has outstanding as requester.
+    /// Maximum number of outstanding READs and atomics of a queue pair as requester.
     pub max_qp_init_rd_atom: i32,
     /// Whether the device supports atomics.
     pub atomics: bool,
@@ -126,7 +126,7 @@ pub(super) fn is_about_a_queue_pair(kind: EventKind) -> bool {
     .contains(&kind)
 }
 
-/// Returns the text of a fixed C field, up to its NUL or its end.
+/// Returns the text of a C array of fixed size, up to its NUL or its end.
 fn text(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|c| *c as u8).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).trim().to_owned()

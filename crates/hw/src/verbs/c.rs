@@ -1,6 +1,6 @@
-//! The declarations of `infiniband/verbs.h`. By default these are our own, which need no header. With the feature
-//! `rdma-sys` they are those that rdma-sys generates from the installed header. Both have the same shape; `bindgen.sh`
-//! sees to that.
+//! The declarations of `infiniband/verbs.h`. By default they come from `generated.rs`, which needs no installed header.
+//! With the feature `rdma-sys` they come from rdma-sys, which generates them from the installed header. `bindgen.sh`
+//! gives both the same form.
 //!
 //! rdma-sys links libibverbs and librdmacm. No code refers to their functions, so the linker drops both
 //! (`--as-needed`), and the library is still opened at run time.

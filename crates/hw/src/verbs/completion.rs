@@ -20,7 +20,7 @@ use super::{
     work::InFlight,
 };
 
-/// Completions that one call into the driver may take.
+/// Maximum number of completions that one call into the driver takes.
 const BATCH: usize = 8;
 
 /// The result of [`CompletionQueue::poll`].
@@ -28,7 +28,7 @@ const BATCH: usize = 8;
 pub struct Polled {
     /// Number of completions taken.
     pub taken: usize,
-    /// Time when the driver had delivered the last of them, on CLOCK_MONOTONIC; `None` if there were none.
+    /// Time on CLOCK_MONOTONIC when the driver had delivered the last completion; `None` if no completion was taken.
     pub at: Option<Duration>,
 }
 
@@ -37,17 +37,18 @@ pub struct Polled {
 pub struct Completion {
     /// The identifier from the work request.
     pub wr_id: u64,
-    /// Status. On a failure, only `wr_id` and `vendor_err` are meaningful besides.
+    /// Status. On a failure, the only other valid fields are `wr_id` and `vendor_err`.
     pub status: WcStatus,
     /// Operation that completed.
     pub opcode: WcOpcode,
     /// The vendor's error code.
     pub vendor_err: u32,
-    /// Bytes moved, for receives, READs and atomics. On a UD queue pair this includes the 40 bytes before the payload.
+    /// Bytes moved, for receives, READs and atomics. On a UD queue pair, the number includes the 40 bytes before the
+    /// payload.
     pub byte_len: u32,
-    /// Immediate data, if the received message had some.
+    /// Immediate data of the received message, if any.
     pub imm: Option<u32>,
-    /// Number of our queue pair.
+    /// Number of the local queue pair.
     pub(super) qp_num: u32,
 }
 
@@ -131,8 +132,8 @@ impl CompletionQueue {
         usize::try_from(unsafe { self.inner.pointer.as_ref().cqe }).unwrap_or(0)
     }
 
-    /// Appends the available completions to `completions`, in their order. It does not wait. It takes at most as many
-    /// as the queue can hold: if it took that many, call it again.
+    /// Appends the available completions to `completions`, in order, and does not wait. Takes at most as many
+    /// completions as the queue can hold. If it took that many, call `poll` again.
     ///
     /// # Errors
     ///
@@ -141,7 +142,8 @@ impl CompletionQueue {
         let device = &self.inner.context.inner;
         let most = self.entries().max(1);
         let (mut taken, mut polled_at) = (0, None);
-        // The driver fills the array. It is zeroed so that a driver that reports too many cannot expose old memory.
+        // The driver fills the array. The array is zeroed, so that a driver that reports too many completions cannot
+        // expose old memory.
         let mut room: [c::ibv_wc; BATCH] = std::array::from_fn(|_| c::ibv_wc::zeroed());
         while taken < most {
             let asked = BATCH.min(most - taken);
@@ -168,7 +170,6 @@ impl CompletionQueue {
         Ok(Polled { taken, at: polled_at })
     }
 
-    /// Returns the context of the queue.
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
     }

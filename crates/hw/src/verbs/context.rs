@@ -55,7 +55,7 @@ impl Inner {
     }
 
     /// Checks the result of a function that returns an error number. `what` is formatted only on a failure, because
-    /// posting goes through here.
+    /// every post calls this function.
     pub(super) fn check(&self, call: &'static str, what: fmt::Arguments<'_>, code: c_int) -> Result<(), VerbsError> {
         if code == 0 {
             return Ok(());
@@ -63,7 +63,7 @@ impl Inner {
         Err(self.failed(call, &what.to_string(), failure(code)))
     }
 
-    /// Returns the object that a function returned, or the error number if it returned null.
+    /// Converts the pointer that a function returned. A null pointer gives an error with the present errno.
     pub(super) fn object<T>(&self, call: &'static str, pointer: *mut T) -> Result<NonNull<T>, VerbsError> {
         let seen = io::Error::last_os_error();
         NonNull::new(pointer).ok_or_else(|| self.failed(call, "", seen))
@@ -105,7 +105,7 @@ impl Context {
         name: &str,
     ) -> Result<Context, VerbsError> {
         let name = name.to_owned();
-        // From here on, an error closes the context.
+        // From here on, an error drops `inner`, which closes the context.
         let inner = Inner { pointer, name, library };
         // SAFETY: the context is open, and so is the descriptor of its events.
         let events = unsafe { BorrowedFd::borrow_raw((*pointer.as_ptr()).async_fd) };
@@ -147,7 +147,7 @@ impl Context {
         Ok(PortAttributes::from(&attributes))
     }
 
-    /// Returns the GIDs of a port without the empty entries; `index` is the index in the port's table.
+    /// Returns the GIDs of a port, without empty entries of the port's table.
     ///
     /// # Errors
     ///
@@ -178,15 +178,15 @@ impl Context {
         Ok(table)
     }
 
-    /// Returns the next event of the device or of one of its objects and acknowledges it. Returns `None` if there is
-    /// none; it does not wait.
+    /// Returns and acknowledges the next event of the device or of one of its objects. Does not wait: returns `None` if
+    /// there is no event.
     ///
     /// # Errors
     ///
     /// [`VerbsError::Call`], when the device was removed.
     pub fn next_event(&self) -> Result<Option<AsyncEvent>, VerbsError> {
         // rdma-sys declares the kind as a Rust enum, which has no value for an event of a newer library. The code
-        // therefore reads the kind as a number, as C has it.
+        // therefore reads the kind as a number, as in C.
         let mut event = MaybeUninit::<c::ibv_async_event>::zeroed();
         let event = event.as_mut_ptr();
         // SAFETY: the context is open; the event is ours.

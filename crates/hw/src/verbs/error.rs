@@ -5,7 +5,7 @@ use std::{ffi::OsStr, io};
 use nix::errno::Errno;
 use verbatim_wire::verbs::QpState;
 
-/// A verbs call failed, or was not made.
+/// The reason why a verbs call failed or was not made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerbsError {
@@ -66,7 +66,7 @@ pub enum VerbsError {
     Call {
         /// The function of libibverbs.
         call: &'static str,
-        /// The device, and the part of it.
+        /// The device, followed by the affected part in parentheses.
         device: String,
         /// The error number.
         seen: io::Error,
@@ -79,7 +79,7 @@ pub enum VerbsError {
         /// The device.
         device: String,
     },
-    /// A queue pair was not modified.
+    /// Modifying a queue pair failed.
     #[error(
         "ibv_modify_qp of QP {qpn:#x} on {device} from {} to {to} with {} failed ({seen}){}",
         from.map_or("a state that could not be read".into(), |from| from.to_string()),
@@ -113,7 +113,7 @@ pub enum VerbsError {
         /// Length of the region in bytes.
         size: usize,
     },
-    /// The arguments do not fit together; nothing was done.
+    /// The arguments are invalid; the library was not called.
     #[error("{call} on {device}: {what}")]
     Argument {
         /// The function of libibverbs that was not called.
@@ -153,7 +153,7 @@ impl VerbsError {
     }
 }
 
-/// Returns the loader's own message, which libloading keeps one level down.
+/// Returns the dynamic loader's message, which libloading stores as the source of its error.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().unwrap_or(error).to_string()
 }

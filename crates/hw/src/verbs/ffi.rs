@@ -1,20 +1,21 @@
-//! The C side of libibverbs: the functions that this crate calls, and those that `verbs.h` defines inline.
+//! The C interface of libibverbs: exported functions that this crate calls, and functions that `verbs.h` defines
+//! inline.
 //!
 //! Source: `infiniband/verbs.h`, rdma-core 44 (soname `libibverbs.so.1`). The declarations are in `generated`; the
-//! compiler compares the handwritten ones here with them.
+//! compiler compares the handwritten types of this file with them.
 //!
 //! # Contract
 //!
 //! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because it owns the
 //!   library handle. Every user holds it in an `Arc`.
 //! - libibverbs may be called from several threads at once with the same object, as its manual says. No thread may use
-//!   an object that is destroyed. Our handles own their parents, so no object outlives its parent.
+//!   an object that is destroyed. The handles of this crate own their parents, so no object outlives its parent.
 //! - Names and attributes passed in outlive the call; the library keeps no pointer to them. Registered memory stays
 //!   mapped until its deregistration has returned.
 //! - An event from `ibv_get_async_event` keeps the object that it names alive until the event is acknowledged:
 //!   destroying that object waits for the acknowledgement.
 //! - Device drivers ("providers") fill in the table `ibv_context.ops`. The inline functions are called through this
-//!   table. If a provider left a function out, that is an error, not a call.
+//!   table. If a provider lacks a function, the handle returns an error instead of calling it.
 
 use std::ffi::{OsStr, c_char, c_int, c_void};
 
@@ -31,8 +32,8 @@ macro_rules! symbols {
         }
 
         impl Symbols {
-            /// Opens the library file `path` and resolves all functions. A file name is searched like any shared
-            /// library.
+            /// Opens the library file `path` and resolves all functions. A file name without a directory is searched in
+            /// the system's library directories.
             pub(super) fn load(path: &OsStr) -> Result<Symbols, VerbsError> {
                 // SAFETY: loading runs the library's constructors; those of libibverbs do not touch our data. Only
                 // tests pass a path that names another library.
@@ -52,8 +53,8 @@ macro_rules! symbols {
             }
         }
 
-        /// Compares the types above with the generated declarations. It is generic, so that the compiler checks it
-        /// without generating code: these functions must not be referenced at link time.
+        /// Compares the types above with the generated declarations. The function is generic, so that the compiler
+        /// checks it without generating code: the library's functions must not be referenced at link time.
         #[expect(dead_code, reason = "the compiler's comparison is its use")]
         fn prototypes<T>(_never: T) {
             $(let _: unsafe extern "C" fn($($argument),*) $(-> $result)? = c::$name;)*
@@ -90,7 +91,7 @@ symbols! {
 ///
 /// # Safety
 ///
-/// `cq` exists.
+/// `cq` must point to an existing completion queue.
 pub(super) unsafe fn poll_cq(cq: *mut c::ibv_cq, room: &mut [c::ibv_wc]) -> Option<c_int> {
     let count = c_int::try_from(room.len()).unwrap_or(c_int::MAX);
     // SAFETY: the queue and its context exist; the array has that many entries.
@@ -106,7 +107,8 @@ pub(super) unsafe fn poll_cq(cq: *mut c::ibv_cq, room: &mut [c::ibv_wc]) -> Opti
 ///
 /// # Safety
 ///
-/// `qp` exists; the scatter/gather list of `request`, its address handle and its memory exist.
+/// `qp` must point to an existing queue pair. The scatter/gather list of `request`, its address handle and its memory
+/// must exist.
 pub(super) unsafe fn post_send(qp: *mut c::ibv_qp, request: &mut c::ibv_send_wr) -> Option<c_int> {
     let mut refused = std::ptr::null_mut();
     // SAFETY: the queue pair and its context exist; the request is read before the call returns.
@@ -122,7 +124,7 @@ pub(super) unsafe fn post_send(qp: *mut c::ibv_qp, request: &mut c::ibv_send_wr)
 ///
 /// # Safety
 ///
-/// `qp` exists; the scatter/gather list of `request` and its memory exist.
+/// `qp` must point to an existing queue pair. The scatter/gather list of `request` and its memory must exist.
 pub(super) unsafe fn post_recv(qp: *mut c::ibv_qp, request: &mut c::ibv_recv_wr) -> Option<c_int> {
     let mut refused = std::ptr::null_mut();
     // SAFETY: as in post_send.
@@ -162,7 +164,7 @@ zeroed! {
 #[cfg(test)]
 zeroed! { ibv_device ibv_context ibv_pd ibv_mr ibv_ah ibv_cq ibv_qp }
 
-/// Returns the error for a result that is an error number, or -1 with errno.
+/// Converts the result of a failed call: an error number, or -1 with the number in errno.
 pub(super) fn failure(code: c_int) -> std::io::Error {
     match code {
         -1 => std::io::Error::last_os_error(),

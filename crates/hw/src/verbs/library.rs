@@ -14,8 +14,8 @@ const LIBRARY: &str = "libibverbs.so.1";
 
 /// The loaded library libibverbs, with every function that this crate needs.
 ///
-/// It stays loaded as long as any handle made from it lives. It loads the drivers of the devices ("providers") by
-/// itself, from the package `ibverbs-providers`.
+/// The library stays loaded as long as any handle made from it exists. It loads the drivers of the devices
+/// ("providers") itself, from the package `ibverbs-providers`.
 #[derive(Debug)]
 pub struct Library {
     pub(super) symbols: Symbols,

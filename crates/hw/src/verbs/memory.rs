@@ -89,7 +89,7 @@ impl ProtectionDomain {
         Ok(MemoryRegion { inner })
     }
 
-    /// Creates an address handle: the destination of UD datagrams, reached through port `port` of ours.
+    /// Creates an address handle: the destination of UD datagrams, which leave through the local port `port`.
     ///
     /// # Errors
     ///
@@ -106,7 +106,7 @@ impl ProtectionDomain {
     }
 
     /// Creates a queue pair in state RESET, whose completions go into `queue`. Its queues hold `send_depth` and
-    /// `receive_depth` requests of one segment each. It reaches addresses through `port`.
+    /// `receive_depth` requests of one segment each. Its packets leave through the local port `port`.
     ///
     /// # Errors
     ///
@@ -121,7 +121,6 @@ impl ProtectionDomain {
         QueuePair::new(self, (service, port), queue, (send_depth, receive_depth))
     }
 
-    /// Returns the context of the domain.
     pub(super) fn context(&self) -> &Context {
         &self.inner.context
     }
@@ -135,10 +134,10 @@ impl ProtectionDomain {
     }
 }
 
-/// Registered memory, which it owns, at a page boundary.
+/// A region of registered memory, which begins at a page boundary. The handle owns the memory.
 ///
-/// Cheap to clone. It is deregistered when the last clone is dropped and no work request with it is outstanding, as far
-/// as completions show (see [`QueuePair`]).
+/// Cheap to clone. The region is deregistered when the last clone is dropped and no outstanding work request uses it.
+/// See [`QueuePair`] for when a work request stops being outstanding.
 #[derive(Clone, Debug)]
 pub struct MemoryRegion {
     inner: Arc<Region>,
@@ -149,7 +148,7 @@ struct Region {
     pointer: NonNull<c::ibv_mr>,
     /// `Some` until `drop`.
     memory: Option<MmapRaw>,
-    /// Held while one of our threads copies. The device may write at the same time: the copies are volatile.
+    /// Locked while a thread of this process copies. The device may write at the same time, so the copies are volatile.
     copying: Mutex<()>,
     domain: ProtectionDomain,
 }
@@ -171,10 +170,10 @@ impl Drop for Region {
 }
 
 impl MemoryRegion {
-    /// Copies `length` bytes out of the region, from `offset` on.
+    /// Copies `length` bytes from the region, beginning at `offset`.
     ///
-    /// If the device writes at the same time, each byte is one that was there at some time during the call. Aligned
-    /// groups of eight bytes are read at once.
+    /// If the device writes at the same time, each returned byte is a value that the memory had at some time during the
+    /// call. Aligned groups of eight bytes are read with a single access.
     ///
     /// # Errors
     ///
@@ -202,7 +201,8 @@ impl MemoryRegion {
         Ok(bytes)
     }
 
-    /// Copies `bytes` into the region, from `offset` on. Aligned groups of eight bytes are written at once.
+    /// Copies `bytes` into the region, beginning at `offset`. Aligned groups of eight bytes are written with a single
+    /// access.
     ///
     /// # Errors
     ///
@@ -250,7 +250,8 @@ impl MemoryRegion {
         unsafe { self.inner.pointer.as_ref().rkey }
     }
 
-    /// Returns a segment of the region for a work request. The post checks that it lies inside.
+    /// Returns a segment of the region for a work request. Posting the request checks that the segment lies inside the
+    /// region.
     #[must_use]
     pub fn segment(&self, offset: usize, length: u32) -> Segment {
         Segment {
@@ -260,7 +261,7 @@ impl MemoryRegion {
         }
     }
 
-    /// Returns the address of `offset`, after a check that `length` bytes from there are inside.
+    /// Returns the address at `offset`, after a check that the `length` bytes from there are inside the region.
     pub(super) fn place(&self, offset: usize, length: usize) -> Result<*mut u8, VerbsError> {
         let size = self.inner.memory.as_ref().map_or(0, MmapRaw::len);
         if offset.checked_add(length).is_none_or(|end| end > size) {
@@ -285,7 +286,7 @@ fn map(length: usize) -> io::Result<MmapRaw> {
 
 /// An address handle: the destination of UD datagrams.
 ///
-/// Cheap to clone. A work request that was posted with it keeps it alive.
+/// Cheap to clone. A posted work request keeps its address handle alive.
 #[derive(Clone, Debug)]
 pub struct AddressHandle {
     inner: Arc<Handle>,

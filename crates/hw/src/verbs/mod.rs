@@ -2,9 +2,9 @@
 //!
 //! Source: `infiniband/verbs.h` of rdma-core (libibverbs.so.1) and its manual pages.
 //!
-//! A [`Library`] is libibverbs with its functions resolved. It opens a [`Context`], a device. The context makes a
-//! [`ProtectionDomain`] and [`CompletionQueue`]s; the domain makes [`MemoryRegion`]s, [`AddressHandle`]s and
-//! [`QueuePair`]s. Each handle owns its parents, so the handles can be dropped in any order, and the library still
+//! A [`Library`] is libibverbs with its functions resolved. It opens a device as a [`Context`]. The context creates
+//! [`ProtectionDomain`]s and [`CompletionQueue`]s. A protection domain creates [`MemoryRegion`]s, [`AddressHandle`]s
+//! and [`QueuePair`]s. Each handle owns its parents, so the handles can be dropped in any order, and the library still
 //! destroys the objects in the right order. Arguments and results are values of `verbatim_wire::verbs`.
 //!
 //! ```no_run
@@ -48,8 +48,8 @@
 //!
 //! # Features for a tester
 //!
-//! - [`QueuePair::modify`] sets exactly the named attributes. It passes impossible values on; the driver and the judges
-//!   check them.
+//! - [`QueuePair::modify`] sets exactly the given attributes. It passes even invalid values on, because the driver and
+//!   the judges check them.
 //! - Remote addresses and keys of a request are passed on unchanged.
 //! - A misbehaving remote side can write into registered memory at any time, so [`MemoryRegion`] copies and never lends
 //!   a slice.

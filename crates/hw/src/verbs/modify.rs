@@ -1,4 +1,4 @@
-//! Attributes of a queue pair in C form: only the named attributes are set.
+//! Converts queue pair attributes to C structures.
 
 use verbatim_wire::verbs::{AddressVector, QpAttributes, QpState};
 
@@ -8,9 +8,10 @@ use super::{
     types::access_flags,
 };
 
-/// Returns the attributes, the mask of the valid ones, and the names of the given ones. Addresses use `port`.
+/// Returns the C attributes, the mask of those that are set, and the names of the given attributes. An address uses the
+/// local port `port`.
 ///
-/// Values are passed on unchanged, even impossible ones: the driver must refuse them.
+/// Passes values on unchanged, even invalid values, because the driver must refuse them.
 pub(super) fn to_c(to: QpState, named: &QpAttributes, port: u8) -> (c::ibv_qp_attr, u32, Vec<&'static str>) {
     let mut attributes = c::ibv_qp_attr::zeroed();
     attributes.qp_state = state_to_c(to);
@@ -57,12 +58,13 @@ fn state_to_c(state: QpState) -> c::ibv_qp_state::Type {
     }
 }
 
-/// Returns the state with a number, if there is one.
+/// Converts a C state; returns `None` for an unknown number.
 pub(super) fn state_from_c(seen: c::ibv_qp_state::Type) -> Option<QpState> {
     QpState::ALL.into_iter().find(|state| state_to_c(*state) == seen)
 }
 
-/// Converts an address that is reached through `port`. Local path bits and static rate are 0.
+/// Converts an address that is reached through the local port `port`. Sets the local path bits and the static rate to
+/// 0.
 pub(super) fn address_to_c(to: &AddressVector, port: u8) -> c::ibv_ah_attr {
     let mut attributes = c::ibv_ah_attr::zeroed();
     attributes.dlid = to.dlid;

@@ -25,9 +25,10 @@ const QUERIED: u32 = mask::IBV_QP_STATE.0 | mask::IBV_QP_RQ_PSN.0 | mask::IBV_QP
 
 /// A queue pair. It is destroyed when dropped.
 ///
-/// It keeps the memory and address handles of posted requests registered. It releases those of a request when its
-/// completion, or a later one of the same queue, was polled. A reset or destruction of the queue pair releases all. A
-/// caller may therefore drop a region at once; the region lives as long as the device may use it.
+/// A queue pair keeps the memory and the address handle of each posted request alive. It releases them after the caller
+/// has polled the completion of that request or of a later request in the same queue. A reset or destruction of the
+/// queue pair releases all of them. A caller may therefore drop a region right after the post: the region stays
+/// registered as long as the device may use it.
 #[derive(Debug)]
 pub struct QueuePair {
     pointer: NonNull<c::ibv_qp>,
@@ -47,7 +48,7 @@ unsafe impl Sync for QueuePair {}
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
-        // This comes first: afterwards the number is free for another queue pair.
+        // This call comes first: after the destruction, another queue pair may get the same number.
         self.queue.leave(self.qpn);
         // SAFETY: no other code holds it; queue and domain still exist.
         unsafe { (self.domain.symbols().ibv_destroy_qp)(self.pointer.as_ptr()) };
@@ -161,7 +162,7 @@ impl QueuePair {
         })
     }
 
-    /// Posts a request to the send queue. Returns when the driver was called, on CLOCK_MONOTONIC.
+    /// Posts a request to the send queue. Returns the time of the call into the driver, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ impl QueuePair {
         })
     }
 
-    /// Posts a buffer to the receive queue. Returns when the driver was called, on CLOCK_MONOTONIC.
+    /// Posts a buffer to the receive queue. Returns the time of the call into the driver, on CLOCK_MONOTONIC.
     ///
     /// # Errors
     ///
@@ -199,8 +200,7 @@ impl QueuePair {
         })
     }
 
-    /// Checks the destination. Drivers use the address handle of a datagram unchecked: it must exist and be of this
-    /// context.
+    /// Checks the destination of a send request, because drivers use the address handle of a datagram without checks.
     fn check_destination(&self, request: &SendRequest) -> Result<(), VerbsError> {
         let what = match (self.service == Service::Ud, &request.destination) {
             (true, None) => "a UD queue pair needs a destination with each send",

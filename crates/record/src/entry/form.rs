@@ -185,7 +185,8 @@ impl Form<Vec<pb::Parameter>> for Vec<(String, u64)> {
     }
 }
 
-/// Number of zero bytes that end a run. Encoding fewer zeros inside a run costs less than the next run's header.
+/// The number of zero bytes that end a run of non-zero bytes. Fewer zeros cost less inside the run than the header of
+/// another run.
 const GAP: usize = 3;
 
 /// Encodes the non-zero runs of a MAD, each with its offset and length. Most of a MAD's 256 bytes are 0.

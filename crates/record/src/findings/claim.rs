@@ -162,7 +162,7 @@ impl<'t: 'e, 'e, V: fmt::Display> Seen<'_, 't, 'e, V> {
         self.comes_to(wanted, result)
     }
 
-    /// Passes if `is_so`; `expected` describes the condition. Returns true if the check passed.
+    /// Passes if `is_so` is true; `expected` describes the condition. Returns true if the check passed.
     pub fn must(self, expected: impl fmt::Display, is_so: bool) -> bool {
         self.comes_to(expected, of(is_so))
     }

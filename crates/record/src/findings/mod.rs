@@ -58,8 +58,8 @@ impl<'t> Findings<'t> {
         }
     }
 
-    /// Declares that the oracle judges the whole test, and that the test must exercise these rules. If the record
-    /// exercises one of them too little, it misses the test's purpose.
+    /// Declares that the oracle judges the whole test, and that the test must exercise these rules. A record that
+    /// exercises a rule too little misses the test's purpose.
     pub fn exercises(&mut self, rules: &[impl Copy + Into<&'static str>]) {
         let names = rules.iter().map(|rule| (*rule).into());
         self.exercises.get_or_insert_default().extend(names);
@@ -72,8 +72,8 @@ impl<'t> Findings<'t> {
         self.trace.judged_whole();
     }
 
-    /// Declares that the device lacks the feature behind these rules and statements, as its agent reports. They may
-    /// stay untested. An observation names them with the reason.
+    /// Declares that the device's agent reports no support for the feature behind these rules and statements. The
+    /// rules and statements may stay untested. An observation names them with the reason.
     pub fn goes_without(&mut self, names: &[&'static str], why: &str) {
         self.goes_without.extend(names);
         self.observe(format!("nothing is asked about {}: {why}", names.join(", ")), &[]);
@@ -102,8 +102,8 @@ impl<'t> Findings<'t> {
             .comes_to(expected.into(), result)
     }
 
-    /// States a check of a measured time, otherwise as [`Findings::prove`]. `span` is its least and greatest possible
-    /// value; `lower` and `upper` are the bounds that apply to it.
+    /// States a check of a measured time. `span` is the least and greatest possible value of the time; `lower` and
+    /// `upper` are the allowed bounds. The other parameters are those of [`Findings::prove`].
     pub fn prove_time(
         &mut self,
         statement: &str,
@@ -184,8 +184,8 @@ impl<'t> Findings<'t> {
             .comes_to(expected, result)
     }
 
-    /// Returns the result of a missing response. It is a failure only if the device responded to a later request, and a
-    /// single lost packet cannot explain it: the request was repeated, or time is simulated.
+    /// Returns the result of a missing response. The result is a failure only if the device responded to a later
+    /// request. The request must also have been repeated, unless time is simulated: a single packet may be lost.
     #[must_use]
     pub fn silence_of(&self, exchange: &Exchange) -> Passed {
         let asked_again = self.trace.silences(exchange) >= TRIES as usize || self.trace.begin.simulated;

@@ -6,7 +6,7 @@ use super::{Exchange, Trace, TraceError};
 use crate::entry::{Entry, Sink};
 
 /// A sink that builds a [`Trace`]. The longest tests have hundreds of thousands of packets. With this sink, a judge of
-/// a running test need not keep their entries.
+/// a running test need not keep the test's entries.
 #[derive(Debug, Default)]
 pub struct Tracing {
     trace: Option<Trace>,

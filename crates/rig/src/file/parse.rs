@@ -95,7 +95,7 @@ struct RawRig {
     send_within: Option<Spanned<i64>>,
 }
 
-/// An error, and the bytes of the file that it is about.
+/// An error, with its place in the file as a range of bytes.
 struct Wrong {
     span: Range<usize>,
     what: String,

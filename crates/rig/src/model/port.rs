@@ -40,7 +40,7 @@ pub(crate) fn open(config: &RigConfig, socket: &Path, cancel: Arc<AtomicBool>) -
 struct ModelLink {
     socket: UnixDatagram,
     model: PathBuf,
-    /// Directory of our own socket; dropping it removes both.
+    /// Directory of our own socket. Dropping this value removes the directory and the socket.
     _place: Place,
 }
 

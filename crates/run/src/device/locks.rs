@@ -70,7 +70,7 @@ impl Lock {
     }
 }
 
-/// Returns the directory that has all users' lock directories. All users of this host get the same one.
+/// Returns the directory that has all users' lock directories. All users of this host get the same directory.
 ///
 /// # Errors
 /// When no directory qualifies.

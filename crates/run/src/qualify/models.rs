@@ -21,8 +21,8 @@ pub struct Model {
     pub config: VirtualConfig,
 }
 
-/// Returns all sound models: devices of three profiles for tests of management and of the link layer, an adapter for
-/// its tests, and a device for all tests. The seed selects the capabilities of the last device.
+/// Returns all sound models: devices of three profiles for tests of management and the link layer, an adapter, and a
+/// device for all tests. The seed selects the capabilities of the last device.
 #[must_use]
 pub fn sound_models() -> Vec<Model> {
     let model = |name, profile| Model {

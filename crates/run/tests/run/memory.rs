@@ -7,8 +7,8 @@ use verbatim_record_proto::v1::{Outcome, RunSpec};
 use verbatim_rig::RigFile;
 use verbatim_run::{Request, RunId, execute};
 
-/// Limit of the peak memory, in KiB: above the 140 MiB of the largest test, and below its use with a second copy of the
-/// entries.
+/// Limit of the peak memory, in KiB. It is above the 140 MiB of the largest test, and below that test's use with a
+/// second copy of the entries.
 const MOST_KIB: u64 = 190 << 10;
 /// Set in the child process that measures.
 const ALONE: &str = "VERBATIM_TEST_MEMORY_ALONE";

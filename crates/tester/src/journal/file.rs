@@ -12,22 +12,22 @@ use super::room::{Room, is_full};
 use super::{Area, Content, Journal, JournalError, Owner, Part, Pending, VERSION};
 use crate::Step;
 
-/// File mode: only the owner may read the M_Keys in a file or take a lock that others wait for.
+/// File mode: only the owner of a file may read its M_Keys or take its lock.
 pub(super) const PRIVATE: u32 = 0o600;
 
 const JOURNAL: &str = ".journal.json";
 const LOCK: &str = ".lock";
-/// A journal file. Each rig has one, locked as long as it is open. It lies in a directory of its rig, so that a worker
-/// can be given access to that directory alone.
+/// The journal file of a rig, locked as long as this value exists. Each rig has a directory of its own, so that a
+/// worker process can be given access to that directory alone.
 ///
-/// Each change writes a new file, syncs it, and renames it over the old one. After a crash at any instant the file is
-/// therefore the old one or the new one.
+/// Each change writes a new file, syncs it, and renames it over the old file. After a crash at any instant, the journal
+/// is therefore the complete old file or the complete new file.
 #[derive(Debug)]
 pub struct FileJournal {
     path: PathBuf,
     content: Content,
     lock: File,
-    /// Reserved disk space. `None` if the disk has no room and areas are still to be restored.
+    /// Reserved disk space. `None` if no space could be reserved.
     room: Option<Room>,
 }
 
@@ -69,8 +69,8 @@ impl FileJournal {
                 return Err(JournalError::Damaged { path, lock, what });
             }
         };
-        // If the journal has a PortGUID, the run compares it with the device before it writes: a cable or socket may
-        // have moved.
+        // A journal with a PortGUID is accepted here, because a cable or socket may have moved. The run compares the
+        // PortGUID with the device before the first Set.
         if !content.areas.is_empty() && content.device.is_empty() && !content.owner.is_same_device(&owner) {
             return Err(JournalError::OtherDevice {
                 path,
@@ -135,8 +135,8 @@ impl FileJournal {
         &self.path
     }
 
-    /// Returns what the journal of a rig lists, or else the journal of the same device under another rig's name. Takes
-    /// no lock. Returns `None` if nothing is to be restored.
+    /// Reads the journal of a rig, or else the journal that another rig left for the same device. Takes no lock.
+    /// Returns `None` if nothing is to be restored.
     #[must_use]
     pub fn look(directory: &Path, owner: impl Into<Owner>) -> Option<Unrestored> {
         let owner = owner.into();
@@ -144,7 +144,8 @@ impl FileJournal {
         own.or_else(|| of_the_same_device(directory, &owner).and_then(|rig| Unrestored::of(directory, &rig)))
     }
 
-    /// Returns what each journal in a directory lists, without the empty ones.
+    /// Reads every journal in a directory. Returns the journals that are damaged or have something to restore, sorted
+    /// by rig.
     #[must_use]
     pub fn all(directory: &Path) -> Vec<Unrestored> {
         let mut rigs: Vec<String> = rigs(directory).collect();
@@ -188,9 +189,9 @@ impl FileJournal {
         }
     }
 
-    /// Handles a rig whose last user died while it used the rig. If both the journal and the lock file of
-    /// [`FileJournal::prepare`] are absent, someone removed them: from now on the journal counts as missing. Returns
-    /// whether that is the case.
+    /// Checks for a removed journal, after a process died while it used the rig. If the journal and the lock file of
+    /// [`FileJournal::prepare`] are both absent, someone removed them. A new lock file then records that a journal must
+    /// exist. Returns whether both files were absent.
     ///
     /// # Errors
     /// When the lock file cannot be written.
@@ -204,8 +205,8 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Handles a device that another source reports as left changed. If its journal is absent, the journal counts as
-    /// missing from now on. Returns whether that is the case.
+    /// Checks for a removed journal, after another source reported that a device is still changed. If the journal is
+    /// absent, the lock file then records that a journal must exist. Returns whether the journal is absent.
     ///
     /// # Errors
     /// When the lock file cannot be written.
@@ -222,7 +223,7 @@ impl FileJournal {
         Ok(true)
     }
 
-    /// Writes the journal. If the disk is full, it frees the reserved space and tries again.
+    /// Writes the journal. If the disk is full, frees the reserved space and tries again.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.try_to_write() {
             Err(JournalError::Io { source, .. }) if is_full(&source) && self.room.is_some() => {
@@ -239,8 +240,9 @@ impl FileJournal {
         let io = io(&self.path);
         let directory = self.path.parent().unwrap_or(Path::new("."));
         if self.content.areas.is_empty() {
-            // The lock file is cleared before the journal is removed, and filled after the journal is written. A crash
-            // between the two steps therefore leaves a journal too many, never one too few.
+            // The lock file is cleared before the journal is removed, and filled after the journal is written. After a
+            // crash between the two steps, a journal may exist that the lock file does not record. The opposite cannot
+            // happen.
             witness(&self.lock, None).map_err(&io)?;
             match std::fs::remove_file(&self.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
@@ -424,8 +426,8 @@ enum Unread {
     Damaged(String),
 }
 
-/// Reads the journal of a rig. Without a file nothing is to be restored, unless the lock file records that a journal
-/// must exist.
+/// Reads the journal of a rig. If the file is absent, nothing is to be restored, unless the lock file records that a
+/// journal must exist.
 fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
     let path = place(directory, rig);
     match std::fs::read(&path) {
@@ -444,14 +446,14 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
 /// First line of the lock file while a journal must exist. The owner follows as JSON.
 const WITNESS: &[u8] = b"a journal is to be restored\n";
 
-/// Records in the lock file whether a journal must exist, and its owner. Thereby a removed journal is noticed, and the
-/// device of a damaged journal is known.
+/// Records in the lock file whether a journal must exist, and its owner. A later process thereby detects a removed
+/// journal, and knows the device of a damaged journal.
 fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
     let text = match owner {
         None => Vec::new(),
         Some(owner) => [WITNESS, &serde_json::to_vec(owner)?, b"\n"].concat(),
     };
-    // Skips the write if the file has this content already: each step of a test saves the journal.
+    // Skips the write if the file already has this content, because a test saves the journal often.
     lock.rewind()?;
     let mut is = Vec::new();
     if lock.read_to_end(&mut is).is_ok() && is == text {

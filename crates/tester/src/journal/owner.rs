@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct Owner {
     /// The rig's name.
     pub rig: String,
-    /// The device, as far as the rig file describes it; empty if it does not.
+    /// Description of the device in the rig file; empty if there is none.
     pub device: String,
-    /// Text of a rig file with this rig alone, or empty if there is none. With it the device can be restored after the
-    /// user's rig file has lost the rig.
+    /// Text of a rig file that contains this rig alone; may be empty. The device can be restored from this text after
+    /// the rig was deleted from the user's rig file.
     pub config: String,
     /// Path of the rig file. Relative paths in `config` start at its directory.
     pub config_path: String,
@@ -31,7 +31,7 @@ impl Owner {
 }
 
 impl From<&str> for Owner {
-    /// Makes an owner of which only the rig's name is known.
+    /// Makes an owner with the rig's name alone.
     fn from(rig: &str) -> Self {
         Self {
             rig: rig.into(),

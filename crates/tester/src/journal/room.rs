@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, fallocate};
 
-/// Bytes to reserve: several times the largest journal, which holds each attribute of a device with all its parts. The
-/// smaller sizes are tried if the disk has no room, for example because the journal used some of the reserved space.
+/// Bytes to reserve, the preferred size first. This size is several times the largest journal, which contains each
+/// attribute of a device with all parts. The smaller sizes are tried if the disk is too full, for example because the
+/// journal used some of the reserved space.
 const BYTES: [u32; 3] = [64 << 10, 32 << 10, 16 << 10];
 
 /// A file that occupies the reserved space.
@@ -46,13 +47,13 @@ impl Room {
             .mode(super::file::PRIVATE)
             .open(&self.0)?;
         match fallocate(&file, FallocateFlags::empty(), 0, bytes.into()) {
-            // Writes zeros if the file system does not support fallocate or a sandbox forbids it.
+            // Writes zeros if the file system does not support `fallocate`, or if a sandbox forbids the call.
             Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EPERM) => file.write_all(&vec![0; bytes as usize]),
             taken => Ok(taken?),
         }
     }
 
-    /// Frees the reserved space for the journal. A missing file is no error.
+    /// Frees the reserved space. Ignores errors, for example if the file is already absent.
     pub(super) fn give(&self) {
         let _ = fs::remove_file(&self.0);
     }

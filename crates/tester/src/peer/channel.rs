@@ -1,5 +1,5 @@
-//! Connections with the DUT. The DUT's host creates and modifies its queue pair; the other end is the packet peer or
-//! the tester's own adapter.
+//! Connections with the device under test (DUT). The DUT's host creates and modifies the DUT's queue pair. The other
+//! end is the tester's adapter or the packet peer: a queue pair that the tester emulates with its own frames.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -13,7 +13,7 @@ use super::options::{ChannelOptions, HOP_LIMIT, Marks, RightsBy};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// Requests that each queue of a connection holds, if the device supports that many.
+/// Work requests that each queue of a connection can hold, if the device supports this depth.
 pub const DEPTH: u32 = 16;
 
 /// Registered memory of a host.
@@ -30,7 +30,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Returns the slice of `length` bytes at `offset`.
+    /// Returns the slice of `length` bytes that begins `offset` bytes after the address.
     #[must_use]
     pub fn slice(&self, offset: u32, length: u32) -> pb::Slice {
         pb::Slice {
@@ -60,17 +60,17 @@ pub struct Channel {
     pub own_psn: Psn,
     /// Path MTU.
     pub mtu: Mtu,
-    /// Upper limit of the READs and atomics that the DUT has in flight.
+    /// Maximum number of READs and atomics that the DUT has outstanding.
     pub max_rd_atomic: u8,
-    /// Upper limit of the READs and atomics that the DUT executes at a time.
+    /// Maximum number of outstanding READs and atomics that the DUT accepts as responder.
     pub max_dest_rd_atomic: u8,
-    /// Queue pairs that the DUT supports, as it reports; 0 if it reports no number.
+    /// Number of queue pairs that the DUT reports it supports; 0 if it reports none.
     pub max_qp: u32,
     /// The DUT's memory.
     pub memory: Memory,
     /// Whether the DUT reports that it supports atomics.
     pub atomics: bool,
-    /// Header fields of the packet peer's packets that must not affect the DUT.
+    /// Header fields in the packet peer's packets that must not affect the DUT.
     pub marks: Marks,
 }
 
@@ -90,7 +90,7 @@ impl Channel {
         }
     }
 
-    /// Returns a valid frame to the DUT.
+    /// Returns a frame to the DUT with valid addresses, lengths and checksums.
     #[must_use]
     pub fn frame(&self, transport: &Transport) -> Vec<u8> {
         let Marks {
@@ -112,7 +112,7 @@ impl Channel {
     }
 }
 
-/// A reliable connection between a queue pair of the DUT and one of the tester's own adapter.
+/// A reliable connection between a queue pair of the DUT and a queue pair of the tester's own adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// Handle of the DUT's queue pair.
@@ -142,8 +142,8 @@ impl Tester<'_> {
         self.open_channel_of(None, options)
     }
 
-    /// Makes a new connection between a queue pair of the DUT in RESET and the packet peer. The peer's queue pair
-    /// number and PSNs change; the memory stays the same.
+    /// Connects an existing queue pair of the DUT, which must be in RESET, with the packet peer again. The connection
+    /// has a new peer queue pair number and new PSNs, but the same memory.
     ///
     /// # Errors
     /// When the DUT's host refuses a step, and when the run must stop.
@@ -203,7 +203,7 @@ impl Tester<'_> {
         })
     }
 
-    /// Returns the address vector of the packet peer, for a send of the DUT without a connection.
+    /// Returns the address vector of the packet peer, for a SEND of the DUT without a connection.
     ///
     /// # Errors
     /// When the DUT has no GID that reaches the packet peer.
@@ -228,7 +228,7 @@ impl Tester<'_> {
         let can = [dut.within(&facts[0]), own.within(&facts[1])];
         for at in [0, 1] {
             let other = 1 - at;
-            // A side may have no more READs and atomics in flight than the other side executes at a time.
+            // A requester may have at most as many READs and atomics outstanding as the responder supports.
             let options = &ChannelOptions {
                 mtu: Mtu(dut.mtu.0.min(can[0].mtu.0).min(can[1].mtu.0)),
                 max_rd_atomic: can[at].max_rd_atomic.min(can[other].max_dest_rd_atomic),
@@ -265,9 +265,9 @@ impl Tester<'_> {
         }
     }
 
-    /// Returns the GID index to use. The rig file may set it; otherwise it is that of the GID with address `ip`.
-    /// Without `ip` it is that of the first RoCE v2 GID, preferably with an IPv4 address. On InfiniBand the default is
-    /// 0.
+    /// Returns the GID index to use. The rig file may set it. The default on Ethernet is the index of the RoCE v2 GID
+    /// with address `ip`. Without `ip`, it is the index of the first RoCE v2 GID, preferably with an IPv4 address. The
+    /// default on InfiniBand is 0.
     pub(super) fn gid_of(&self, side: Side, facts: &pb::Opened, ip: Option<IpAddr>) -> Step<u32> {
         let (dut, tester) = self.info.gid_indices;
         let fixed = if side == Side::Dut { dut } else { tester };
@@ -298,8 +298,8 @@ impl Tester<'_> {
         }
     }
 
-    /// Returns the DUT's address: from the rig file, else from its first RoCE v2 GID with the family and scope of our
-    /// own address.
+    /// Returns the DUT's IP address from the rig file. Without it, returns the address of the first RoCE v2 GID with
+    /// the family and scope of the tester's address.
     pub(crate) fn dut_address(&self, facts: &pb::Opened) -> Step<IpAddr> {
         let own = self.frame_port()?;
         if let Some(ip) = own.dut_ip {
@@ -350,7 +350,7 @@ impl Tester<'_> {
         })
     }
 
-    /// Modifies the queue pair from RESET to RTS, or to RTR without `to_rts`. Sets every attribute explicitly.
+    /// Modifies the queue pair from RESET to RTS, or only to RTR if `options.to_rts` is false.
     fn connect(
         &mut self,
         end: &End,

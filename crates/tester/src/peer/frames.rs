@@ -8,7 +8,7 @@ use crate::rig::{FramePort, PortId, Stimulus};
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// A received RoCE packet of the DUT to the tester's address.
+/// A received RoCE packet to the tester's address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Received {
     /// Number of the frame in the record.
@@ -22,7 +22,7 @@ impl Received {
     /// Returns the parsed packet.
     ///
     /// # Panics
-    /// Never: only a frame that parses becomes a [`Received`].
+    /// Never: the tester makes a [`Received`] only from a frame that parses.
     #[must_use]
     pub fn packet(&self) -> Packet<'_> {
         Packet::parse(Medium::Ethernet, &self.bytes).expect("only what parses is received")
@@ -39,7 +39,7 @@ impl Tester<'_> {
     /// Returns the tester's own Ethernet port.
     ///
     /// # Errors
-    /// When the rig has none.
+    /// When the rig has no Ethernet port.
     pub fn frame_port(&self) -> Step<FramePort> {
         self.info
             .frames
@@ -50,8 +50,8 @@ impl Tester<'_> {
     /// Sends a frame unchanged.
     ///
     /// # Errors
-    /// [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the frame, and when the run
-    /// must stop.
+    /// [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the frame, or when the tester
+    /// had to destroy the frame's queue pair. Also when the run must stop.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
         self.must_be_executed(bytes)?;
         self.must_be_there_for(bytes)?;
@@ -96,7 +96,8 @@ impl Tester<'_> {
         number
     }
 
-    /// Records a received frame. Answers requests for our MAC address, and queues RoCE packets for the procedure.
+    /// Records a received frame. Replies to requests for the tester's MAC address, and queues RoCE packets to the
+    /// tester's IP address for the procedure.
     pub(crate) fn take_frame(&mut self, port: PortId, at: Span, bytes: Vec<u8>) -> Step {
         let bytes = Bytes::from(bytes);
         let number = self.record_frame(0, (port, true), at, (bytes.clone(), None));
@@ -120,8 +121,8 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Returns the DUT's next RoCE packet to the tester's address, with right or wrong checksums. Returns `None` if
-    /// none arrives by `until`.
+    /// Returns the next RoCE packet to the tester's address, with right or wrong checksums. Returns `None` if no packet
+    /// arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -130,25 +131,25 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.inbox.pop_front())
     }
 
-    /// Whether the DUT has acknowledged WRITEs or atomics since the last look at memory.
+    /// Whether the DUT has acknowledged WRITEs or atomics since the last call of [`Tester::looked_at_memory`].
     #[must_use]
     pub fn is_landing(&self) -> bool {
         self.peer.landing.is_any()
     }
 
-    /// Whether memory from address `from` on, in which the host sees the bytes `shown`, lacks data that the DUT has
-    /// acknowledged since the last look.
+    /// Whether the bytes `shown`, which the host read from memory at address `from`, lack data that the DUT has
+    /// acknowledged since the last call of [`Tester::looked_at_memory`].
     #[must_use]
     pub fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
         self.peer.landing.is_missing(from, shown)
     }
 
-    /// Records a look at memory: data acknowledged until now is not looked for again.
+    /// Ends the search for data that the DUT has acknowledged until now.
     pub fn looked_at_memory(&mut self) {
         self.peer.landing.looked_at();
     }
 
-    /// Discards the received RoCE packets that the procedure did not take. The record keeps them.
+    /// Discards the queued RoCE packets. The record still contains them.
     pub fn skip_packets(&mut self) {
         self.peer.inbox.clear();
     }

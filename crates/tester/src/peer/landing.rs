@@ -1,4 +1,4 @@
-//! Acknowledged WRITEs and atomics whose effect the DUT's host may see only later.
+//! WRITEs and atomics that the DUT acknowledges before its host can see their effect in memory.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ struct Sent {
     acknowledged: bool,
 }
 
-/// Packets of WRITEs and atomics sent since the last look at memory.
+/// Packets of WRITEs and atomics sent since the last [`Landing::looked_at`].
 #[derive(Debug, Default)]
 pub(super) struct Landing {
     sent: Vec<Sent>,
@@ -67,13 +67,13 @@ impl Landing {
         }
     }
 
-    /// Whether the DUT acknowledged any packet since the last look.
+    /// Whether the DUT acknowledged any of these packets.
     pub(super) fn is_any(&self) -> bool {
         self.sent.iter().any(|sent| sent.acknowledged)
     }
 
-    /// Whether memory from address `from` on, which shows the bytes `shown`, lacks acknowledged data. After an
-    /// acknowledged atomic this is always true, since the result is unknown.
+    /// Whether the bytes `shown`, read from memory at address `from`, lack acknowledged data. Always true after an
+    /// acknowledged atomic, because its result is unknown.
     pub(super) fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
         let mut due = shown.to_vec();
         let mut is_open = false;
@@ -96,7 +96,7 @@ impl Landing {
         is_open || due != shown
     }
 
-    /// Forgets all packets after a look at memory.
+    /// Forgets all packets.
     pub(super) fn looked_at(&mut self) {
         self.sent.clear();
     }

@@ -1,7 +1,7 @@
 //! The peer of a device under test: frames that the tester makes itself, and verbs on both hosts.
 //!
-//! The peer does not judge. It records each arrival and passes it to the procedure; the judge reads the record. It
-//! answers ARP and neighbour discovery for the tester's own address, since no kernel does.
+//! The peer does not judge: it records each arrival and passes it to the procedure, and the judge reads the record. The
+//! peer also replies to ARP and neighbour discovery for the tester's own address, which no kernel owns.
 
 mod channel;
 mod frames;
@@ -49,39 +49,37 @@ pub(crate) struct PeerState {
     told: VecDeque<(Side, Span, Event)>,
     /// MAC and IP address of the DUT.
     dut: Option<(MacAddress, IpAddr)>,
-    /// Time of arrival and MAC address of each reply to a request for the DUT's MAC address.
+    /// Replies to a request for the DUT's MAC address: time of arrival and MAC address.
     neighbour: VecDeque<(Span, MacAddress)>,
-    /// Capabilities that the hosts reported.
     offered: offered::Offered,
     /// Queue pairs that the test created.
     room: room::Room,
-    /// Hosts that received a command, and so may hold objects of the test.
+    /// Hosts that received a command and may therefore have objects of the test.
     touched: Vec<Side>,
     /// The longest measured round trip.
     path: Duration,
     /// Time when the last frame was sent or received.
     last_frame: Time,
-    /// WRITEs and atomics sent since the last look at memory.
     landing: landing::Landing,
-    /// How long the DUT may take to respond, from its Local CA ACK Delay.
+    /// Longest response time of the DUT, derived from its Local CA ACK Delay.
     answer_time: Duration,
 }
 
-/// The tester waits no longer than this for a response, even if the DUT reports a longer response time.
+/// Upper limit of the DUT's response time, even if the DUT reports a longer time.
 const LONGEST_ANSWER: Duration = Duration::from_secs(20);
 
 impl Tester<'_> {
-    /// Returns how long a reliable connection must stay silent before the tester concludes that nothing more comes.
-    /// This is the longest of: two seconds, twice the RNR interval, four times the ACK timeout for each try, and the
-    /// DUT's response time. The delays of the path and of our host are added.
+    /// Returns how long a reliable connection must stay silent before the tester concludes that no further packet
+    /// comes. The period is the longest of: two seconds, twice the RNR interval, four times the ACK timeout for each
+    /// try, and the DUT's response time. The delays of the path and of the tester's host are added.
     #[must_use]
     pub fn rc_silence(&self, rnr_interval: Duration, timeout: AckTimeout, retry_cnt: u8) -> Duration {
         let lasts = verbatim_record::silence::rc_lasts(rnr_interval, self.at_least(timeout), retry_cnt);
         lasts.max(self.answer_time()) + self.peer.path + self.info.host_bound
     }
 
-    /// Returns how long the DUT may take to respond, from its Local CA ACK Delay; at most 20 s, and 0 if it reports
-    /// none.
+    /// Returns the DUT's longest response time, derived from its Local CA ACK Delay; at most 20 s. Returns 0 if the DUT
+    /// reports no delay, or before the DUT's device is opened.
     #[must_use]
     pub fn answer_time(&self) -> Duration {
         self.peer.answer_time.min(LONGEST_ANSWER)
@@ -93,7 +91,7 @@ impl Tester<'_> {
         self.peer.last_frame
     }
 
-    /// Returns the ACK timeout, raised to the least that the DUT supports. Off stays off.
+    /// Returns the ACK timeout, raised to the parameter [`ACK_TIMEOUT_LEAST`]. A disabled timeout stays disabled.
     fn at_least(&self, timeout: AckTimeout) -> AckTimeout {
         let least = self.case.parameter(ACK_TIMEOUT_LEAST, self.info.simulated);
         let least = least.and_then(|least| u8::try_from(least).ok()).unwrap_or(0);
@@ -120,7 +118,7 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Calls `take` after each arrival until it returns an item. Returns `None` if there is none by `until`.
+    /// Calls `take` after each arrival until `take` returns an item. Returns `None` if this does not happen by `until`.
     fn await_until<T>(&mut self, until: Time, take: impl Fn(&mut PeerState) -> Option<T>) -> Step<Option<T>> {
         loop {
             if let Some(taken) = take(&mut self.peer) {

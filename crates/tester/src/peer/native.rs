@@ -9,7 +9,7 @@ use crate::tester::Tester;
 /// A received native packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Native {
-    /// Number among the frames of the record.
+    /// Number of the frame in the record.
     pub number: u32,
     /// Time of arrival.
     pub at: Span,
@@ -38,7 +38,7 @@ impl Tester<'_> {
         Ok(at)
     }
 
-    /// Returns the next native packet, valid or not. Returns `None` if none arrives by `until`.
+    /// Returns the next native packet, valid or not. Returns `None` if no packet arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -47,8 +47,8 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.natives.pop_front())
     }
 
-    /// Waits for a native packet that `is_it` accepts. Other packets are only recorded. If none arrives by `until`,
-    /// records the wait under a label.
+    /// Waits for a native packet that `is_it` accepts, and discards other packets after recording them. If no accepted
+    /// packet arrives by `until`, records the wait under a label and returns `None`.
     ///
     /// # Errors
     /// When the run must stop.

@@ -1,4 +1,5 @@
-//! ARP and neighbour discovery: answers requests for our MAC address, requests the DUT's, and measures the path.
+//! ARP and neighbour discovery: replies to requests for the tester's MAC address, requests the DUT's MAC address, and
+//! measures the round trip of the path.
 
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
@@ -15,10 +16,10 @@ use crate::rig::FramePort;
 use crate::stop::{Step, Stop};
 use crate::tester::{TRIES, Tester};
 
-/// Longest wait for a reply. Neighbours reply within milliseconds, emulated machines within tenths of a second.
+/// Longest wait for a reply. Real hosts reply within milliseconds, emulated machines within tenths of a second.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Returns the reply to a frame that requests our MAC address.
+/// Returns the reply to a frame, if the frame requests the tester's MAC address.
 pub(super) fn answer(own: &FramePort, frame: &[u8]) -> Option<Vec<u8>> {
     match (ethertype(frame)?, own.ip) {
         (EtherType::ARP, IpAddr::V4(ip)) => {
@@ -74,7 +75,6 @@ pub(super) fn is_for(own: &FramePort, packet: &Packet<'_>) -> bool {
     }
 }
 
-/// Returns a frame that requests the MAC address of another station.
 fn question(own: &FramePort, whom: IpAddr) -> Result<Vec<u8>, Stop> {
     match (own.ip, whom) {
         (IpAddr::V4(ip), IpAddr::V4(whom)) => Ok(ethernet(
@@ -85,7 +85,8 @@ fn question(own: &FramePort, whom: IpAddr) -> Result<Vec<u8>, Stop> {
         )),
         (IpAddr::V6(ip), IpAddr::V6(whom)) => {
             let [.., a, b, c] = whom.octets();
-            // The solicited-node group of the address, and the group's MAC address (RFC 4291, RFC 2464).
+            // The request goes to the solicited-node multicast group of the address, at the group's MAC address (RFC
+            // 4291, RFC 2464).
             let group = Ipv6Addr::new(0xFF02, 0, 0, 0, 0, 1, 0xFF00 | u16::from(a), u16::from_be_bytes([b, c]));
             let message =
                 NeighbourSolicitation::default()
@@ -141,7 +142,7 @@ fn icmp(src: Ipv6Addr, dst: Ipv6Addr, message: &[u8]) -> Vec<u8> {
 }
 
 impl Tester<'_> {
-    /// Requests the DUT's MAC address, up to three times.
+    /// Requests the DUT's MAC address, up to three times, and stores both addresses.
     pub(crate) fn find_dut(&mut self, ip: IpAddr) -> Step<Option<MacAddress>> {
         self.peer.dut = Some((MacAddress::BROADCAST, ip));
         for _ in 0..TRIES {
@@ -162,7 +163,7 @@ impl Tester<'_> {
         Ok(answer.map(|(at, mac)| (sent, at, mac)))
     }
 
-    /// Whether the DUT's port answers a request for its MAC address, in up to three tries.
+    /// Whether the DUT's port replies to a request for its MAC address, in up to three tries.
     ///
     /// # Errors
     /// When the run must stop.

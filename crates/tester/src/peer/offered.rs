@@ -1,5 +1,5 @@
-//! Capabilities that the hosts reported when they opened their devices. The tester sends no command that a device
-//! cannot execute.
+//! Capabilities that the hosts reported when they opened their devices. The tester ends the procedure before it sends a
+//! command that a device cannot execute.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::options::ChannelOptions;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// Device name and capabilities of each side whose host reported capabilities.
+/// Device name and capabilities by side, for each host that reported capabilities.
 #[derive(Debug, Default)]
 pub(super) struct Offered(BTreeMap<Side, (String, pb::Capabilities)>);
 
@@ -26,7 +26,8 @@ impl Offered {
         };
     }
 
-    /// Returns a sentence that names what one of the devices lacks for a command to the host of `side`.
+    /// Returns a sentence about the capability that a command to the host of `side` needs and a device lacks. For a
+    /// send request, also considers the other side's device as responder.
     fn lacks(&self, side: Side, command: &Command) -> Option<String> {
         let own = self.0.get(&side).and_then(|(device, has)| {
             let lacks = missing(has, command)?;
@@ -43,8 +44,9 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// Returns the options with values that the device of a side supports: each the nearest to the requested one. If
-    /// the device cannot switch the ACK timeout off, its longest one is used.
+    /// Returns the options with the ACK timeout, the RNR timer and the default RNR retry count replaced by the nearest
+    /// values that the side's device supports. If the device cannot disable the ACK timeout, uses the longest timeout
+    /// instead.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;
@@ -57,7 +59,7 @@ impl Offered {
         ChannelOptions {
             timeout: timeout.map_or(asked.timeout, AckTimeout),
             min_rnr_timer: among(&has.min_rnr_timers, asked.min_rnr_timer.0, 0).map_or(asked.min_rnr_timer, RnrTimer),
-            // A test that requests another value than the usual one is about that value.
+            // A test that requests an unusual value tests that value, so the value is not replaced.
             rnr_retry: match asked.rnr_retry {
                 USUAL_RNR_RETRY => among(&has.rnr_retries, USUAL_RNR_RETRY, 0).unwrap_or(USUAL_RNR_RETRY),
                 other => other,
@@ -75,7 +77,8 @@ impl Offered {
         })
     }
 
-    /// Returns the requested path MTU, or else the DUT's longest shorter one, or else the DUT's shortest.
+    /// Returns the longest path MTU of the DUT that does not exceed the requested one, or else the DUT's shortest path
+    /// MTU.
     pub(super) fn nearest_path_mtu(&self, asked: Mtu) -> Mtu {
         let codes = self
             .0
@@ -96,7 +99,7 @@ impl Offered {
         })
     }
 
-    /// Returns a sentence that names what the DUT lacks to execute the request in a frame.
+    /// Returns a sentence about the capability that the DUT lacks to execute the request in a frame.
     fn lacks_for_frame(&self, bytes: &[u8]) -> Option<String> {
         let (_, has) = self.0.get(&Side::Dut)?;
         if has.answers.is_empty() {
@@ -107,7 +110,7 @@ impl Offered {
     }
 }
 
-/// RNR retry count that a connection requests by default.
+/// Default RNR retry count of a connection.
 const USUAL_RNR_RETRY: u8 = 7;
 
 /// Returns the listed value nearest to `asked` that is at least `least`. Of two equally near values, returns the
@@ -126,7 +129,7 @@ fn other_than(side: Side) -> Side {
     }
 }
 
-/// Names what a device lacks for a command.
+/// Returns the name of the capability that a command needs and a device lacks.
 fn missing(has: &pb::Capabilities, command: &Command) -> Option<String> {
     let beyond = |most: u32, asked: u32| most != 0 && asked > most;
     let lacks = |listed: &[u32], value: Option<u32>| value.filter(|of| !listed.is_empty() && !listed.contains(of));
@@ -184,8 +187,8 @@ fn words(name: &str, prefix: &str) -> String {
 }
 
 impl Tester<'_> {
-    /// Ends the procedure before a command that a device reported it cannot execute. The tester checks every command
-    /// with this; a procedure that can do without the command calls it first.
+    /// Checks that the devices support a command, as far as they reported their capabilities. The tester checks every
+    /// command before sending it. A procedure may call this to choose another command instead.
     ///
     /// # Errors
     /// [`Stop::NotOffered`] when a device reported that it lacks a capability that the command needs.
@@ -196,7 +199,7 @@ impl Tester<'_> {
             .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
     }
 
-    /// Ends the procedure before a frame with a request that the DUT reported it does not execute.
+    /// Checks that the DUT executes the request in a frame, as far as it reported its capabilities.
     pub(super) fn must_be_executed(&self, bytes: &[u8]) -> Step {
         self.peer
             .offered
@@ -204,21 +207,23 @@ impl Tester<'_> {
             .map_or(Ok(()), |why| Err(Stop::NotOffered(why)))
     }
 
-    /// Whether the DUT takes a send request of this kind, as its host reported, for procedures that can do without it.
+    /// Whether the DUT supports send requests with this operation, as its host reported. Use this in procedures that
+    /// can do without the operation.
     #[must_use]
     pub fn offers(&self, operation: Operation) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes(&has.operations, operation))
     }
 
-    /// Whether the DUT executes the request in a frame, as its host reported, for procedures that can do without it.
+    /// Whether the DUT executes the request in a frame, as its host reported. Use this in procedures that can do
+    /// without the request.
     #[must_use]
     pub fn executes_frame(&self, bytes: &[u8]) -> bool {
         self.peer.offered.lacks_for_frame(bytes).is_none()
     }
 
-    /// Whether a queue pair of the DUT supports this path MTU, as its host reported, for procedures that can do without
-    /// it.
+    /// Whether a queue pair of the DUT supports this path MTU, as its host reported. Use this in procedures that can do
+    /// without the path MTU.
     #[must_use]
     pub fn offers_path_mtu(&self, mtu: Mtu) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
@@ -232,21 +237,22 @@ impl Tester<'_> {
         of_dut.is_none_or(|(_, has)| takes_value(&has.timeouts, timeout.0))
     }
 
-    /// Whether the RNR NAKs of the DUT support this timer, as its host reported.
+    /// Whether the DUT's RNR NAKs can carry this timer code, as its host reported.
     #[must_use]
     pub fn offers_rnr_timer(&self, timer: RnrTimer) -> bool {
         let of_dut = self.peer.offered.0.get(&Side::Dut);
         of_dut.is_none_or(|(_, has)| takes_value(&has.min_rnr_timers, timer.0))
     }
 
-    /// Returns the options that a connection of the DUT gets: the nearest that the DUT supports.
+    /// Returns the options that a connection of the DUT uses instead of `options`: the nearest values that the DUT
+    /// supports.
     #[must_use]
     pub fn nearest(&self, options: &ChannelOptions) -> ChannelOptions {
         self.nearest_of(Side::Dut, options)
     }
 
-    /// Returns the options that a connection of a side's device gets: the nearest that it supports. The DUT's ACK
-    /// timeout is never below the least that it keeps to.
+    /// Returns the options that a connection of a side's device uses instead of `options`: the nearest values that the
+    /// device supports. Raises the DUT's ACK timeout to [`ACK_TIMEOUT_LEAST`](crate::ACK_TIMEOUT_LEAST) first.
     pub(super) fn nearest_of(&self, side: Side, options: &ChannelOptions) -> ChannelOptions {
         let timeout = match side {
             Side::Dut => self.at_least(options.timeout),
@@ -255,8 +261,8 @@ impl Tester<'_> {
         self.peer.offered.nearest(side, &ChannelOptions { timeout, ..*options })
     }
 
-    /// Returns the ACK timeout that a connection of the DUT gets instead of `timeout`: the nearest that the DUT
-    /// supports. It is never below the least that the DUT keeps to.
+    /// Returns the ACK timeout that a connection of the DUT uses instead of `timeout`: the nearest that the DUT
+    /// supports. Raises `timeout` to [`ACK_TIMEOUT_LEAST`](crate::ACK_TIMEOUT_LEAST) first.
     #[must_use]
     pub fn nearest_timeout(&self, timeout: AckTimeout) -> AckTimeout {
         let options = ChannelOptions {
@@ -266,13 +272,15 @@ impl Tester<'_> {
         self.nearest(&options).timeout
     }
 
-    /// Returns how many send and receive requests a queue pair of the DUT holds, each at most `most`.
+    /// Returns how many send requests and receive requests a queue pair of the DUT can hold. Each number is at most
+    /// `most`.
     #[must_use]
     pub fn depths(&self, most: u32) -> (u32, u32) {
         self.peer.offered.depths(Side::Dut, most)
     }
 
-    /// Whether the DUT executes a request of this kind, as its host reported, for procedures that can do without it.
+    /// Whether the DUT executes requests with this operation as responder, as its host reported. Use this in procedures
+    /// that can do without the operation.
     #[must_use]
     pub fn executes(&self, operation: Operation) -> bool {
         self.peer.offered.lacks_as_responder(Side::Dut, operation).is_none()
@@ -354,7 +362,7 @@ mod tests {
             let has = few.nearest(Side::Dut, &asked);
             (has.timeout.0, has.min_rnr_timer.0, has.rnr_retry)
         };
-        // No timeout is replaced by the longest one.
+        // A disabled timeout is replaced by the longest timeout.
         assert_eq!(nearest(0, 7), (16, 20, 3));
         assert_eq!(nearest(12, 7), (10, 20, 3));
         assert_eq!(nearest(14, 1), (16, 20, 1));

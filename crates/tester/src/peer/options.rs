@@ -1,4 +1,4 @@
-//! Options of connections, and header fields of the peer's packets on them.
+//! Options of connections, and header fields of the packets that the peer sends on them.
 
 use verbatim_record::verbs::pb;
 use verbatim_wire::Mtu;
@@ -14,7 +14,7 @@ pub(super) const ALL: pb::Access = pb::Access {
     remote_atomic: true,
 };
 
-/// The transition that gives the other side its access rights on a queue pair.
+/// The transition that sets the other side's access rights on a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RightsBy {
     /// RESET to INIT.
@@ -26,10 +26,10 @@ pub enum RightsBy {
     Rtr,
 }
 
-/// Options of a connection, as the DUT's queue pair gets them.
+/// Options of a connection, from the view of the DUT's queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelOptions {
-    /// Path MTU. It is limited to the port's active MTU, and to the nearest one that the device supports.
+    /// Path MTU, limited to the port's active MTU and replaced by the nearest MTU that the device supports.
     pub mtu: Mtu,
     /// Local ACK timeout; off by default, so that only the tested behaviour makes the DUT retransmit.
     pub timeout: AckTimeout,
@@ -37,17 +37,18 @@ pub struct ChannelOptions {
     pub retry_cnt: u8,
     /// Retries after RNR NAKs; 7 means no limit.
     pub rnr_retry: u8,
-    /// READs and atomics that the DUT has in flight, limited by the device's own number.
+    /// Maximum number of outstanding READs and atomics of the DUT as requester, at most the device's own limit.
     pub max_rd_atomic: u8,
-    /// READs and atomics that the DUT executes at a time, limited by the device's own number.
+    /// Maximum number of outstanding READs and atomics that the DUT accepts as responder, at most the device's own
+    /// limit.
     pub max_dest_rd_atomic: u8,
-    /// Timer code that the DUT's RNR NAKs carry.
+    /// Timer code in the DUT's RNR NAKs.
     pub min_rnr_timer: RnrTimer,
-    /// Access rights of the peer on the DUT's queue pair.
+    /// The peer's access rights on the DUT's queue pair.
     pub qp_access: pb::Access,
     /// The transition that sets `qp_access`.
     pub rights_by: RightsBy,
-    /// Access rights on the DUT's memory.
+    /// Local and remote access rights on the DUT's memory.
     pub memory_access: pb::Access,
     /// Length of the DUT's memory in bytes.
     pub memory: u32,
@@ -57,7 +58,7 @@ pub struct ChannelOptions {
     pub own_psn: Option<Psn>,
     /// Hop limit, traffic class and flow label of the DUT's address vector.
     pub network: (u8, u8, u32),
-    /// Whether the DUT's queue pair goes on to RTS. If not, it stays in RTR until the test modifies it.
+    /// Whether the setup moves the DUT's queue pair to RTS. Otherwise it stays in RTR until the test modifies it.
     pub to_rts: bool,
 }
 
@@ -65,7 +66,8 @@ impl ChannelOptions {
     /// Default length of the DUT's memory in bytes.
     pub const MEMORY: u32 = 64 * 1024;
 
-    /// Limits path MTU, READs and atomics to the numbers that the device reports. A number of 0 sets no limit.
+    /// Limits the path MTU and the numbers of READs and atomics to those that the device reports. A reported 0 means no
+    /// limit.
     pub(super) fn within(&self, facts: &pb::Opened) -> Self {
         let least = |asked: u8, most: u32| match u8::try_from(most) {
             Ok(0) | Err(_) => asked,
@@ -102,8 +104,8 @@ impl Default for ChannelOptions {
     }
 }
 
-/// Header fields of the peer's packets that must not affect the DUT. A network may change them, or a later version of
-/// the protocol may define them.
+/// Header fields of the peer's packets that must not affect the DUT. A network may change these fields, or a later
+/// version of the protocol may define them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Marks {
     /// DSCP and ECN of the IP header.

@@ -1,8 +1,8 @@
-//! Limits of queue pairs: a device may have few of them, but at least one.
+//! Handles devices that support only a few queue pairs at a time.
 //!
-//! If the DUT has no room for another queue pair, the tester destroys the oldest one of the test. A test that needs
-//! several at a time declares that first ([`Tester::needs_queue_pairs`]). A test that uses a destroyed queue pair again
-//! ends as NOT_APPLICABLE.
+//! If a device has no room for another queue pair, the tester destroys the oldest queue pair of the test. A test that
+//! needs several queue pairs at a time declares the number first ([`Tester::needs_queue_pairs`]). A test that uses a
+//! destroyed queue pair again ends with [`Stop::NotOffered`].
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 use verbatim_record::labels;
 
-/// Linux error number "no memory", which verbs return if a device has no room.
+/// Linux error number "no memory". Verbs return it if a device has no room for another object.
 const ENOMEM: i32 = 12;
 
 /// A queue pair that the test created.
@@ -25,19 +25,19 @@ struct Made {
     service: i32,
 }
 
-/// The queue pairs of each side.
+/// The queue pairs of the test, by side.
 #[derive(Debug, Default)]
 pub(super) struct Room(BTreeMap<Side, OfSide>);
 
 #[derive(Debug, Default)]
 struct OfSide {
-    /// Queue pairs that the device supports, as it reports; 0 if it reports no number.
+    /// Number of queue pairs that the device reports it supports; 0 if it reports none.
     most: u32,
     /// Existing queue pairs, the oldest first.
     there: Vec<Made>,
     /// Queue pairs that were destroyed to make room.
     gone: Vec<Made>,
-    /// Queue pairs that the test needs at a time, as it declared.
+    /// Number of queue pairs that the test declared it needs at a time.
     needed: usize,
 }
 
@@ -58,9 +58,9 @@ impl Room {
         }
     }
 
-    /// Returns the queue pair to destroy if the device has no room for another one. The device has no room at its
-    /// reported limit. It also has none if it refused with ENOMEM, or refused a service of which it has a queue pair
-    /// already.
+    /// Returns the queue pair to destroy if the device has no room for another. The device has no room if it reached
+    /// its reported limit or refused with ENOMEM. Any other refusal also means no room, if the device already has a
+    /// queue pair of the same service.
     fn must_go(&self, side: Side, create: &pb::CreateQp, refused: Option<&pb::Refused>) -> Option<Made> {
         let of = self.0.get(&side)?;
         let is_full = of.most != 0 && of.there.len() >= of.most as usize;
@@ -128,7 +128,7 @@ impl Tester<'_> {
     /// Ends the procedure before a command for a queue pair that was destroyed to make room.
     pub(super) fn must_be_there(&self, side: Side, command: &Command) -> Step {
         let is_gone = named(command).is_some_and(|handle| self.peer.room.is_gone(side, handle));
-        // A command to destroy it is allowed: it is destroyed already.
+        // A test may still send DestroyQp for this queue pair, to clean up.
         if is_gone && !matches!(command, Command::DestroyQp(_)) {
             return Err(too_few(side));
         }
@@ -143,7 +143,8 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Destroys the oldest queue pair if the device has no room for the one to create. Returns whether it did.
+    /// Destroys the oldest queue pair if the device has no room for the queue pair that `command` creates. Returns
+    /// whether a queue pair was destroyed.
     pub(super) fn make_room(&mut self, side: Side, command: &Command, refused: Option<&pb::Refused>) -> Step<bool> {
         let Command::CreateQp(create) = command else {
             return Ok(false);
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(goes(&room(2, 2), Rc, None), Some(1));
         assert_eq!(goes(&room(0, 2), Rc, None), None);
         assert_eq!(goes(&room(9, 2), Rc, Some(refused(22))), Some(1));
-        // A refusal of a service that the device lacks is no lack of room.
+        // The device may have refused because it does not support UD.
         assert_eq!(goes(&room(9, 2), Ud, Some(refused(95))), None);
         assert_eq!(goes(&room(9, 2), Ud, Some(refused(ENOMEM))), Some(1));
         let mut two = room(1, 1);

@@ -11,10 +11,10 @@ use crate::rig::Stimulus;
 use crate::stop::{Step, Stop};
 use crate::tester::Tester;
 
-/// How long the host of a device may take to execute a command.
+/// Longest time that the host of a device may take to reply to a command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Activity of a connection.
+/// An event on a connection: a completion or a packet.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Sign {
     /// A send or receive request of the DUT completed.
@@ -36,7 +36,7 @@ impl PeerState {
 }
 
 impl Tester<'_> {
-    /// Sends a command to the host of a device and waits for its reply. A refusal is a reply, too.
+    /// Sends a command to the host of a device and waits for the reply. A refusal also counts as a reply.
     ///
     /// # Errors
     /// When the host does not reply within 30 seconds, and when the run must stop. [`Stop::NotOffered`] when the device
@@ -99,7 +99,7 @@ impl Tester<'_> {
         })
     }
 
-    /// Sends a command that must succeed for the test to make sense, and waits for its reply.
+    /// Sends a command that the test requires to succeed, and waits for the reply.
     ///
     /// # Errors
     /// As [`Tester::verbs`], and [`Stop::Refused`] when the host refuses the command.
@@ -138,8 +138,8 @@ impl Tester<'_> {
         self.peer.told.push_back((side, at, event));
     }
 
-    /// Returns the next completion of one side's queue pair. Returns `None` if none arrives by `until`. Other events,
-    /// and completions of other queue pairs, are only recorded.
+    /// Returns the next completion of one side's queue pair, or `None` if no completion arrives by `until`. Completions
+    /// of other queue pairs stay queued.
     ///
     /// # Errors
     /// When the run must stop.
@@ -148,8 +148,8 @@ impl Tester<'_> {
         self.await_until(until, |peer| peer.completion_of(side, qp))
     }
 
-    /// Returns the next completion of the DUT's queue pair, or else its next RoCE packet. Returns `None` if neither
-    /// arrives by `until`.
+    /// Returns the next completion of the DUT's queue pair, or else the next RoCE packet to the tester. Returns `None`
+    /// if neither arrives by `until`.
     ///
     /// # Errors
     /// When the run must stop.
@@ -165,7 +165,7 @@ impl Tester<'_> {
     pub(crate) fn release_verbs(&mut self) {
         const END: Label<Verbs> = Label::new("destroy all that the test made");
         for side in core::mem::take(&mut self.peer.touched) {
-            // If this fails, the host's session ends with the rig, and the host destroys the objects then.
+            // If this fails, the host destroys the objects later, when its session ends together with the rig.
             let _ = self.verbs_as(Role::Runner, END, side, Command::DestroyAll(pb::DestroyAll {}));
         }
         self.peer.touched.clear();

@@ -49,7 +49,7 @@ impl Attribute for SlToVlMappingTable {
 layout! {
     /// VLArbitrationTable: a block of 32 entries (architecture 14.2.5.9).
     ///
-    /// AttributeModifier: the high half selects the part (1 and 2 low priority; 3 and 4 high priority), the low half is
+    /// AttributeModifier: the high half selects the part (1 and 2 low priority; 3 and 4 high priority). The low half is
     /// the output port of a switch.
     pub struct VlArbitrationTable[64] "VLArbitrationTable" {
         /// Reserved bits of an entry.

@@ -6,7 +6,7 @@ use core::net::Ipv6Addr;
 
 use super::IpProtocol;
 
-/// Returns the internet checksum of the concatenated parts. The checksum goes big-endian on the wire.
+/// Returns the internet checksum of the concatenated parts. A packet carries the checksum in big-endian order.
 ///
 /// To compute a checksum, set the checksum field to 0. To check a packet, leave the field as received: the result is 0
 /// if the field is right.

@@ -13,25 +13,35 @@ use crate::values::{Hex16, Lid};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Network {
     /// Native InfiniBand: an LRH and optionally a GRH.
-    InfiniBand { lrh: Lrh, grh: Option<Grh> },
+    InfiniBand {
+        /// Local route header.
+        lrh: Lrh,
+        /// Global route header, if the packet has one.
+        grh: Option<Grh>,
+    },
     /// RoCEv1: a GRH in an Ethernet frame.
     RoceV1 {
         /// Ethernet header and VLAN tag.
         link: Link,
+        /// Global route header.
         grh: Grh,
     },
     /// RoCEv2 over IPv4.
     RoceV2Ipv4 {
         /// Ethernet header and VLAN tag.
         link: Link,
+        /// IPv4 header.
         ip: Ipv4,
+        /// UDP header.
         udp: Udp,
     },
     /// RoCEv2 over IPv6.
     RoceV2Ipv6 {
         /// Ethernet header and VLAN tag.
         link: Link,
+        /// IPv6 header.
         ip: Ipv6,
+        /// UDP header.
         udp: Udp,
     },
 }
@@ -186,9 +196,9 @@ impl Network {
         }
     }
 
-    /// Returns these headers with all fields set that depend on the rest of the packet: versions, types, UDP
-    /// destination port, the IPv4 checksum, and the lengths. `transport` is the number of bytes from the BTH to the
-    /// ICRC. The UDP checksum becomes 0. A length that exceeds its field keeps its low bits.
+    /// Returns these headers with the right versions, types, UDP destination port, IPv4 checksum and lengths.
+    /// `transport` is the number of bytes from the BTH to the ICRC. The UDP checksum becomes 0. A length that exceeds
+    /// its field keeps its low bits.
     #[must_use]
     #[allow(clippy::cast_possible_truncation)] // lengths keep their low bits
     pub fn fitted(self, transport: usize) -> Self {

@@ -27,7 +27,7 @@ impl fmt::Display for Delimiter {
     }
 }
 
-/// The first and last part of a packet's bytes.
+/// The medium of a packet, which determines the first and the last part of the packet's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Medium {
     /// From the Ethernet header to the ICRC, without the frame check sequence. Padding may follow.

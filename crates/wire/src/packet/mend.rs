@@ -1,4 +1,4 @@
-//! Edits a header of a packet, and repairs its CRCs, lengths and checksums.
+//! Edits a header of a packet, and repairs the packet's CRCs, lengths and checksums.
 //!
 //! [`edit`] changes one header in place and leaves all other bytes unchanged. The caller then decides which CRC, length
 //! or checksum to repair.

@@ -176,8 +176,8 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// The operation: the low 5 bits of an opcode. A value means the same operation in every service that has the
-/// operation.
+/// Mask of the operation, the low 5 bits of an opcode. Each value means the same operation in all services that support
+/// the operation.
 const OPERATION: u8 = 0x1F;
 
 /// Headers of each opcode, and their size in bytes. Precomputed, because the parser needs both several times for each
@@ -255,7 +255,7 @@ impl Opcode {
         self.name().is_some() && matches!(self.0 & OPERATION, 0x0D..=0x12) && self.0 != Self::CNP.0
     }
 
-    /// Returns whether this is a request. An opcode without a name is not a request, nor is a CNP.
+    /// Returns whether this is a request. CNPs and opcodes without a name are not requests.
     #[must_use]
     pub fn is_request(self) -> bool {
         self.name().is_some() && !self.is_response() && self != Self::CNP

@@ -193,8 +193,8 @@ impl<'a> Packet<'a> {
         (at + size <= self.covered_end()).then_some(at)
     }
 
-    /// Returns the name of the first extended header that the opcode has and the packet truncates. All later headers
-    /// are missing too.
+    /// Returns the name of the first extended header that the opcode requires and the packet lacks, wholly or in part.
+    /// All later headers are missing too.
     #[must_use]
     pub fn missing_header(&self) -> Option<&'static str> {
         let end = self.covered_end();
@@ -348,8 +348,8 @@ impl<'a> Packet<'a> {
         self.udp_checksum().map(|sum| sum == 0)
     }
 
-    /// Returns the checksum of the UDP message with its checksum field, and of the pseudo header. The result is 0 if
-    /// the field is right.
+    /// Returns the checksum over the pseudo header and the UDP message, including the checksum field. The result is 0
+    /// if the field is right.
     pub(super) fn udp_checksum(&self) -> Option<u16> {
         let udp = self.udp()?;
         let message = &self.bytes[self.route.udp()?..self.end];

@@ -45,7 +45,7 @@ pub enum NotAPacket {
     /// The packet is a fragment of an IP packet.
     #[error("expected a whole IP packet, as RoCEv2 sends them, and this is a fragment")]
     Fragment,
-    /// The IP header is not followed by UDP, or the GRH not by a BTH.
+    /// The protocol after the IP header is not UDP, or the protocol after the GRH is not a BTH.
     #[error("expected protocol 17 (UDP) in an IP header or 27 (BTH) in a GRH, and it says {0}")]
     OtherProtocol(u8),
     /// The UDP datagram goes to another port.

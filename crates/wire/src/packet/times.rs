@@ -37,7 +37,7 @@ impl RnrTimer {
     /// The longest time: 655.36 ms.
     pub const LONGEST: Self = Self(0);
 
-    /// Returns the time of the low 5 bits.
+    /// Returns the time of the code in the low 5 bits.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_micros(10 * RNR_TIMES[usize::from(self.0 & CODE_MASK)])

@@ -6,10 +6,10 @@ use core::net::{IpAddr, Ipv6Addr};
 use crate::packet::{AckTimeout, Psn, QKey, Qpn, RKey, RnrTimer};
 use crate::values::Mtu;
 
-/// Access rights to a memory region, or of the peer of a queue pair.
+/// Access rights to a memory region, or the rights that a queue pair grants to its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Access {
-    /// The adapter may write the memory on behalf of its own side. Ignored on a queue pair.
+    /// The adapter may write to the memory for local work requests. A queue pair ignores this right.
     pub local_write: bool,
     /// The peer may write with RDMA WRITE.
     pub remote_write: bool,
@@ -183,9 +183,9 @@ pub struct QpAttributes {
 /// State and sequence numbers of a queue pair, from a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpStatus {
-    /// Its state.
+    /// State of the queue pair.
     pub state: QpState,
-    /// PSN of the next new request.
+    /// PSN of the next new request that the QP sends.
     pub sq_psn: Psn,
     /// PSN that the QP expects next.
     pub rq_psn: Psn,
@@ -219,7 +219,8 @@ impl Operation {
         matches!(self, Self::CompareSwap | Self::FetchAdd)
     }
 
-    /// Returns whether this is a READ or an atomic. Their responses carry data, and the number outstanding is limited.
+    /// Returns whether this is a READ or an atomic. The responses to READs and atomics carry data, and their number
+    /// outstanding is limited.
     #[must_use]
     pub fn is_read_or_atomic(self) -> bool {
         self == Self::Read || self.is_atomic()
@@ -235,6 +236,7 @@ impl Operation {
 /// A send request without its local memory. Fields that the operation does not use are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work {
+    /// The operation.
     pub operation: Operation,
     /// Address in the peer's memory.
     pub remote_address: u64,

@@ -1,4 +1,4 @@
-//! `verbatim doctor`: reports what this machine offers and what it lacks, with remedies.
+//! `verbatim doctor`: checks this machine, and reports usable and missing parts, with remedies.
 
 mod agent;
 mod host;
@@ -19,7 +19,7 @@ use crate::commands::rigs;
 use crate::server::{self, Place};
 use crate::{exit, print};
 
-/// Tell what this machine offers and what it lacks.
+/// Check this machine: list usable and missing parts, with remedies.
 #[derive(clap::Args)]
 #[command(
     after_help = "Exit codes: 0 everything that is needed is there: the state directory, each rig of the rig file, the \
@@ -27,7 +27,7 @@ use crate::{exit, print};
     `unread` are of settings of RDMA devices that decide verdicts, and change no exit code."
 )]
 pub(crate) struct Arguments {
-    /// Look only at this rig, and fail if it cannot be used
+    /// Check only this rig, and fail if the rig cannot be used
     #[arg(long)]
     rig: Option<String>,
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml

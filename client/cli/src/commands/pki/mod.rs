@@ -31,7 +31,7 @@ enum Command {
     Init(Init),
     /// Make a certificate for another client, or with --server-host for another daemon or agent
     Issue(Issue),
-    /// Put a certificate on the CA's list of revoked ones
+    /// Put a certificate on the CA's list of revoked certificates
     Revoke(Revoke),
 }
 
@@ -62,10 +62,10 @@ struct Issue {
     /// Name in roles and logs, and of the files NAME.pem and NAME-key.pem
     #[arg(value_name = "NAME", value_parser = client_name)]
     name: String,
-    /// Make it for a server with this name or address, and localhost; may be given several times
+    /// Make a server certificate for this name or address, and for localhost; may be given several times
     #[arg(long = "server-host", value_name = "NAME_OR_IP")]
     servers: Vec<Host>,
-    /// How long it is valid, at most until the CA's end
+    /// How long the certificate is valid, at most until the CA's end
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
 }

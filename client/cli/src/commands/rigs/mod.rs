@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Restore what an earlier run left changed on a rig's device, and lift its quarantine when that succeeds
+    /// Restore the changes that an earlier run left on a rig's device, and lift the quarantine on success
     Restore {
         /// The rig
         rig: String,

@@ -35,11 +35,11 @@ pub(crate) struct Arguments {
     /// Tests to run: ids, public names, statements such as C14-16, globs, or words such as rnr or m_key, which are
     /// looked for in ids, titles, public names and statements; all tests when none is given
     patterns: Vec<String>,
-    /// Of these only what matches: words as above, with `and`, `or`, `not` and parentheses, as in
+    /// Run only the tests that match this expression: words as above, with `and`, `or`, `not` and parentheses, as in
     /// `-k 'm_key and not walk'`
     #[arg(short = 'k', value_name = "EXPR", value_parser = expression)]
     expression: Option<Expression>,
-    /// Of these only what did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
+    /// Run only the tests that did not pass in the last run on this rig: FAIL, ERROR, INCONCLUSIVE
     #[arg(long)]
     failed: bool,
     /// End the run at the first FAIL or ERROR
@@ -54,8 +54,8 @@ pub(crate) struct Arguments {
     /// The rig file; else $VERBATIM_RIG_FILE, else /etc/verbatim/rigs.toml
     #[arg(long, value_name = "FILE")]
     rig_file: Option<PathBuf>,
-    /// Set a key of the rig for this run alone, as in the rig file: `seed=7`, `'profile="minimal"'`; of rigs of kind
-    /// virtual, and of one without a rig file
+    /// Set a key of the rig for this run only, as in the rig file: `seed=7`, `'profile="minimal"'`; for rigs of kind
+    /// virtual, and for a rig without a rig file
     #[arg(long, value_name = "KEY=VALUE")]
     rig_key: Vec<String>,
     #[command(flatten)]
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     /// Set a parameter of the tests that have it; `verbatim tests --long` lists them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Seed of all random choices; without it 0 on a model, and a new one for each run on other rigs
+    /// Seed of all random choices; by default 0 on a model, and a random seed for each run on other rigs
     #[arg(long)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// Sign the record with this private key of ed25519, in PEM, as `verbatim sign` does
     #[arg(long, value_name = "KEY.pem", requires = "record")]
     sign: Option<PathBuf>,
-    /// Leave as soon as the daemon has taken the run, and print its name
+    /// Print the run's name and leave, as soon as the daemon has accepted the run
     #[arg(long, conflicts_with = "record")]
     detach: bool,
     /// Run under this lease, on its rig: leases/ID or ID, of `verbatim reserve`
@@ -86,14 +86,14 @@ pub(crate) struct Arguments {
     /// Priority in the queue of the rig: low, normal or high; high needs an admin of the rig
     #[arg(long, value_name = "P", default_value = "normal")]
     priority: Priority,
-    /// On a rig that you hold: wait in the queue for a lease of the run's own, in place of running under yours
+    /// On a rig that you hold, wait in the queue for a separate lease, and do not run under your own lease
     #[arg(long, conflicts_with = "lease")]
     own_lease: bool,
     /// While the run waits for the rig, print its place in the queue each time the place changes
     #[arg(long)]
     wait: bool,
-    /// Wait for the rig that long at the most: 90s, 30m, 2h; then the run ends without having begun, with exit code 3.
-    /// Without it a device that cannot be reached is waited for 10 minutes
+    /// Longest wait for the rig: 90s, 30m, 2h; then the run ends before it begins, with exit code 3. By default the run
+    /// waits 10 minutes for an unreachable device
     #[arg(long, value_name = "TIME")]
     wait_at_most: Option<Lasts>,
     /// Start at once, or end with exit code 3
@@ -108,10 +108,10 @@ pub(crate) struct Arguments {
     /// Also print the checks and the duration of each test
     #[arg(short, long, conflicts_with = "json")]
     verbose: bool,
-    /// Show each finding, also those that are like others or known of such devices, and each observation
+    /// Show every finding, including similar findings and known deviations, and every observation
     #[arg(long, conflicts_with = "json")]
     all: bool,
-    /// At the end say how long it took, and which N tests took longest
+    /// At the end, print the duration of the run and its N longest tests
     #[arg(long, value_name = "N", conflicts_with = "json")]
     durations: Option<usize>,
 }

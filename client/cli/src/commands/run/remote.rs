@@ -295,7 +295,7 @@ fn leave(name: &RunName, confirmed: bool) {
     eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
 }
 
-/// Prints the result of a run, in the format of a run inside this process. Returns its exit code.
+/// Prints the result of a run, in the format of a run inside this process. Returns the exit code.
 pub(crate) fn show_end(run: &v1::Run) -> anyhow::Result<ExitCode> {
     let (code, _) = end_of(run, None, false, false, print::Telling::default())?;
     Ok(ExitCode::from(code))

@@ -18,9 +18,9 @@ const MANIFEST: &str = "manifest.json";
 pub(crate) struct Arguments {
     /// The run: runs/ID, ID, or latest
     run: String,
-    /// Read this file; without it, list them
+    /// The file to read; without a name, list all files
     name: Option<String>,
-    /// Where to put it; - for stdout; else a new file of the same name in the current directory
+    /// The output file, or - for stdout; by default a new file of the same name in the current directory
     #[arg(long, value_name = "FILE", requires = "name")]
     output: Option<PathBuf>,
     /// Print the list as one JSON document

@@ -56,7 +56,7 @@ enum Command {
         #[arg(required = true)]
         runs: Vec<String>,
     },
-    /// Delete runs that have ended, with all that they left
+    /// Delete ended runs, with their files
     Delete {
         /// The runs: runs/ID or ID
         #[arg(required = true)]
@@ -77,10 +77,10 @@ enum Command {
 
 #[derive(clap::Args)]
 struct List {
-    /// Only these: terms joined by " AND ": rig=NAME, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...
+    /// Only the runs that match: terms joined by " AND ": rig=NAME, state=QUEUED|RUNNING|ENDED, outcome=PASS|FAIL|...
     #[arg(long, default_value = "")]
     filter: String,
-    /// Runs on a page
+    /// Number of runs on a page
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=1000))]
     page_size: i32,
     /// Token of the page to show, as printed after the page before it
@@ -107,7 +107,7 @@ struct Show {
 struct WatchArguments {
     /// The run: runs/ID, ID, or latest
     run: String,
-    /// Only what happens after the event with this cursor
+    /// Only the events after this cursor
     #[arg(long, value_name = "N", default_value_t = 0)]
     cursor: u64,
     /// Print each event as a JSON object on a line of its own

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::support::{Output, Place, Running};
 
-/// A test that ends at once, then one that takes half a minute of real time.
+/// A test that ends at once, then a test that takes half a minute of real time.
 const LONG: &str = "--rig bench C13_013 c14-016-get-protect-2";
 
 /// Returns the cursors of all events, and the state in the last one.

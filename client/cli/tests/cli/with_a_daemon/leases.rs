@@ -1,4 +1,4 @@
-//! Tests of leases, for users who reserve a rig and for those who wait.
+//! Tests of leases: users who reserve a rig, and users who wait for a rig.
 
 use super::support::Place;
 

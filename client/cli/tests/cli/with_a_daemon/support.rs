@@ -45,8 +45,8 @@ static DAEMON: LazyLock<PathBuf> = LazyLock::new(|| {
     directory.join("verbatimd")
 });
 
-/// Returns a rig file with a device that violates a statement, and one that responds in real time. The built-in rig has
-/// a sound device.
+/// Returns a rig file with a device that violates a statement, and a device that responds in real time. The built-in
+/// rig has a sound device.
 fn rigs(model: &Path) -> String {
     format!(
         "config_version = 1\n\
@@ -101,7 +101,7 @@ impl Place {
         self.daemon_with("").0
     }
 
-    /// Starts a daemon with further options. Also returns its log line about serving.
+    /// Starts a daemon with further options. Also returns the daemon's log line about serving.
     pub(crate) fn daemon_with(&self, options: &str) -> (Running, String) {
         let arguments = format!("serve --rig-file rigs.toml --socket verbatim.sock --state state {options}");
         let mut command = self.command(&DAEMON, &arguments);

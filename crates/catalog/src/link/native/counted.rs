@@ -49,7 +49,8 @@ pub(super) const COUNTED: [&str; 5] = [
     "PortLocalPhysicalErrors",
     "PortMalformedPktErrors",
 ];
-/// Fields that change during the reads, that the port measures at any time, or that repeat the request.
+/// The fields that are not compared: the reads change them, the port measures them at any time, or they repeat the
+/// request.
 const NOT_COUNTERS: [&str; 10] = [
     "DiagCode",
     "LinkRoundTripLatency",
@@ -75,9 +76,9 @@ pub(super) fn is_of_the_lanes(name: &str, judgement: &Judgement) -> bool {
     names.contains(&name) && PHYSICAL.iter().any(|check| judgement.failed.contains(*check))
 }
 
-/// Returns whether this counter may count a packet whose counter is not defined. Marked packets, foreign P_Keys and
-/// local errors have counters that count nothing else. The remaining counters belong to switches, buffers or the
-/// sender.
+/// Returns whether this counter may count a packet for which the architecture defines no counter. Marked packets,
+/// foreign P_Keys and local errors have counters that count nothing else. The remaining counters belong to switches,
+/// buffers or the sender.
 pub(super) fn may_count(name: &str, judgement: &Judgement) -> bool {
     let fails = |check| judgement.failed.contains(check);
     match name {

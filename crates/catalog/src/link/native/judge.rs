@@ -1,4 +1,4 @@
-//! Compares the effect of each packet with that of a conforming port.
+//! Compares the effect of each packet on the port with its effect on a conforming port.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::wire::{asks, has_foreign_q_key, headers, mad_in};
 use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answer};
 use verbatim_oracle::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
 
-/// The reason why a test does not apply if it sent nothing. An SMP can always be sent.
+/// The reason why a test that sent no packet does not apply.
 pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
 
 /// Judges all packets of a test, each by the rule that it probes. If the test sent no packet, `without` is the reason
@@ -55,7 +55,7 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
 /// Marks the labels of attribute reads as judged, and requires that the procedure reached its end.
 pub(crate) fn came_to(t: &Trace) -> Result<(), Gap> {
     t.exchange(NODE)?;
-    // Not every port has these labels: a port may lack data VLs, or these counters.
+    // A record may lack these labels, because a port may lack data VLs or these counters.
     t.not_judged(DETAILS);
     t.not_judged(COUNTERS);
     t.not_judged(P_KEYS);
@@ -98,8 +98,8 @@ pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
 /// Returns whether the second PortInfo shows the value set by the first.
 pub(crate) type Holds = fn(&PortInfo, &PortInfo) -> bool;
 
-/// Checks that each Set took effect, as the next read shows. A Set without a response may not have arrived, which is a
-/// gap instead of a failure.
+/// Checks that each Set took effect, as the next read shows. A Set without a response may not have arrived, so it is a
+/// gap and no failure.
 pub(crate) fn took(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -363,7 +363,7 @@ impl Probe<'_> {
     }
 }
 
-/// Returns whether the wait after a packet was long enough for the rule of silence.
+/// Returns whether the wait after a packet was long enough to prove silence.
 fn is_waited_out(t: &Trace, frame: &FrameSeen, wait: &WaitDone) -> bool {
     let Ok(port) = last(t, PORT, frame) else { return false };
     let subnet = t.begin.subnet_timeout.unwrap_or(port.subnet_timeout());

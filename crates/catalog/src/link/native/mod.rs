@@ -1,5 +1,6 @@
 //! Shared parts of the tests of the link layer. The procedure sends a packet, waits for its response, and reads the
-//! port's counters before and after. The judge gets the effect on a conforming port from [`crate::link`].
+//! port's counters before and after. The judge gets the effect on a conforming port from
+//! [`verbatim_oracle::packet_check`].
 
 mod counted;
 mod judge;

@@ -1,4 +1,4 @@
-//! Native packets for probes: valid when built, changed by methods, with CRCs recomputed on request.
+//! Native packets for probes. A new packet is valid; methods change its fields and recompute its CRCs.
 
 use core::net::Ipv6Addr;
 
@@ -145,7 +145,7 @@ impl Wire {
         Self { delimiter, ..self }
     }
 
-    /// Inverts these bits of the byte at `from_end`; 1 is the last byte.
+    /// Inverts `bits` in the byte at `from_end`; 1 is the last byte.
     pub(crate) fn flipped(mut self, from_end: usize, bits: u8) -> Self {
         if let Some(byte) = self
             .bytes
@@ -207,7 +207,7 @@ fn bth_at(bytes: &[u8]) -> usize {
     Lrh::SIZE + if lnh == Lnh::IBA_GLOBAL { Grh::SIZE } else { 0 }
 }
 
-/// Returns the MAD of a packet that is long enough for one. Checks no field except LNH.
+/// Returns the MAD of a packet, or `None` if the packet is too short for a MAD. Checks no field except LNH.
 pub(crate) fn mad_in(bytes: &[u8]) -> Option<Mad> {
     let at = bth_at(bytes) + Bth::SIZE + Deth::SIZE;
     Mad::try_from(bytes.get(at..at + MAD_LENGTH)?).ok()
@@ -229,7 +229,8 @@ pub(crate) fn has_foreign_q_key(bytes: &[u8]) -> bool {
     })
 }
 
-/// Returns whether a packet, if accepted, is a request that requires a response: to QP0 or QP1, and not multicast.
+/// Returns whether a port that accepts the packet must respond: the packet is a request to QP0 or QP1, and not
+/// multicast.
 pub(crate) fn asks(bytes: &[u8]) -> bool {
     let Some(mad) = mad_in(bytes) else { return false };
     let (lrh, bth, deth) = headers(bytes);
@@ -250,8 +251,8 @@ pub(crate) fn is_marked(bytes: &[u8], delimiter: Delimiter) -> bool {
     delimiter == Delimiter::Ebp && vcrc(body).map(|byte| !byte) == *seen
 }
 
-/// Computes the ICRC's polynomial over all bytes, in wire order. `verbatim_wire` computes no ICRC for truncated
-/// headers.
+/// Computes a CRC over all bytes with the ICRC's polynomial, in wire order. `verbatim_wire` computes no ICRC for
+/// truncated headers.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |register: u32| (register >> 1) ^ if register & 1 == 1 { 0xEDB8_8320 } else { 0 };
     let take = |register: u32, byte: &u8| (0..8).fold(register ^ u32::from(*byte), |register, _| step(register));

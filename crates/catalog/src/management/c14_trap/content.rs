@@ -165,8 +165,8 @@ pub(super) fn content(
         .must(if is_right { "what was sent".into() } else { wanted }, is_right);
 }
 
-/// Returns the ports on an SMP's route, as the response on the same route shows them. Returns an empty path if there is
-/// no such response, or if a notice cannot hold the path.
+/// Returns the ports on an SMP's route, as a response to an SMP on the same route shows them. Returns an empty path if
+/// there is no such response, or if a notice cannot hold the path.
 fn returns(t: &Trace, asked: &verbatim_wire::Mad, hops: u8) -> Vec<u8> {
     let route = |mad: &verbatim_wire::Mad| {
         let smp = DrSmp::from_bytes(mad.bytes());

@@ -1,12 +1,12 @@
 //! `c14-walk`: a walk of random SMPs finds no broken rule.
 //!
 //! The seed determines the steps. They read and set any attribute, with legal and illegal values, with the right key
-//! and others, and with limit values of the AttributeModifier. They lock the port at every level with leases that
+//! and other keys, and with limit values of the AttributeModifier. They lock the port at every level with leases that
 //! expire, and use undefined methods and class versions. The management oracle judges the whole walk, as it does in
 //! every management test. In this test, each rule that applied and was not broken is a passed check.
 //!
 //! Each step has its own stream of random numbers, so leaving out a step does not change the others. A failed walk is
-//! therefore reduced to the fewest steps that still fail, and `--set` repeats those.
+//! therefore reduced to the fewest steps that still fail, and `--set` repeats these steps.
 //!
 //! Reading: no step takes the link down or makes a change that cannot be restored. The steps change the LID only if the
 //! rig does not reach the device by it. False alarm: another SM, which this test excludes.
@@ -38,7 +38,7 @@ const LAST: Label<PortInfo> = Label::new("PortInfo at the end");
 
 /// The prefix of a note that lists the remaining steps of a reduced walk.
 const SHRUNK: &str = "shrunk: ";
-/// CapabilityMask: the port has LedInfo. Some ports without it do not respond to its Get.
+/// CapabilityMask: the port has LedInfo. Some ports without LedInfo do not respond to a Get of it.
 const HAS_LED: u32 = 1 << 9;
 /// The number of steps that the mask `keep` can hold.
 const MOST: u64 = 48;
@@ -140,7 +140,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             None
         },
     };
-    // Without a key, the port drops no request.
+    // Lock the port first: without an M_Key, the port drops no request.
     let mut random = t.random("first lock");
     let (level, lease) = (random.between(0, 3) as u8, random.between(0, 20) as u16);
     walk.take(t, Action::Lock(1, level, lease))?;
@@ -249,7 +249,7 @@ fn may_be_set(t: &Tester<'_>, found: &PortInfo, what: What) -> bool {
     }
 }
 
-/// Sets another attribute to its original value with one change, if the device has it.
+/// Sets another attribute to its original value with one change, if the device has the attribute.
 fn other<A: Settable>(
     t: &mut Tester<'_>,
     guard: &Option<Guarded<A>>,
@@ -264,7 +264,7 @@ fn other<A: Settable>(
     t.set_once(label, guard, (key, modifier), value).map(|_| ())
 }
 
-/// Returns a P_Key whose base is neither 0 nor that of the default partition.
+/// Returns a P_Key whose base is neither 0 nor the base of the default partition.
 fn p_key(value: u16) -> PKey {
     PKey((1 + (value & 0x7FFF) % 0x7FFE) | value & 0x8000)
 }
@@ -309,7 +309,7 @@ fn changed(info: PortInfo, found: &PortInfo, what: What, value: u64) -> PortInfo
         What::Port("LinkDownDefaultState") => info.with_link_down_default_state(LinkDownDefault::POLLING),
         What::Port("InitType") => info.with_init_type(low[0] & 0xF),
         What::Port("McastPkeyTrapSuppressionEnabled") => info.with_mcast_pkey_trap_suppression(low[0] & 1),
-        // A base LID has as many low bits 0 as its LMC says.
+        // The low LMC bits of a base LID are 0.
         What::Port("addresses") if low[5] & 3 == 0 => {
             let ends = [Lid(1), Lid(0xBFFF)];
             info.with_lid(ends[usize::from(low[0] & 1)])
@@ -389,8 +389,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.answer::<PortInfo>(LAST).map(|_| ())
 }
 
-/// Observes the steps of the walk, or of the shortest one that still fails, and the parameters that repeat it. The
-/// record does not name its rig, so the text is not a complete command.
+/// Adds an observation with the steps of the walk and the parameters that repeat it. A reduced walk is shown instead of
+/// the original walk. The record does not name its rig, so the text is not a complete command.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
     let left = shrunk.and_then(|words| {

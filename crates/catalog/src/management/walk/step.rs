@@ -29,7 +29,7 @@ pub(super) enum What {
     ReadOnly,
     /// The violation counters, set to 0.
     Counters,
-    /// One entry, or the whole, of another attribute.
+    /// Another attribute, or one of its entries.
     Other(AttributeId),
 }
 
@@ -50,8 +50,8 @@ pub(super) enum Action {
     Wait(Duration),
 }
 
-/// Fields of PortInfo with legal values. None of them takes the link down. The address is left out if the rig reaches
-/// the device by its LID.
+/// The fields of PortInfo that a step sets to legal values. These Sets do not take the link down. The walk leaves out
+/// the addresses if the rig reaches the device by its LID.
 const LEGAL: [&str; 18] = [
     "GidPrefix",
     "SubnetTimeOut",

@@ -13,7 +13,8 @@ use verbatim_wire::{AckTimeout, MacAddress, Medium, Mtu, Packet, Psn, Qpn, RnrTi
 pub const A: usize = 0;
 pub const B: usize = 1;
 
-/// The link's treatment of a frame: the delays of its copies, by time, sending end and frame.
+/// A function that returns the delay of each copy of a frame that the link delivers. Its arguments are the time, the
+/// sending end and the frame.
 pub type Fate = Box<dyn FnMut(Duration, usize, &[u8]) -> Vec<Duration>>;
 
 /// Delivers each frame once, after 1 us.
@@ -72,7 +73,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Connects a queue pair to the queue pair `to` and moves it to RTS.
+    /// Connects queue pair `qp` of the adapter at `end` to the queue pair `to` of the other end. Moves `qp` to RTS.
     pub fn connect(&self, adapter: &mut Adapter, qp: QpHandle, end: usize, to: Qpn) {
         for (state, attributes) in self.steps(end, to) {
             adapter.modify(qp, state, &attributes).unwrap();
@@ -209,7 +210,7 @@ impl Pair {
         }
     }
 
-    /// Performs the next event up to the time `until`. Returns whether there was one.
+    /// Performs the next event up to the time `until`. Returns whether there was an event.
     pub fn step(&mut self, until: Duration) -> bool {
         self.collect();
         let arrival = self.flying.keys().next().map(|&(at, _)| at);

@@ -10,7 +10,7 @@ use super::adapters::{A, B, Pair, Setup, profile};
 
 const LATE: Duration = Duration::from_micros(200);
 
-/// Creates two adapters, of which `end` has these choices.
+/// Creates two connected adapters. The adapter at `end` has these choices.
 fn pair(end: usize, choices: AdapterChoices) -> Pair {
     let mut profiles = [profile(A), profile(B)];
     profiles[end].choices = choices;
@@ -33,7 +33,7 @@ fn write_data_may_appear_late() {
     pair.post(&pair.request(1, Operation::Write, 0, 100, 64));
     pair.run_until_completions(1);
     assert_eq!(pair.bytes(B, 100, 64), before, "right after the ACK");
-    // A later READ returns the data already.
+    // A later READ already returns the data.
     pair.post(&pair.request(2, Operation::Read, 200, 100, 64));
     pair.run_until_completions(2);
     assert_eq!(pair.bytes(A, 200, 64), after);

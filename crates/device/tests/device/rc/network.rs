@@ -95,7 +95,7 @@ fn post(pair: &mut Pair, plans: &[Plan]) {
     }
 }
 
-/// Returns the indexes of the plans that need a receive. A receive uses the memory of its request.
+/// Returns the indexes of the plans that need a receive. Each receive uses the memory slot with the index of its plan.
 fn receives(plans: &[Plan]) -> Vec<u32> {
     (0..)
         .zip(plans)
@@ -105,7 +105,7 @@ fn receives(plans: &[Plan]) -> Vec<u32> {
 }
 
 /// Installs a link with delays of less than a quarter of the timeout. The link loses, repeats or reorders at most
-/// `retry_cnt` - 1 frames between two completions and keeps all others in order. Returns the number of disturbances.
+/// `retry_cnt` - 1 frames between two completions and keeps all others in order. Returns the count of disturbances.
 fn disturb(pair: &mut Pair, seed: u64, setup: &Setup, done: Rc<Cell<u64>>) -> Rc<Cell<u64>> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0xD15);
     let most = setup.timeout.duration().unwrap().as_nanos() as u64 / 4 - 20_000;
@@ -232,7 +232,7 @@ fn dead_network_ends_in_retry_exceeded() {
         for slot in receives(&plans) {
             pair.post_receive(slot.into(), slot * SLOT, plans[slot as usize].size.max(1));
         }
-        // A number of frames pass, then none.
+        // The network delivers some frames and then loses all others.
         let mut passes = 2 + below(rng, 20);
         let died = Rc::new(Cell::new(Duration::ZERO));
         let death = died.clone();

@@ -20,7 +20,7 @@ use super::adapters::{A, B, MEMORY, Setup, address, mac, profile};
 /// The queue pair number of the station.
 pub const PEER_QPN: Qpn = Qpn(0x1234);
 
-/// The adapter is end A, the station is end B.
+/// An adapter at end A, and a station at end B.
 pub struct Peer {
     pub adapter: Adapter,
     pub now: Duration,
@@ -32,7 +32,7 @@ pub struct Peer {
     pub seen: Vec<(Duration, Transport)>,
     pub completions: Vec<Completion>,
     pub events: Vec<AsyncEvent>,
-    /// PSN of the adapter's first expected request. The PSNs of requests count from this PSN.
+    /// PSN of the first request that the adapter expects. `ask` and its variants count PSNs from this PSN.
     pub psn: Psn,
     taken: usize,
 }

@@ -33,7 +33,7 @@ fn with_choices(change: impl Fn(&mut AdapterChoices)) -> Peer {
     Peer::of(profile, &[], &setup())
 }
 
-/// Sends a request, and checks its NAK with the PSN, the error state and the event.
+/// Sends a request. Checks the NAK and its PSN, the error state of the queue pair, and the event.
 fn refused(peer: &mut Peer, packet: &Transport, syndrome: u8, why: &str) {
     peer.acks();
     peer.put(packet);

@@ -1,4 +1,5 @@
-//! Stamps, datagrams, and frames through a veth pair in a network namespace of each test.
+//! Tests of stamps, datagram pairs, and packet sockets. Each test of packet sockets has its own network namespace with
+//! a veth pair.
 
 mod datagram;
 mod stamp;

@@ -15,8 +15,8 @@ use super::{OURS, frame};
 
 const BOUND: Duration = Duration::from_secs(5);
 
-/// Runs `body` in a new network namespace with the pair `va`, `vb`, both up. If privileges are missing, the test prints
-/// that and passes, except in CI.
+/// Runs `body` in a new network namespace with the pair `va`, `vb`, both up. If privileges or the program `ip` are
+/// missing, the test prints the reason and passes, but fails in CI.
 fn with_pair(body: impl FnOnce() + Send + 'static) {
     let inside = move || {
         // Moves only this thread into a new namespace.
@@ -155,7 +155,7 @@ fn each_stamp_belongs_to_its_frame() {
     });
 }
 
-/// A bridge never stamps frames that it forwards.
+/// A bridge interface does not stamp the frames that it sends.
 #[test]
 fn sends_stop_waiting_for_missing_stamps() {
     const BOUND_OF_A_STAMP: Duration = Duration::from_millis(2);
@@ -193,7 +193,7 @@ fn sent_frames_are_not_received() {
 fn vlan_tag_arrives_in_its_place() {
     with_pair(|| {
         let (a, b) = (PacketSocket::open("va").unwrap(), PacketSocket::open("vb").unwrap());
-        // Frames of the largest length, with the common tag and with the tag of provider bridges.
+        // Frames of the largest length, with an 802.1Q tag and with an 802.1ad tag.
         for (protocol, most) in [([0x81, 0x00], a.mtu() + 18), ([0x88, 0xa8], a.mtu() + 14)] {
             let mut tagged = frame(most, 5);
             tagged[12..18].copy_from_slice(&[protocol[0], protocol[1], 0x60, 0x07, OURS[0], OURS[1]]);
@@ -369,7 +369,8 @@ fn refuses_interface_without_ethernet() {
 #[test]
 fn missing_capability_is_named() {
     with_pair(|| {
-        // nix changes the user only for all threads at once. Here only this thread changes, which ends with the test.
+        // nix can change the user only for all threads of the process. rustix changes it only for this thread, which
+        // ends with the test.
         let nobody = rustix::process::Uid::from_raw(65534);
         rustix::thread::set_thread_res_uid(None, nobody, None).unwrap();
         let error = PacketSocket::open("va").unwrap_err();

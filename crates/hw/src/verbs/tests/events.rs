@@ -47,7 +47,7 @@ fn event_names_its_queue_pair() {
 fn removed_device_is_an_error() {
     let context = opened();
     assert_eq!(context.next_event().unwrap(), None);
-    // Readable without an event: the fake returns EIO, as the kernel does for a removed device.
+    // Makes the descriptor readable without an event: the fake returns EIO, as the kernel does for a removed device.
     world(|world| make_readable(&mut world.async_end));
     let error = context.next_event().unwrap_err();
     assert!(error.to_string().contains("the device went away"), "{error}");

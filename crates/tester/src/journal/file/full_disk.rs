@@ -1,5 +1,5 @@
-//! Other programs fill the journal's disk. A changed device can still be restored, and a run that could not restore
-//! does not start.
+//! Tests with a full journal disk. A changed device can still be restored, and a journal without reserved space cannot
+//! be opened for a new run.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -74,7 +74,7 @@ fn saves_and_restores_on_full_disk() {
     }
     drop(journal);
 
-    // The next process after a crash has no reserved space and still restores.
+    // The next process opens the journal on the full disk and settles all areas.
     disk.fill();
     let mut journal = open(disk.0.path()).unwrap();
     assert_eq!(journal.pending().len(), 4);

@@ -78,7 +78,7 @@ fn rejects_any_bit_flip() {
         std::fs::write(&path, &altered).unwrap();
         match FileJournal::open(directory.path(), "r") {
             Err(JournalError::Damaged { .. }) => {}
-            // Blanks between the fields have no meaning.
+            // A flip that turns a blank between JSON fields into other whitespace does not change the content.
             Ok(journal) => assert_eq!(
                 (journal.pending(), journal.keys()),
                 (&*good.areas, vec![MKey(1)]),

@@ -1,4 +1,4 @@
-//! Fake functions for a whole device.
+//! Fake functions that list, open and query a device.
 
 use std::{
     ffi::{c_char, c_int},
@@ -93,7 +93,7 @@ pub(super) unsafe extern "C" fn query_device(
     fails("query_device").unwrap_or(0)
 }
 
-/// Acts like the exported function of that name, which does not know the fields after `link_layer`.
+/// Acts like the exported function `ibv_query_port`, which does not fill the fields after `link_layer`.
 pub(super) unsafe extern "C" fn query_port(
     _context: *mut c::ibv_context,
     port: u8,
@@ -110,7 +110,7 @@ pub(super) unsafe extern "C" fn query_port(
     if port == 1 { 0 } else { Errno::EINVAL as c_int }
 }
 
-/// Fills indices 1 and 3 of four.
+/// Reports GIDs at indices 1 and 3 of a table with four entries.
 pub(super) unsafe extern "C" fn query_gid_ex(
     _context: *mut c::ibv_context,
     port: u32,

@@ -22,7 +22,7 @@ use crate::verbs::{
     ffi::{Symbols, Zeroed},
 };
 
-/// Calls that the fake has seen, and its next results.
+/// Calls that the fake recorded, and results for its next calls.
 #[derive(Default)]
 pub(super) struct World {
     /// Every creation and destruction of an object: `+pd`, `-pd`, ...
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) fails: Vec<(&'static str, Errno)>,
     /// Attributes and mask of each modify.
     pub(super) modified: Vec<(c::ibv_qp_attr, c_int)>,
-    /// Number of the state that a query shows.
+    /// Queue pair state that a query returns.
     pub(super) state: c_uint,
     /// Posted send requests, each with its scatter/gather list.
     pub(super) sends: Vec<(c::ibv_send_wr, Vec<c::ibv_sge>)>,
@@ -59,7 +59,7 @@ pub(super) fn world<T>(body: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with(|world| body(&mut world.borrow_mut()))
 }
 
-/// Returns the error number with which `call` must fail. It keeps failing until the test changes that.
+/// Returns the error number with which `call` must fail. The call keeps failing until the test clears `fails`.
 fn fails(call: &str) -> Option<c_int> {
     world(|world| {
         world
