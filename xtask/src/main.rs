@@ -1,5 +1,6 @@
 //! `cargo xtask`: development tasks. See `cargo xtask --help`.
 
+mod added;
 mod campaign;
 mod check;
 mod deps;
@@ -43,7 +44,7 @@ enum Task {
         arguments: Vec<String>,
     },
     /// Before a commit, in minutes: formatting, lints, the changed crates' unit tests, the changed tests'
-    /// qualification.
+    /// qualification. Prints added comment sentences that are hard to read.
     Quick {
         /// The revision that changes are counted from.
         #[arg(long, default_value = "HEAD")]

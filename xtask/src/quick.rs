@@ -10,15 +10,11 @@ use serde_json::Value;
 use verbatim_lab::workspace::{cargo, metadata, root, run};
 use verbatim_lab::{LAB_PROFILE, build_binaries};
 
+use crate::added::{self, WIDTH};
 use crate::testing::of_workspace;
 
-/// Greatest number of columns of a line, as in rustfmt.toml.
-const WIDTH: usize = 120;
-/// Endings of the files whose lines are checked.
-const TEXTS: [&str; 7] = ["rs", "py", "md", "toml", "proto", "c", "sh"];
-
 /// Checks formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of
-/// added lines.
+/// added lines. Prints added comment sentences that are hard to read.
 ///
 /// Changes are those since `since`, a revision of git.
 ///
@@ -29,7 +25,17 @@ pub(crate) fn quick(since: &str) -> anyhow::Result<()> {
     let start = Instant::now();
     let step = |name: &str, begun: Instant| eprintln!("xtask: {name}: {} s", begun.elapsed().as_secs());
     let files = changed(since)?;
-    let wide = wide(&git(&["diff", "--unified=0", since])?);
+    let diff = git(&["diff", "--unified=0", since])?;
+    let riddles = added::riddles(&diff);
+    if !riddles.is_empty() {
+        eprintln!(
+            "xtask: {} added {} to read once more:\n  {}",
+            riddles.len(),
+            if riddles.len() == 1 { "sentence" } else { "sentences" },
+            riddles.join("\n  ")
+        );
+    }
+    let wide = added::wide(&diff);
     if !wide.is_empty() {
         bail!("lines over {WIDTH} columns:\n  {}", wide.join("\n  "));
     }
@@ -140,44 +146,9 @@ fn ids(text: &str) -> Vec<String> {
     text.split('"').filter(is_id).map(str::to_owned).collect()
 }
 
-/// Returns the added lines of a diff that are too wide, as file, line and columns.
-fn wide(diff: &str) -> Vec<String> {
-    let (mut file, mut number, mut wide) = ("", 0_usize, Vec::new());
-    for line in diff.lines() {
-        if let Some(name) = line.strip_prefix("+++ ") {
-            file = name.trim_start_matches("b/");
-        } else if let Some(place) = line.strip_prefix("@@ ") {
-            let added = place.split('+').nth(1).unwrap_or_default();
-            number = added
-                .split([',', ' '])
-                .next()
-                .and_then(|first| first.parse().ok())
-                .unwrap_or(0);
-        } else if let Some(text) = line.strip_prefix('+') {
-            let columns = text.chars().count();
-            let is_text = file.rsplit('.').next().is_some_and(|end| TEXTS.contains(&end));
-            if columns > WIDTH && is_text && !text.starts_with('|') && !text.contains("://") {
-                wide.push(format!("{file}:{number}: {columns}"));
-            }
-            number += 1;
-        }
-    }
-    wide
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn wide_lines_are_named_with_their_place() {
-        let long = "x".repeat(121);
-        let table = format!("|{long}");
-        let diff = format!(
-            "+++ b/a.rs\n@@ -3,2 +7,3 @@ fn a\n+short\n+{long}\n-{long}\n+{table}\n+++ b/a.bin\n@@ -1 +1 @@\n+{long}\n"
-        );
-        assert_eq!(wide(&diff), ["a.rs:8: 121"]);
-    }
 
     #[test]
     fn file_belongs_to_the_nearest_package() {
