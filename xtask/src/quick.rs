@@ -93,7 +93,7 @@ fn changed(since: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(differ.lines().chain(new.lines()).map(str::to_owned).collect())
 }
 
-/// Returns the packages of these files: for each file the package in the deepest directory.
+/// Returns the packages of these files. A file belongs to the package in the deepest directory above the file.
 fn packages(metadata: &Value, files: &BTreeSet<String>) -> BTreeSet<String> {
     let prefix = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
     let all = metadata["packages"].as_array().into_iter().flatten();

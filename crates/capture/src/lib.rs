@@ -12,7 +12,8 @@ mod shown;
 mod told;
 mod write;
 
-/// Description of the MAD interface in captures that Verbatim writes; the reader recognizes them by this text.
+/// The description of the MAD interface in captures that Verbatim writes. The reader recognizes the interface by this
+/// text.
 const RECONSTRUCTED: &str = "MADs of the tester's port, headers reconstructed";
 
 pub use write::{Capture, Holds, Recorded};

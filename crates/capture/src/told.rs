@@ -1,7 +1,7 @@
 //! Renders the exchange between the tester and the hosts of devices as text: commands, their responses, completions and
 //! asynchronous events.
 //!
-//! Each line is an exported PDU (link type 252), which Wireshark shows in its place on the timeline.
+//! Each line is an exported PDU (link type 252). Wireshark shows the line between the packets, in the order of time.
 
 use std::collections::BTreeMap;
 

@@ -122,7 +122,8 @@ pub struct Sent {
 pub enum Match {
     /// The response to a request, in time.
     Answer,
-    /// A MAD with a request's transaction ID that is not the response: its method, class, attribute or modifier differs.
+    /// A MAD with a request's transaction ID that is not the response: its method, class, attribute or modifier
+    /// differs.
     Wrong,
     /// A second response to the same request.
     Again,

@@ -97,7 +97,7 @@ fn one(check: &Check, record: &[Entry]) -> String {
     }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     if rungs.is_empty() {
-        // Completions and measured times have no packets, so print their evidence as text.
+        // Completions and measured times have no packets, so their evidence is printed as text.
         out.extend(check.evidence.iter().map(|words| format!("\n  {words}\n")));
     }
     for (entry, rung) in rungs {

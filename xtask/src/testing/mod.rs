@@ -23,7 +23,7 @@ pub(crate) fn of_workspace(command: &str) -> Command {
 
 /// Builds and runs all tests, also those in the documentation, and prints the times.
 ///
-/// The table has a line for each job with `every_job`, else for the ten longest.
+/// With `every_job`, the table has a line for each job, otherwise for the ten longest jobs.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Checks of replies: each command gets one, in order, with plausible times.
+//! Checks of replies: the agent must reply to each command once, in order, with plausible times.
 
 use core::time::Duration;
 use std::time::Instant as Here;
@@ -26,7 +26,7 @@ fn sign_of_life(talk: &mut Talk) -> Checked {
     Ok(format!("QueryQp of queue pair 0 is refused: {}", refused.text))
 }
 
-/// Sends several commands at once, because a tester does not wait for each reply.
+/// Sends several commands without waiting for replies, as a tester does.
 fn answers(talk: &mut Talk) -> Checked {
     const COUNT: usize = 8;
     let asked = Here::now();
@@ -56,7 +56,7 @@ fn answers(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Sends a command without a kind, which is how an agent sees a command of a later protocol version.
+/// Sends a command without a kind. A command of a later protocol version looks like this to an agent.
 fn unknown_command(talk: &mut Talk) -> Checked {
     let asked = Here::now();
     let number = talk.send(None)?;
@@ -118,7 +118,7 @@ fn refusals(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Compares the agent's clock with ours: both must run, and count nanoseconds.
+/// Compares the agent's clock with the local clock: the agent's clock must run, and count nanoseconds.
 fn clock(talk: &mut Talk) -> Checked {
     let first = talk.ask(LIFE)?;
     talk.idle(BETWEEN)?;
@@ -152,7 +152,7 @@ fn clock(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Returns the shortest and longest time between two replies, by our clock.
+/// Returns the shortest and longest possible time between two replies, by the local clock.
 fn bounds(first: &Answer, last: &Answer) -> (Duration, Duration) {
     (last.asked - first.came, last.came - first.asked)
 }

@@ -12,7 +12,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("large messages", large),
 ];
 
-/// Length in bytes: above gRPC's default limit, below the limit of one command.
+/// Length of a large message in bytes: above gRPC's default limit, below the limit of one command.
 const LARGE: u32 = 5 << 20;
 
 fn slice(memory: u32, offset: u32, length: u32) -> Slice {
@@ -91,7 +91,7 @@ fn bytes(talk: &mut Talk) -> Checked {
         ));
     }
     let apart = other.address >= end.unwrap_or(u64::MAX) || other.address + u64::from(LENGTH) <= memory.address;
-    // Two memories whose addresses both start at 0 differ only in their keys.
+    // Two memories that both begin at address 0 differ only in their keys.
     let from_0 = memory.address == 0 && other.address == 0;
     if !apart && !from_0 {
         return wrong(format!(

@@ -1,4 +1,5 @@
-//! Checks whether an agent follows `verbatim.agent.v1`, for authors of agents. `verbatim doctor --agent` runs them.
+//! Checks whether an agent follows `verbatim.agent.v1`, for authors of agents. `verbatim doctor --agent` runs these
+//! checks.
 //!
 //! | module | checks |
 //! |---|---|
@@ -10,7 +11,7 @@
 //! | `posts` | requests: flushing in ERR, dropping by RESET and destruction |
 //! | `sessions` | limit of sessions, the end of a session, pings |
 //!
-//! The checks judge the agent, not its device. No queue pair ever sends, so no packet leaves the host: queue pairs
+//! The checks judge the agent, not its device. No packet leaves the host, because no queue pair ever sends. Queue pairs
 //! connect to the device's own GID, and send requests are posted only in ERR.
 
 mod answers;
@@ -29,9 +30,9 @@ use talk::Talk;
 
 /// Longest time for connecting, and for one reply: a tester waits no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest wait for events that may come at any time. A device needs less.
+/// Longest wait for expected events.
 const EVENT_WAIT: Duration = Duration::from_secs(5);
-/// Wait for events that must not come.
+/// How long a check waits for events that must not come.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// The result of a check.
@@ -41,7 +42,7 @@ pub enum Outcome {
     Pass,
     /// The agent violates the protocol.
     Fail,
-    /// The protocol does not forbid this, but the author should know it.
+    /// The protocol does not forbid the behaviour, but the author should know about it.
     Note,
     /// The check did not run, or the device lacks the feature.
     Skip,
@@ -85,7 +86,7 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, Not> {
 type Checked = Result<String, Not>;
 type Check = (&'static str, fn(&mut Talk) -> Checked);
 
-/// Checks that share a session, in order. After a broken session the next check opens a new one.
+/// Checks that share a session, in order. After a broken session the next check opens a new session.
 const CHECKS: &[&[Check]] = &[
     opened::CHECKS,
     answers::CHECKS,
@@ -134,7 +135,7 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
     if let Some(talk) = talk {
         tell(found("instants", talk.instants()));
         tell(found("order of events", talk.order_of_events()));
-        // The agent frees the session's slot only when it has ended the session.
+        // Waits for the end of the session, because the agent frees the session's slot only then.
         let _ = talk.close();
     }
     for (what, check) in sessions::CHECKS {

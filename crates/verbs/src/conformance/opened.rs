@@ -139,7 +139,7 @@ fn capabilities(talk: &mut Talk) -> Checked {
     Ok(said(has))
 }
 
-/// Returns the first invalid capability: a code that the protocol lacks, or a repeated one.
+/// Describes the first invalid capability: a code that the protocol does not define, or a repeated code.
 fn not_capabilities(has: &Capabilities) -> Option<String> {
     let codes = |values: &[i32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
     let numbers = |values: &[u32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();

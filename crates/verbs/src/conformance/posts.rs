@@ -49,7 +49,8 @@ fn send(qp: u32, wr_id: u64, memory: u32, signaled: bool) -> command::Kind {
     })
 }
 
-/// Creates a queue pair with receives posted in INIT and modifies it to `state`. Returns it and its memory.
+/// Creates a queue pair, posts receives in INIT, and modifies the queue pair to `state`. Returns the queue pair and the
+/// handle of its memory.
 fn with_receives(talk: &mut Talk, state: QpState) -> Result<(proto::Qp, u32), Not> {
     let memory = talk.memory(64)?.memory;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;

@@ -1,4 +1,4 @@
-//! Checks of queue pairs: creating, querying, and modifying exactly the named attributes.
+//! Checks of queue pairs: creating, querying, and modifying exactly the given attributes.
 
 use verbatim_proto::agent::{self as proto, QpAttributes, QpState, Service, command, reply};
 
@@ -62,7 +62,7 @@ fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
     }
 }
 
-/// Returns the usual value, or else the first one that the device supports.
+/// Returns `usual` if the device supports it, or else the first value that the device lists.
 fn one_of(listed: &[u32], usual: u32) -> u32 {
     match listed {
         [first, ..] if !listed.contains(&usual) => *first,
@@ -186,7 +186,8 @@ fn datagrams(talk: &mut Talk) -> Checked {
     made(talk, Service::Ud)
 }
 
-/// Checks that as many receives fit as were requested, and that no depth ends the session.
+/// Checks that a queue pair accepts as many receives as requested. Also checks that the agent refuses invalid depths
+/// and services.
 fn depths(talk: &mut Talk) -> Checked {
     talk.queue_pair(Service::Rc, 1)?;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
@@ -280,7 +281,7 @@ fn datagram_steps(talk: &mut Talk) -> Checked {
     Ok("each state is what QueryQp says".into())
 }
 
-/// Checks that an unnamed attribute keeps its value: an absent attribute is not 0.
+/// Checks that ModifyQp does not set absent attributes to 0.
 fn unnamed(talk: &mut Talk) -> Checked {
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;
     take_to(talk, &qp, QpState::Rts)?;
@@ -310,7 +311,8 @@ fn unnamed(talk: &mut Talk) -> Checked {
     Ok("min_rnr_timer alone: sq_psn and rq_psn stay".into())
 }
 
-/// Checks numbers that do not fit a field of the device. Truncating them would test another value.
+/// Checks that the agent refuses numbers that do not fit a field of the device. A truncated number would test another
+/// value.
 fn fields(talk: &mut Talk) -> Checked {
     let of = talk.opened()?;
     let qp = talk.queue_pair(Service::Rc, DEPTH)?;

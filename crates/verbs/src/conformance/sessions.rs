@@ -16,7 +16,8 @@ type Check = (&'static str, fn(&AgentAddress) -> Checked);
 pub(super) const CHECKS: &[Check] = &[("a second session", second), ("end of a session", ends)];
 pub(super) const PINGS: &str = "pings";
 
-/// A tester pings every 5 s. gRPC closes the connection after the fourth ping that it does not expect.
+/// How long the check of pings sends no command. A tester pings every 5 s. gRPC closes the connection after the fourth
+/// ping that it does not expect.
 const IDLE: Duration = Duration::from_secs(23);
 
 fn begin(address: &AgentAddress, what: &str) -> Result<Talk, Not> {
@@ -66,7 +67,7 @@ fn second(address: &AgentAddress) -> Checked {
             return wrong("it is refused without a text; say how many sessions there may be");
         }
         reply::Kind::Refused(refused) => {
-            // The stream must then end, with the same reason.
+            // The stream must then end.
             match other.idle(PATIENCE) {
                 Err(_) => format!("it is refused, and ended: {}", refused.text),
                 Ok(()) => {
@@ -93,7 +94,8 @@ fn second(address: &AgentAddress) -> Checked {
     }
 }
 
-/// Checks that a client which closes its side gets all replies, and that the agent then destroys everything.
+/// Checks that a client gets all replies after it closes its side, and that the agent then destroys the session's
+/// objects.
 fn ends(address: &AgentAddress) -> Checked {
     const WAITING: usize = 3;
     let mut first = begin(address, "a session after the second one")?;

@@ -9,7 +9,7 @@ use super::{Checked, Not, PATIENCE, QUIET, wrong};
 use crate::drive::Said;
 use crate::link::AgentClient;
 
-/// A reply, with the times of its command and of its arrival by our clock.
+/// A reply, with the times of its command and of its arrival by the local clock.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) at: Instant,
@@ -26,9 +26,9 @@ pub(super) struct Talk {
     completions: Vec<Completion>,
     /// Instant of the last reply.
     last: Option<Instant>,
-    /// The first error in an instant.
+    /// Description of the first invalid instant.
     wrong_instant: Option<String>,
-    /// The first event that came too late.
+    /// Description of the first event that came after a reply which it should precede.
     late: Option<String>,
     answers: u64,
     events: u64,
@@ -59,7 +59,7 @@ impl Talk {
 
     /// Sends a command without waiting, and returns its number.
     pub(super) fn send(&mut self, kind: Option<command::Kind>) -> Result<u64, Not> {
-        // The numbers advance by 7, so an agent that numbers its replies itself is noticed.
+        // The numbers advance by 7, so the check notices an agent that numbers its replies itself.
         self.number += 7;
         match self.client.send(self.number, Command { kind }) {
             Ok(()) => Ok(self.number),
@@ -67,7 +67,7 @@ impl Talk {
         }
     }
 
-    /// Receives until the next reply, which must have this number. Stores events on the way.
+    /// Receives until the next reply, which must have this number. Stores the events before it.
     pub(super) fn answer(&mut self, number: u64, asked: Here) -> Result<Answer, Not> {
         loop {
             match self.client.recv(PATIENCE) {
@@ -223,8 +223,8 @@ impl Talk {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair, and destroys the oldest if the device has no room. A device without this service is
-    /// skipped.
+    /// Creates a queue pair. If the device has no room, first destroys the oldest queue pair. Skips the check if the
+    /// device lacks the service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -273,7 +273,7 @@ impl Talk {
         }
     }
 
-    /// Waits for `count` completions, then a moment for further ones, and returns all.
+    /// Waits at most `within` for `count` completions, then briefly for further completions. Returns all completions.
     pub(super) fn completions(&mut self, count: usize, within: Duration) -> Result<Vec<Completion>, Not> {
         let begun = Here::now();
         loop {
@@ -338,7 +338,7 @@ impl Talk {
         self.client.close().map_err(|gone| gone.0)
     }
 
-    /// Waits for a duration and fails if the session ends meanwhile.
+    /// Waits for a duration. Fails if the session ends before the duration is over.
     pub(super) fn idle(&mut self, time: Duration) -> Result<(), Not> {
         let begun = Here::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {

@@ -19,10 +19,10 @@ const DONE: reply::Kind = reply::Kind::Done(proto::Done {});
 impl<D: Device> Session<D> {
     /// Executes a command. If it fails, the reply is a [`proto::Refused`] with the reason, and the session goes on.
     pub fn execute(&mut self, command: &Command) -> Done {
-        // Polls first, for three reasons. A completion of this post then has a time after this one. No completion is
-        // lost with its queue pair. Memory that is no longer in use is known to be free.
+        // Polls first, for three reasons. A completion of this post then has a time after this poll. Completions of a
+        // queue pair are not lost when it is destroyed. The session knows which memory is no longer in use.
         let mut before = self.completions(now_ns()).happened;
-        // Events of a queue pair are lost when it is destroyed, so they are read first.
+        // Events of a queue pair are lost when it is destroyed, so the session reads them first.
         if matches!(
             command.kind,
             Some(command::Kind::DestroyQp(_) | command::Kind::DestroyAll(_))

@@ -24,7 +24,7 @@ use verbatim_verbs_fake::Strings;
 
 use verbatim_verbs::{AgentAddress, AgentClient, Place, Said, VerbsLink};
 
-/// Long enough for any machine. A passing test never waits this long.
+/// Time limit that suffices on any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);
 
 /// An agent in this process.

@@ -1,20 +1,20 @@
 //! Fixed walks, for cases that random walks rarely reach.
 //!
-//! Each is a list of connections and steps, run and judged like a random walk.
+//! Each walk is a list of connections and steps, run and judged like a random walk.
 //!
 //! - `c09-atomic-replay`: the peer repeats as many atomics as the DUT stores, the oldest first. One connection has a
-//!   max_rd_atomic of 1, which must not matter. NOT_APPLICABLE without atomics.
-//! - `c09-region-edges`: each bit of the R_Key is flipped; requests reach a byte beyond the region or before it; bits
-//!   32, 48 and 63 of an address are flipped; requests use the region's last byte.
+//!   max_rd_atomic of 1, which must have no effect. Without atomics, the test is NOT_APPLICABLE.
+//! - `c09-region-edges`: requests have each bit of the R_Key flipped, or bits 32, 48 and 63 of an address. Requests
+//!   reach a byte beyond the region or before it. Other requests use the region's last byte.
 //! - `c09-psn-wrap`: each operation passes the PSN wrap and half of all PSNs, in both roles. One connection has more
-//!   messages than a byte counts.
+//!   messages than one byte can count.
 //! - `c09-loss-positions`: each packet of messages of four packets is lost, refused or damaged once, in both roles,
 //!   behind and before other messages. The request or the response of the DUT's atomics is lost. Each packet of long
-//!   messages is acknowledged. READs and atomics get one sequence NAK each, more of them than `retry_cnt`.
+//!   messages is acknowledged. On one connection, more READs or atomics than `retry_cnt` get one sequence NAK each.
 //! - `c09-stale-responses`: responses to completed requests come while a request waits, and between the responses to a
 //!   READ. Requests that need no receive get RNR NAKs.
 //!
-//! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older ones.
+//! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older atomics.
 //!
 //! False alarm: as in `c09-walk`.
 
@@ -96,7 +96,7 @@ fn want(operation: O, length: u32) -> Want {
 /// Length in bytes of a message of many packets: more than most adapters keep in flight.
 const LONG: u32 = 72 * MTU;
 
-/// Number of messages on one connection: more than a byte counts.
+/// Number of messages on one connection: more than one byte can count.
 const MESSAGES: u32 = 260;
 /// Number of messages that the peer sends at once.
 const TOGETHER: u32 = 20;
@@ -123,7 +123,7 @@ fn atomic_replay(_: &Tester<'_>) -> Vec<Leg> {
     let replays = |operations: [O; 4]| {
         let length = |operation: O| if operation == O::Read { FOUR } else { 8 };
         let ask = operations.map(|operation| Step::Ask(vec![want(operation, length(operation))], Way::Sound));
-        // Twice: the DUT must store a result for more than one duplicate.
+        // Repeat each request twice, because the DUT must keep a result for more than one duplicate.
         let again = [3, 2, 1, 0, 3, 2, 1, 0].map(Step::Again);
         (None, ask.into_iter().chain(again).collect())
     };
@@ -180,7 +180,7 @@ fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
         let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
         (None, vec![sound, Step::Illegal(illegal)])
     });
-    // A request that ends with the region's last byte, or begins with its first, lies within the region.
+    // A request that ends with the region's last byte, or begins with its first byte, lies within the region.
     let from_end = |operation: O, length: u32| Want {
         place: REGION - TARGET - length,
         ..want(operation, length)
@@ -208,7 +208,7 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
         O::FetchAdd,
         O::CompareSwap,
     ];
-    // The PSN at which the highest bit changes must be like any other.
+    // The PSN at which the highest bit changes must work like any other PSN.
     let tops = [0x00FF_FFFF, 0x007F_FFFF].into_iter();
     let each = tops.flat_map(|top| asked.map(|operation| (top, operation)));
     let connections = each.map(|(top, operation)| {
@@ -282,7 +282,7 @@ fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
     };
     last.options.timeout = AckTimeout(0);
     last.options.rnr_retry = 3;
-    // More RNR NAKs than a byte counts, with retries without end.
+    // The peer sends more RNR NAKs than one byte can count, with retries without end.
     let patient = Step::Post(vec![want(O::Send, 8)], 0, Fault::Rnr(RnrTimer(1), 260));
     let mut patient = Leg {
         number: last.number + 1,
@@ -307,8 +307,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });
-    // Several unanswered requests with different data; a fence that does not directly follow a READ; READs that time
-    // out one after the other, more of them than may be in flight.
+    // Several unanswered requests have different data. A fenced request does not directly follow a READ. More READs
+    // than may be in flight time out one after the other.
     let fenced = Want {
         fence: true,
         ..want(O::Send, 8)
@@ -341,8 +341,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
     });
     let atomics = [O::FetchAdd, O::CompareSwap].into_iter().map(|operation| {
         let faults = [Fault::RequestLost(0), Fault::AnswerLost, Fault::SequenceNak(0)];
-        // No request follows the atomic: a response to a later request would imply its loss, and no time-out would
-        // come.
+        // No request follows the atomic: a response to a later request would imply the atomic's loss, and no time-out
+        // would come.
         let last = vec![want(O::Send, 8), want(operation, 8)];
         let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
         (None, steps.into_iter().collect())

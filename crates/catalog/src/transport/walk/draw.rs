@@ -165,7 +165,7 @@ impl Draw {
             3 => Stray::Altered(Alteration::OtherService),
             4 => Stray::Altered(Alteration::OtherQp),
             5 => Stray::Altered(Alteration::OtherSource),
-            // Beyond all PSNs of the connection.
+            // The PSN lies beyond all PSNs of the connection.
             6 => Stray::Ahead(distance.max(1 << 12)),
             7 => Stray::Behind(distance),
             8 => Stray::GhostAck(distance),
@@ -211,7 +211,7 @@ impl Draw {
         }
     }
 
-    /// Draws a step. The last step of a connection may end it.
+    /// Draws a step. The last step of a connection may end the connection.
     fn step(&mut self, mtu: u32, is_last: bool) -> Step {
         const ASKED: &[O] = &[
             O::Send,

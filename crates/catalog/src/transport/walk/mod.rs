@@ -6,10 +6,11 @@
 //! test.
 //!
 //! Each step has its own stream of random numbers, so that removing a step does not change the others. A walk that
-//! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
+//! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats these steps.
 //!
-//! Reading: a walk draws nothing that may crash a host (reserved opcodes), and nothing that two readings allow: more
-//! READs than the DUT handles at a time, a NAK of the very next PSN. The DUT need not answer a duplicate of an atomic.
+//! Reading: a walk draws no step that may crash a host (reserved opcodes). It also draws no step with two possible
+//! readings: more READs than the DUT handles at a time, or a NAK of the next PSN. The DUT need not answer a duplicate
+//! of an atomic.
 //!
 //! False alarm: an R_Key with one flipped bit may belong to another region of the walk, at another address. That region
 //! refuses the request as well.
@@ -163,7 +164,7 @@ pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
 
 /// Reports the steps of the walk, or of the shortest walk that still fails, and the parameters that repeat it.
 ///
-/// A record does not know the address of its rig, so the report gives no command: it would run on another rig.
+/// A record does not hold the address of its rig, so the report is no complete command.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let mut extent = Extent::of(&t.begin);
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
@@ -194,7 +195,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     };
     let seed = t.begin.seed;
     let id = TEST.id;
-    // The default value is left out.
+    // Leave out the default value.
     let kinds = match kinds {
         more::ALL => String::new(),
         some => format!(" --set kinds={some}"),
