@@ -19,7 +19,7 @@ use crate::log;
 use verbatim_tls::Peer;
 use verbatim_verbs::clock::{now_ns, since};
 use verbatim_verbs::device::{Device, Failure};
-use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
+use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, AgentMessage, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
 
 /// Largest total size of replies and events that wait for a client, in bytes.
@@ -160,7 +160,7 @@ fn turned_away(
             let reply = refused(Failure::refused(text.clone()));
             // An error means that the client has left.
             let _ = answers
-                .send(Ok(response(Said::Answer(request.number, since(begun), reply))))
+                .send(Ok(response(AgentMessage::Answer(request.number, since(begun), reply))))
                 .await;
             let _ = answers.send(Err(Status::resource_exhausted(text))).await;
         }
@@ -263,21 +263,21 @@ impl<D: Device> Owner<D> {
         let text = failure.text.clone();
         let Some(number) = outlet.first(FIRST) else { return };
         let cut = Arc::clone(outlet.cut());
-        let answer = response(Said::Answer(number, since(begun), refused(failure)));
+        let answer = response(AgentMessage::Answer(number, since(begun), refused(failure)));
         if out.say(&cut, answer) {
             out.end(Status::unavailable(text));
         }
     }
 }
 
-fn response(said: Said) -> proto::SessionResponse {
+fn response(said: AgentMessage) -> proto::SessionResponse {
     use proto::session_response::Kind;
     let (at, kind) = match said {
-        Said::Answer(number, at, reply) => {
+        AgentMessage::Answer(number, at, reply) => {
             let reply = Some(reply);
             (at, Kind::Answer(proto::Answer { number, reply }))
         }
-        Said::Event(at, event) => (at, Kind::Event(event)),
+        AgentMessage::Event(at, event) => (at, Kind::Event(event)),
     };
     proto::SessionResponse {
         at: Some(at),

@@ -9,7 +9,7 @@
 pub mod pcapng;
 pub mod read;
 mod shown;
-mod told;
+mod host_lines;
 mod write;
 
 /// The description of the MAD interface in captures that Verbatim writes. The reader recognizes the interface by this

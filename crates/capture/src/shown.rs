@@ -7,7 +7,7 @@ use verbatim_record::{Entry, Match, Side, Span, Verdict};
 use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 
 use crate::pcapng::Direction;
-use crate::told::{self, Line, Open};
+use crate::host_lines::{self, Line, Open};
 
 /// Made-up LIDs of the tester and the device. Wireshark's packet list thereby shows the sender of each packet. A record
 /// need not hold the real LIDs.
@@ -132,7 +132,7 @@ impl<'e> Walk<'e> {
                 let line = self.open.answered(answered, place)?;
                 Some(self.line(Direction::In, &line))
             }
-            Entry::VerbsTold(event) => Some(self.line(Direction::In, &told::told(event, place))),
+            Entry::VerbsTold(event) => Some(self.line(Direction::In, &host_lines::event(event, place))),
             _ => None,
         }
     }
@@ -142,7 +142,7 @@ impl<'e> Walk<'e> {
             on: On::Verbs(line.side),
             span: line.at,
             direction,
-            bytes: told::exported(&line.text).into(),
+            bytes: host_lines::exported(&line.text).into(),
             title: format!("{} {}: {}", self.test, line.side, line.text),
             judged: self.judged.on_evidence(&line.evidence),
         }

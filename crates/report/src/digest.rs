@@ -7,7 +7,7 @@ use verbatim_record::{Begin, Entry, Role, Verdict};
 
 use crate::counted::counted;
 use crate::ladder::{Shown, ladder};
-use crate::told::at;
+use crate::input::at;
 
 /// The report's extract of one record: parameters, duration, shown events and the evidence of findings.
 #[derive(Clone, Debug)]

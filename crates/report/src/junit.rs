@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verbatim_catalog::deviations::Known;
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation, in_words};
+use crate::input::{Reported, explanation, in_words};
 
 /// Renders a run as JUnit XML: one suite, named after the rig, with one case per test.
 ///

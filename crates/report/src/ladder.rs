@@ -9,7 +9,7 @@ use verbatim_wire::packet::{NotAPacket, Packet};
 use crate::counted::counted;
 use crate::digest::Evidence;
 use crate::fields::{detail, medium};
-use crate::told::at;
+use crate::input::at;
 
 /// The number of rungs shown before and after each rung that is evidence.
 const AROUND: usize = 4;

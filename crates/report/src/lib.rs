@@ -14,7 +14,7 @@ mod junit;
 mod ladder;
 mod markdown;
 mod tap;
-mod told;
+mod input;
 mod trend;
 
 pub use counted::{counted, plural};
@@ -24,7 +24,7 @@ pub use html::html;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;
-pub use told::Reported;
+pub use input::Reported;
 pub use trend::{Past, version};
 
 #[cfg(test)]

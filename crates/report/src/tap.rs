@@ -2,7 +2,7 @@
 
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation, in_words};
+use crate::input::{Reported, explanation, in_words};
 
 /// Renders a run as TAP: one test point per test. A test point that did not pass has its verdict as a YAML block.
 ///

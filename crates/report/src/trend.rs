@@ -7,7 +7,7 @@ use verbatim_record::{Outcome, Verdict};
 use verbatim_record_proto::v1::{CheckResult, RunInfo};
 
 use crate::interval::{Scale, class, escaped, mark_words, span_words};
-use crate::told::day;
+use crate::input::day;
 
 /// The most pictures of a test. If there are more, pictures with failed checks are preferred.
 const PICTURES: usize = 6;

@@ -3,7 +3,7 @@
 use verbatim_proto::agent::Opened;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
-use crate::values::Post;
+use crate::values::WorkRequest;
 
 /// A refusal or failure of a device.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ pub trait Pair: Send {
     ///
     /// # Errors
     /// The driver's error.
-    fn post(&mut self, post: &Post<'_, Self::Memory>) -> Result<u64, Failure>;
+    fn post(&mut self, post: &WorkRequest<'_, Self::Memory>) -> Result<u64, Failure>;
     /// Moves completions from the completion queue to `into`. Returns the time when the driver had delivered them, in
     /// nanoseconds of [`crate::clock`], or `None` if the queue is empty.
     ///

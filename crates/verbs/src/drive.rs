@@ -39,7 +39,7 @@ pub fn weight(message: &impl Message, room: u32) -> u32 {
 
 /// A message of a session.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Said {
+pub enum AgentMessage {
     /// The reply to the command with this number, and the time of its execution.
     Answer(u64, proto::Instant, Reply),
     /// An event, and its time.
@@ -216,7 +216,7 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 ///
 /// Sending a reply or event may wake another thread, which would delay the requests just posted. Replies and events are
 /// therefore held back for at most 10 ms, while this thread polls for completions or while further posts are queued.
-pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
+pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(AgentMessage) -> bool) -> End {
     // The usual timer slack of 50 µs would prolong each wait of 100 µs by up to half.
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();
@@ -242,7 +242,7 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
                 let done = session.execute(&command);
                 let watched = is_watched_for(&command, &done);
                 unsaid.happened(done.before);
-                unsaid.put(Said::Answer(number, done.at, done.reply));
+                unsaid.put(AgentMessage::Answer(number, done.at, done.reply));
                 let stop = || outlet.cut.is_cut() || !outlet.commands.is_empty();
                 if watched && !stop() {
                     let soon = session.attend(AT_ONCE, stop);
@@ -296,19 +296,19 @@ fn is_watched_for(command: &Command, done: &Done) -> bool {
 /// Replies and events that are held back.
 #[derive(Default)]
 struct Unsaid {
-    said: Vec<Said>,
+    said: Vec<AgentMessage>,
     since: Option<Instant>,
 }
 
 impl Unsaid {
-    fn put(&mut self, said: Said) {
+    fn put(&mut self, said: AgentMessage) {
         self.since.get_or_insert_with(Instant::now);
         self.said.push(said);
     }
 
     fn happened(&mut self, happened: Vec<Happened>) {
         for happened in happened {
-            self.put(Said::Event(happened.at, happened.event));
+            self.put(AgentMessage::Event(happened.at, happened.event));
         }
     }
 
@@ -321,7 +321,7 @@ impl Unsaid {
     }
 
     /// Sends everything that was held back. Returns whether the receiver still exists.
-    fn say(&mut self, say: impl FnMut(Said) -> bool) -> bool {
+    fn say(&mut self, say: impl FnMut(AgentMessage) -> bool) -> bool {
         self.since = None;
         self.said.drain(..).all(say)
     }

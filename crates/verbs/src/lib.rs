@@ -31,7 +31,7 @@ pub mod wake;
 use std::ffi::OsStr;
 use std::path::Path;
 
-pub use drive::Said;
+pub use drive::AgentMessage;
 pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, NotConnected, Place, Reached, VerbsLink};
 pub use session::{Limits, Session};
 pub use verbatim_tls as tls;

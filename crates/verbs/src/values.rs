@@ -20,7 +20,7 @@ pub struct Piece<'a, M> {
 /// A work request to post. An empty message has no piece, because some devices interpret a segment of length 0 as 2^31
 /// bytes.
 #[derive(Debug)]
-pub enum Post<'a, M> {
+pub enum WorkRequest<'a, M> {
     /// A request for the send queue.
     Send(SendPost<'a, M>),
     /// A request for the receive queue.

@@ -14,7 +14,7 @@ use verbatim_proto::agent::{Gid, Opened};
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
-use crate::values::{Piece, Post, SendPost};
+use crate::values::{Piece, WorkRequest, SendPost};
 
 /// Directory in which the kernel lists the devices that programs may open.
 const OPENABLE: &str = "/sys/class/infiniband_verbs";
@@ -254,10 +254,10 @@ impl Pair for VerbsPair {
         Ok(self.pair.query()?)
     }
 
-    fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<u64, Failure> {
+    fn post(&mut self, post: &WorkRequest<'_, MemoryRegion>) -> Result<u64, Failure> {
         let called = match post {
-            Post::Send(post) => self.send(post)?,
-            Post::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
+            WorkRequest::Send(post) => self.send(post)?,
+            WorkRequest::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
                 wr_id: *wr_id,
                 data: segment(into.as_ref()),
             })?,

@@ -1,9 +1,9 @@
 //! `c09-datagrams`: a datagram queue pair sends posted datagrams, and accepts datagrams that fit, with its Q_Key.
 //!
 //! The DUT posts datagrams of several lengths, with and without immediate data and solicited event, with its own Q_Key
-//! and with another. It must send each as one packet with the next PSN, and complete it once. Then the peer sends
-//! datagrams of several lengths to the DUT. A receive holds the network header in its first 40 bytes, and the payload
-//! behind it. A datagram longer than its receive must not complete with success.
+//! and with another Q_Key. It must send each datagram as one packet with the next PSN, and complete each request once.
+//! Then the peer sends datagrams of several lengths to the DUT. A receive holds the network header in its first 40
+//! bytes, and the payload behind it. A datagram longer than its receive must not complete with success.
 //!
 //! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. Of the 40 bytes, the test compares
 //! only the addresses, in the IPv6 header or in an IPv4 header in the last 20 bytes. A datagram that is too long must

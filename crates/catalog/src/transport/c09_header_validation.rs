@@ -1,6 +1,6 @@
 //! `c09-header-validation`: the DUT drops packets with an invalid header, and sends no response.
 //!
-//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each three
+//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each WRITE three
 //! times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an adjacent address. The DUT
 //! sends no response to the invalid WRITEs and acknowledges the valid WRITE. The memory shows only the valid WRITE.
 //! Afterwards a padded SEND fills a receive without its padding, and a full member accepts the WRITE of a limited
@@ -328,7 +328,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Checks that no RC packet came between the invalid packets and the valid one, to any queue pair of the tester.
+/// Checks that no RC packet came between the invalid packets and the valid WRITE, to any queue pair of the tester.
 fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
     let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
     let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;

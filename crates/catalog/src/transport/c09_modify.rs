@@ -9,10 +9,10 @@
 //!
 //! Reading: the table of attributes by transition is the architecture's; Linux has the same table. On a host the kernel
 //! and the driver may refuse before the device sees the command. There a wrongly accepted transition is INCONCLUSIVE, a
-//! wrongly refused one is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` the test
-//! judges all three. The test leaves out services, states and values that the device lacks, and SQD on a host without
-//! it. Without `--set soft_roce=1` it never increases max_dest_rd_atomic on Linux rxe, whose kernel would then write
-//! out of bounds.
+//! wrongly refused transition is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` the
+//! test judges all three. The test leaves out services, states and values that the device lacks, and SQD on a host
+//! without it. Without `--set soft_roce=1` it never increases max_dest_rd_atomic on Linux rxe, whose kernel would then
+//! write out of bounds.
 //!
 //! False alarm: none known.
 

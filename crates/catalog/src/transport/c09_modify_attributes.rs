@@ -3,8 +3,8 @@
 //! Each case has its own queue pair:
 //! - One queue pair without rights and with the shortest RNR interval gets all rights and a longer interval in RTS. The
 //!   DUT then executes the peer's requests, and its RNR NAK carries the longer interval.
-//! - One queue pair loses its rights in RTS, and then refuses a WRITE. Two more queue pairs refuse a READ and a
-//!   FetchAdd likewise.
+//! - One queue pair loses its rights in RTS, and then refuses a WRITE. In the same way, two more queue pairs refuse a
+//!   READ and a FetchAdd.
 //! - Two queue pairs get their rights late: one from INIT to INIT, the other with the transition to RTR.
 //! - One queue pair gets its RNR interval with the transition to RTS.
 //! - Other queue pairs change attributes in SQD: ACK timeout and retry_cnt, rnr_retry, max_rd_atomic and address

@@ -1,4 +1,4 @@
-//! `c09-nak-fatal`: a NAK that refuses a request fails it, completes earlier requests, and flushes later ones.
+//! `c09-nak-fatal`: a NAK that refuses a request fails it, completes earlier requests, and flushes later requests.
 //!
 //! Three connections test one code each: invalid request, remote access error and remote operational error. Four SENDs
 //! are outstanding; the second gets the NAK. The first completes with success, the second with the status of the code,

@@ -140,7 +140,7 @@ fn frame(channel: &Channel, case: &Case, mut transport: Transport) -> Vec<u8> {
     transport.bth = bth;
     let mut frame = packet(&network, &transport);
     if case.summed {
-        // This cannot fail: the tester's own packet always has a UDP header.
+        // The call cannot fail: the tester's own packet always has a UDP header.
         let _ = mend_udp_checksum(Medium::Ethernet, &mut frame);
     }
     frame

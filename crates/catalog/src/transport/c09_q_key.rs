@@ -43,7 +43,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 /// Q_Key of the queue pair before the change.
 const OLD: QKey = QKey(0x2468_ACE0);
-/// Wrong Q_Keys: 0, the Q_Key of QP1, and the old Q_Key. The test adds each Q_Key that differs from the right one in
+/// Wrong Q_Keys: 0, the Q_Key of QP1, and the old Q_Key. The test adds each Q_Key that differs from the right Q_Key in
 /// one bit.
 const OTHERS: [QKey; 3] = [QKey(0), QKey::GSI, OLD];
 const LENGTH: u32 = 48;

@@ -5,8 +5,8 @@
 //! after an RNR NAK, and posted receives. It has received half a SEND, and a packet behind a gap. The queue pair then
 //! goes to RTS again, with another queue pair of the peer, other PSNs and another path MTU. Messages of more packets
 //! than may be in flight complete without an ACK timeout. A WRITE of the peer counts as the first message. A SEND finds
-//! no receive before one is posted. A device without READs is tested without them, a device without atomics with a
-//! WRITE instead.
+//! no receive before the host posts a receive. A device without READs is tested without them, a device without atomics
+//! with a WRITE instead.
 //!
 //! Reading: RESET removes work requests without completions. Nothing else is unclear.
 //!

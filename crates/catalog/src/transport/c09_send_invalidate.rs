@@ -3,11 +3,11 @@
 //! Each case has its own connection, as in `c09-nak-invalid-request`. Some SENDs name the R_Key of the connection's own
 //! region, and a WRITE or READ with this R_Key follows. Others name an R_Key that differs in one bit, in a SEND of one
 //! packet and at the end of a SEND of two packets. On the last connection the SEND with the region's own R_Key lacks a
-//! receive, and the peer repeats it when one is posted.
+//! receive, and the peer repeats it when a receive is posted.
 //!
-//! Reading: the device decides whether a peer may invalidate an ordinary region. It may refuse with a NAK, or only with
-//! an error of the responder that the requester does not see. The test therefore requires no NAK. It requires that the
-//! queue pair is in error, that no receive completes with success for another R_Key, and that the WRITE is not
+//! Reading: the device decides whether a peer may invalidate an ordinary region. The device may refuse with a NAK, or
+//! only with an error of the responder that the requester does not see. The test therefore requires no NAK. It requires
+//! that the queue pair is in error, that no receive completes with success for another R_Key, and that the WRITE is not
 //! executed.
 //!
 //! False alarm: an R_Key with one flipped bit may belong to another region of the same protection domain.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbatim_proto::agent::{Gid, Opened};
 use verbatim_verbs::clock::now_ns;
 use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
-use verbatim_verbs::values::{Post, SendPost};
+use verbatim_verbs::values::{WorkRequest, SendPost};
 use verbatim_wire::Psn;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
@@ -323,9 +323,9 @@ impl Pair for FakePair {
         })
     }
 
-    fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
+    fn post(&mut self, post: &WorkRequest<'_, FakeMemory>) -> Result<u64, Failure> {
         let called = now_ns();
-        let is_send = matches!(post, Post::Send(_));
+        let is_send = matches!(post, WorkRequest::Send(_));
         if self.follows_states() {
             let takes = match self.state {
                 QpState::Rts | QpState::Err => true,
@@ -337,8 +337,8 @@ impl Pair for FakePair {
             }
         }
         let (wr_id, piece, what) = match post {
-            Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
-            Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
+            WorkRequest::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
+            WorkRequest::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
         };
         let bytes = piece.as_ref().map_or(0, |piece| piece.length);
         self.strings.call(format!("post {what} of {bytes}"))?;

@@ -3,7 +3,7 @@
 //!
 //! | module | checks |
 //! |---|---|
-//! | `talk` | one session: a command, its reply, and the events before it |
+//! | `agent_session` | one session: a command, its reply, and the events before it |
 //! | `answers` | sign of life, order and numbers of replies, unknown commands, the clock |
 //! | `opened` | the reported properties of the device |
 //! | `memory` | handles, bytes, bounds |
@@ -20,13 +20,13 @@ mod opened;
 mod posts;
 mod queue_pairs;
 mod sessions;
-mod talk;
+mod agent_session;
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::link::{AgentAddress, AgentClient, Reached};
-use talk::Talk;
+use agent_session::AgentSession;
 
 /// Longest time for connecting, and for one reply: a tester waits no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, Not> {
 
 /// The result of a check; the text describes a pass.
 type Checked = Result<String, Not>;
-type Check = (&'static str, fn(&mut Talk) -> Checked);
+type Check = (&'static str, fn(&mut AgentSession) -> Checked);
 
 /// Checks that share a session, in order. After a broken session the next check opens a new session.
 const CHECKS: &[&[Check]] = &[
@@ -97,11 +97,11 @@ const CHECKS: &[&[Check]] = &[
 
 /// Checks an agent and calls `tell` with the result of each check. `slow` adds a check that takes half a minute.
 pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) {
-    let mut talk = match AgentClient::connect_step_by_step(address, PATIENCE) {
+    let mut agent_session = match AgentClient::connect_step_by_step(address, PATIENCE) {
         Ok(client) => {
             tell(found("session", Ok(told(&client))));
             tell(found("headers", Ok("they came before the first command".into())));
-            Some(Talk::new(client))
+            Some(AgentSession::new(client))
         }
         Err(error) => {
             let (what, why) = (
@@ -116,10 +116,10 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
         }
     };
     for (what, check) in CHECKS.iter().copied().flatten() {
-        let mut of = match talk.take() {
-            Some(talk) => talk,
+        let mut of = match agent_session.take() {
+            Some(agent_session) => agent_session,
             None => match AgentClient::connect(address, PATIENCE) {
-                Ok(client) => Talk::new(client),
+                Ok(client) => AgentSession::new(client),
                 Err(why) => {
                     let again = "no session begins after one that broke";
                     tell(found(what, wrong(format!("{again}: {why}"))));
@@ -129,14 +129,14 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
         };
         tell(found(what, check(&mut of)));
         if of.clean() {
-            talk = Some(of);
+            agent_session = Some(of);
         }
     }
-    if let Some(talk) = talk {
-        tell(found("instants", talk.instants()));
-        tell(found("order of events", talk.order_of_events()));
+    if let Some(agent_session) = agent_session {
+        tell(found("instants", agent_session.instants()));
+        tell(found("order of events", agent_session.order_of_events()));
         // Waits for the end of the session, because the agent frees the session's slot only then.
-        let _ = talk.close();
+        let _ = agent_session.close();
     }
     for (what, check) in sessions::CHECKS {
         tell(found(what, check(address)));

@@ -22,7 +22,7 @@ use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionRe
 use super::address::AgentAddress;
 use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
-use super::{Gone, Said, VerbsLink};
+use super::{Gone, AgentMessage, VerbsLink};
 
 /// Largest number of commands that wait to be sent.
 const WAITING: usize = 256;
@@ -200,7 +200,7 @@ impl AgentClient {
     ///
     /// # Errors
     /// When the session has ended and all its messages were taken.
-    pub fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    pub fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         self.inbox.recv(timeout)
     }
 
@@ -210,7 +210,7 @@ impl AgentClient {
     /// # Errors
     /// When the session had ended before, or its end is not confirmed. It is then unknown whether all objects are
     /// destroyed.
-    pub fn close(mut self) -> Result<Vec<Said>, Gone> {
+    pub fn close(mut self) -> Result<Vec<AgentMessage>, Gone> {
         self.requests = None;
         let begun = Instant::now();
         let mut said = Vec::new();
@@ -267,7 +267,7 @@ impl VerbsLink for AgentClient {
         Self::send(self, number, command)
     }
 
-    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         Self::recv(self, timeout)
     }
 }
@@ -322,10 +322,10 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
 }
 
 /// Parses a message. The error names the missing part.
-fn read(response: SessionResponse) -> Result<Said, &'static str> {
+fn read(response: SessionResponse) -> Result<AgentMessage, &'static str> {
     let at = response.at.ok_or("`at`")?;
     Ok(match response.kind.ok_or("`answer` or `event`")? {
-        Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?),
-        Kind::Event(event) => Said::Event(at, event),
+        Kind::Answer(answer) => AgentMessage::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?),
+        Kind::Event(event) => AgentMessage::Event(at, event),
     })
 }

@@ -8,7 +8,7 @@ use crate::wake::Wake;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Gone, Said};
+use super::{Gone, AgentMessage};
 
 /// Largest number of queued messages. A sender waits while the queue is full, so no message is lost.
 const WAITING: usize = 4096;
@@ -18,14 +18,14 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 /// The receiving end of the queue.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    said: Receiver<Said>,
+    said: Receiver<AgentMessage>,
     shared: Arc<Shared>,
 }
 
 /// The sending end of the queue. Dropping it ends the session for the receiver.
 #[derive(Debug)]
 pub(super) struct Putter {
-    said: Option<Sender<Said>>,
+    said: Option<Sender<AgentMessage>>,
     shared: Arc<Shared>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
 }
 
 impl Inbox {
-    pub(super) fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    pub(super) fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         let begun = Instant::now();
         loop {
             if let Some(found) = self.take()? {
@@ -90,7 +90,7 @@ impl Inbox {
         self.said.close();
     }
 
-    fn take(&mut self) -> Result<Option<Said>, Gone> {
+    fn take(&mut self) -> Result<Option<AgentMessage>, Gone> {
         match self.said.try_recv() {
             Ok(said) => Ok(Some(said)),
             Err(TryRecvError::Empty) => Ok(None),
@@ -130,7 +130,7 @@ impl AsFd for Inbox {
 
 impl Putter {
     /// Sends a message, and waits while the queue is full. Returns whether the receiver still exists.
-    pub(super) async fn put(&self, said: Said) -> bool {
+    pub(super) async fn put(&self, said: AgentMessage) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.send(said).await.is_ok();
         self.shared.wake.wake();
@@ -138,7 +138,7 @@ impl Putter {
     }
 
     /// Sends a message from a thread outside the runtime, like [`Putter::put`].
-    pub(super) fn blocking_put(&self, said: Said) -> bool {
+    pub(super) fn blocking_put(&self, said: AgentMessage) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.blocking_send(said).is_ok();
         self.shared.wake.wake();
@@ -166,12 +166,12 @@ mod tests {
     use super::*;
     use verbatim_proto::agent::{Event, Instant as At};
 
-    fn event(earliest_ns: u64) -> Said {
+    fn event(earliest_ns: u64) -> AgentMessage {
         let at = At {
             earliest_ns,
             latest_ns: 0,
         };
-        Said::Event(at, Event { kind: None })
+        AgentMessage::Event(at, Event { kind: None })
     }
 
     fn readable(inbox: &Inbox) -> bool {

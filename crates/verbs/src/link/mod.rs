@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 
 use verbatim_proto::agent::Command;
 
-use crate::drive::Said;
+use crate::drive::AgentMessage;
 
 pub use address::{AgentAddress, AgentTls, Place};
 pub use client::{AgentClient, NotConnected, Reached};
@@ -45,7 +45,7 @@ pub trait VerbsLink: AsFd + fmt::Debug + Send {
     ///
     /// # Errors
     /// When the session has ended and all its messages were taken.
-    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone>;
+    fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone>;
 }
 
 /// The end of a session and its reason. The end of a session alone is not a fault of the device under test.

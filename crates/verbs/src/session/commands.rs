@@ -10,7 +10,7 @@ use super::limits::counted;
 use super::{Done, Held, MAX_TRANSFER, Region, Session, refused};
 use crate::clock::now_ns;
 use crate::device::{Device, Failure, Memory, Pair};
-use crate::values::{Datagram, Piece, Post, SendPost};
+use crate::values::{Datagram, Piece, WorkRequest, SendPost};
 
 type Answer = Result<reply::Kind, Failure>;
 
@@ -144,7 +144,7 @@ impl<D: Device> Session<D> {
     fn post_send(&mut self, asked: &proto::PostSend) -> Answer {
         let work = Work::try_from(asked)?;
         let held = find_pair(&mut self.pairs, asked.qp)?;
-        let post = Post::Send(SendPost {
+        let post = WorkRequest::Send(SendPost {
             wr_id: asked.wr_id,
             work,
             local: piece(&self.memory, asked.local)?,
@@ -161,7 +161,7 @@ impl<D: Device> Session<D> {
     fn post_receive(&mut self, asked: &proto::PostReceive) -> Answer {
         let held = find_pair(&mut self.pairs, asked.qp)?;
         let (wr_id, into) = (asked.wr_id, piece(&self.memory, asked.local)?);
-        self.called_ns = Some(held.pair.post(&Post::Receive { wr_id, into })?);
+        self.called_ns = Some(held.pair.post(&WorkRequest::Receive { wr_id, into })?);
         held.note(asked.local);
         Ok(DONE)
     }

@@ -10,7 +10,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::more;
-use super::step::{Alteration, Fault, Illegal, Leg, ON_ONE, Step, Stray, Want, Way};
+use super::step::{Alteration, Fault, Illegal, WalkConnection, ON_ONE, Step, Stray, Want, Way};
 
 /// Parameters of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,15 +39,15 @@ impl Extent {
     }
 
     /// Returns the connections of the walk.
-    pub(super) fn legs(self, stream: &dyn Fn(&str) -> Stream) -> Vec<Leg> {
+    pub(super) fn connections(self, stream: &dyn Fn(&str) -> Stream) -> Vec<WalkConnection> {
         let all = self.steps.div_ceil(ON_ONE).max(1);
         (1..=all)
             .filter(|number| self.connection == 0 || self.connection == *number)
-            .map(|number| self.leg(number, stream))
+            .map(|number| self.connection(number, stream))
             .collect()
     }
 
-    fn leg(self, number: u64, stream: &dyn Fn(&str) -> Stream) -> Leg {
+    fn connection(self, number: u64, stream: &dyn Fn(&str) -> Stream) -> WalkConnection {
         let mut options = Draw(stream(&format!("connection {number}")));
         let (mtu, mut options) = options.options();
         let mut further = Draw(stream(&format!("connection {number}, further")));
@@ -64,7 +64,7 @@ impl Extent {
                 more::within(&options, step.unwrap_or_else(|| draw.step(mtu, is_last))),
             )
         });
-        Leg {
+        WalkConnection {
             number,
             steps: steps.collect(),
             options,

@@ -33,7 +33,7 @@ use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
 use peer::Peer;
-use step::{Leg, ON_ONE};
+use step::{WalkConnection, ON_ONE};
 
 const COMPLETION: &str = "C9-60";
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
@@ -117,19 +117,19 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         keep: t.parameter("keep"),
         kinds: t.parameter("kinds"),
     };
-    let legs = extent.legs(&|name| t.random(name));
-    take(t, &legs)
+    let connections = extent.connections(&|name| t.random(name));
+    take(t, &connections)
 }
 
 /// Runs the steps of these connections.
-fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
-    for leg in legs {
-        let mut peer = Peer::open(t, leg)?;
-        for (at, step) in &leg.steps {
+fn take(t: &mut Tester<'_>, connections: &[WalkConnection]) -> Step {
+    for connection in connections {
+        let mut peer = Peer::open(t, connection)?;
+        for (at, step) in &connection.steps {
             if peer.is_over {
                 break;
             }
-            let name = format!("connection {}, step {at}", leg.number);
+            let name = format!("connection {}, step {at}", connection.number);
             peer.take(t, step, &name)?;
         }
         peer.close(t)?;
@@ -179,8 +179,8 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
             _ => {}
         }
     }
-    for leg in extent.legs(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
-        f.observe(in_words(&leg), &[]);
+    for connection in extent.connections(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
+        f.observe(in_words(&connection), &[]);
     }
     let Extent {
         steps,
@@ -206,12 +206,12 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     f.observe(text, &[]);
 }
 
-fn in_words(leg: &Leg) -> String {
-    let steps: Vec<String> = leg.steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
-    let options = &leg.options;
+fn in_words(connection: &WalkConnection) -> String {
+    let steps: Vec<String> = connection.steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
+    let options = &connection.options;
     format!(
         "connection {}, path MTU {}, max_rd_atomic {}, {} steps: {}",
-        leg.number,
+        connection.number,
         options.mtu.bytes().unwrap_or_default(),
         options.max_rd_atomic,
         steps.len(),

@@ -12,7 +12,7 @@ use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RK
 use super::answering::Answering;
 use super::image::Image;
 use super::more;
-use super::step::{Illegal, Leg, Step, Want, Way};
+use super::step::{Illegal, WalkConnection, Step, Want, Way};
 use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
 use crate::transport::rc::{Ask, RESULTS, Requester, steps};
@@ -114,13 +114,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn open(t: &mut Tester<'_>, leg: &Leg) -> verbatim_tester::Step<Self> {
-        let mut requester = Requester::open(t, &leg.options)?;
+    pub(super) fn open(t: &mut Tester<'_>, connection: &WalkConnection) -> verbatim_tester::Step<Self> {
+        let mut requester = Requester::open(t, &connection.options)?;
         // Half of all connections report credits, which must not stop the DUT forever.
-        let mut random = t.random(&format!("credits of leg {}", leg.number));
+        let mut random = t.random(&format!("credits of leg {}", connection.number));
         requester.syndrome = Syndrome::ack(CreditCode(random.between(0, 62).min(31) as u8));
-        let (asked, has) = (leg.options.mtu, requester.channel.mtu);
-        if leg.counts_packets && has != asked {
+        let (asked, has) = (connection.options.mtu, requester.channel.mtu);
+        if connection.counts_packets && has != asked {
             let words = |mtu: Mtu| mtu.bytes().unwrap_or_default();
             let (asked, has) = (words(asked), words(has));
             return Err(Stop::NotOffered(format!(
@@ -138,9 +138,9 @@ impl Peer {
             completed: 0,
             is_over: false,
             has_failed: false,
-            in_rtr: !leg.options.to_rts,
-            options: leg.options,
-            any_key: leg.any_key,
+            in_rtr: !connection.options.to_rts,
+            options: connection.options,
+            any_key: connection.any_key,
             meanwhile: None,
             random: 0,
         })

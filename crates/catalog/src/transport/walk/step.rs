@@ -84,7 +84,7 @@ pub(super) enum Fault {
 /// A change after which a packet belongs to another connection, or to no connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alteration {
-    /// This transport version, which is not 0.
+    /// This transport version instead of 0.
     TVer(u8),
     /// A P_Key with this bit of its low 15 bits flipped.
     PKey(u32),
@@ -201,7 +201,7 @@ pub(super) enum Step {
 
 /// A connection of a walk: its options and its steps.
 #[derive(Clone, Debug)]
-pub(super) struct Leg {
+pub(super) struct WalkConnection {
     /// Number of the connection, from 1.
     pub(super) number: u64,
     pub(super) options: ChannelOptions,

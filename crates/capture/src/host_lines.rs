@@ -58,7 +58,7 @@ impl Open {
 }
 
 /// Returns the line of a completion or of an asynchronous event.
-pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
+pub(crate) fn event(told: &VerbsTold, place: usize) -> Line {
     let VerbsTold {
         side,
         at,
