@@ -16,18 +16,18 @@
 //! | [`crate::sched`] | the scheduler of runs and leases |
 //! | [`crate::store`] | the stored runs and leases |
 
-mod reload;
+mod call_limits;
 mod connection;
+mod connection_limits;
 mod http;
 mod limits;
 mod meanwhile;
 mod notify;
 mod page;
 mod place;
+mod reload;
 mod scrape;
-mod connection_limits;
 mod services;
-mod call_limits;
 mod watchdog;
 
 use std::os::unix::net::UnixListener;
@@ -61,12 +61,12 @@ use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
 use crate::store::retention::Retention;
 use crate::store::{LeaseStore, SqlStore, StoreError};
+use call_limits::CallLimits;
 use connection::{Connection, patiently};
+use connection_limits::ConnectionLimits;
 use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
-use connection_limits::ConnectionLimits;
 use services::Services;
-use call_limits::CallLimits;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;

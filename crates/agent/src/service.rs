@@ -19,7 +19,7 @@ use crate::log;
 use verbatim_tls::Peer;
 use verbatim_verbs::clock::{now_ns, since};
 use verbatim_verbs::device::{Device, Failure};
-use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, AgentMessage, commands, drive, weight};
+use verbatim_verbs::drive::{AgentMessage, Cut, End, Inlet, Outlet, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
 
 /// Largest total size of replies and events that wait for a client, in bytes.

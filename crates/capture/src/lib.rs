@@ -6,10 +6,10 @@
 //! | [`pcapng`] | a pcapng writer |
 //! | [`read`] | pcap, pcapng and ERF, one packet at a time, from a file or a pipe |
 
+mod host_lines;
 pub mod pcapng;
 pub mod read;
 mod shown;
-mod host_lines;
 mod write;
 
 /// The description of the MAD interface in captures that Verbatim writes. The reader recognizes the interface by this

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use verbatim_record::{Entry, Match, Side, Span, Verdict};
 use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 
-use crate::pcapng::Direction;
 use crate::host_lines::{self, Line, Open};
+use crate::pcapng::Direction;
 
 /// Made-up LIDs of the tester and the device. Wireshark's packet list thereby shows the sender of each packet. A record
 /// need not hold the real LIDs.

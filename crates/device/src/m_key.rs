@@ -357,9 +357,13 @@ impl Lock {
             (Method::GET, 2) if faults.has(Defect::RightKeyGetDroppedAtLevel2) => Access::Refused,
             (Method::GET, 3) if faults.has(Defect::RightKeyGetDroppedAtLevel3) => Access::Refused,
             (Method::SET, 0) if faults.has(Defect::RightKeySetDroppedAtLevel0) => Access::Refused,
-            (Method::SET, 1) if faults.has(Defect::RightKeySetIgnoredAtLevel1) => Access::WrongReaction(WrongReaction::AnsweredOnly),
+            (Method::SET, 1) if faults.has(Defect::RightKeySetIgnoredAtLevel1) => {
+                Access::WrongReaction(WrongReaction::AnsweredOnly)
+            }
             (Method::SET, 2) if faults.has(Defect::RightKeySetDroppedAtLevel2) => Access::Refused,
-            (Method::SET, 2) if faults.has(Defect::RightKeySetRefusedAtLevel2) => Access::WrongReaction(WrongReaction::RefusedAloud),
+            (Method::SET, 2) if faults.has(Defect::RightKeySetRefusedAtLevel2) => {
+                Access::WrongReaction(WrongReaction::RefusedAloud)
+            }
             (Method::SET, 3) if faults.has(Defect::RightKeySetDroppedAtLevel3) => Access::Refused,
             _ => Access::Full,
         }

@@ -15,7 +15,7 @@ use super::parsed::Event;
 use super::partition::reaches;
 use super::rule::{Excuse, Rule};
 use super::verbs;
-use super::verbs::asking::{RuleHeld, RuleFinding};
+use super::verbs::asking::{RuleFinding, RuleHeld};
 use super::verbs::habit::Habit;
 use crate::rc::{HALF, is_sequence_nak};
 use crate::rc::{connections_of, end_of, is_taken};

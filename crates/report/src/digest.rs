@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use verbatim_record::{Begin, Entry, Role, Verdict};
 
 use crate::counted::counted;
-use crate::ladder::{Shown, ladder};
 use crate::input::at;
+use crate::ladder::{Shown, ladder};
 
 /// The report's extract of one record: parameters, duration, shown events and the evidence of findings.
 #[derive(Clone, Debug)]

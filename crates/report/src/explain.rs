@@ -4,8 +4,8 @@ use verbatim_record::{Cause, Entry};
 use verbatim_record_proto::v1::Check;
 
 use crate::fields::detail;
-use crate::ladder::{self, Rung};
 use crate::input::{Reported, title};
+use crate::ladder::{self, Rung};
 
 /// Returns the findings as text: the catalogue's wording of the statement, the expected and the seen value, and each
 /// packet of the evidence with its fields and bytes. `test`, `statement` and `number` select findings; `number` counts

@@ -7,9 +7,9 @@ use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
+use crate::input::{Reported, explanation, findings, followers, title, words};
 use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
-use crate::input::{Reported, explanation, findings, followers, title, words};
 use crate::trend::{Trend, trend};
 
 /// Renders a run as one self-contained HTML page. It supports print, dark and light mode, keyboards and screen readers.

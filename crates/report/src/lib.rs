@@ -9,22 +9,22 @@ mod digest;
 mod explain;
 mod fields;
 mod html;
+mod input;
 mod interval;
 mod junit;
 mod ladder;
 mod markdown;
 mod tap;
-mod input;
 mod trend;
 
 pub use counted::{counted, plural};
 pub use digest::Digest;
 pub use explain::{explain, explain_verdict};
 pub use html::html;
+pub use input::Reported;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;
-pub use input::Reported;
 pub use trend::{Past, version};
 
 #[cfg(test)]

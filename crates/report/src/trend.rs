@@ -6,8 +6,8 @@ use serde_json::Value;
 use verbatim_record::{Outcome, Verdict};
 use verbatim_record_proto::v1::{CheckResult, RunInfo};
 
-use crate::interval::{Scale, class, escaped, mark_words, span_words};
 use crate::input::day;
+use crate::interval::{Scale, class, escaped, mark_words, span_words};
 
 /// The most pictures of a test. If there are more, pictures with failed checks are preferred.
 const PICTURES: usize = 6;

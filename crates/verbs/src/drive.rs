@@ -216,7 +216,11 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 ///
 /// Sending a reply or event may wake another thread, which would delay the requests just posted. Replies and events are
 /// therefore held back for at most 10 ms, while this thread polls for completions or while further posts are queued.
-pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(AgentMessage) -> bool) -> End {
+pub fn drive<D: Device>(
+    session: &mut Session<D>,
+    outlet: &mut Outlet,
+    mut say: impl FnMut(AgentMessage) -> bool,
+) -> End {
     // The usual timer slack of 50 µs would prolong each wait of 100 µs by up to half.
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();

@@ -14,7 +14,7 @@ use verbatim_proto::agent::{Gid, Opened};
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
-use crate::values::{Piece, WorkRequest, SendPost};
+use crate::values::{Piece, SendPost, WorkRequest};
 
 /// Directory in which the kernel lists the devices that programs may open.
 const OPENABLE: &str = "/sys/class/infiniband_verbs";

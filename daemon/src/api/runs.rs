@@ -17,7 +17,7 @@ use super::streams::Answer;
 use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
 use crate::access::{Caller, Identity, May, View};
 use crate::sched::{NewRun, Scheduler};
-use crate::store::{Detail, Filter, RunEntry, LeaseId, Patience, StoreError, StoredRun};
+use crate::store::{Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
 use verbatim_run::RunId;
 
 /// The service of runs.

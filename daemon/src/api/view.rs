@@ -5,7 +5,7 @@ use verbatim_catalog::Register;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;
-use crate::sched::{RigSlot, RigSlotView, LeaseView, Phase, timestamp};
+use crate::sched::{LeaseView, Phase, RigSlot, RigSlotView, timestamp};
 use crate::store::{Elsewhere, RunEntry};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;

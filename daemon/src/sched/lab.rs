@@ -10,8 +10,8 @@ use verbatim_run::RunId;
 
 use super::leases::{self, LONGEST_LEASE};
 use super::plan::{Action, Refusal};
-use super::{CreateError, Ending, Live, NewRun, Scheduler, takeover, changed};
-use crate::store::{Filter, LeaseId, Patience, StoreError, StoredLease, StoredRun, RemoteRequest};
+use super::{CreateError, Ending, Live, NewRun, Scheduler, changed, takeover};
+use crate::store::{Filter, LeaseId, Patience, RemoteRequest, StoreError, StoredLease, StoredRun};
 
 impl Scheduler {
     /// Returns whether `host` is the name of another host.
@@ -31,7 +31,9 @@ impl Scheduler {
     }
 
     pub(super) fn remote_request(&self, host: &str, remote_request: &RemoteRequest) -> Result<(), StoreError> {
-        self.store.lab().map_or(Ok(()), |lab| lab.remote_request(host, remote_request))
+        self.store
+            .lab()
+            .map_or(Ok(()), |lab| lab.remote_request(host, remote_request))
     }
 
     /// Stores a lease in the shared queue, where the first host with a free acceptable rig takes it. If only one host

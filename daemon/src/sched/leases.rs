@@ -11,7 +11,7 @@ use super::plan::{self, Action, Refusal};
 use super::queue::{Class, Wait};
 use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
-use crate::store::{BootTimes, LeaseId, StoreError, StoredLease, RemoteRequest};
+use crate::store::{BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
 
 /// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);

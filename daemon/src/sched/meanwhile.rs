@@ -10,7 +10,7 @@ use verbatim_run::state::StateDirectory;
 use verbatim_tester::FileJournal;
 
 use super::drive::log_restored;
-use super::{Execute, takeover, outlives_us};
+use super::{Execute, outlives_us, takeover};
 use crate::worker::text_of;
 use verbatim_run::Event;
 

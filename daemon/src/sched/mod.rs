@@ -3,7 +3,6 @@
 //! All functions here that use the store block on a disk, and run on threads that may block. No async function holds a
 //! lock while it waits.
 
-mod takeover;
 mod drive;
 mod ending;
 mod execute;
@@ -17,6 +16,7 @@ pub mod plan;
 mod quarantine;
 pub mod queue;
 mod reload;
+mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -37,13 +37,13 @@ pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use meanwhile::restore_meanwhile;
 pub use patience::Watching;
-pub use plan::{RigSlot, RigSlotView, Phase, Refusal};
+pub use plan::{Phase, Refusal, RigSlot, RigSlotView};
 pub use reload::{NotReloaded, Reloaded, of_lab};
 
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Patience, Store, StoreError, StoredLease, StoredRun, RemoteRequest};
+use crate::store::{Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};

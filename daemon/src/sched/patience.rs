@@ -11,7 +11,7 @@ use verbatim_proto::v1::{Cause, LeaseState, RigState, RunState};
 use super::drive::blocking;
 use super::plan::{Action, Cancelled, NeverBegan};
 use super::{Scheduler, leases};
-use crate::store::{LeaseId, Patience, StoredRun, RemoteRequest};
+use crate::store::{LeaseId, Patience, RemoteRequest, StoredRun};
 
 /// How long a run with a client waits for an unreachable device. After that, a person has to look at the device.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);

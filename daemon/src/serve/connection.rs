@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 use tonic::transport::server::Connected;
 
-use super::connection_limits::{ConnectionSlot, ConnectionLimits};
+use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use crate::access::{Caller, Identity};
 
 /// The pause after a failed accept, for example when file descriptors are used up.

@@ -159,7 +159,10 @@ mod tests {
     }
 
     fn gone(connection_limits: &mut [ConnectionSlot]) -> usize {
-        connection_limits.iter_mut().filter_map(|slot| must_go(slot).then_some(())).count()
+        connection_limits
+            .iter_mut()
+            .filter_map(|slot| must_go(slot).then_some(()))
+            .count()
     }
 
     #[test]
@@ -167,7 +170,9 @@ mod tests {
         let (connection_limits, limits) = (connection_limits(), Limits::default());
         let (many, other) = (user(1), user(2));
         let mut others = connection_limits.take(&other);
-        let mut own: Vec<ConnectionSlot> = (0..limits.connections_each).map(|_| connection_limits.take(&many)).collect();
+        let mut own: Vec<ConnectionSlot> = (0..limits.connections_each)
+            .map(|_| connection_limits.take(&many))
+            .collect();
         own[0].heard();
         let _more = connection_limits.take(&many);
         assert!(!must_go(&mut own[0]) && !must_go(&mut others));
@@ -179,7 +184,9 @@ mod tests {
         assert!(!must_go(&mut others), "who has one alone stays");
         assert_eq!(gone(&mut all), 2);
         drop(all);
-        let mut again: Vec<ConnectionSlot> = (1..limits.connections_each).map(|_| connection_limits.take(&many)).collect();
+        let mut again: Vec<ConnectionSlot> = (1..limits.connections_each)
+            .map(|_| connection_limits.take(&many))
+            .collect();
         assert!(again.iter_mut().all(|slot| !must_go(slot)));
     }
 
@@ -195,7 +202,9 @@ mod tests {
         let mut before: Vec<ConnectionSlot> = (1..=10).map(|number| connection_limits.take(&user(number))).collect();
         let mut admins: Vec<ConnectionSlot> = (0..3).map(|_| connection_limits.take(&user(OWNER))).collect();
         assert_eq!(gone(&mut before), 3);
-        let behind: Vec<ConnectionSlot> = (2000..2100).map(|number| connection_limits.take(&user(number))).collect();
+        let behind: Vec<ConnectionSlot> = (2000..2100)
+            .map(|number| connection_limits.take(&user(number)))
+            .collect();
         assert_eq!(gone(&mut admins), 0);
         drop(behind);
         // At the limit of an identity, an admin loses a connection like any other identity.

@@ -16,8 +16,8 @@ use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, patiently};
-use super::place::Socket;
 use super::connection_limits::ConnectionLimits;
+use super::place::Socket;
 use crate::api::store_failed;
 use crate::sched::{Execute, restore_meanwhile};
 use crate::store::StoreError;

@@ -9,7 +9,7 @@ use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Event, Reply};
 use verbatim_verbs::Limits;
 use verbatim_verbs::clock::now_ns;
-use verbatim_verbs::{AgentAddress, AgentClient, LocalVerbs, Place, AgentMessage, VerbsLink};
+use verbatim_verbs::{AgentAddress, AgentClient, AgentMessage, LocalVerbs, Place, VerbsLink};
 
 use super::ratio::quantile;
 

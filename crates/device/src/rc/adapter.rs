@@ -16,7 +16,7 @@ use super::frame::Path;
 use super::memory::{self, Regions};
 use super::port::Port;
 use super::profile::AdapterProfile;
-use super::qp::{Context, Qp, HostQueue};
+use super::qp::{Context, HostQueue, Qp};
 use super::validate;
 use super::verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 

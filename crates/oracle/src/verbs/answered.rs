@@ -19,7 +19,7 @@ use super::asking::{Asking, VerbsRule};
 use super::credits::Receives;
 use super::qp_trace::{EVENT_WAIT, QpTrace, qp_traces};
 use super::requester_deadlines::after;
-use super::responder_deadlines::{ExpectedResponse, DutResponse, Why, dues, met, responses};
+use super::responder_deadlines::{DutResponse, ExpectedResponse, Why, dues, met, responses};
 use crate::parsed::{Parsed, RequestKind};
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
@@ -53,7 +53,8 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[D
 /// Returns whether responses of that kind are missing on three connections, which excludes a single lost packet as the
 /// reason.
 fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
-    let is_like = |due: &&ExpectedResponse<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
+    let is_like =
+        |due: &&ExpectedResponse<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
     let (without, _) = with_and_without(trace, is_like);
     without >= TRIES as usize
 }
@@ -98,7 +99,12 @@ fn is_asked_often(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, came: &DutRespon
 }
 
 /// Checks the responses that are expected for the reason `why`.
-fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&ExpectedResponse<'t>) -> bool) {
+fn owes<'t>(
+    qp: &QpTrace<'t>,
+    asking: &mut Asking<'_, 't>,
+    why: Why,
+    is_of_rule: impl Fn(&ExpectedResponse<'t>) -> bool,
+) {
     // A failed request of the device itself moves the queue pair to the error state at an unknown time.
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return;
@@ -197,8 +203,9 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
     };
     let responses = responses(qp, first);
     let dues = dues(qp, &responses);
-    let is_first =
-        |due: &&ExpectedResponse<'_>| due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response();
+    let is_first = |due: &&ExpectedResponse<'_>| {
+        due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response()
+    };
     let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
     for (at, _, frame) in qp.asked() {
         came.entry(at).or_default().push(frame);

@@ -14,7 +14,7 @@ use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::pace::QUEUED;
-use super::qp_trace::{Completion, EVENT_WAIT, Deadline, PeerResponse, QpTrace, Request, WorkRequest, shown};
+use super::qp_trace::{Completion, Deadline, EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest, shown};
 use super::received::{commands, posted};
 use super::requester_deadlines::{after, in_words, is_disturbed, patience};
 use super::retransmission::{interval, is_flushed, unanswered, waits_since};

@@ -537,7 +537,12 @@ impl<'t> QpTrace<'t> {
     }
 
     /// Returns the outcome of a requirement that ends at the place `until`.
-    pub(super) fn owed_before(&self, until: usize, (since, within): (Time, Duration), met: Option<Time>) -> Deadline<'t> {
+    pub(super) fn owed_before(
+        &self,
+        until: usize,
+        (since, within): (Time, Duration),
+        met: Option<Time>,
+    ) -> Deadline<'t> {
         let due = since.after(within);
         if met.is_some_and(|met| met <= due) {
             return Deadline::Met;

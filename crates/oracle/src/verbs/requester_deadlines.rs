@@ -15,7 +15,7 @@ use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
-use super::qp_trace::{Completion, EVENT_WAIT, Deadline, PeerResponse, QpTrace, Request, WorkRequest};
+use super::qp_trace::{Completion, Deadline, EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest};
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
 

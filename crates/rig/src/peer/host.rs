@@ -11,7 +11,7 @@ use verbatim_tester::Arrival;
 
 use super::{AT_ONCE, Found};
 use crate::clock::Clock;
-use verbatim_verbs::{Gone, AgentMessage, VerbsLink};
+use verbatim_verbs::{AgentMessage, Gone, VerbsLink};
 
 /// After a refusal that may mean a removed device, the time to wait for the host's report of the removal.
 const WORD_WITHIN: Duration = Duration::from_millis(500);

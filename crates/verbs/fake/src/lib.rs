@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbatim_proto::agent::{Gid, Opened};
 use verbatim_verbs::clock::now_ns;
 use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
-use verbatim_verbs::values::{WorkRequest, SendPost};
+use verbatim_verbs::values::{SendPost, WorkRequest};
 use verbatim_wire::Psn;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 

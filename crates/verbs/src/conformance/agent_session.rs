@@ -79,7 +79,7 @@ impl AgentSession {
                     ));
                 }
                 Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
-                Ok(Some(AgentMessage::TimedReply(of, at, reply))) => {
+                Ok(Some(AgentMessage::Answer(of, at, reply))) => {
                     if of != number {
                         return wrong(format!(
                             "expected the answer to command {number}, and one to {of} came; answer in the order of the \
@@ -284,7 +284,7 @@ impl AgentSession {
             };
             match self.client.recv(left) {
                 Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
-                Ok(Some(AgentMessage::TimedReply(number, ..))) => {
+                Ok(Some(AgentMessage::Answer(number, ..))) => {
                     return wrong(format!("an answer to {number} came that nobody waits for"));
                 }
                 Ok(None) => return Ok(core::mem::take(&mut self.completions)),

@@ -5,7 +5,7 @@ use std::time::Instant as Here;
 
 use verbatim_proto::agent::{self as proto, command, reply};
 
-use super::agent_session::{TimedReply, AgentSession, in_words};
+use super::agent_session::{AgentSession, TimedReply, in_words};
 use super::{Check, Checked, wrong};
 
 pub(super) const CHECKS: &[Check] = &[

@@ -158,7 +158,10 @@ fn bounds(agent_session: &mut AgentSession) -> Checked {
     for command in beyond {
         agent_session.refused(&format!("{} beyond 100 bytes", name(&command)), true, command)?;
     }
-    if read(agent_session, slice(memory, 0, 100))?.iter().any(|byte| *byte != 0) {
+    if read(agent_session, slice(memory, 0, 100))?
+        .iter()
+        .any(|byte| *byte != 0)
+    {
         return wrong("a WriteMemory that was refused has written; check before the first byte");
     }
     Ok(format!(
@@ -200,7 +203,8 @@ fn large(agent_session: &mut AgentSession) -> Checked {
         Not::Wrong(words) => Not::Wrong(format!("{LARGE} bytes in one command: {words}; {REMEDY}")),
         other => other,
     };
-    agent_session.done("WriteMemory", write_command(memory, 0, bytes.clone()))
+    agent_session
+        .done("WriteMemory", write_command(memory, 0, bytes.clone()))
         .map_err(lost)?;
     let seen = read(agent_session, slice(memory, 0, LARGE)).map_err(lost)?;
     if seen != bytes {

@@ -14,13 +14,13 @@
 //! The checks judge the agent, not its device. No packet leaves the host, because no queue pair ever sends. Queue pairs
 //! connect to the device's own GID, and send requests are posted only in ERR.
 
+mod agent_session;
 mod answers;
 mod memory;
 mod opened;
 mod posts;
 mod queue_pairs;
 mod sessions;
-mod agent_session;
 
 use core::fmt;
 use core::time::Duration;

@@ -2,8 +2,8 @@
 
 use verbatim_proto::agent::{self as proto, Completion, Operation, QpState, Service, command, reply};
 
-use super::queue_pairs::{DEPTH, end, go_on, take_to};
 use super::agent_session::{AgentSession, in_words};
+use super::queue_pairs::{DEPTH, end, go_on, take_to};
 use super::{Check, Checked, EVENT_WAIT, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[

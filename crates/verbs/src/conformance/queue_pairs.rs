@@ -2,8 +2,8 @@
 
 use verbatim_proto::agent::{self as proto, QpAttributes, QpState, Service, command, reply};
 
-use super::opened::own_gid;
 use super::agent_session::{ALL, AgentSession, in_words};
+use super::opened::own_gid;
 use super::{Check, Checked, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -191,7 +191,10 @@ fn datagrams(agent_session: &mut AgentSession) -> Checked {
 fn depths(agent_session: &mut AgentSession) -> Checked {
     agent_session.queue_pair(Service::Rc, 1)?;
     let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
-    let room = agent_session.opened()?.capabilities.map_or(0, |has| has.max_receive_depth);
+    let room = agent_session
+        .opened()?
+        .capabilities
+        .map_or(0, |has| has.max_receive_depth);
     let depth = if room == 0 { DEPTH } else { DEPTH.min(room) };
     take_to(agent_session, &qp, QpState::Init)?;
     let memory = agent_session.memory(64)?.memory;

@@ -113,7 +113,10 @@ fn ends(address: &AgentAddress) -> Checked {
             ));
         }
     };
-    let answers = said.iter().filter(|said| matches!(said, AgentMessage::TimedReply(..))).count();
+    let answers = said
+        .iter()
+        .filter(|said| matches!(said, AgentMessage::Answer(..)))
+        .count();
     if answers != WAITING {
         return wrong(format!(
             "{WAITING} commands were sent before the client closed its side, and {answers} answers came; do them all first"

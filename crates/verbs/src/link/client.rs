@@ -22,7 +22,7 @@ use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionRe
 use super::address::AgentAddress;
 use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
-use super::{Gone, AgentMessage, VerbsLink};
+use super::{AgentMessage, Gone, VerbsLink};
 
 /// Largest number of commands that wait to be sent.
 const WAITING: usize = 256;
@@ -325,7 +325,9 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
 fn read(response: SessionResponse) -> Result<AgentMessage, &'static str> {
     let at = response.at.ok_or("`at`")?;
     Ok(match response.kind.ok_or("`answer` or `event`")? {
-        Kind::Answer(answer) => AgentMessage::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?),
+        Kind::Answer(answer) => {
+            AgentMessage::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?)
+        }
         Kind::Event(event) => AgentMessage::Event(at, event),
     })
 }

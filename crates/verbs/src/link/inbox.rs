@@ -8,7 +8,7 @@ use crate::wake::Wake;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Gone, AgentMessage};
+use super::{AgentMessage, Gone};
 
 /// Largest number of queued messages. A sender waits while the queue is full, so no message is lost.
 const WAITING: usize = 4096;

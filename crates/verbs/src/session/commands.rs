@@ -10,7 +10,7 @@ use super::limits::counted;
 use super::{Done, Held, MAX_TRANSFER, Region, Session, refused};
 use crate::clock::now_ns;
 use crate::device::{Device, Failure, Memory, Pair};
-use crate::values::{Datagram, Piece, WorkRequest, SendPost};
+use crate::values::{Datagram, Piece, SendPost, WorkRequest};
 
 type Answer = Result<reply::Kind, Failure>;
 

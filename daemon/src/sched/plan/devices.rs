@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use verbatim_run::RunId;
 
-use super::{Action, Cancelled, RigSlot, Lease, Left, NeverBegan, Phase, Plan, Refusal};
+use super::{Action, Cancelled, Lease, Left, NeverBegan, Phase, Plan, Refusal, RigSlot};
 use crate::store::LeaseId;
 
 impl Plan {

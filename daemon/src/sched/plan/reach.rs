@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Action, RigSlot, Phase, Plan};
+use super::{Action, Phase, Plan, RigSlot};
 
 /// The interval of checks of an unused rig.
 const EVERY: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use verbatim_proto::v1::RigState;
 use verbatim_run::RunId;
 
-use super::{Held, RigSlot, RigSlotView, Lease, Phase, Plan};
+use super::{Held, Lease, Phase, Plan, RigSlot, RigSlotView};
 use crate::sched::queue::{self, By, Shares, Use, Wait, Waiting};
 use crate::store::LeaseId;
 
@@ -16,7 +16,8 @@ impl Plan {
     #[must_use]
     pub fn slots(&self, now: Duration) -> BTreeMap<String, RigSlotView> {
         let shares = self.shares();
-        let view = |(rig, slot): (&String, &RigSlot)| (rig.clone(), self.seen(now, rig, slot, |_| Cow::Borrowed(&shares)));
+        let view =
+            |(rig, slot): (&String, &RigSlot)| (rig.clone(), self.seen(now, rig, slot, |_| Cow::Borrowed(&shares)));
         self.slots.iter().map(view).collect()
     }
 

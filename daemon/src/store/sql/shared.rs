@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::SqlStore;
 use super::connection::values;
 use super::postgres::{SILENT_NS, read_clock};
-use crate::store::{Elsewhere, Lab, LeaseStore as _, StoreError, StoredLease, StoredRun, RemoteRequest};
+use crate::store::{Elsewhere, Lab, LeaseStore as _, RemoteRequest, StoreError, StoredLease, StoredRun};
 
 impl Lab for SqlStore {
     fn host(&self) -> &str {
@@ -95,7 +95,10 @@ impl Lab for SqlStore {
     }
 
     fn remote_request(&self, host: &str, remote_request: &RemoteRequest) -> Result<(), StoreError> {
-        let (host, body) = (host.to_string(), serde_json::to_string(remote_request).expect("plain data"));
+        let (host, body) = (
+            host.to_string(),
+            serde_json::to_string(remote_request).expect("plain data"),
+        );
         let sql = "INSERT INTO wish (host, body) VALUES ($1, $2)";
         self.write(move |db| db.execute(sql, values![host.as_str(), body.as_str()]).map(drop))
     }
@@ -119,7 +122,8 @@ impl Lab for SqlStore {
         })?;
         let remote_request = |(_, body): (u64, String)| {
             let remote_request = serde_json::from_str(&body);
-            remote_request.inspect_err(|error| tracing::error!(%error, "what another host asks for is not understood"))
+            remote_request
+                .inspect_err(|error| tracing::error!(%error, "what another host asks for is not understood"))
                 .ok()
         };
         Ok(bodies.into_iter().filter_map(remote_request).collect())

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, RunEntry, LeaseId, LeaseStore, Patience, SqlStore, StoreError, StoredLease, StoredRun,
+    Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError, StoredLease, StoredRun,
 };
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSpec, RunState, TestEnded, Verdict};

@@ -12,7 +12,7 @@ use verbatim_daemon::api::{Runs, Shared};
 use verbatim_daemon::sched::{Execute, Scheduler};
 use verbatim_daemon::store::retention::Files;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, RunEntry, LeaseId, LeaseStore, SqlStore, Store, StoreError, StoredLease, StoredRun,
+    Detail, Filter, HistoryStore, LeaseId, LeaseStore, RunEntry, SqlStore, Store, StoreError, StoredLease, StoredRun,
 };
 use verbatim_daemon::worker::{Job, WorkerEnd};
 use verbatim_proto::v1::run_service_server::RunService;

@@ -1,4 +1,4 @@
-//! `verbatim` as users run it, on the virtual rig: no lab, no hardware.
+//! `verbatim` as users run it, on the virtual rig, without labs and hardware.
 
 mod capture;
 mod choose;
@@ -40,7 +40,7 @@ fn keys(place: &Place, name: &str) {
     openssl(&format!("pkey -in {name}.pem -pubout -out {name}.pub"));
 }
 
-/// Returns the files of a directory: name and content, in order of name.
+/// Returns name and content of each file of a directory, in order of name.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()

@@ -1,4 +1,4 @@
-//! A bundle with another revision of a test: its recorded verdicts are shown and marked, and not judged again.
+//! A bundle with another revision of a test. The commands show and mark its recorded verdicts, and do not judge again.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,7 @@ fn verbatim(place: &Place, arguments: &str) -> Output {
     run(&mut place.verbatim(arguments))
 }
 
-/// Makes the bundle `kept` of a run of that test, and the bundle `other` as a version with the test's next revision
-/// would seal it.
+/// Makes the bundle `kept` of a run of the test, and its copy `other` with the test's next revision.
 fn kept_and_other(place: &Place) {
     let output = verbatim(place, &format!("run {TEST} --record kept"));
     assert_eq!(output.code(), 0, "{output}");

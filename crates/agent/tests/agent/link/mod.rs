@@ -22,7 +22,7 @@ use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
 use verbatim_verbs_fake::Strings;
 
-use verbatim_verbs::{AgentAddress, AgentClient, Place, AgentMessage, VerbsLink};
+use verbatim_verbs::{AgentAddress, AgentClient, AgentMessage, Place, VerbsLink};
 
 /// Time limit that suffices on any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);

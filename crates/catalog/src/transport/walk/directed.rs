@@ -26,7 +26,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::peer::{TARGET, labels};
-use super::step::{Fault, Illegal, WalkConnection, Step, Stray, Want, Way};
+use super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, NAKS, RESPONSE_DATA, judge_shown, take};
 use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
@@ -360,10 +360,14 @@ fn loss_positions(t: &Tester<'_>) -> Vec<WalkConnection> {
     if let Some(last) = connections.last_mut() {
         last.options.max_rd_atomic = 1;
     }
-    connections.iter_mut().for_each(|connection| connection.counts_packets = true);
+    connections
+        .iter_mut()
+        .for_each(|connection| connection.counts_packets = true);
     // A host that is busy for about 100 ms must not cause retries that no step intends.
     if !t.is_simulated() {
-        connections.iter_mut().for_each(|connection| connection.options.timeout = AckTimeout(17));
+        connections
+            .iter_mut()
+            .for_each(|connection| connection.options.timeout = AckTimeout(17));
     }
     connections
 }

@@ -10,7 +10,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::more;
-use super::step::{Alteration, Fault, Illegal, WalkConnection, ON_ONE, Step, Stray, Want, Way};
+use super::step::{Alteration, Fault, Illegal, ON_ONE, Step, Stray, WalkConnection, Want, Way};
 
 /// Parameters of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -33,7 +33,7 @@ use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
 use peer::Peer;
-use step::{WalkConnection, ON_ONE};
+use step::{ON_ONE, WalkConnection};
 
 const COMPLETION: &str = "C9-60";
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
@@ -207,7 +207,11 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
 }
 
 fn in_words(connection: &WalkConnection) -> String {
-    let steps: Vec<String> = connection.steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
+    let steps: Vec<String> = connection
+        .steps
+        .iter()
+        .map(|(at, step)| format!("{at}) {step}"))
+        .collect();
     let options = &connection.options;
     format!(
         "connection {}, path MTU {}, max_rd_atomic {}, {} steps: {}",

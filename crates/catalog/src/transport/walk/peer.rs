@@ -12,7 +12,7 @@ use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RK
 use super::answering::Answering;
 use super::image::Image;
 use super::more;
-use super::step::{Illegal, WalkConnection, Step, Want, Way};
+use super::step::{Illegal, Step, WalkConnection, Want, Way};
 use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
 use crate::transport::rc::{Ask, RESULTS, Requester, steps};

@@ -9,7 +9,7 @@ use verbatim_verbs::wake::Wake;
 use verbatim_proto::agent as proto;
 
 use super::*;
-use verbatim_verbs::{Gone, AgentMessage};
+use verbatim_verbs::{AgentMessage, Gone};
 
 pub(super) fn now() -> Duration {
     verbatim_hw::ether::now()
