@@ -1,9 +1,9 @@
-//! Checks general management through the kernel's umad on a RoCE port: which requests get a response, which the kernel
-//! returns, and which part of a transaction ID is preserved.
+//! Checks general management through the kernel's umad on a RoCE port. Some requests get a response, and the kernel
+//! returns the others unanswered. The kernel preserves a part of the transaction ID.
 //!
-//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends from that GID of the port to queue pair 1 of another port, and
-//! watches INTERFACE, where the requests arrive. The program prints a line for each check. The exit code is 0 if all
-//! checks pass. rdma_rxe responds to GMPs of the Performance class with status 0x000C, because it lacks the counters.
+//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends requests from this GID of the port to queue pair 1 of another
+//! port. The requests arrive at INTERFACE. The program prints a line for each check. The exit code is 0 if all checks
+//! pass. rdma_rxe responds to GMPs of the Performance class with status 0x000C, because it lacks the counters.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;

@@ -32,8 +32,8 @@ const OTHERS: [(&str, &str); 5] = [
     ("tshark", "tshark"),
 ];
 
-/// Beginnings of lines that appear only on some hosts. The lines are from tshark as root, from libibumad without its
-/// kernel module, from the labs about the accelerator, progress on a slow host, and from xtask during another build.
+/// Beginnings of lines that appear only on some hosts. In order, these lines come from tshark as root, libibumad
+/// without its kernel module, the choice of an accelerator, a slow run, and xtask during another build.
 const OF_THE_HOST: [&str; 5] = [
     "Running as user \"root\"",
     "ibwarn: ",

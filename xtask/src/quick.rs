@@ -20,7 +20,7 @@ const TEXTS: [&str; 7] = ["rs", "py", "md", "toml", "proto", "c", "sh"];
 /// Checks formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of
 /// added lines.
 ///
-/// Changes are those since `since`, a revision of git.
+/// A file counts as changed if it differs from `since`, a revision of git.
 ///
 /// # Errors
 ///

@@ -82,7 +82,7 @@ pub(crate) fn setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns those of `packages` that are not installed. A package that is not in [`PACKAGES`] counts as installed.
+/// Returns the names in `packages` that are not installed. A package outside the known lists counts as installed.
 pub(crate) fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
     let missing = missing(program("dpkg-query").is_some());
     packages.iter().copied().filter(|name| missing.contains(name)).collect()

@@ -29,8 +29,7 @@ def _messages() -> tuple[type, type]:
 
 
 def files(daemon: str, name: str) -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """Returns the descriptor of a protocol file, such as "verbatim/v1/run.proto", and the others that the daemon
-    sends."""
+    """Returns the descriptors that the daemon sends for a protocol file, such as "verbatim/v1/run.proto"."""
     request, response = _messages()
     with grpc.insecure_channel(daemon, options=[("grpc.default_authority", "localhost")]) as channel:
         ask = channel.stream_stream(

@@ -11,7 +11,7 @@ from .errors import VerbatimError
 from .model import KnownDeviation, Showed, Verdict
 from .run import Run
 
-#: States in which a rig is not given to anyone. A session that waited for such a rig would hang silently.
+#: States in which a rig cannot be leased. A session would wait for the rig without a message.
 _OUT_OF_USE = ("QUARANTINED", "DRAINING", "UNREACHABLE")
 
 

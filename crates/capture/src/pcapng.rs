@@ -69,7 +69,7 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// The length of the original packet in bytes, at least the number of captured bytes.
     pub original_length: usize,
-    /// Comments, each in an option of its own.
+    /// Comments. Each comment is written in its own option.
     pub comments: &'a [String],
 }
 
@@ -146,8 +146,9 @@ impl<W: Write> Writer<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// Returns an error of `out`, or `InvalidInput` in these cases: the interface belongs to another writer, more bytes
-    /// were captured than the packet had, or the packet exceeds 4 GiB (InfiniBand: 65,519 bytes).
+    /// Returns an error of `out`. Returns `InvalidInput` when the interface belongs to another writer, or when
+    /// `original_length` is less than the number of captured bytes. Also returns it when the packet exceeds 4 GiB
+    /// (InfiniBand: 65,519 bytes).
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let Some(&link_type) = self.interfaces.get(packet.interface.0) else {
             return Err(invalid(format!(

@@ -12,7 +12,8 @@ use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
 use crate::trend::{Trend, trend};
 
-/// Renders a run as one self-contained HTML page. It supports print, dark and light mode, keyboards and screen readers.
+/// Renders a run as one self-contained HTML page. The page supports print, dark and light mode, keyboards and screen
+/// readers.
 #[must_use]
 pub fn html(of: &Reported<'_>) -> String {
     let page = Page {

@@ -32,7 +32,7 @@ pub fn junit(of: &Reported<'_>) -> String {
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
-    // XML 1.0 forbids these two characters; quick-junit removes the other forbidden ones.
+    // XML 1.0 forbids these two characters. quick-junit removes the other forbidden characters.
     xml.retain(|c| !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
     without_skipped(xml)
 }

@@ -47,7 +47,7 @@ fn called(run: &RunInfo) -> String {
     }
 }
 
-/// The trend over the earlier runs and the current one.
+/// The trend over the earlier runs and the current run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trend {
     /// Each run's name and date, the oldest first.

@@ -34,7 +34,7 @@ pub enum Leaves {
     Elsewhere,
 }
 
-/// The link layer of the device's ports. It conforms unless it has defects.
+/// The link layer of the device's ports. Without defects, the link layer conforms.
 #[derive(Debug, Default)]
 pub struct NativeLink {
     pub(crate) defects: Vec<LinkDefect>,

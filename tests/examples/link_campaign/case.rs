@@ -145,7 +145,7 @@ pub(crate) fn draw_p_key(dice: &mut Dice, port: &LinkProfile) -> PKey {
 }
 
 impl Sound {
-    /// Draws a packet. The port accepts most packets without damage and rejects the others.
+    /// Draws a packet. Without damage, the port accepts most of these packets.
     fn draw(dice: &mut Dice, port: &LinkProfile) -> Self {
         let mut packet = Self::draw_any(dice, port);
         if dice.percent(75) {

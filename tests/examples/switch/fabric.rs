@@ -42,8 +42,8 @@ impl Switch {
         Some((from, mad_packet(&headers, &answer)))
     }
 
-    /// Performs the next step of a directed route: forward to the next port, return to the previous port, or respond
-    /// here at the end of the route.
+    /// Performs the next step of a directed route. The switch forwards the MAD, returns it, or responds at the end of
+    /// the route.
     fn directed(&mut self, from: u8, mad: &Mad) -> Option<(u8, Mad)> {
         let smp = DrSmp::from_bytes(mad.bytes());
         let (hop, hops) = (smp.hop_pointer(), smp.hop_count());

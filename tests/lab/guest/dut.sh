@@ -20,5 +20,5 @@ if [ -n "$agent" ]; then
     wait "$agent"
     say "the agent ended, status $?"
 fi
-# Stay up until the host ends the machine, so that the tester can see what happened to the agent.
+# Stay up until the host ends the machine, so that the tester can examine the state after the agent's end.
 while :; do sleep 3600; done

@@ -9,8 +9,8 @@
 //!
 //! Each lab cleans up when it is dropped. Its processes end with this process, even if this process is killed.
 //!
-//! The crate also has code that labs, tests and `cargo xtask` share: the paths of the [`workspace`], the programs of
-//! the [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
+//! Labs, tests and `cargo xtask` share further code of this crate: the paths of the [`workspace`], the programs of the
+//! [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
 
 pub mod c_programs;
 mod cable;

@@ -149,7 +149,7 @@ class Pair(Responder, Requester, QueuePair):
             self.drained = to == QpState.SQD and self.drained
             self.pump()
 
-    # Both ends.
+    # Requester and responder.
 
     def receive_packet(self, packet: Packet) -> None:
         if self.state in (QpState.RESET, QpState.INIT, QpState.ERR):

@@ -91,7 +91,7 @@ class Nak(Exception):
 
 
 class NotReady(Exception):
-    """A request needs a receive, and none is posted."""
+    """A request needs a receive request, but the receive queue is empty."""
 
 
 @dataclass

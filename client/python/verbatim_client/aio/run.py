@@ -47,9 +47,8 @@ class Run(RunFacts):
     def events(self, cursor: int = 0) -> AsyncIterator[event_pb2.RunEvent]:
         """Yields the events of the run, from its beginning (or after `cursor`) to its end.
 
-        After a broken connection the iterator reconnects and continues at the next event. It retries for the client's
-        `patience_s`.
-        """
+        After a broken connection the iterator reconnects, with retries for the client's `patience_s`, and continues at
+        the next event. """
         return self._watch(cursor, None)
 
     async def _watch(self, cursor: int, until: float | None) -> AsyncIterator[event_pb2.RunEvent]:

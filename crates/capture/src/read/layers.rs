@@ -83,7 +83,7 @@ pub(super) struct Inner {
 }
 
 enum Step {
-    /// The layer contains no other; the range holds its IPv6 extension headers.
+    /// The layer contains no further layer. The range holds its IPv6 extension headers.
     Ends(Range<usize>),
     /// The layer contains this inner layer, possibly in a tunnel. VLAN tags do not count as a tunnel.
     Into(Option<Tunnel>, Layer),

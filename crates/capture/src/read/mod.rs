@@ -1,9 +1,9 @@
 //! Reads captures in pcap, pcapng and ERF format, from a file or a pipe, plain or compressed with gzip or zstd.
 //!
-//! The reader holds one packet at a time, so its memory does not grow with the file. It reads both byte orders,
-//! microsecond and nanosecond timestamps, and several sections and interfaces. It skips blocks without packets. Any
-//! input is safe: an unsupported or damaged file gives an error with the offset, the expected value and the value
-//! found.
+//! The reader holds one packet at a time, so its memory does not grow with the file. The reader supports both byte
+//! orders, microsecond and nanosecond timestamps, and several sections and interfaces, and skips blocks without
+//! packets. Any input is safe: an unsupported or damaged file gives an error with the offset, the expected value and
+//! the value found.
 //!
 //! The reader takes a packet out of its tunnel. If the packet has no Ethernet header, the reader adds a header. The
 //! caller therefore sees only Ethernet frames, InfiniBand packets and [`Unread`] content.

@@ -16,9 +16,8 @@ pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
     listed.is_empty() || listed.contains(&one.into())
 }
 
-/// Returns the operation that a request packet's opcode implies on a reliable connection. The first and middle packets
-/// of a message don't tell whether immediate data or an R_Key to invalidate follows; the function then returns `Send`
-/// or `Write`.
+/// Returns the operation that a request packet's opcode implies on a reliable connection. For a first or middle packet
+/// of a message, returns `Send` or `Write`: immediate data or an R_Key to invalidate may follow in the last packet.
 #[must_use]
 pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {

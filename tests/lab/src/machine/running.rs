@@ -57,8 +57,8 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// [`MachineError::NotReady`] with the end of the console; [`MachineError::File`] for a share without the script, a
-    /// directory that cannot be mounted or a socket's path that is too long.
+    /// [`MachineError::NotReady`] with the end of the console. [`MachineError::File`] for a share without the script, a
+    /// directory that cannot be mounted, or a socket's path that is too long.
     pub fn boot(image: &Image, options: &BootOptions) -> Result<Machine, MachineError> {
         if let Some(place) = options.console.parent() {
             std::fs::create_dir_all(place).map_err(path_error("making", place))?;

@@ -26,7 +26,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
         let mut words = text.split_whitespace().skip_while(|word| *word != name);
         words.nth(1)?.parse().ok()
     };
-    // For an absent device, `rdma` prints no such line and still exits with 0.
+    // For an absent device, `rdma` omits the device's line but exits with 0.
     text.contains(&format!(": {device}: ")).then(|| {
         number("qp")
             .zip(number("mr"))

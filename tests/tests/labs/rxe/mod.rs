@@ -1,6 +1,6 @@
 //! Tests of our programs with the kernel's own RoCEv2 stack in an emulated machine. The tests cover the reference
-//! device on a real Ethernet link, management datagrams through the kernel's umad, and the cleanup after a process of a
-//! session dies.
+//! device on a real Ethernet link, management datagrams through the kernel's umad, and the cleanup after the death of a
+//! process.
 //!
 //! A boot takes seconds, so a group of tests shares one machine.
 

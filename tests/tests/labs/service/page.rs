@@ -39,7 +39,7 @@ pub(crate) fn holds(lab: &ServiceLab) -> Client {
     }
     assert!(differs.is_empty(), "docs/install.md shows what is not so:\n{differs}");
     an_expired_certificate_is_refused(lab, &client);
-    // Install the package for the host of a device. This machine is such a host too.
+    // Install the package for the host of a device. This machine also has devices.
     done(
         lab,
         "cd /root/work && apt-get install --yes ./verbatim-agent_0.1.0_amd64.deb 2>&1",

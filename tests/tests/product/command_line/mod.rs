@@ -21,7 +21,7 @@ use verbatim_tests::product::{Place, run};
 /// Parameters that shorten the long sweeps, for records of some 100 kB.
 const SHORT: &str = "--set illegal_parts=100 --set violations=300";
 
-/// A rig whose device answers requests that it must not answer.
+/// A rig whose device responds to requests to which it must not respond.
 const BROKEN: &str = r#"config_version = 1
 
 [[rig]]

@@ -27,7 +27,7 @@ fn reseal(from: &Path, to: &Path) {
             if let Entry::Begin(begin) = &mut entry {
                 begin.revision += 1;
             }
-            // Leave out the end entry: the writer makes a new one.
+            // Leave out the end entry, because the writer makes a new end entry.
             if !matches!(entry, Entry::End { .. }) {
                 sink.put(entry);
             }

@@ -147,7 +147,7 @@ fn interrupt_restores_device_at_once() {
     device.is_as_before(&before, "interrupted");
 }
 
-/// `timeout(1)` sends such a signal twice: to its child, then to its whole process group.
+/// `timeout(1)` sends its signal twice: to its child, then to its whole process group.
 #[test]
 fn repeated_signal_restores_device() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {

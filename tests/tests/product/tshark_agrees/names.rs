@@ -22,7 +22,7 @@ pub(crate) enum Part {
     All,
     /// In each element, `width` bits from bit `shift` up.
     Bits { shift: u32, width: u32 },
-    /// Every second element, starting with this one.
+    /// Every second element, starting with this element.
     EverySecond(usize),
     /// This number of elements, from the first.
     First(usize),

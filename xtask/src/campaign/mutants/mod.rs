@@ -71,7 +71,7 @@ pub(super) struct Arguments {
     json: Option<std::path::PathBuf>,
 }
 
-/// A case without a mutant.
+/// The result of a case without a mutant.
 #[derive(Debug, Deserialize)]
 pub(super) struct Case {
     test: String,
