@@ -5,8 +5,8 @@
 # Needs bindgen (`cargo install bindgen-cli --version 0.72.1`), libclang (libclang-dev, or `pip install libclang` and
 # LIBCLANG_PATH=.../clang/native), gcc and libibverbs-dev. Last run with rdma-core 44 and libclang 14.0.6.
 #
-# Enumerations have the same form as in rdma-sys: modules of numbers, and newtypes for flags. bindgen writes an
-# assertion for each size and offset into the output, so every build on this architecture checks them. On other
+# Enumerations have the same form as in rdma-sys: modules of numbers, and newtypes for flags. For each size and offset,
+# bindgen writes an assertion into the output. Every build on this architecture therefore checks them. On other
 # architectures the declarations are valid but some sizes differ, for example the size of pthread_mutex_t.
 set -eu
 cd "$(dirname "$0")"

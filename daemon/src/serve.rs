@@ -7,8 +7,8 @@
 //! | `connection` | connections through the socket and over a network |
 //! | `again` | the reload of the configuration |
 //! | `http`, `scrape`, `page` | plain HTTP for read-only content: the metrics and the web page |
-//! | `seats` | limits of connections |
-//! | `turns` | limits of concurrent calls |
+//! | `connection_limits` | limits of connections |
+//! | `call_limits` | limits of concurrent calls |
 //! | `limits` | the configured values of these limits |
 //! | `services` | the dispatch of calls to services |
 //! | `meanwhile` | the work while the daemon waits for a shared database |
@@ -16,18 +16,18 @@
 //! | [`crate::sched`] | the scheduler of runs and leases |
 //! | [`crate::store`] | the stored runs and leases |
 
-mod again;
+mod call_limits;
 mod connection;
+mod connection_limits;
 mod http;
 mod limits;
 mod meanwhile;
 mod notify;
 mod page;
 mod place;
+mod reload;
 mod scrape;
-mod seats;
 mod services;
-mod turns;
 mod watchdog;
 
 use std::os::unix::net::UnixListener;
@@ -61,12 +61,12 @@ use crate::log;
 use crate::sched::{Execute, Scheduler, StartError, Workers, of_lab};
 use crate::store::retention::Retention;
 use crate::store::{LeaseStore, SqlStore, StoreError};
+use call_limits::CallLimits;
 use connection::{Connection, patiently};
+use connection_limits::ConnectionLimits;
 use meanwhile::Meanwhile;
 use place::{Socket, StateLock};
-use seats::Seats;
 use services::Services;
-use turns::Turns;
 use verbatim_rig::{Place, RigFile};
 use verbatim_run::state::StateDirectory;
 use verbatim_tls::Gate;
@@ -190,7 +190,7 @@ async fn run(
     let listener = socket.listener().context("listening on the socket")?;
     let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
     let access = Arc::new(Access::new(config.roles.clone()));
-    let seats = Seats::new(config.limits, Arc::clone(&access));
+    let connection_limits = ConnectionLimits::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {
         Some(listen) => {
             let bound = TcpListener::bind(listen.address).await;
@@ -214,7 +214,7 @@ async fn run(
         of_lab(&mut options.rigs);
     }
     let scheduler = tokio::select! {
-        scheduler = begin(&config, (&socket, &seats), state, &options.rigs) => scheduler?,
+        scheduler = begin(&config, (&socket, &connection_limits), state, &options.rigs) => scheduler?,
         () = told(&mut stop) => return Ok(Served::Stopped),
     };
 
@@ -232,7 +232,7 @@ async fn run(
     let shared = Shared::new(Arc::clone(&scheduler), Arc::clone(&access), audit);
     tokio::spawn(meet(Arc::clone(&shared)));
     let web = Arc::new(Web::new(&shared));
-    let services = Services::new(Turns::new(config.limits.calls_each), Arc::clone(&access))
+    let services = Services::new(CallLimits::new(config.limits.calls_each), Arc::clone(&access))
         .with(health_service.max_decoding_message_size(LARGEST_REQUEST))
         .with(
             reflection()
@@ -251,8 +251,8 @@ async fn run(
         .with(LeaseServiceServer::new(Leases::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
         .with(RunServiceServer::new(Runs::new(shared)).max_decoding_message_size(LARGEST_REQUEST));
     let local = UnixListenerStream::new(listener).then(patiently).map({
-        let seats = seats.clone();
-        move |unix| unix.map(|unix| Connection::unix(unix, &seats))
+        let connection_limits = connection_limits.clone();
+        move |unix| unix.map(|unix| Connection::unix(unix, &connection_limits))
     });
     let counts = Arc::clone(&scheduler);
     let refused = move |line: String| {
@@ -272,7 +272,7 @@ async fn run(
         .max_concurrent_streams(Some(STREAMS));
     let mut server = match remote {
         Some(remote) => {
-            let all = local.merge(remote.map(move |tls| tls.map(|tls| Connection::tls(tls, &seats))));
+            let all = local.merge(remote.map(move |tls| tls.map(|tls| Connection::tls(tls, &connection_limits))));
             tokio::spawn(server.serve_with_incoming_shutdown(services, all, left))
         }
         None => tokio::spawn(server.serve_with_incoming_shutdown(services, local, left)),
@@ -306,11 +306,11 @@ async fn run(
 
     let (keep, limits) = watch::channel(config.keep);
     tokio::spawn(tidy(Arc::clone(&scheduler), limits));
-    let again = again::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
+    let reload = reload::read_again(config, gate, (access, Arc::clone(&scheduler)), keep, hangup);
     let mut damaged = None;
     tokio::select! {
         () = told(&mut stop) => {}
-        () = again => {}
+        () = reload => {}
         damage = damage(&scheduler) => {
             tracing::error!("{damage}");
             damaged = Some(damage);
@@ -371,7 +371,7 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
 /// daemon restores devices, and answers clients with an error that names the database.
 async fn begin(
     config: &Config,
-    (socket, seats): (&Socket, &Seats),
+    (socket, connection_limits): (&Socket, &ConnectionLimits),
     state: &StateDirectory,
     rigs: &RigFile,
 ) -> anyhow::Result<Arc<Scheduler>> {
@@ -409,7 +409,7 @@ async fn begin(
                 if meanwhile.is_none() {
                     tracing::error!(%error, "the database is waited for: devices are restored, nobody gets a rig");
                     let begun = Meanwhile::begin(
-                        (socket, seats.clone()),
+                        (socket, connection_limits.clone()),
                         error,
                         rigs.clone(),
                         state,
@@ -445,7 +445,7 @@ async fn tidy(scheduler: Arc<Scheduler>, mut limits: watch::Receiver<Retention>)
     }
 }
 
-/// Raises the soft limit of file descriptors to the hard limit. [`seats`] limits the connections.
+/// Raises the soft limit of file descriptors to the hard limit. [`connection_limits`] limits the connections.
 fn more_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE)
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)

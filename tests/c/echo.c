@@ -1,10 +1,10 @@
 /*
- * The counterpart of the turn-around benchmark: sends every frame of one
- * EtherType that arrives on an interface back to its sender.
+ * The counterpart of the turnaround benchmark: receives frames of one EtherType
+ * on an interface, and sends each frame back to its sender.
  *
  *   echo INTERFACE ETHERTYPE
  *
- * Prints "ready" once it receives frames; ends when its standard input ends.
+ * Prints "ready" when the socket is open. Ends when standard input ends.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * The field oracle: reads and writes the fields of an attribute with libibmad.
  *
- * Reads lines from stdin, and prints one answer for each:
+ * Reads lines from stdin, and prints one response for each line:
  *
  *   D ATTRIBUTE HEX
  *       decodes. Prints a line "ENUM_NAME field name=0xVALUE" for each field of
@@ -14,7 +14,7 @@
  *   L   lists the attributes, each with its length in bytes, then an empty line.
  *
  * An attribute is the data of a MAD (from byte 64 of the MAD); "mad" and "samad"
- * are whole MADs. The answer to an invalid line is "error: …".
+ * are whole MADs. The response to an invalid line is "error: …".
  *
  * Link with -libmad.
  */

@@ -1,30 +1,32 @@
 /*
  * A preload between a program and ibsim's preload (libumad2sim.so of ibsim
- * 0.10), which replaces the kernel below libibumad. It works around faults of
- * ibsim's preload, so that programs need not handle them.
+ * 0.10), which replaces the kernel below libibumad. This shim works around faults
+ * of ibsim's preload, so that programs need not handle the faults.
  *
  *   LD_PRELOAD="ibsim_shim.so:LIBUMAD2SIM" SIM_HOST=NODE IBSIM_SOCKNAME=NAME \
  *   VERBATIM_LAB_IBSIM_FILES=DIRECTORY PROGRAM
  *
  * - ibsim's preload stores files in sys-PROCESS in the working directory, and
- *   looks for them there at every open. The shim stores them in DIRECTORY (or
- *   TMPDIR, or /tmp), for any working directory.
+ *   looks for them there at every open. The shim stores the files in DIRECTORY
+ *   (or TMPDIR, or /tmp), for any working directory.
  * - If SIM_HOST is unknown or the simulator's ten slots are occupied, ibsim's
- *   preload ends the process inside an open. If no simulator runs, it waits
- *   forever. With the shim, the open fails, and stderr has the reason.
+ *   preload ends the process inside an open. If no simulator runs, ibsim's
+ *   preload waits forever. With the shim, the open fails, and stderr has the
+ *   reason.
  * - A poll of ibsim's preload does not notice that the simulator ended, fails
  *   without a reason after a spurious wake-up, and counts microseconds in 32
  *   bits. The shim's poll consists of short polls. It fails with ECONNREFUSED
  *   if the simulator ended, and continues after a spurious wake-up.
- * - A MAD that arrives after its class was unregistered ends the process. The
- *   shim waits briefly for outstanding responses before it unregisters a class.
+ * - With ibsim's preload alone, a MAD that arrives after its class was
+ *   unregistered ends the process. The shim waits briefly for outstanding
+ *   responses before it unregisters a class.
  *
- * Remaining limits: a descriptor of ibsim's preload (1024 and above) is unknown
- * to the kernel, so the process must use fewer than 1024 real descriptors, and
- * poll a descriptor of the preload alone. Timeouts are not emulated: an
- * undeliverable MAD comes back at once with status 110, and a discarded MAD
- * never comes back. At most 64 MADs should be outstanding; with a thousand,
- * simulator and preload block each other. The shim is not thread-safe.
+ * Remaining limits: the kernel does not know the descriptors of ibsim's preload
+ * (1024 and above). The process must therefore use fewer than 1024 real
+ * descriptors, and poll a descriptor of the preload alone. Timeouts are not
+ * emulated: an undeliverable MAD comes back at once with status 110, and a
+ * discarded MAD never comes back. At most 64 MADs should be outstanding; with a
+ * thousand, simulator and preload block each other. The shim is not thread-safe.
  *
  * Build with -shared -fPIC -ldl -lpthread.
  */
@@ -60,7 +62,7 @@ enum {
 typedef int (*scan_filter)(const struct dirent *);
 typedef int (*scan_order)(const struct dirent **, const struct dirent **);
 
-/* The next function of that name: that of ibsim's preload, or libc's. */
+/* The next function of that name: the function of ibsim's preload or of libc. */
 #define NEXT(function)                                                               \
 	({                                                                           \
 		static __typeof__(&function) found;                                  \
@@ -84,7 +86,7 @@ static long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* A failed start of ibsim's preload returns to attach(), and is not tried again. */
+/* A failed start of ibsim's preload jumps back to attach(). The shim does not try the start again. */
 
 static __thread jmp_buf *way_back;
 static int attached, refused;
@@ -230,7 +232,7 @@ int stat(const char *path, struct stat *of)
 	return fstatat(AT_FDCWD, place(path, space), of, 0);
 }
 
-/* The symbol of stat in programs that were built with an older libc, as ibsim's preload may have been. */
+/* The symbol of stat in programs for an older libc, possibly in ibsim's preload. */
 int __xstat(int version, const char *path, struct stat *of)
 {
 	(void)version;
@@ -254,7 +256,7 @@ static int is_port(int fd)
 	return fd >= 1024 && fd < 2048;
 }
 
-/* Returns whether a process has the simulator's socket name; assumes that a simulator on another machine runs. */
+/* Returns whether a process has the simulator's socket name. Returns 1 for a simulator on another machine. */
 static int is_there(void)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
@@ -283,7 +285,7 @@ int poll(struct pollfd *fds, nfds_t count, int timeout)
 		int got, cancel;
 
 		errno = 0;
-		/* A thread that is cancelled inside ibsim's poll would never release the lock that close needs. */
+		/* A thread that is cancelled inside ibsim's poll would keep the lock that close needs. */
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 		got = NEXT(poll)(fds, 1, left < 0 ? 0 : left < PROBE_MS ? left : PROBE_MS);
 		pthread_setcancelstate(cancel, NULL);

@@ -4,10 +4,11 @@
  *
  *   verbs_loop DEVICE OTHER COUNT
  *
- * Both devices are in this machine; the GIDs are the first IPv4 ones. For each
- * line of its input the program performs COUNT unmeasured WRITEs, then COUNT
- * measured ones. It prints a line with their times in nanoseconds, each from
- * before the post to after the poll that found the completion.
+ * Both devices are in this machine; the program uses the first IPv4 GID of each.
+ * For each line of its input the program performs COUNT unmeasured WRITEs, then
+ * COUNT measured WRITEs. The program prints a line with the measured times in
+ * nanoseconds, each from before the post to after the poll that found the
+ * completion.
  *
  * Link with -libverbs.
  */

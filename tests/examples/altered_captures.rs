@@ -1,8 +1,8 @@
 //! Inspects captures with bytes changed, inserted, removed or cut off. `verbatim inspect`, with and without `--rc`,
-//! must neither crash nor hang on any.
+//! must not crash or hang.
 //!
 //! `cargo xtask campaign inspect --times 20000`. The last line has the counts. The exit code is 1 when a run crashed or
-//! hung, and its capture is kept as a file. The exit code is 2 when the campaign could not begin.
+//! hung; the campaign then keeps the capture as a file. The exit code is 2 when the campaign could not begin.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -12,9 +12,9 @@ use std::{fs, thread};
 use anyhow::{Context, bail};
 use verbatim_lab::workspace::root;
 
-/// Upper bound for a capture of a few kilobytes, on the busiest host.
+/// Longest time of an inspection of a few kilobytes, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Size limit of the captures in bytes; larger captures add nothing and take longer.
+/// Size limit of the captures in bytes. Larger captures take longer without finding more.
 const LARGEST: u64 = 64 << 10;
 
 struct Arguments {

@@ -1,7 +1,7 @@
 //! Makes a bundle like that of a long run: repeats the records of one bundle many times and seals the result.
 //!
-//! `million FROM TO TIMES`: for measurements of large bundles ([docs/performance.md](../../docs/performance.md)). Each
-//! repeated record repeats the name of its test too; otherwise the bundle looks like that of a long run.
+//! `million FROM TO TIMES`: for measurements of large bundles ([docs/performance.md](../../docs/performance.md)).
+//! Unlike the bundle of a long run, the result has many records with the same test name.
 
 use std::path::Path;
 use std::process::ExitCode;

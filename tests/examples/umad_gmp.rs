@@ -1,9 +1,9 @@
-//! General management through the kernel's umad on a RoCE port: which requests are answered, which come back, and which
-//! part of a transaction id is preserved.
+//! Checks general management through the kernel's umad on a RoCE port. Some requests get a response, and the kernel
+//! returns the others unanswered. The kernel preserves a part of the transaction ID.
 //!
-//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends from that GID of the port to queue pair 1 of another port, and
-//! watches INTERFACE, where the requests arrive. It prints a line for each fact; its exit code says whether all facts
-//! hold. rdma_rxe answers GMPs of the Performance class with status 0x000C, since it has no such counters.
+//! `umad_gmp DEVICE PORT GID_INDEX DGID INTERFACE` sends requests from this GID of the port to queue pair 1 of another
+//! port. The requests arrive at INTERFACE. The program prints a line for each check. The exit code is 0 if all checks
+//! pass. rdma_rxe responds to GMPs of the Performance class with status 0x000C, because it lacks the counters.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;
@@ -16,9 +16,9 @@ use verbatim_hw::ether::PacketSocket;
 use verbatim_wire::{AttributeId, Mad, Medium, Method, Packet, Qpn};
 
 const BOUND: Duration = Duration::from_secs(10);
-/// Kernel timeout of a request that is never answered.
+/// Kernel timeout of a request without a response.
 const TIMEOUT: Duration = Duration::from_millis(400);
-/// A queue pair that the other port does not have.
+/// Number of a queue pair that the other port does not have.
 const NOBODY: u32 = 0x00ab_cdef;
 const Q_KEY: u32 = 0x8001_0000;
 /// ETIMEDOUT.
@@ -87,7 +87,7 @@ fn refused(port: &mut Port) -> anyhow::Result<String> {
     }
 }
 
-/// Checks that the other port answers a request, and describes the response.
+/// Checks that the other port responds to a request. Returns a description of the response.
 fn answered(port: &mut Port, route: GlobalRoute, attribute: AttributeId) -> anyhow::Result<String> {
     let mut data = [0; 4];
     data[1] = 1; // PortSelect of PortCounters
@@ -136,8 +136,8 @@ fn low(transaction_id: u64) -> u32 {
     (transaction_id & 0xffff_ffff) as u32
 }
 
-/// Checks that an unanswered request comes back once, after its timeout, and was on the wire once. Meanwhile the kernel
-/// must refuse another request with the same low bits.
+/// Checks that the kernel sends a request once, and returns the request once after its timeout if there is no response.
+/// Until then the kernel must refuse another request with the same low bits of the transaction ID.
 fn returned(port: &mut Port, route: GlobalRoute, wire: &PacketSocket) -> anyhow::Result<String> {
     let id = 0x0101_0101_7777_7777;
     let mad = Mad::performance(Method::GET, CLASS_PORT_INFO, 0).with_transaction_id(id);

@@ -1,8 +1,8 @@
-//! Reads a device through a rig of kind `umad`, as the tests do, and prints each field of each attribute in a line:
-//! `Attribute[modifier].Field = 0x1f`; of a table, one number for each element. Tests use it to compare a device's
-//! state with the output of another program, or with an earlier state.
+//! Reads a device through a rig of kind `umad`, as the tests do. Prints each field of each attribute in a line, such as
+//! `Attribute[modifier].Field = 0x1f`. A table has one number for each element. Tests compare the output with that of
+//! another program, or with an earlier state.
 //!
-//! `umad_read RIG_FILE RIG`. It reads the performance counters only if the device has a LID.
+//! `umad_read RIG_FILE RIG`. The program reads the performance counters only if the device has a LID.
 
 use std::process::ExitCode;
 

@@ -20,8 +20,8 @@ axe.run(document).then(found => {
   document.body.textContent = ['asked', ...lines].join('\\n') + '\\nrules: ' + found.passes.length;
 });";
 
-/// Asserts that axe finds no violation in a page, in light and dark colours, in a wide and a narrow window. Removes the
-/// page's own scripts first.
+/// Asserts that axe finds no violation in a page, in light and dark colours, in a wide and a narrow window. The check
+/// removes the page's own scripts first.
 ///
 /// # Panics
 /// When axe finds a violation, or cannot run.
@@ -58,8 +58,8 @@ pub fn finds_nothing(place: &Place, page: &str) {
     }
 }
 
-/// Returns the path of axe-core. The library (MPL-2.0, half a megabyte) is not in the repository: pip fetches it from
-/// PyPI, or a mirror of PyPI, by version and hash.
+/// Returns the path of axe-core. The library (MPL-2.0, half a megabyte) is not in the repository. pip fetches the
+/// library from PyPI, or a mirror of PyPI, by version and hash.
 fn axe() -> Option<&'static Path> {
     static AXE: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let found = AXE.get_or_init(|| {

@@ -11,7 +11,7 @@ pub fn is_here() -> bool {
     available("chromium", "apt-get install chromium")
 }
 
-/// Returns the DOM of a page after its scripts have run. Time is virtual: waiting takes no real time. `more` has
+/// Returns the DOM of a page after its scripts have run. Time is virtual, so waiting takes no real time. `more` has
 /// further options of the command line.
 ///
 /// # Panics

@@ -1,4 +1,5 @@
-//! One test on a rig that a test program made, such as a rig that loses frames. A rig file cannot describe these rigs.
+//! Runs one conformance test on a rig that the caller makes, such as a rig that loses frames. A rig file cannot
+//! describe these rigs.
 
 use verbatim_catalog::{TESTS, VERSION, judge};
 use verbatim_record::{Entry, Verdict};
@@ -9,7 +10,7 @@ use verbatim_tester::{Case, Journal, MemoryJournal, Ran, Rig, RigInfo, Test, run
 pub struct Judged {
     /// The verdict.
     pub verdict: Verdict,
-    /// How the run ended, and what was restored on the device.
+    /// The end of the procedure, and the results of the restore.
     pub ran: Ran,
     /// The record.
     pub entries: Vec<Entry>,

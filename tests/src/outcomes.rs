@@ -20,14 +20,14 @@ pub struct Expected {
 /// The expected outcome of each test in a lab. A test that is not in the table must pass.
 #[derive(Debug)]
 pub struct Outcomes {
-    /// Expectations by the test's id, or by a pattern with one `*`, such as `c09-*-verbs`, for tests without an entry
-    /// of their own.
+    /// The expectations. The key is a test's id, or a pattern with one `*`, such as `c09-*-verbs`. A pattern applies to
+    /// tests without their own entry.
     left: BTreeMap<String, Expected>,
 }
 
 impl Outcomes {
-    /// Reads a table. Each test is listed at most once, and a test that always passes is not listed. Each group has a
-    /// reason, each FAIL its findings. The alternatives (`or`) contain neither FAIL nor PASS.
+    /// Reads a table. The table lists each test at most once, and no test that always passes. Each group has a reason,
+    /// and each FAIL has its findings. The alternatives (`or`) contain no FAIL and no PASS.
     ///
     /// # Panics
     /// When the table breaks these rules.
@@ -65,7 +65,7 @@ impl Outcomes {
         Self { left }
     }
 
-    /// Returns the expected outcome of a test, and removes the test's entry. Call this once for each test.
+    /// Returns the expected outcome of a test, and removes the test's entry. Call this function once for each test.
     pub fn take(&mut self, test: &str) -> Expected {
         let pattern = |(pattern, expected): (&String, &Expected)| matches(pattern, test).then(|| expected.clone());
         let named = self.left.remove(test);
@@ -101,8 +101,9 @@ pub fn count(beginnings: &[&str]) -> usize {
     TESTS.iter().filter(is_of_it).count()
 }
 
-/// Returns the findings that a test of a table may have besides its expected ones, in the form of [`in_words`]. They
-/// are those of each `[[sometimes]]` group that names the test by id or pattern; each group has a reason.
+/// Returns the findings that a test may have in addition to its expected findings, in the form of [`in_words`]. The
+/// `[[sometimes]]` groups of the table that name the test, by id or pattern, list these findings. Each group must have
+/// a reason.
 ///
 /// # Panics
 /// When the table is malformed.

@@ -1,4 +1,4 @@
-//! Runs the commands that the documentation shows, as written, and compares their output.
+//! Runs the commands of the documentation as written, and compares their output with the pages.
 //!
 //! The commands are in blocks fenced as `console`: a line `$ COMMAND`, then its output on both streams. `[..]` stands
 //! for any text within a line, a line `...` for any lines. One shell runs a page from top to end, in a directory that
@@ -23,7 +23,7 @@ use crate::product::{Place, Running, programs};
 
 /// Longest time of a page, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
-/// Programs that a page may call besides our own and a shell's, each with its package.
+/// Third-party programs that a page may call, each with its package.
 const OTHERS: [(&str, &str); 5] = [
     ("jq", "jq"),
     ("openssl", "openssl"),
@@ -32,8 +32,8 @@ const OTHERS: [(&str, &str); 5] = [
     ("tshark", "tshark"),
 ];
 
-/// Beginnings of lines that appear only on some hosts: tshark's as root, libibumad's without its kernel module, the
-/// labs' about the accelerator, progress on a slow host, and xtask's while another build runs.
+/// Beginnings of lines that appear only on some hosts. In order, these lines come from tshark as root, libibumad
+/// without its kernel module, the choice of an accelerator, a slow run, and xtask during another build.
 const OF_THE_HOST: [&str; 5] = [
     "Running as user \"root\"",
     "ibwarn: ",
@@ -46,7 +46,7 @@ const OF_THE_HOST: [&str; 5] = [
 #[derive(Debug, PartialEq, Eq)]
 struct Command {
     text: String,
-    /// The lines of the page with the command's output, counted from 0.
+    /// The range of the page's lines with the command's output, counted from 0.
     prints: Range<usize>,
 }
 
@@ -58,7 +58,7 @@ struct Block {
     commands: Vec<Command>,
 }
 
-/// Returns the blocks of a page, or an error with its line.
+/// Returns the blocks of a page, or an error with the line number.
 fn blocks(page: &str) -> Result<Vec<Block>, String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut blocks = Vec::new();
@@ -105,7 +105,7 @@ fn blocks(page: &str) -> Result<Vec<Block>, String> {
     Ok(blocks)
 }
 
-/// Returns the paths of the pages: README.md and its neighbours, and `docs`.
+/// Returns the paths of the pages: the Markdown files in the root directory, in `docs` and in `docs/adr`.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = [root().to_owned(), root().join("docs"), root().join("docs/adr")]
         .iter()
@@ -117,9 +117,10 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// Runs the commands of all pages for this lab (`None`: those for no lab), and compares their output with the pages.
+/// Runs the commands of all pages for this lab, and compares their output with the pages. `None` stands for the
+/// commands without a lab.
 ///
-/// With `UPDATE` set, rewrites the pages instead. `[..]` and `...` stay where they still fit.
+/// With `UPDATE` set, rewrites the pages instead. `[..]` and `...` stay if they still match.
 ///
 /// # Panics
 /// When the output of a command differs from its page, or a block is not marked.
@@ -215,7 +216,7 @@ fn check_page(path: &Path, lab: Option<&str>) -> String {
     let printed = run(&blocks);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let mut stale = String::new();
-    // From the end, so that earlier line numbers stay valid.
+    // Go from the end to the beginning, so that earlier line numbers stay valid.
     let commands = blocks.iter().flat_map(|block| &block.commands);
     for (command, printed) in commands.zip(printed).collect::<Vec<_>>().into_iter().rev() {
         let shown: String = lines[command.prints.clone()]
@@ -258,7 +259,7 @@ fn can_run(block: &Block) -> bool {
         .all(|(name, package)| !calls(name) || program(name).is_some() || skipped(name, &apt_line(&[package])))
 }
 
-/// Copies a directory with its contents byte for byte, since records are sealed.
+/// Copies a directory and its contents, byte for byte.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -272,7 +273,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs commands in one shell; returns the output of each.
+/// Runs commands in one shell. Returns the output of each command.
 fn run(blocks: &[Block]) -> Vec<String> {
     let place = Place::new();
     for name in ["work", "home", "tmp", "out", "work/docs/examples"] {

@@ -1,4 +1,4 @@
-//! The product's programs, run as users run them: as processes, in an environment that the test made.
+//! Runs the product's programs as users do: as processes, in an environment that the test makes.
 
 use core::fmt;
 use std::ffi::OsStr;
@@ -53,8 +53,8 @@ pub fn debug_verbatim() -> &'static Path {
     &DEBUG
 }
 
-/// A test's own directory. It is the working directory and the home of the test's processes; `state` and `run` in it
-/// are their state and runtime directories.
+/// A test's own directory. The directory is the working directory and the home of the test's processes. Its
+/// subdirectories `state` and `run` are their state and runtime directories.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
@@ -90,7 +90,8 @@ impl Place {
         path
     }
 
-    /// Returns a command of any program. Its environment has only what a program needs to start, and this directory.
+    /// Returns a command of any program. The environment has only the variables that a program needs to start, and this
+    /// directory.
     #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
@@ -126,7 +127,7 @@ impl Default for Place {
 /// The result of a process.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// How the process ended.
+    /// The exit status of the process.
     pub status: ExitStatus,
     /// All output to stdout.
     pub stdout: String,
@@ -204,7 +205,7 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Sends the process a signal.
+    /// Sends a signal to the process.
     ///
     /// # Panics
     /// When the process has already been reaped.
@@ -213,8 +214,8 @@ impl Running {
             .unwrap_or_else(|error| panic!("{signal:?}: {error}"));
     }
 
-    /// Sends the process a signal, and returns when it has been delivered. A second signal of the same kind is then not
-    /// merged with the first.
+    /// Sends a signal to the process, and returns when the process has received it. The kernel then does not merge a
+    /// second signal of the same kind with the first.
     pub fn signal_delivered(&self, signal: Signal) {
         self.signal(signal);
         let bit = 1_u64 << (signal as i32 - 1);
@@ -255,7 +256,7 @@ impl Running {
     /// Waits until the process ends by itself.
     ///
     /// # Panics
-    /// When the process does not end in that time.
+    /// When the process does not end within this time.
     pub fn end(mut self, within: Duration) -> Output {
         let deadline = Instant::now() + within;
         let left = || deadline.saturating_duration_since(Instant::now());
@@ -332,7 +333,7 @@ impl Heard {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the output is enough, the stream ends, or the time is over; returns the output so far.
+    /// Waits until `enough` accepts the output, the stream ends, or the time is over. Returns the output so far.
     fn until(&self, enough: impl Fn(&[u8]) -> bool, within: Duration) -> Vec<u8> {
         let waits = |said: &mut Said| !said.ended && !enough(&said.bytes);
         let waited = self.0.1.wait_timeout_while(self.lock(), within, waits);

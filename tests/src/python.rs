@@ -1,5 +1,5 @@
-//! Python for tests: Debian's with Debian's packages, and virtual environments, whose requirements files name versions
-//! and hashes.
+//! Python for tests: Debian's Python with Debian's packages, and virtual environments. The requirements files of the
+//! environments name versions and hashes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use verbatim_lab::workspace::target_directory;
 
 use crate::oracle::skipped;
 
-/// Debian's Python, which has Debian's packages. Another Python that comes first in PATH lacks them.
+/// Debian's Python, which has Debian's packages. Another Python on the PATH would lack these packages.
 pub const DEBIAN: &str = "/usr/bin/python3";
 
-/// Returns whether Debian's Python lacks one of these packages, and if so, prints that the test is skipped. A package
-/// is its module and Debian's name after `python3-`.
+/// Returns whether Debian's Python lacks one of these packages. Prints in this case that the test is skipped. A package
+/// has the name of its module, and Debian's name after `python3-`.
 #[must_use]
 pub fn lacks(packages: &[(&str, &str)]) -> bool {
     let modules: Vec<&str> = packages.iter().map(|(module, _)| *module).collect();
@@ -33,12 +33,12 @@ pub const GRPC: [(&str, &str); 2] = [("grpc", "grpcio"), ("google.protobuf", "pr
 /// The packages that the client's tests and plug-in need.
 pub const GRPC_AND_PYTEST: [(&str, &str); 3] = [GRPC[0], GRPC[1], ("pytest", "pytest")];
 
-/// Returns the Python of a virtual environment with the packages of a requirements file, below cargo's target
-/// directory. The environment is made once. It is made beside its place and renamed when complete, so several processes
-/// may make it at once.
+/// Returns the Python of a virtual environment with the packages of a requirements file. Makes the environment once,
+/// below cargo's target directory. The environment gets its final name when it is complete, so several processes may
+/// make it at once.
 ///
 /// # Errors
-/// The last line of output of python or pip, when making the environment fails.
+/// Returns the last line of output of python or pip if the environment cannot be made.
 ///
 /// # Panics
 /// When the requirements file names no package.
@@ -64,7 +64,7 @@ pub fn environment(requirements: &Path) -> Result<PathBuf, String> {
                 "-r",
             ])
             .arg(requirements))?;
-        // If another process was quicker, our environment is removed.
+        // If another process was faster, remove our environment and use the other.
         if fs::rename(unfinished.path(), &place).is_err() {
             assert!(python(&place).exists(), "{} cannot be made", place.display());
         }

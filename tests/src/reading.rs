@@ -18,7 +18,7 @@ static READ: Test = Test {
     ..Test::of("read", read)
 };
 
-/// One label for the requests of all attributes.
+/// The label of all requests.
 const LABEL: &str = "read";
 
 fn read(t: &mut Tester<'_>) -> Step {
@@ -43,12 +43,12 @@ fn read(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Returns every field of the device in the order of reading: its name as `Attribute[modifier].Field`, and its value in
-/// hexadecimal; a table has one number for each element. The performance counters are included if the device has a LID
-/// and answers at it.
+/// Returns every field of the device in the order of reading. A field has the name `Attribute[modifier].Field` and a
+/// value in hexadecimal; a table has one number for each element. The performance counters are included if the device
+/// has a LID and responds to it.
 ///
 /// # Errors
-/// When the rig is unavailable or virtual, or the device does not answer.
+/// When the rig is unavailable or virtual, or the device does not respond.
 pub fn fields(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)>> {
     let config = RigFile::load(Some(rig_file))?.find(rig)?.clone();
     let mut open = verbatim_rig::open(&config, Arc::new(AtomicBool::new(false)))?;
@@ -73,8 +73,8 @@ pub fn fields(rig_file: &Path, rig: &str) -> anyhow::Result<Vec<(String, String)
         let request = &exchange.request;
         let answer = match exchange.answer() {
             Some(answer) => answer,
-            // GMPs only pass links that are Active. A subnet manager that restarts sets links back to Initialize for a
-            // while.
+            // Skip the counters: GMPs pass only Active links, and a subnet manager that restarts sets links back to
+            // Initialize for a while.
             None if request.class() == MgmtClass::PERF => continue,
             None => bail!("{request:?} unanswered"),
         };

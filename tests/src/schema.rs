@@ -1,9 +1,9 @@
 //! Checks a document against a JSON schema of draft 2020-12. Supports the keywords that the schemas in `docs/schema`
-//! use; an unknown keyword is an error, so that every keyword is checked.
+//! use. An unknown keyword is an error, so that no keyword is ignored.
 
 use serde_json::Value;
 
-/// Keywords of a schema that check nothing.
+/// Keywords that only describe a schema.
 const WORDS: &[&str] = &["$schema", "$id", "$defs", "title", "description"];
 
 /// Returns all places where the document breaks the schema.

@@ -33,8 +33,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
 
 /// Installs the packages that the tests use, then runs all tests. `arguments` go to `cargo test`.
 ///
-/// If packages cannot be installed, the tests that need them are skipped, each with its reason. On CI (the variable
-/// `CI` is set) a missing package is an error.
+/// If a package cannot be installed, the tests that need the package are skipped, each with a reason. On CI (the
+/// variable `CI` is set) a missing package is an error.
 ///
 /// # Errors
 ///
@@ -57,8 +57,8 @@ pub(crate) fn test(times: bool, arguments: &[String]) -> anyhow::Result<()> {
 
 /// Compares the project's bindings with the installed headers.
 ///
-/// It runs the unit tests of `crates/hw` with the declarations that rdma-sys generates from the headers. This needs
-/// libclang and the libraries' headers. If they are missing, the step is skipped; on CI that is an error.
+/// Runs the unit tests of `crates/hw` with the declarations that rdma-sys generates from the headers. The step needs
+/// libclang and the libraries' headers. Without these packages the step is skipped; on CI their lack is an error.
 ///
 /// # Errors
 ///
@@ -79,7 +79,8 @@ fn bindings() -> anyhow::Result<()> {
         eprintln!("xtask: SKIPPED: the bindings are not compared with the headers; for that: {install}");
         return Ok(());
     }
-    // In its own directory: this package alone requests fewer features of shared crates, which cargo would rebuild.
+    // Use a separate directory: this package alone requests fewer features of shared crates, so cargo would rebuild
+    // the crates.
     let target = target_directory()?.join("rdma-sys");
     run(
         "unit tests with rdma-sys, and our declarations against the installed headers",

@@ -1,8 +1,8 @@
 //! `cargo xtask deps`: the directions in which the crates may depend on each other.
 //!
-//! A rule of the architecture is written twice, as judgement in `catalog` and as behaviour in `device`, so that one
-//! misreading cannot hide in both. These two crates therefore share only `wire`. Dependencies of tests and build
-//! scripts count like any other.
+//! A rule of the architecture is written twice: as a check in `catalog` and as behaviour in `device`. One misreading of
+//! the rule then shows as a difference. The two crates therefore share only `wire`. Dependencies of tests and build
+//! scripts count as well.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -100,16 +100,16 @@ const RULES: &[(&str, Rule)] = &[
     ("xtask", Rule::Only("verbatim-lab verbatim-one-build")),
 ];
 
-/// The two crates that may share only one crate.
+/// The two crates that may share only [`MEETING_POINT`].
 const APART: [&str; 2] = ["verbatim-device", "verbatim-catalog"];
-/// The crate that they may share.
+/// The only crate on which both crates of [`APART`] may depend.
 const MEETING_POINT: &str = "verbatim-wire";
 
 /// Checks this workspace.
 ///
 /// # Errors
 ///
-/// Returns an error that lists every breach, or that says why cargo failed.
+/// Returns an error that lists every breach, or an error when cargo fails.
 pub(crate) fn check_workspace() -> anyhow::Result<()> {
     let metadata = workspace::metadata(&workspace::root().join("Cargo.toml"))?;
     let breaches = breaches(&metadata)?;
@@ -178,7 +178,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// Each crate of the workspace, with the crates of the workspace that it depends on and the kinds of dependency.
+/// The dependencies between crates of the workspace. The key is a crate; each value holds a crate that it depends on
+/// and the kind of dependency.
 type Edges = BTreeMap<String, BTreeSet<(String, String)>>;
 
 fn edges(metadata: &Value) -> anyhow::Result<Edges> {
@@ -215,7 +216,8 @@ fn edges(metadata: &Value) -> anyhow::Result<Edges> {
     Ok(edges)
 }
 
-/// Returns every crate that `start` reaches, itself included, with the path to it.
+/// Returns every crate that `start` depends on, directly or indirectly, and `start` itself. The value is the path to
+/// the crate.
 fn reached(edges: &Edges, start: &str) -> BTreeMap<String, Vec<String>> {
     let mut reached = BTreeMap::new();
     let mut next = vec![vec![start.to_owned()]];

@@ -1,4 +1,5 @@
-//! Tests that no crate is compiled twice because two commands of this project request different features of it.
+//! Checks the features of shared crates: two commands of this project must request the same features, so that cargo
+//! compiles a crate once.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     }
     let text = String::from_utf8(output.stdout)?;
     let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
-    // Marks of macros and of local packages stand between version and features.
+    // Drop the words in parentheses between version and features: marks of macro crates, and paths of local packages.
     let without_marks = |line: &str| -> String {
         let words = line
             .split(' ')
@@ -39,7 +40,7 @@ fn crates(selection: &[&str], edges: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(lines.filter(|line| !line.is_empty()).map(without_marks).collect())
 }
 
-/// Features that are off by default: package that is rebuilt for the feature, and name.
+/// Features that are off by default: the package that is rebuilt for the feature, and the feature's name.
 const OFF_BY_DEFAULT: [(&str, &str); 2] = [("verbatim-daemon", "otlp"), ("verbatim-hw", "rdma-sys")];
 
 #[test]

@@ -1,11 +1,11 @@
 //! `cargo xtask deps --files`: the largest cycle among the files of each crate.
 //!
-//! A file depends on another file if it names an item of that file's module: in a `use`, in code, or in the arguments
-//! of a macro. An item that a module re-exports counts as an item of that module, so `use super::Item` leads to the
+//! A file depends on another file if it names an item of the other file's module in a `use`, in code, or in a macro's
+//! arguments. An item that a module re-exports counts as an item of that module, so `use super::Item` leads to the
 //! parent's file. `mod a;` alone is no dependency. Items under `#[cfg(test)]` are left out.
 //!
-//! The scanner reads tokens, not text, so comments and strings never count. It knows no types, so it does not see the
-//! file of a method or a field.
+//! The scanner reads tokens instead of text, so comments and strings do not count. The scanner knows no types, so it
+//! misses dependencies through a method or a field.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ use verbatim_lab::workspace;
 /// Greatest number of files in a cycle. A crate that is not listed has no bound.
 const BOUNDS: &[(&str, usize)] = &[("verbatim-catalog", 4)];
 
-/// A crate's largest cycle of files, as paths from the package's directory. One file is no cycle.
+/// A crate's largest cycle of files, as paths from the package's directory. A crate without a cycle has one file here.
 struct Cycle {
     package: String,
     files: Vec<String>,
@@ -120,12 +120,12 @@ struct Tree {
 struct Module {
     parent: Option<usize>,
     file: PathBuf,
-    /// Directory of the files of its children.
+    /// Directory of the files of the module's children.
     directory: PathBuf,
     children: BTreeMap<String, usize>,
     /// Paths in the module, each as its segments.
     paths: Vec<Vec<String>>,
-    /// Paths that a `use` names. The key is the name.
+    /// Paths that a `use` imports. The key is the imported name.
     aliases: BTreeMap<String, Vec<String>>,
 }
 
@@ -195,7 +195,7 @@ impl Tree {
                 {
                     after
                 }
-                // The rest of a path that begins with a type, or that is global.
+                // `::`: the rest of a path that begins with a type, or the start of a global path.
                 _ if separator(rest) => segments(&rest[2..]).1,
                 [TokenTree::Ident(_), ..] => {
                     let (path, after) = segments(rest);
@@ -213,11 +213,11 @@ impl Tree {
         }
     }
 
-    /// Adds the paths of a `use`, or of a pair of braces in it. The paths continue `prefix`.
+    /// Adds the paths of a `use`, or of braces in a `use`. The paths continue `prefix`.
     fn scan_use(&mut self, tree: &[TokenTree], here: usize, prefix: &[String]) {
         for branch in tree.split(|token| is_punct(token, ',')) {
             let (path, rest) = segments(branch);
-            // Behind a trailing comma there is nothing, and `::a` leads out of the crate.
+            // After a trailing comma the path is empty. `::a` leads out of the crate.
             let is_empty_or_global = path.is_empty() && rest.first().is_none_or(|token| is_punct(token, ':'));
             let mut path = [prefix, &path].concat();
             if let Some(TokenTree::Group(group)) = rest.first() {
@@ -292,7 +292,7 @@ impl Tree {
     }
 }
 
-/// Returns the files that `start` reaches, itself included.
+/// Returns the files that `start` depends on, directly or indirectly, and `start` itself.
 fn reached<'a>(edges: &BTreeMap<&'a Path, BTreeSet<&'a Path>>, start: &'a Path) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut next = vec![start];
@@ -313,7 +313,7 @@ fn file_of(directory: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Returns the segments of the path at the start of these tokens, and the tokens behind it.
+/// Returns the segments of the path at the start of these tokens, and the tokens after the path.
 fn segments(mut tokens: &[TokenTree]) -> (Vec<String>, &[TokenTree]) {
     let mut path = Vec::new();
     while let [TokenTree::Ident(segment), after @ ..] = tokens {

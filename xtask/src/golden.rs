@@ -1,9 +1,9 @@
 //! `cargo xtask golden TEST [--defect NAME]`: stores a test's record of the virtual rig, and its verdict, beside the
 //! catalogue. Builds the catalogue and the program in the labs' profile.
 //!
-//! The records of one test share most of their bytes, so one archive, `TEST.tar.zst`, holds them. `tar` and `zstd` pack
-//! and unpack it, because xtask is built before each of its commands and must stay small. Tests read it with
-//! `verbatim-archives`.
+//! The records of one test share most of their bytes, so one archive, `TEST.tar.zst`, holds all of them. The programs
+//! `tar` and `zstd` pack and unpack the archive: xtask is built before each of its commands and must stay small. Tests
+//! read the archive with `verbatim-archives`.
 
 use std::path::{Path, PathBuf};
 use std::{fs, process::Command};
@@ -27,11 +27,11 @@ const SMALL: [(&str, u64); 4] = [
 /// Directory of the archives and their verdicts, below the workspace.
 pub(crate) const DIRECTORY: &str = "crates/catalog/tests/golden";
 
-/// Default profile of the device model, and default seed.
+/// Default profile of the device model. `SEED` is the default seed.
 pub(crate) const PROFILE: &str = "full";
 pub(crate) const SEED: u64 = 7;
 
-/// Arguments with which equal records make equal archives, without times and user names.
+/// Arguments of tar that leave out times and user names, so that equal records make equal archives.
 const PACK: [&str; 7] = [
     "--use-compress-program=zstd -19 -T1",
     "--format=ustar",
@@ -143,7 +143,7 @@ impl<'a> Golden<'a> {
     }
 }
 
-/// Stores a record in an archive. An archive that already holds this record stays unchanged, whatever its compression.
+/// Stores a record in an archive. An archive that already holds the same record stays unchanged.
 fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Result<()> {
     let scratch = tempfile::tempdir().context("no temporary directory can be made")?;
     let records = scratch.path().join("records");
@@ -220,7 +220,8 @@ fn directory() -> PathBuf {
     root().join(DIRECTORY)
 }
 
-/// Returns the JSON document that a command prints. Ignores the exit code, which is not 0 after a run with findings.
+/// Returns the JSON document that a command prints. Ignores the exit code, because a run with findings exits with an
+/// error.
 fn answer(command: &mut Command) -> anyhow::Result<Value> {
     let output = command
         .output()

@@ -36,7 +36,7 @@ enum Task {
     Setup,
     /// Set up, then run all tests; further arguments go to `cargo test`.
     Test {
-        /// Print what each step took, not the ten longest alone.
+        /// Print the times of all steps instead of the ten longest.
         #[arg(long)]
         times: bool,
         /// For `cargo test`.
@@ -62,57 +62,57 @@ enum Task {
     Golden {
         /// The test's id.
         test: Option<String>,
-        /// The defect of the device; without it a sound one, which the test must pass.
+        /// The defect of the device. Without a defect, the device must pass the test.
         #[arg(long, requires = "test")]
         defect: Option<String>,
         /// The device model's profile: full, minimal or one-data-vl.
         #[arg(long, default_value = golden::PROFILE)]
         profile: String,
-        /// The seed: which device of that profile, and which random choices.
+        /// The seed of the device's properties and of the random choices.
         #[arg(long, default_value_t = golden::SEED)]
         seed: u64,
-        /// Replace the record that is there, whose test has another revision now.
+        /// Replace an existing record, after a change of the test's revision.
         #[arg(long)]
         replace: bool,
     },
-    /// Begin a test or a defect, as a copy of one that there is.
+    /// Begin a new test or defect as a copy of an existing one.
     New {
         #[command(subcommand)]
         kind: new::Kind,
     },
-    /// Check what the programs are made of against deny.toml: licences, bans, duplicates, sources.
+    /// Check the programs' dependencies against deny.toml: licences, bans, duplicates, sources.
     Supply {
-        /// Also write an SBOM (CycloneDX), target/debian/verbatim.cdx.json, and print where.
+        /// Also write an SBOM (CycloneDX), target/debian/verbatim.cdx.json, and print its path.
         #[arg(long)]
         sbom: bool,
     },
-    /// Build the Debian packages of client, daemon and agent, under target/debian, and print where they are.
+    /// Build the Debian packages of client, daemon and agent, under target/debian, and print their paths.
     Package {
         /// The profile of the build.
         #[arg(long, default_value = "release")]
         profile: String,
-        /// Their version, in place of the workspace's.
+        /// The packages' version. Default: the workspace's version.
         #[arg(long)]
         version: Option<String>,
     },
-    /// Build the C programs of tests/c and print where they are.
+    /// Build the C programs of tests/c and print their directory.
     CPrograms,
-    /// Run a command with a real device under test beside it, without hardware.
+    /// Run a command with a device under test that needs no hardware.
     Lab {
         #[command(subcommand)]
         device: Device,
     },
     /// Run a long campaign. Without a name: list them.
     Campaign {
-        /// Which one.
+        /// The campaign's name.
         name: Option<String>,
-        /// How often, where the campaign repeats something.
+        /// Number of repetitions, if the campaign repeats something.
         #[arg(long, visible_alias = "ops", conflicts_with = "scale")]
         times: Option<u64>,
-        /// How large, 1 being the campaign's own choice.
+        /// Size relative to the campaign's default.
         #[arg(long, default_value_t = 1.0)]
         scale: f64,
-        /// Seconds for each part, where the campaign is limited by time.
+        /// Seconds for each part, if the campaign is limited by time.
         #[arg(long)]
         seconds: Option<u64>,
         /// Arguments of this campaign alone.
@@ -166,17 +166,18 @@ enum Device {
         /// When OpenSM manages the subnet: never, from before the daemon starts, or from 20 s after the command began.
         #[arg(long, default_value = "never", value_parser = ["never", "before", "during"])]
         opensm: String,
-        /// Ports of the adapter, each cabled to a model of its own: the rig vib is at port 1, vib2 at port 2, and so
-        /// on.
+        /// Number of ports of the adapter, each cabled to its own model: the rig vib is at port 1, vib2 at port 2, and
+        /// so on.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
         ports: u8,
-        /// A switch between: the device at its port 2, and OpenSM on a second port of the adapter, at its port 3.
+        /// Put a switch between: the device at the switch's port 2; at its port 3, OpenSM on a second port of the
+        /// adapter.
         #[arg(long, conflicts_with = "ports")]
         switch: bool,
         /// The device model's profile, as `verbatimd model` takes it.
         #[arg(long, default_value = "full")]
         profile: String,
-        /// Its seed.
+        /// The model's seed.
         #[arg(long, default_value_t = 1)]
         seed: u64,
         /// A defect of the device; may be repeated.

@@ -16,7 +16,7 @@ use crate::testing::of_workspace;
 /// Checks formatting, lints, unit tests of the changed crates, qualification of the changed tests, and the width of
 /// added lines. Prints added comment sentences that are hard to read.
 ///
-/// Changes are those since `since`, a revision of git.
+/// A file counts as changed if it differs from `since`, a revision of git.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ fn changed(since: &str) -> anyhow::Result<BTreeSet<String>> {
     Ok(differ.lines().chain(new.lines()).map(str::to_owned).collect())
 }
 
-/// Returns the packages of these files: for each file the package in the deepest directory.
+/// Returns the packages of these files. A file belongs to the package in the deepest directory above the file.
 fn packages(metadata: &Value, files: &BTreeSet<String>) -> BTreeSet<String> {
     let prefix = format!("{}/", metadata["workspace_root"].as_str().unwrap_or_default());
     let all = metadata["packages"].as_array().into_iter().flatten();

@@ -11,7 +11,7 @@ use anyhow::bail;
 use verbatim_lab::host::{Package, apt_line, is_there, program};
 use verbatim_lab::{machine, workspace::run};
 
-/// Packages that labs and tests use, beside the packages of the machine.
+/// Packages that labs and tests use, besides the packages for emulated machines.
 const PACKAGES: &[Package] = &[
     ("ibsim-utils", "ibsim"),
     ("infiniband-diags", "smpquery"),
@@ -45,11 +45,11 @@ const PACKAGES: &[Package] = &[
     ("systemd", "systemd-analyze"),
 ];
 
-/// Installs missing packages with apt-get, as root. Otherwise reports the command to type.
+/// Installs missing packages with apt-get if the user is root. Otherwise returns the command to run as an error.
 ///
 /// # Errors
 ///
-/// Returns an error with the command line, when a package is missing and cannot be installed from here.
+/// Returns an error with the command line when a package is missing and this program cannot install it.
 pub(crate) fn setup() -> anyhow::Result<()> {
     let debian = program("apt-get").is_some() && program("dpkg-query").is_some();
     let missing = missing(debian);
@@ -82,7 +82,7 @@ pub(crate) fn setup() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the packages that are not installed. A package that is not in the list counts as installed.
+/// Returns the names in `packages` that are not installed. A package outside the known lists counts as installed.
 pub(crate) fn lacking(packages: &[&'static str]) -> Vec<&'static str> {
     let missing = missing(program("dpkg-query").is_some());
     packages.iter().copied().filter(|name| missing.contains(name)).collect()
@@ -111,7 +111,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Installs packages with apt-get, with a second try: apt-get may fail once, and a fresh machine has no package lists.
+/// Installs packages with apt-get. Tries twice: apt-get may fail once, and a fresh machine has no package lists.
 fn install(packages: &[&str]) -> anyhow::Result<()> {
     let install = || {
         let mut command = Command::new("apt-get");

@@ -21,7 +21,7 @@ struct Deny {
 
 #[derive(Debug, Default, Deserialize)]
 struct Graph {
-    /// Features that are off by default. Their crates are checked, too.
+    /// Features that are off by default. The check includes their crates.
     features: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ struct Crate {
 ///
 /// # Errors
 ///
-/// Returns an error that lists everything that `deny.toml` does not allow, or that says why cargo failed.
+/// Returns an error that lists everything that `deny.toml` does not allow, or an error when cargo fails.
 pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     let deny = fs::read_to_string(root().join("deny.toml")).context("reading deny.toml")?;
     let deny: Deny = toml::from_str(&deny).context("reading deny.toml")?;
@@ -142,10 +142,10 @@ fn breaches(deny: &Deny, crates: &[Crate]) -> Vec<String> {
     wrong
 }
 
-/// Returns whether one alternative of an SPDX expression is allowed. `/` stands for OR in old manifests.
+/// Returns whether an SPDX expression has an alternative that is allowed. `/` stands for OR in old manifests.
 fn allowed(expression: &str, allow: &BTreeSet<String>) -> bool {
     let text = expression.replace('/', " OR ");
-    // The operator of lowest precedence comes first, outside parentheses.
+    // Split at the operator of lowest precedence first.
     for (operator, all) in [(" OR ", false), (" AND ", true)] {
         let parts = split(&text, operator);
         if parts.len() > 1 {
@@ -192,7 +192,7 @@ fn checksums(lock: &str) -> anyhow::Result<BTreeMap<(String, String), String>> {
     Ok(found.collect())
 }
 
-/// Builds the SBOM in CycloneDX 1.5, without a date or a serial number: equal lock files have equal SBOMs.
+/// Builds the SBOM in CycloneDX 1.5, without date and serial number, so that equal lock files have equal SBOMs.
 fn document(crates: &[Crate], checksums: &BTreeMap<(String, String), String>) -> Value {
     let component = |of: &Crate| {
         let checksum = checksums.get(&(of.name.clone(), of.version.clone()));

@@ -3,10 +3,10 @@
 
     small_core.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
-Its ACK timeout and the interval of its RNR NAKs are fixed, and its memory begins at address 0. One packet of one
-message is outstanding at a time. It has no SQD, no atomics, no immediate data and no datagrams. All of this conforms,
-so no test may fail. The agent declares these limits; with ``--silent`` it only refuses further queue pairs, SQD,
-datagrams and operations.
+The core's ACK timeout and the interval of its RNR NAKs are fixed. Its memory begins at address 0. One packet of one
+message is outstanding at a time. The core has no SQD, no atomics, no immediate data and no datagrams. All of this
+conforms, so no test may fail. The agent declares these limits. With ``--silent`` the agent declares less, and refuses
+further queue pairs, SQD, datagrams and operations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from verbatim_client.agent import (
 
 from soft_roce import SoftRoce, arguments
 
-#: Codes: 268 ms and 10.24 ms.
+#: The codes of 268 ms and 10.24 ms.
 TIMEOUT, RNR_TIMER = 16, 20
 OPERATIONS = [Operation.SEND, Operation.WRITE, Operation.READ]
 LACKS = frozenset(Operation) - frozenset(OPERATIONS)

@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""A RoCE v2 device in Python, behind an agent. Its link is two unix datagram sockets, with one frame in each datagram.
+"""A RoCE v2 device in Python, behind an agent. The link is two unix datagram sockets; each datagram holds one frame.
 
     soft_roce.py --listen unix:/tmp/soft/agent.sock --socket /tmp/soft/device.sock --peer /tmp/soft/tester.sock
 
-It shows how to test a device of your own. ``--deviation NAME`` breaks one rule, which the tests must find. The device
-has RC on IPv4 with SEND, WRITE, READ and atomics, and UD. It has no SEND with Invalidate, no congestion control, no
-window.
+The example shows how to test your own device. ``--deviation NAME`` breaks one rule; the tests must find that. The
+device has UD, and RC with SEND, WRITE, READ and atomics, on IPv4. It has no SEND with Invalidate, no congestion
+control, and no limit of outstanding packets.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DEVIATIONS = {
 
 
 class SoftRoce(Device):
-    """The device: its port, its memory, its queue pairs. One lock protects all of it."""
+    """The device: its port, its memory, its queue pairs. One lock protects the whole state."""
 
     name = "soft0"
     #: Limit of outstanding packets, all of one message; 0: no limit.
@@ -84,7 +84,7 @@ class SoftRoce(Device):
             node_guid=0x0200_00FF_FE00_0001,
             active_mtu=5,
             atomics=not self.lacks & {Operation.COMPARE_SWAP, Operation.FETCH_ADD},
-            # The tester does not use what is missing here; tests that need it are NOT_APPLICABLE.
+            # The tester does not use a capability that is missing here. Tests that need one are NOT_APPLICABLE.
             capabilities=Capabilities(
                 operations=(has := [of for of in Operation if of not in self.lacks]),
                 answers=has,
@@ -213,7 +213,7 @@ class SoftRoce(Device):
         return str(ipaddress.IPv4Address((address.dgid or b"")[12:]))
 
     def clock(self) -> float:
-        """Returns the device's own time in seconds; a slow device's seconds last longer."""
+        """Returns the device's own time in seconds. The seconds of a slow device last longer."""
         return time.monotonic() / self.slow
 
     def wake(self) -> None:
@@ -221,7 +221,7 @@ class SoftRoce(Device):
         self.frames.put(None)
 
     def take_in(self) -> None:
-        """Receives frames at once: a sender to a full socket would block."""
+        """Receives each frame at once: a full socket would block the sender."""
         while True:
             self.frames.put(self.socket.recv(65536))
 
@@ -315,7 +315,7 @@ class SoftRoce(Device):
         whole = ip + udp + rest
         mac = self.neighbours.get(to)
         if mac is None:
-            # Drop the packet, as the first packets to a neighbour may be, and send an ARP request.
+            # The neighbour's MAC address is unknown: drop the packet, and send an ARP request.
             arp = bytes.fromhex("0001080006040001") + self.mac + self.ip + bytes(6) + to
             self.send_frame(b"\xff" * 6 + self.mac + b"\x08\x06" + arp)
             return

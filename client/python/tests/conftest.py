@@ -1,4 +1,4 @@
-"""A real daemon on a socket of its own, with a sound rig, a broken rig and a rig that is always busy."""
+"""A real daemon on its own socket, with a sound rig, a broken rig and a rig that is always busy."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def binary(name: str) -> Path:
 
 @contextlib.contextmanager
 def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
-    """Runs a daemon with all its files in `place` until the end of the block; gives its address."""
+    """Runs a daemon with all its files in `place` until the end of the block; yields the daemon's address."""
     (place / "rigs.toml").write_text(rigs)
     process = subprocess.Popen(
         [
@@ -98,14 +98,14 @@ def serving(place: Path, *options: str, rigs: str = RIGS) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Gives the address of a daemon."""
+    """Yields the address of a daemon."""
     with serving(tmp_path_factory.mktemp("d")) as address:
         yield address
 
 
 @pytest.fixture(autouse=True)
 def nobodys_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keeps the developer's own environment and configuration out of the tests."""
+    """Keeps the developer's environment and configuration out of the tests."""
     for name in ("SERVER", "CA", "CERT", "KEY", "SERVER_NAME", "CLIENT_CONFIG"):
         monkeypatch.delenv(f"VERBATIM_{name}", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "no-configuration"))

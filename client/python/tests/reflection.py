@@ -1,4 +1,4 @@
-"""Reads the descriptors that a daemon was built with, by gRPC's reflection."""
+"""Reads a daemon's descriptors through gRPC's reflection service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SERVICE = "grpc.reflection.v1.ServerReflection"
 
 
 def _messages() -> tuple[type, type]:
-    """Makes the two messages of reflection.proto that a request of files needs: Debian has no stubs of it."""
+    """Makes the two messages of reflection.proto for a request of files, because Debian has no stubs of that file."""
     file = descriptor_pb2.FileDescriptorProto(name="verbatim_tests/reflection.proto", package="verbatim_tests")
     string, message, data = 9, 11, 12
     for name, fields in {
@@ -29,7 +29,7 @@ def _messages() -> tuple[type, type]:
 
 
 def files(daemon: str, name: str) -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """Returns a file of the protocol, such as "verbatim/v1/run.proto", and the files that the daemon sends with it."""
+    """Returns the descriptors that the daemon sends for a protocol file, such as "verbatim/v1/run.proto"."""
     request, response = _messages()
     with grpc.insecure_channel(daemon, options=[("grpc.default_authority", "localhost")]) as channel:
         ask = channel.stream_stream(

@@ -1,4 +1,5 @@
-"""examples/soft_roce.py with the identity of Linux rxe 6.1. Like rxe, it does not flush a receive posted in ERR."""
+"""examples/soft_roce.py with the identity of Linux rxe 6.1. Like rxe, this device does not flush receives posted in
+ERR."""
 
 from __future__ import annotations
 

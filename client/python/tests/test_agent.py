@@ -1,4 +1,4 @@
-"""The agent's library: its session command by command, and the product's tests of a whole device behind it."""
+"""The agent library: each command of a session, and the product's tests of a whole device behind an agent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def binary(name: str) -> Path:
 
 
 class Fake(Device):
-    """A device that completes requests at once, or when a test calls for it."""
+    """A device that completes requests at once, or on command of the test."""
 
     name = "fake0"
 
@@ -113,7 +113,7 @@ class Client:
         return self.number
 
     def ask(self, **kind: Any) -> tuple[list[verbs_pb2.Event], verbs_pb2.Reply]:
-        """Sends a command; returns the events before its answer, and the answer."""
+        """Sends a command. Returns the response, and the events before the response."""
         number, events = self.send(**kind), []
         before = now_ns()
         for response in self.call:
@@ -137,7 +137,7 @@ class Client:
         return memory.memory, qp.qp
 
     def leave(self) -> None:
-        """Ends the commands, and reads the stream to its end."""
+        """Ends the session, and reads the stream to its end."""
         self.requests.put(None)
         for _ in self.call:
             pass
@@ -159,7 +159,7 @@ def channel(fake: Fake, tmp_path: Path) -> Iterator[grpc.Channel]:
 
 def test_the_headers_come_before_the_first_command(channel: grpc.Channel) -> None:
     client = Client(channel)
-    # Blocks until the headers arrive; no command was sent.
+    # Wait for the headers. No command has been sent.
     client.call.initial_metadata()
     told = client.stub.GetAgent(agent_pb2.GetAgentRequest())
     assert (list(told.devices), told.sessions, told.max_sessions) == (["fake0"], 1, 1)
@@ -295,7 +295,7 @@ def test_sessions_share_the_device_and_each_has_what_it_made(fake: Fake, tmp_pat
             assert (told.sessions, told.max_sessions) == (2, 2)
             third = Client(channel)
             assert "2 sessions, as many as it may have" in third.refused(open=verbs_pb2.Open())
-            # A completion goes to the session that made the queue pair, an event of the device to both sessions.
+            # A completion goes to the session that made the queue pair. An event of the device goes to both sessions.
             fake.report("IBV_EVENT_PORT_ERR")
             fake.complete(fake.made[1], 7, 0, 0)
             assert next(first.call).event.async_event.name == "IBV_EVENT_PORT_ERR"
@@ -431,7 +431,7 @@ def pki_in(directory: Path, *arguments: str) -> None:
 
 
 def asks(address: str, pki: Path, name: str = "client") -> str:
-    """Connects with these files; returns the device, or the reason of the refusal."""
+    """Connects with the certificate of `name`. Returns the device, or the reason of the refusal."""
     ca, key, chain = ((pki / file).read_bytes() for file in ("ca.pem", f"{name}-key.pem", f"{name}.pem"))
     with grpc.secure_channel(address, grpc.ssl_channel_credentials(ca, key, chain)) as channel:
         try:
@@ -510,7 +510,7 @@ def test_many_signals_end_it_as_one_does(tmp_path: Path) -> None:
             code = process.wait(PATIENCE)
         finally:
             process.kill()
-        # A signal after the handler was removed ends the process in the system's default way.
+        # If a signal arrives after the handler was removed, the signal kills the process.
         assert code in (0, -15)
         assert not (tmp_path / "a.sock").exists()
 
@@ -535,7 +535,7 @@ def judged(
 def served(
     tmp_path: Path, example: str, deviations: list[str], more: list[str] | None = None, keys: str = ""
 ) -> Iterator[Callable[[list[str]], list[dict[str, Any]]]]:
-    """Starts a device of the examples; gives a function that runs tests against it."""
+    """Starts a device of the examples; yields a function that runs tests against the device."""
     verbatim = binary("verbatim")
     agent, device, tester = (tmp_path / name for name in ("agent.sock", "device.sock", "tester.sock"))
     rigs = tmp_path / "rigs.toml"
@@ -549,7 +549,7 @@ def served(
     for deviation in deviations:
         command += ["--deviation", deviation]
     command += more or []
-    # Each device needs journals of its own, since all rigs have the same name.
+    # Each device needs its own journals, because all rigs have the same name.
     own = {"HOME": str(tmp_path), "STATE_DIRECTORY": str(tmp_path / "state")}
     environment = {**os.environ, "PYTHONPATH": str(PYTHON), **own}
 
@@ -623,7 +623,7 @@ def test_what_a_device_says_that_it_lacks_is_not_asked_of_it(tmp_path: Path) -> 
         "c09-060-read-responder": "NOT_APPLICABLE",
         "c09-060-send": "PASS",
         "c09-060-send-responder": "PASS",
-        # Only some of its cases need READ or FetchAdd; the other cases run.
+        # Only some cases of this test need READ or FetchAdd; the other cases run.
         "c09-nak-invalid-request": "PASS",
         "c09-send-invalidate": "NOT_APPLICABLE",
         "c09-walk": "PASS",
@@ -647,16 +647,16 @@ def test_each_deviation_fails_and_is_no_error(tmp_path: Path, deviation: str, te
 
 def test_a_slow_device_is_judged_by_its_own_clock(tmp_path: Path) -> None:
     more = ["--slow", "10"]
-    # In real time, its RNR interval and its extra delay are ten times as long.
+    # In real time, the slow device's RNR interval and extra delay are ten times as long.
     (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], more, "time_scale = 10\nagent_within = 60\nsend_within = 5\n")
     assert one["outcome"] in ("PASS", "INCONCLUSIVE"), one
     of_time = [check["measured"] for check in one["passed"] + one["findings"] if "measured" in check]
-    # At least 491.52 ms of the device's time, which is five seconds of real time.
+    # The device waits at least 491.52 ms of its own time, which is 4.9 s of real time.
     assert of_time and all(time["least_ns"] < 4.9e9 for time in of_time), of_time
 
 
 def test_of_a_device_whose_speed_varies_a_retry_that_may_be_in_time_is_no_finding(tmp_path: Path) -> None:
-    # By the slowest clock the retry is far too early; by the fastest clock of this rig it may be in time.
+    # With the slowest clock of this rig the retry is far too early; with the fastest clock the retry may be in time.
     (one,) = judged(tmp_path, [], ["c09-130-rnr-interval"], [], "time_scale = 5\ntime_scale_least = 1\n")
     assert one["outcome"] == "INCONCLUSIVE", one
 
@@ -710,7 +710,7 @@ def test_no_test_fails_a_small_core_and_each_comes_to_its_end(tmp_path: Path) ->
         place = tmp_path / str(number)
         place.mkdir()
         came = []
-        # Every second device leaves its limits undeclared.
+        # Every second agent leaves its device's limits undeclared.
         with served(place, "small_core.py", [], ["--silent"] if number % 2 else []) as run:
             while True:
                 try:

@@ -24,7 +24,7 @@ def test_a_cut_connection_is_taken_up_at_the_cursor(daemon: str, tmp_path: Path)
             for _ in range(2):
                 before = way.connections
                 way.cut()
-                # Another call shows that the client reconnects; the watch reconnects by itself.
+                # The next call makes the client reconnect; the watch reconnects by itself.
                 run.refresh()
                 assert way.connections > before
         cursors += [event.cursor for event in events]

@@ -27,7 +27,8 @@ mac = "02:00:00:00:00:02"
 ip = "10.0.0.2"
 agent = "unix:agent.sock"
 """
-# A known deviation of rxe that this device has; a known one that it lacks; an unknown deviation.
+# Tests of a known deviation that this device has, of a known deviation that this device lacks, and of an unknown
+# deviation.
 KNOWN, MENDED, NEWS = "c09-local-errors", "c09-psn-sequence", "c09-icrc"
 
 OnRxe = Callable[..., pytest.RunResult]
@@ -35,7 +36,7 @@ OnRxe = Callable[..., pytest.RunResult]
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Gives the address of a daemon whose rig is that device."""
+    """Yields the address of a daemon whose rig is the device of rxe_like.py."""
     place = tmp_path_factory.mktemp("k")
     command = [sys.executable, Path(__file__).with_name("rxe_like.py"), "--listen", f"unix:{place}/agent.sock"]
     command += ["--socket", place / "device.sock", "--peer", place / "tester.sock", "--deviation", "icrc-ignored"]
@@ -128,7 +129,7 @@ _pytest_session.Session.known = lambda self, test: (known,)
 def test_only_what_was_seen_and_explains_all_is_excused(
     pytester: pytest.Pytester, daemon: str, monkeypatch: pytest.MonkeyPatch, showed: str, explains_all: bool, excused: bool
 ) -> None:
-    """Replaces the daemon's known deviations, since no entry of the current catalogue has expired."""
+    """Replaces the daemon's known deviations, because no entry of the current catalogue has expired."""
     monkeypatch.setenv("PYTHONPATH", str(PYTHON))
     pytester.makeconftest(TOLD.format(showed=showed, explains_all=explains_all))
     plug_in = ("-p", "verbatim_client.pytest_plugin", f"--verbatim-server={daemon}", "--verbatim-rig=broken")

@@ -80,7 +80,7 @@ def test_the_stubs_descriptor_is_what_protoc_makes(stub, tmp_path: Path) -> None
     "stub", [stub for stub in STUBS if stub is not agent_pb2], ids=lambda stub: stub.DESCRIPTOR.name
 )
 def test_the_stubs_descriptor_is_the_daemons(stub, daemon: str) -> None:
-    """Asks the daemon by reflection for the files it was built with. It does not serve the agent's service."""
+    """Reads the daemon's descriptors by reflection. The agent's protocol is not among them."""
     name = stub.DESCRIPTOR.name
     assert plain(stub) == bare(files(daemon, name)[name]), "generate the stubs anew (docs/python.md)"
 

@@ -62,7 +62,7 @@ def test_what_does_not_apply_is_skipped_with_its_reason(pytest_on: OnRig) -> Non
 
 def test_a_device_that_is_never_ready_is_an_error_of_each_test_and_no_failure(pytest_on: OnRig) -> None:
     done = pytest_on("busy", "--verbatim-tests=c14-003-*", "--verbatim-tests=c14-016-get-protect-*")
-    # Each test has a fresh model, so each is tried.
+    # Each test has a fresh model, so the run tries all tests.
     assert done.parseoutcomes() == {"errors": 5}
     done.stdout.fnmatch_lines(["INCONCLUSIVE c14-003-*, cause RIG", "*busy*"])
     assert done.ret == 1

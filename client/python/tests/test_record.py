@@ -130,7 +130,7 @@ def test_without_pandas_the_error_says_what_to_install(bytes_of_a_record: bytes,
 
 
 def test_with_pandas_there_is_a_row_for_each(bytes_of_a_record: bytes, monkeypatch) -> None:
-    # Replace pandas, which may not be installed, and check the rows it would be given.
+    # Replace pandas, which may not be installed, and check the rows for its DataFrame.
     given = SimpleNamespace(DataFrame=lambda rows, columns=None: rows)
     monkeypatch.setitem(sys.modules, "pandas", given)
     record = Record.parse(bytes_of_a_record)

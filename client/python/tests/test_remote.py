@@ -29,7 +29,7 @@ who = ["cert:alice"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Gives a directory with certificates for alice, and for eve, who has no role."""
+    """Returns a directory with certificates for alice, and for eve, who has no role."""
     place = tmp_path_factory.mktemp("r")
     for command in (["init", "pki", "--server-host", "127.0.0.1"], ["issue", "pki", "alice"], ["issue", "pki", "eve"]):
         subprocess.run([binary("verbatim"), "pki", *command], cwd=place, check=True, capture_output=True)

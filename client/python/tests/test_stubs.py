@@ -21,7 +21,7 @@ def test_the_stubs_are_those_of_the_definitions_that_the_daemon_serves() -> None
 
 
 def plain(file: descriptor_pb2.FileDescriptorProto) -> descriptor_pb2.FileDescriptorProto:
-    """Removes the fields that only some compilers write: comments, and names in JSON."""
+    """Removes the fields that only some compilers write: comments and JSON names."""
     file.ClearField("source_code_info")
     left = list(file.message_type)
     while left:

@@ -5,7 +5,7 @@
 ...     run = client.run("virtual", ["C14-21"])
 ...     print(run.wait().outcome)
 
-`verbatim_client.aio` is the same client for asyncio, `verbatim_client.record` reads records, and
+`verbatim_client.aio` is the same client for asyncio. `verbatim_client.record` reads records.
 `verbatim_client.pytest_plugin` makes each conformance test an item of pytest.
 """
 

@@ -1,4 +1,4 @@
-"""The requests that both clients send to a daemon."""
+"""Requests and checks that the blocking client and the asyncio client share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def create_run(
     own_lease: bool,
     wait_at_most_s: int | None,
 ) -> run_pb2.CreateRunRequest:
-    """Makes a request with an id of its own: if it is sent twice, the daemon makes only one run."""
+    """Makes a request with a unique id. If the client sends the request twice, the daemon makes only one run."""
     if not rig and not lease:
         raise VerbatimError("INVALID_ARGUMENT", "a run needs a rig, or a lease that has one")
     waits = {} if wait_at_most_s is None else {"wait_at_most_s": wait_at_most_s}
@@ -56,7 +56,7 @@ def create_run(
 
 
 def create_lease(rig: str, labels: str | Sequence[str], lasts_s: int, priority: str) -> lease_pb2.CreateLeaseRequest:
-    """Makes a request with an id of its own: if it is sent twice, the daemon makes only one lease."""
+    """Makes a request with a unique id. If the client sends the request twice, the daemon makes only one lease."""
     return lease_pb2.CreateLeaseRequest(
         request_id=str(uuid.uuid4()),
         rig=rig,
@@ -80,7 +80,7 @@ def _priority(word: str) -> int:
 
 
 def named(collection: str, given: object) -> str:
-    """Returns the resource name of a run or lease that is given as an object, as `runs/ID` or as `ID`."""
+    """Returns the resource name of a run or lease. The argument is an object, `runs/ID` or `ID`."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(name, str) or not name:
         raise VerbatimError("INVALID_ARGUMENT", f"{given!r} names none of {collection}")
@@ -106,7 +106,8 @@ def empty(directory: PathLike) -> Path:
 
 
 def in_order(artifacts: Iterable[str], run: str) -> list[str]:
-    """Returns the files in download order. The manifest is last, so that a partial download is no complete bundle."""
+    """Returns the files in download order. The manifest is last, because a bundle is complete only with its
+    manifest."""
     names = sorted(artifacts, key=lambda name: (name == "manifest.json", name))
     for name in names:
         if Path(name).name != name or name in (".", ".."):
@@ -115,7 +116,8 @@ def in_order(artifacts: Iterable[str], run: str) -> list[str]:
 
 
 def check_bundle(place: Path, run: str) -> None:
-    """Raises VerbatimError DATA_LOSS when a file differs from the manifest. An interrupted run has no manifest."""
+    """Raises VerbatimError DATA_LOSS when a file differs from the manifest. The bundle of an interrupted run has
+    none."""
     manifest = place / "manifest.json"
     if not manifest.exists():
         return

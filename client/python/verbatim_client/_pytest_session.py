@@ -11,7 +11,7 @@ from .errors import VerbatimError
 from .model import KnownDeviation, Showed, Verdict
 from .run import Run
 
-#: States in which a rig is not given to anyone. A session that waited for such a rig would hang silently.
+#: States in which a rig cannot be leased. A session would wait for the rig without a message.
 _OUT_OF_USE = ("QUARANTINED", "DRAINING", "UNREACHABLE")
 
 
@@ -70,7 +70,8 @@ class Session:
             raise ValueError(f"rig {self.rig} is {rig.state}: {rig.reason}")
 
     def verdict(self, test: str) -> Verdict:
-        """Waits for a test's verdict. Raises VerbatimError when there is none, for this and all later calls."""
+        """Waits for a test's verdict. Raises VerbatimError when the run has failed; all later calls then raise the
+        error."""
         if self._broken is not None:
             raise self._broken
         try:
@@ -96,7 +97,7 @@ class Session:
 
     @property
     def not_as_known(self) -> list[str]:
-        """A sentence for each known deviation that needs attention: not seen any more, or expired."""
+        """A sentence for each known deviation that was not seen or has expired."""
         all_known = [known for of_test in self._known.values() for known in of_test]
         return [known.words for known in all_known if known.showed in (Showed.NOT_SEEN, Showed.EXPIRED)]
 
@@ -108,7 +109,8 @@ class Session:
             self._known.setdefault(test, tuple(known))
 
     def _left(self, test: str) -> Verdict:
-        """Returns the verdict of a test without an event: a stopped run may still have the verdict."""
+        """Returns the verdict of a test whose verdict event did not arrive: a stopped run may still have the
+        verdict."""
         assert self.run is not None
         for verdict in self.run.refresh().verdicts:
             self._verdicts.setdefault(verdict.test, verdict)

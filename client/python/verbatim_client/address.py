@@ -23,7 +23,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Address:
-    """A unix socket, or HOST:PORT with certificates."""
+    """The address of a daemon: a unix socket, or HOST:PORT with certificates."""
 
     target: str
     credentials: grpc.ChannelCredentials | None
@@ -40,7 +40,8 @@ def find(
     """
     options: list[tuple[str, object]] = [
         ("grpc.max_receive_message_length", _LARGEST),
-        # gRPC refuses calls between its attempts to connect. We retry more often than its default of 1 s to 120 s.
+        # gRPC refuses calls between its attempts to connect, so attempts are more frequent than the default (1 s to
+        # 120 s).
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 1000),
         ("grpc.max_reconnect_backoff_ms", 5000),
@@ -53,8 +54,8 @@ def find(
         told = {name: value or kept.get(name) for name, value in told.items()}
     address = told["server"] or _local()
     if _is_local(address):
-        # Without this, gRPC sends the socket's path as :authority, which HTTP/2 does not allow. The current daemon
-        # accepts the path; earlier daemons end the call with RST_STREAM.
+        # Without this option, gRPC sends the socket's path as :authority, which HTTP/2 does not allow. The current
+        # daemon accepts the path; earlier daemons end the call with RST_STREAM.
         options.append(("grpc.default_authority", "localhost"))
         return Address(f"unix:{address.removeprefix('unix:')}", None, tuple(options))
     host = address.removeprefix("https://").rstrip("/")
@@ -64,7 +65,7 @@ def find(
             f"{address!r} is no address of a daemon: expected unix:/PATH, /PATH, https://HOST:PORT or HOST:PORT",
         )
     credentials = _credentials(address, told)
-    # A run may send no event for hours; only keepalive detects a connection that broke silently.
+    # A run may send no event for hours. Only keepalive detects a connection that broke silently.
     options += [
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
@@ -97,7 +98,7 @@ def _credentials(address: str, told: dict[str, str | None]) -> grpc.ChannelCrede
 
 
 def _configuration() -> dict[str, str]:
-    """Reads the client's configuration, as `verbatim` does. Paths in it are relative to its directory."""
+    """Reads the client's configuration, as `verbatim` does. Paths in the file are relative to the file's directory."""
     named = os.environ.get("VERBATIM_CLIENT_CONFIG")
     base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     path = Path(named) if named else Path(base, "verbatim", "client.toml")

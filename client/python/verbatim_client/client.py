@@ -34,13 +34,14 @@ PATIENCE_S = 60.0
 
 
 class Client:
-    """A connection to a daemon. Close it, or use it in `with`.
+    """A connection to a daemon. Close the client, or use it in `with`.
 
-    `server` is `unix:/PATH`, `/PATH`, `https://HOST:PORT` or `HOST:PORT` (these with `ca`, `cert` and `key`, PEM files).
-    Like `verbatim`, the client takes missing values from VERBATIM_SERVER, VERBATIM_CA, VERBATIM_CERT, VERBATIM_KEY and
-    VERBATIM_SERVER_NAME, then from `~/.config/verbatim/client.toml`. The default server is the local socket.
+    `server` is `unix:/PATH`, `/PATH`, `https://HOST:PORT` or `HOST:PORT`. The last two need `ca`, `cert` and `key`
+    (PEM). Like `verbatim`, the client takes missing values from VERBATIM_SERVER, VERBATIM_CA, VERBATIM_CERT,
+    VERBATIM_KEY and VERBATIM_SERVER_NAME, then from `~/.config/verbatim/client.toml`. The default server is the local
+    socket.
 
-    If the daemon was reached before, the client retries for `patience_s` seconds. Otherwise it raises an error at once.
+    After a first successful call, the client retries for `patience_s` seconds. Before, it raises an error at once.
     """
 
     def __init__(
@@ -105,12 +106,12 @@ class Client:
         own_lease: bool = False,
         wait_at_most_s: int | None = None,
     ) -> Run:
-        """Creates a run of the tests that match, which waits for its rig and then runs.
+        """Creates a run of the matching tests. The run waits for its rig and then begins.
 
-        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` it uses your own lease of the
-        rig; with `own_lease` it waits for a lease of its own. `priority` is "low", "normal" or "high". After
-        `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second run.
-        """
+        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` the run uses your lease of
+        the rig, if you hold one; with `own_lease` the run waits for its own lease. `priority` is "low", "normal" or
+        "high". After `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second
+        run. """
         under = _ask.named("leases", lease) if lease else ""
         request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, self._patiently(lambda: self._call(self._runs.CreateRun, request)).run)
@@ -123,7 +124,7 @@ class Client:
     def runs(self, filter: str = "", page_size: int = 100) -> Iterator[Run]:
         """Yields the stored runs, the newest first. A filter is, for example, `rig=NAME AND outcome=FAIL`.
 
-        Pages are fetched as they are needed. The verdicts have no observations; `refresh` adds them.
+        The client fetches pages as needed. The verdicts have no observations; `refresh` adds them.
         """
         token = ""
         while True:
@@ -137,7 +138,8 @@ class Client:
     def reserve(
         self, rig: str = "", *, labels: str | Sequence[str] = (), lasts_s: int = 3600, priority: str = "normal"
     ) -> Lease:
-        """Requests a lease of a rig, by name or labels. It may be PENDING: `with` and `Lease.wait` wait for the rig."""
+        """Requests a lease of a rig, by name or labels. The lease may be PENDING: `with` and `Lease.wait` wait for the
+        rig."""
         request = _ask.create_lease(rig, labels, lasts_s, priority)
         return Lease(self, self._patiently(lambda: self._call(self._leases.CreateLease, request)).lease)
 
@@ -147,12 +149,12 @@ class Client:
         return [Lease(self, lease) for lease in self._call(self._leases.ListLeases, request).leases]
 
     def renew(self, lease: Lease | str, lasts_s: int) -> Lease:
-        """Renews a lease: it lasts `lasts_s` seconds from now."""
+        """Renews a lease: the lease lasts `lasts_s` seconds from now."""
         request = lease_pb2.RenewLeaseRequest(name=_ask.named("leases", lease), lasts_s=_ask.seconds(lasts_s))
         return Lease(self, self._call(self._leases.RenewLease, request).lease)
 
     def end(self, lease: Lease | str) -> Lease:
-        """Ends a lease; a run under way stops at its next safe point."""
+        """Ends a lease. A current run under the lease stops at its next safe point."""
         request = lease_pb2.EndLeaseRequest(name=_ask.named("leases", lease))
         return Lease(self, self._patiently(lambda: self._call(self._leases.EndLease, request)).lease)
 
@@ -165,7 +167,7 @@ class Client:
         return answer
 
     def _patiently(self, call: Callable[[], T]) -> T:
-        """Repeats a call while its error may be temporary. Only for calls that may be repeated."""
+        """Repeats a call while its error may be temporary. Use this only for calls that may be repeated."""
         backoff = errors.Backoff(self.patience_s)
         while True:
             try:

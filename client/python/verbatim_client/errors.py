@@ -1,4 +1,4 @@
-"""Errors between client and daemon, and retries."""
+"""Errors of calls to the daemon, and the waiting times of retries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class VerbatimError(Exception):
         return f"{super().__str__()} ({self.code})"
 
 
-#: Codes of errors that may be temporary. The client then repeats calls that may be repeated, and resumes watches.
+#: Codes of errors that may be temporary. After such an error, the client resumes watches, and repeats calls where that
+#: is safe.
 PASSING = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "ABORTED")
 
 
@@ -36,7 +37,7 @@ def of(error: grpc.RpcError, target: str) -> VerbatimError:
 
 
 def _is_of_the_daemon(error: grpc.RpcError) -> bool:
-    """Returns whether the daemon sent the error: only the daemon adds status details, not gRPC without a connection."""
+    """Returns whether the daemon sent the error: only the daemon adds status details."""
     metadata = error.trailing_metadata() if hasattr(error, "trailing_metadata") else None
     return any(key == "grpc-status-details-bin" for key, _ in metadata or ())
 
@@ -55,9 +56,9 @@ class Backoff:
 
     def after(self, error: VerbatimError) -> float:
         """Returns the seconds to wait. Raises the error when it is not temporary, or when the time limit has passed."""
-        # Random, so that the watchers of one daemon do not all reconnect at the same instant.
+        # The wait is random, so that the watchers of a daemon do not all reconnect at the same instant.
         wait_s = self._wait_s * random.uniform(0.5, 1.0)
-        if self._until is None:  # Count from the first failure: the run may have been silent for hours before.
+        if self._until is None:  # Count from the first failure: a watch may wait for hours before its next event.
             self._until = time.monotonic() + self._patience_s
         if error.code not in PASSING or time.monotonic() + wait_s > self._until:
             raise error

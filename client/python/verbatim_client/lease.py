@@ -53,7 +53,7 @@ class LeaseFacts:
 
     @property
     def reason(self) -> str:
-        """Why the lease ended, or why it waits."""
+        """The reason why the lease ended or waits."""
         return self.message.reason or "; ".join(self.message.waiting.because)
 
     def _begun(self) -> bool:
@@ -115,11 +115,11 @@ class Lease(LeaseFacts):
         return self
 
     def renew(self, lasts_s: int) -> Lease:
-        """Renews the lease: it lasts `lasts_s` seconds from now."""
+        """Renews the lease: the lease lasts `lasts_s` seconds from now."""
         self.message = self._client.renew(self, lasts_s).message
         return self
 
     def end(self) -> Lease:
-        """Ends the lease; a run under way stops at its next safe point."""
+        """Ends the lease. A current run under the lease stops at its next safe point."""
         self.message = self._client.end(self).message
         return self

@@ -33,7 +33,7 @@ class Cause(enum.Enum):
 
 
 def outcome(value: int) -> Outcome:
-    """Converts an outcome of the protocol. A value unknown to this version is UNSPECIFIED, never PASS."""
+    """Converts an outcome of the protocol. A value unknown to this version becomes UNSPECIFIED."""
     try:
         return Outcome(value)
     except ValueError:
@@ -104,7 +104,7 @@ class Showed(enum.Enum):
 
 
 def showed(value: int) -> Showed:
-    """Converts a value of the protocol. A value unknown to this version is not SEEN, so it excuses no FAIL."""
+    """Converts a value of the protocol. A value unknown to this version becomes UNSPECIFIED, which excuses no FAIL."""
     try:
         return Showed(value)
     except ValueError:
@@ -113,7 +113,8 @@ def showed(value: int) -> Showed:
 
 @dataclass(frozen=True)
 class KnownDeviation:
-    """A known deviation of a family of devices, and whether it showed in one test. It changes no verdict."""
+    """A known deviation of a family of devices, and whether it showed in one test. Known deviations change no
+    verdict."""
 
     test: str
     id: str
@@ -143,7 +144,7 @@ class Rig:
 
     @property
     def reason(self) -> str:
-        """Why the rig is out of use, and what to do; empty when the rig can be leased."""
+        """The reason why the rig is out of use, and advice; empty when the rig can be leased."""
         return self.message.state_reason
 
     @property
@@ -179,7 +180,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Statement:
-    """A compliance statement of the architecture, in our own words."""
+    """A compliance statement of the architecture, reworded."""
 
     id: str
     title: str
@@ -210,7 +211,7 @@ class Ended:
         return cls(it.name, outcome(it.outcome), cause(it.cause), it.reason, verdicts, it, known)
 
     def verdict(self, test: str) -> Verdict:
-        """Returns the verdict of a test. Raises KeyError when the run has no verdict of it."""
+        """Returns the verdict of a test. Raises KeyError when the run has no verdict of the test."""
         for verdict in self.verdicts:
             if verdict.test == test:
                 return verdict

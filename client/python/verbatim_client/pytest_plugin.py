@@ -1,11 +1,10 @@
-"""pytest --verbatim-rig=RIG: each conformance test is an item with its verdict.
+"""pytest --verbatim-rig=RIG: each conformance test is an item of pytest.
 
 All items are one run at the daemon, under one lease. PASS passes; FAIL fails with its findings; NOT_APPLICABLE and
-SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, since an undecided test neither passes nor
-has findings.
+SKIPPED are skipped with their reason. INCONCLUSIVE and ERROR are errors, because they leave conformance undecided.
 
 With --verbatim-known (or `verbatim_known = true`) a FAIL that known deviations explain completely is an xfail. A PASS
-where a deviation is known is a failure, as with `xfail(strict=True)`.
+of a test with a known deviation is a failure, as with `xfail(strict=True)`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     option = config.getoption
     if not option("--verbatim-rig"):
         return
-    # Each worker of pytest-xdist would make a run of its own, and the runs would wait for the same rig.
+    # Each worker of pytest-xdist would make its own run, and the runs would wait for the same rig.
     if option("numprocesses", None) or hasattr(config, "workerinput"):
         raise pytest.UsageError("verbatim: all conformance tests are one run on one rig: leave -n out")
     try:
@@ -91,10 +90,10 @@ def pytest_collection(session: pytest.Session) -> None:
             raise pytest.UsageError(f"verbatim: {error}") from error
 
 
-# First, so that -k, -m, --deselect and --lf also select among our items.
+# This hook must run first, so that -k, -m, --deselect and --lf also select among our items.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Adds our items after those of files."""
+    """Adds our items after the items of test files."""
     ours = config.stash.get(_RUN, None)
     if ours is not None:
         collector = _Collector.from_parent(session, name=f"verbatim[{ours.rig}]", nodeid=f"verbatim[{ours.rig}]")
@@ -112,7 +111,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Waits for the run's end or cancels the rest of it, and downloads the bundle."""
+    """Waits for the run's end or cancels the run, and downloads the bundle."""
     ours = session.config.stash.get(_RUN, None)
     if ours is not None:
         ours.finish()
@@ -153,7 +152,8 @@ class _Item(pytest.Item):
         self.known: tuple[KnownDeviation, ...] = ()
 
     def setup(self) -> None:
-        """Waits for the verdict. Fails here if there is no verdict on the device; pytest reports that as an error."""
+        """Waits for the verdict. Fails if the verdict leaves conformance undecided; pytest reports this failure as an
+        error."""
         ours = self.config.stash[_RUN]
         try:
             self.verdict = ours.verdict(self.name)
@@ -191,7 +191,7 @@ class _Item(pytest.Item):
             pytest.xfail("; ".join(f"{known.id}: {known.reason}" for known in expected))
 
     def _goes_by_what_is_known(self) -> bool:
-        # --runxfail reports results as if no failure were expected, which includes a PASS.
+        # With --runxfail, known deviations count neither for a FAIL nor for a PASS.
         option = self.config.getoption
         wanted = option("--verbatim-known") or self.config.getini("verbatim_known")
         return bool(wanted) and not option("runxfail", False)

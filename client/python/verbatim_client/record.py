@@ -24,12 +24,12 @@ _LARGEST = (16 << 20) + (1 << 12)
 
 
 class RecordError(ValueError):
-    """The file is not a record, or is damaged; the text says where."""
+    """The file is not a record, or is damaged. The text names the place."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A sent or received frame. Times are the rig's, in nanoseconds since it was opened."""
+    """A sent or received frame. Times are in nanoseconds since the rig was opened."""
 
     number: int
     label: str
@@ -37,7 +37,7 @@ class Frame:
     received: bool
     earliest_ns: int
     latest_ns: int
-    #: How the time was taken: HARDWARE, KERNEL, OWN_CLOCK; empty in simulated time.
+    #: The source of the time: HARDWARE, KERNEL, OWN_CLOCK; empty in simulated time.
     source: str
     #: The end delimiter of a native InfiniBand packet: EGP, EBP, OTHER; empty for an Ethernet frame.
     delimiter: str
@@ -51,7 +51,7 @@ class Mad:
     exchange: int
     label: str
     received: bool
-    #: How a received MAD matches the request: ANSWER, WRONG, AGAIN, LATE, STRAY, TRAP; empty for a sent MAD.
+    #: The relation of a received MAD to the request: ANSWER, WRONG, AGAIN, LATE, STRAY, TRAP; empty for a sent MAD.
     how: str
     earliest_ns: int
     latest_ns: int
@@ -64,9 +64,9 @@ class Exchange:
 
     number: int
     label: str
-    #: TEST: the test's procedure; RUNNER: sanity check, restore, liveness.
+    #: The sender: TEST is the test's procedure; RUNNER is the sanity check, the restore or the liveness check.
     role: str
-    #: 0 for the first try.
+    #: The number of the retry; 0 for the first try.
     attempt: int
     port: int
     sent_earliest_ns: int
@@ -74,14 +74,14 @@ class Exchange:
     request: bytes
     #: The MADs received with the request's transaction id, in order.
     arrivals: tuple[Mad, ...]
-    #: When the tester noticed that the deadline had passed without a response.
+    #: The time at which the tester noticed that the deadline had passed without a response.
     silent_at_ns: int | None
     #: The host's error number, if it returned the MAD unanswered.
     returned_errno: int | None
 
     @property
     def answer(self) -> bytes | None:
-        """The response in time, or None. `arrivals` also has late, repeated and wrong responses."""
+        """The response, if it arrived in time, or None. `arrivals` also has late, repeated and wrong responses."""
         return next((mad.data for mad in self.arrivals if mad.how == "ANSWER"), None)
 
 
@@ -100,7 +100,7 @@ class Record:
 
     @classmethod
     def parse(cls, data: bytes, name: str = "record") -> Record:
-        """Parses a record like `load`, from bytes; `name` is used in error messages."""
+        """Parses the bytes of a record. Error messages contain `name`. Raises RecordError like `load`."""
         if data[:8] != _MAGIC:
             raise RecordError(f"{name}: expected the bytes {_MAGIC!r}, seen {data[:8]!r}: no record of Verbatim")
         entries: list[record_pb2.Entry] = []
@@ -224,7 +224,7 @@ def _name(labels: dict[int, record_pb2.LabelDefinition], number: int) -> str:
 
 
 def _word(enum: Any, value: int, prefix: str) -> str:
-    """Returns an enum value's name without prefix: empty for UNSPECIFIED, the number for a later version's value."""
+    """Returns an enum value's name without the prefix. UNSPECIFIED gives "", a value of a later version its number."""
     known = enum.DESCRIPTOR.values_by_number.get(value) if value else None
     return known.name.removeprefix(prefix) if known else str(value or "")
 

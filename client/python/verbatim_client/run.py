@@ -48,7 +48,7 @@ class RunFacts:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst outcome of the run's tests; UNSPECIFIED while there is none."""
+        """The worst outcome of the run's tests; UNSPECIFIED before the first verdict."""
         return outcome(self.message.outcome)
 
     @property
@@ -81,7 +81,7 @@ class RunFacts:
 
 
 class Run(RunFacts):
-    """A run. In `with`, it is cancelled at the block's end if it has not ended."""
+    """A run. `with` cancels the run at the block's end if the run has not ended."""
 
     def __init__(self, client: Client, message: run_pb2.Run) -> None:
         super().__init__(message)
@@ -105,8 +105,8 @@ class Run(RunFacts):
     def events(self, cursor: int = 0) -> Iterator[event_pb2.RunEvent]:
         """Yields the events of the run, from its beginning (or after `cursor`) to its end.
 
-        After a broken connection it continues where it broke, with retries for the client's `patience_s`.
-        """
+        After a broken connection the iterator reconnects, with retries for the client's `patience_s`, and continues at
+        the next event. """
         return self._watch(cursor, None)
 
     def _watch(self, cursor: int, until: float | None) -> Iterator[event_pb2.RunEvent]:
@@ -133,14 +133,14 @@ class Run(RunFacts):
             time.sleep(wait_s)
 
     def wait(self, timeout_s: float | None = None) -> Ended:
-        """Waits for the run's end. Raises TimeoutError after `timeout_s` seconds; the run continues then."""
+        """Waits for the run's end. Raises TimeoutError after `timeout_s` seconds; the run then continues."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for _ in self._watch(0, until):
             pass
         return Ended.of(self.refresh().message)
 
     def cancel(self) -> None:
-        """Requests the daemon to stop the run, which restores its device first. `wait` returns when it has ended."""
+        """Requests the daemon to stop the run. The run restores its device and then ends; `wait` returns at the end."""
         request = run_pb2.CancelRunRequest(name=self.name)
         self.message = self._client._call(self._client._runs.CancelRun, request).run
 
@@ -151,7 +151,7 @@ class Run(RunFacts):
         return [artifact.name for artifact in answer.artifacts]
 
     def read(self, artifact: str) -> bytes:
-        """Returns a file of the run's bundle. The daemon makes `run.pcapng` when it is read."""
+        """Returns a file of the run's bundle. The daemon makes `run.pcapng` on request."""
         return self._client._patiently(lambda: b"".join(self._chunks(artifact)))
 
     def record(self, test: str) -> Record:
@@ -160,7 +160,7 @@ class Run(RunFacts):
         return Record.parse(self.read(name), f"{self.name}/{name}")
 
     def download(self, directory: PathLike) -> Path:
-        """Writes the run's bundle into a directory that is new or empty, and checks it against its manifest.
+        """Writes the run's bundle into a directory that is new or empty, and checks the files against the manifest.
 
         `verbatim judge` and `verbatim verify` read the bundle. Raises FileExistsError when the directory is not empty.
         """

@@ -15,7 +15,7 @@ mod service;
 
 use std::io::Write;
 
-/// Writes a line to stderr. Its reader may have exited, so errors are ignored.
+/// Writes a line to stderr. Ignores errors, because the reader of stderr may have exited.
 fn log(line: &str) {
     let _ = writeln!(std::io::stderr(), "verbatim-agent: {line}");
 }

@@ -88,13 +88,13 @@ pub enum ListenError {
         /// The requested address.
         listen: Listen,
     },
-    /// The path exists and is no socket.
+    /// The path exists and is not a socket.
     #[error("{path} is there and is no socket; remove it, or name another one with --listen unix:PATH")]
     NoSocket {
         /// The path.
         path: PathBuf,
     },
-    /// Another process listens there.
+    /// Another process listens on the address.
     #[error("somebody listens on {listen} already; stop that one, or choose another with --listen")]
     InUse {
         /// The requested address.
@@ -120,7 +120,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Begins to listen. Must be called within a runtime.
+    /// Begins to listen. Must be called within a Tokio runtime.
     pub(crate) async fn bind(listen: &Listen) -> Result<Self, ListenError> {
         match listen {
             Listen::Unix(path) => {

@@ -27,7 +27,7 @@ const STREAMS: u32 = 64;
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 /// Longest time for the end of the sessions when the agent stops.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Longest time after that for telling clients of the end.
+/// Longest time after `FAREWELL` for sending the end of the streams to the clients.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The device to serve, and the listening address.
@@ -60,7 +60,7 @@ pub enum ServerError {
     Ended(String),
 }
 
-/// A listening server. Must live within a runtime.
+/// A listening server. Must be used within a Tokio runtime.
 #[derive(Debug)]
 pub struct Server {
     listener: Listener,
@@ -104,13 +104,14 @@ impl Server {
         &self.address
     }
 
-    /// Returns the gate, which can reload the certificates.
+    /// Returns the gate, which can reload the certificates; `None` without TLS.
     #[must_use]
     pub fn gate(&self) -> Option<Arc<Gate>> {
         self.gate.clone()
     }
 
-    /// Serves until `stop`, then ends the sessions. `open` opens the device, once for each session.
+    /// Serves clients until `stop` completes, and then ends the sessions. `open` opens the device, once for each
+    /// session.
     ///
     /// # Errors
     /// When the server ends by itself.
@@ -140,7 +141,7 @@ impl Server {
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .max_concurrent_streams(Some(STREAMS));
-        // The socket's file is removed as soon as the agent must stop.
+        // Keeps the file of a unix socket apart from the listener, to remove the file as soon as the agent must stop.
         let (mut server, file) = match (self.listener, self.gate) {
             (Listener::Unix(listener, _), _) => {
                 let (listener, file) = listener.into_parts();
@@ -184,7 +185,7 @@ impl Server {
     }
 }
 
-/// Passes on an accepted connection. Waits after an error, which would recur at once.
+/// Passes on an accepted connection. Waits after an error, because the next accept would fail with the same error.
 async fn patiently<S>(accepted: io::Result<S>) -> io::Result<S> {
     if let Err(error) = &accepted {
         crate::log(&format!("a connection could not be accepted: {error}"));

@@ -19,12 +19,12 @@ use crate::log;
 use verbatim_tls::Peer;
 use verbatim_verbs::clock::{now_ns, since};
 use verbatim_verbs::device::{Device, Failure};
-use verbatim_verbs::drive::{Cut, End, Inlet, Outlet, Said, commands, drive, weight};
+use verbatim_verbs::drive::{AgentMessage, Cut, End, Inlet, Outlet, commands, drive, weight};
 use verbatim_verbs::session::{Limits, Session, refused};
 
 /// Largest total size of replies and events that wait for a client, in bytes.
 const ROOM: u32 = 32 << 20;
-/// Smallest size that a reply counts for, in bytes: it takes more memory than its encoding.
+/// Smallest size that a message counts for, in bytes, because a message takes more memory than its encoding.
 const LEAST: u32 = 512;
 
 /// Longest time until a client's first command.
@@ -32,10 +32,9 @@ const FIRST: Duration = Duration::from_secs(10);
 /// Longest silence of a client after its first command: longer than any test waits between two commands.
 const IDLE: Duration = Duration::from_secs(1800);
 
-/// Opens the device.
+/// A function that opens the device.
 pub(crate) type Open<D> = Arc<dyn Fn() -> Result<D, Failure> + Send + Sync>;
 
-/// The service.
 pub(crate) struct Agent<D> {
     pub(crate) open: Open<D>,
     pub(crate) device: String,
@@ -46,7 +45,7 @@ pub(crate) struct Agent<D> {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// Replies and events on their way to a client; `room` limits their size.
+/// Replies and events on their way to a client; `room` limits their total size.
 struct Out {
     answers: UnboundedSender<(Result<proto::SessionResponse, Status>, Option<OwnedSemaphorePermit>)>,
     room: Arc<Semaphore>,
@@ -54,7 +53,8 @@ struct Out {
 }
 
 impl Out {
-    /// Sends a message. Waits while there is no room. Returns whether the client still exists.
+    /// Sends a message, and waits while there is no room. Returns false if the client is gone or the session was cut
+    /// off.
     fn say(&self, cut: &Cut, said: proto::SessionResponse) -> bool {
         let weight = weight(&said, ROOM).max(LEAST);
         let room = Arc::clone(&self.room);
@@ -74,7 +74,7 @@ impl Out {
 
     /// Ends the stream with a status.
     fn end(&self, status: Status) {
-        // A client that left does not receive it.
+        // An error means that the client has left.
         let _ = self.answers.send((Err(status), None));
     }
 }
@@ -147,8 +147,8 @@ fn peer<T>(request: &Request<T>) -> String {
     }
 }
 
-/// Refuses the first command with the reason and ends the stream. It uses neither a thread nor the device, so a refused
-/// client costs little.
+/// Refuses the first command with the reason and ends the stream. The refusal uses neither a thread nor the device, so
+/// a refused client costs little.
 fn turned_away(
     mut requests: Streaming<proto::SessionRequest>,
     text: String,
@@ -158,9 +158,9 @@ fn turned_away(
         let begun = now_ns();
         if let Ok(Ok(Some(request))) = timeout(FIRST, requests.message()).await {
             let reply = refused(Failure::refused(text.clone()));
-            // A client that left does not receive it.
+            // An error means that the client has left.
             let _ = answers
-                .send(Ok(response(Said::Answer(request.number, since(begun), reply))))
+                .send(Ok(response(AgentMessage::Answer(request.number, since(begun), reply))))
                 .await;
             let _ = answers.send(Err(Status::resource_exhausted(text))).await;
         }
@@ -233,8 +233,8 @@ impl<D: Device> Owner<D> {
         let mut session = Session::new(device, self.limits);
         let cut = Arc::clone(outlet.cut());
         let end = drive(&mut session, &mut outlet, |said| out.say(&cut, response(said)));
-        // This happens before the stream ends: a client that sees the end may rely on the destruction and on a free
-        // session.
+        // Destroys the objects and frees the session's slot before the stream ends, because a client that sees the end
+        // may rely on both.
         drop(session);
         drop(self.seat);
         let status = match &end {
@@ -263,21 +263,21 @@ impl<D: Device> Owner<D> {
         let text = failure.text.clone();
         let Some(number) = outlet.first(FIRST) else { return };
         let cut = Arc::clone(outlet.cut());
-        let answer = response(Said::Answer(number, since(begun), refused(failure)));
+        let answer = response(AgentMessage::Answer(number, since(begun), refused(failure)));
         if out.say(&cut, answer) {
             out.end(Status::unavailable(text));
         }
     }
 }
 
-fn response(said: Said) -> proto::SessionResponse {
+fn response(said: AgentMessage) -> proto::SessionResponse {
     use proto::session_response::Kind;
     let (at, kind) = match said {
-        Said::Answer(number, at, reply) => {
+        AgentMessage::Answer(number, at, reply) => {
             let reply = Some(reply);
             (at, Kind::Answer(proto::Answer { number, reply }))
         }
-        Said::Event(at, event) => (at, Kind::Event(event)),
+        AgentMessage::Event(at, event) => (at, Kind::Event(event)),
     };
     proto::SessionResponse {
         at: Some(at),

@@ -6,13 +6,14 @@
 //! | [`pcapng`] | a pcapng writer |
 //! | [`read`] | pcap, pcapng and ERF, one packet at a time, from a file or a pipe |
 
+mod host_lines;
 pub mod pcapng;
 pub mod read;
 mod shown;
-mod told;
 mod write;
 
-/// Description of the MAD interface in captures that Verbatim writes; the reader recognizes them by this text.
+/// The description of the MAD interface in captures that Verbatim writes. The reader recognizes the interface by this
+/// text.
 const RECONSTRUCTED: &str = "MADs of the tester's port, headers reconstructed";
 
 pub use write::{Capture, Holds, Recorded};

@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-/// The first header of the packets of an interface.
+/// The link type of an interface, which names the first header of its packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// Ethernet, without its frame check sequence.
@@ -13,9 +13,9 @@ pub enum LinkType {
     /// Native InfiniBand, from the LRH to the VCRC.
     ///
     /// Each packet is written as an ERF record (link type 197, record type 21), as `ibdump` does. Wireshark reads
-    /// these, but rejects the link type of bare InfiniBand packets, 247 ("unknown or unsupported").
+    /// ERF records, but rejects the link type of bare InfiniBand packets, 247 ("unknown or unsupported").
     InfiniBand,
-    /// PDUs that a program exported instead of packets, each with tags that name its dissector. Source: Wireshark's
+    /// Exported PDUs instead of packets. The tags of a PDU name its dissector. Source: Wireshark's
     /// `epan/exported_pdu.h`.
     Exported,
 }
@@ -69,12 +69,11 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
     /// The length of the original packet in bytes, at least the number of captured bytes.
     pub original_length: usize,
-    /// Comments, each in an option of its own.
+    /// Comments. Each comment is written in its own option.
     pub comments: &'a [String],
 }
 
-/// A writer of a pcapng file with one section. A packet's interface must be declared before the packet, at any place of
-/// the file.
+/// A writer of a pcapng file with one section. The caller declares an interface before its first packet.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -147,8 +146,9 @@ impl<W: Write> Writer<W> {
     /// Writes a packet.
     ///
     /// # Errors
-    /// Returns an error of `out`, or `InvalidInput` in these cases: the interface belongs to another writer, more bytes
-    /// were captured than the packet had, or the packet exceeds 4 GiB (InfiniBand: 65,519 bytes).
+    /// Returns an error of `out`. Returns `InvalidInput` when the interface belongs to another writer, or when
+    /// `original_length` is less than the number of captured bytes. Also returns it when the packet exceeds 4 GiB
+    /// (InfiniBand: 65,519 bytes).
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let Some(&link_type) = self.interfaces.get(packet.interface.0) else {
             return Err(invalid(format!(
@@ -201,7 +201,7 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Returns the sink, to which everything was written. Call [`Writer::flush`] before, to flush it as well.
+    /// Returns the sink. The sink is not flushed: call [`Writer::flush`] first.
     pub fn into_inner(self) -> W {
         self.out
     }

@@ -1,4 +1,4 @@
-//! Turns an entry of a record into a packet of the capture: its bytes, its title, and the checks that rest on it.
+//! Turns an entry of a record into a packet of the capture: its bytes, its title, and the checks that cite the entry.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use verbatim_record::{Entry, Match, Side, Span, Verdict};
 use verbatim_wire::{Lid, Mad, MadHeaders, mad_packet};
 
+use crate::host_lines::{self, Line, Open};
 use crate::pcapng::Direction;
-use crate::told::{self, Line, Open};
 
-/// Made-up LIDs of the tester and the device, which show in Wireshark's packet list the sender of each packet. A record
+/// Made-up LIDs of the tester and the device. Wireshark's packet list thereby shows the sender of each packet. A record
 /// need not hold the real LIDs.
 const TESTER: Lid = Lid(1);
 const DEVICE: Lid = Lid(2);
@@ -29,11 +29,11 @@ pub(crate) struct Shown<'e> {
     pub(crate) direction: Direction,
     pub(crate) bytes: Cow<'e, [u8]>,
     pub(crate) title: String,
-    /// The text of each check that rests on this packet.
+    /// The text of each check that cites this packet as evidence.
     pub(crate) judged: Vec<String>,
 }
 
-/// Converts a record entry by entry. The state holds the labels, requests and commands of the entries before.
+/// Converts a record entry by entry. The state holds the labels, requests and commands of earlier entries.
 pub(crate) struct Walk<'e> {
     judged: Judged,
     test: &'e str,
@@ -61,7 +61,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// Converts the next entry of the record, or returns `None` if the capture does not show such an entry.
+    /// Converts the next entry of the record, or returns `None` if the capture does not show this kind of entry.
     pub(crate) fn next(&mut self, place: usize, entry: &'e Entry) -> Option<Shown<'e>> {
         match entry {
             Entry::Begin(begin) => {
@@ -132,7 +132,7 @@ impl<'e> Walk<'e> {
                 let line = self.open.answered(answered, place)?;
                 Some(self.line(Direction::In, &line))
             }
-            Entry::VerbsTold(event) => Some(self.line(Direction::In, &told::told(event, place))),
+            Entry::VerbsTold(event) => Some(self.line(Direction::In, &host_lines::event(event, place))),
             _ => None,
         }
     }
@@ -142,7 +142,7 @@ impl<'e> Walk<'e> {
             on: On::Verbs(line.side),
             span: line.at,
             direction,
-            bytes: told::exported(&line.text).into(),
+            bytes: host_lines::exported(&line.text).into(),
             title: format!("{} {}: {}", self.test, line.side, line.text),
             judged: self.judged.on_evidence(&line.evidence),
         }
@@ -168,12 +168,12 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// The text of the verdict's checks, by the exchange, frame or evidence that each rests on.
+/// The texts of the verdict's checks, keyed by the exchange, frame or evidence text that the checks cite.
 #[derive(Default)]
 struct Judged {
     exchanges: BTreeMap<u32, Vec<String>>,
     frames: BTreeMap<u32, Vec<String>>,
-    /// Keyed by the evidence's text: checks refer to a verbs event by its text alone.
+    /// The key is the evidence's text, because checks refer to a verbs event by its text alone.
     evidence: BTreeMap<String, Vec<String>>,
 }
 

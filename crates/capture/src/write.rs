@@ -2,9 +2,9 @@
 //! reconstructed headers.
 //!
 //! The record of a MAD exchange holds MADs only. The writer therefore fills in LRH, BTH, DETH and the CRCs as the
-//! architecture defines them for such a packet. A comment of the packet says so, and names its exchange and the
-//! statements judged on it. Commands to a host and the host's responses and events appear between the packets, as lines
-//! of text.
+//! architecture defines them for a MAD packet. A comment of the packet marks these headers as reconstructed. The
+//! comment also names the exchange and the statements judged on it. Commands to a host and the host's responses and
+//! events appear between the packets, as lines of text.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -47,7 +47,7 @@ impl Holds {
         }
     }
 
-    /// Returns whether the capture has an interface for MADs. A capture without any other interface has this one too.
+    /// Returns whether the capture has an interface for MADs. A capture that would have no interface gets one for MADs.
     fn has_mads(self) -> bool {
         self.mads || !(self.frames || self.natives || self.verbs)
     }
@@ -89,8 +89,8 @@ pub struct Capture<W: Write> {
 impl<W: Write> Capture<W> {
     /// Begins the capture of records with these kinds of entries.
     ///
-    /// `epoch_ns` is the first record's time 0, in nanoseconds since 1970, or 0. If a later record would begin before
-    /// the end of the one before, its times are moved to follow that end.
+    /// `epoch_ns` is the first record's time 0, in nanoseconds since 1970, or 0. If a record would begin before the end
+    /// of the previous record, the writer moves its times after that end.
     ///
     /// # Errors
     /// Returns an error of `out`.

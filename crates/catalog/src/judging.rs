@@ -37,8 +37,8 @@ pub enum JudgeError {
 /// Judges a test from its record alone.
 ///
 /// # Errors
-/// Returns an error if the record refers to an undefined item, or if the catalogue lacks its test or has another
-/// revision of the test.
+/// Returns an error if the record refers to an undefined item, or if the catalogue lacks the record's test or has
+/// another revision.
 pub fn judge(entries: Vec<Entry>) -> Result<Verdict, JudgeError> {
     judge_trace(&Trace::new(entries)?)
 }

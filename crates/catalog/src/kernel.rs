@@ -1,4 +1,4 @@
-//! Observations about a Linux kernel between the tester and the device. They decide nothing.
+//! Observations about a Linux kernel between the tester and the device. These observations decide nothing.
 //!
 //! Sources: `mad.c`, `smi.c`, `agent.c` and `user_mad.c` of Linux's `drivers/infiniband/core`. docs/hardware.md
 //! describes the effects class by class.

@@ -59,8 +59,8 @@ fn spaced(id: &str) -> String {
 }
 
 /// Returns the canonical form of a statement's id, or `None` for other text. `v1c14-016.1.1#03` becomes `C14-16`. An id
-/// that begins with a section may have any case and hyphens instead of blanks. Its section alone suffices if the
-/// section has only one statement.
+/// that begins with a section may have any case and hyphens instead of blanks. The section alone suffices if it has
+/// only one statement.
 #[must_use]
 pub fn canonical(id: &str) -> Option<String> {
     // The section of an annex begins with a letter: A17.9.

@@ -40,7 +40,7 @@ pub(crate) fn is_in(word: &str, test: &Test) -> bool {
     mentions(word, (test.id, test.about), aliases, test.statements.iter().copied())
 }
 
-/// Returns the catalogue's word nearest to a misspelled one, if one is near enough.
+/// Returns the catalogue's word that is nearest to a misspelled word, if it is near enough.
 #[must_use]
 pub fn nearest_word(typed: &str) -> Option<String> {
     let plain = typed.chars().all(char::is_alphabetic);

@@ -8,7 +8,7 @@ use verbatim_wire::values::{CapabilityMask, Hex16};
 use verbatim_wire::{AttributeId, Lid, Mad, Method, Status};
 
 use crate::defect::{Defect, Faults};
-use crate::m_key::{Access, Odd};
+use crate::m_key::{Access, WrongReaction};
 use crate::node::Node;
 use crate::port::Port;
 use crate::profile::Profile;
@@ -91,7 +91,7 @@ impl Agent<'_> {
         }
         match access {
             Access::Refused => return None,
-            Access::Odd(Odd::RefusedAloud) => return Some(refuse(request, Status::INVALID_FIELD)),
+            Access::WrongReaction(WrongReaction::RefusedAloud) => return Some(refuse(request, Status::INVALID_FIELD)),
             _ => {}
         }
         let reply = match method {
@@ -99,7 +99,7 @@ impl Agent<'_> {
             Method::SET => self.set(request, access),
             _ => self.unsupported_method(),
         };
-        let unwanted = access == Access::Odd(Odd::ObeyedOnly)
+        let unwanted = access == Access::WrongReaction(WrongReaction::ObeyedOnly)
             || (self.faults.has(Defect::UnsupportedAttributeSilent) && reply.status == self.unsupported().status)
             || (self.faults.has(Defect::VlArbitrationBadPartSilent) && self.is_bad_arbitration_part(request));
         let answer = (!unwanted).then(|| answer(request, &reply))?;
@@ -199,7 +199,7 @@ impl Agent<'_> {
     }
 
     fn get(&mut self, request: &Mad, access: Access) -> Reply {
-        if access == Access::Odd(Odd::Blank) {
+        if access == Access::WrongReaction(WrongReaction::Blank) {
             return Reply::ok(&[]);
         }
         let modifier = request.modifier();
@@ -227,7 +227,7 @@ impl Agent<'_> {
     }
 
     fn set(&mut self, request: &Mad, access: Access) -> Reply {
-        if access == Access::Odd(Odd::AnsweredOnly) {
+        if access == Access::WrongReaction(WrongReaction::AnsweredOnly) {
             let key_shown = self.port().lock.opens_with(request.m_key());
             return self.get(request, Access::Read { key_shown });
         }

@@ -27,12 +27,12 @@ pub(crate) enum Access {
     /// The agent drops the SMP.
     Refused,
     /// Wrong behaviour of a defective device.
-    Odd(Odd),
+    WrongReaction(WrongReaction),
 }
 
 /// A reaction to an SMP that only a defective device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Odd {
+pub(crate) enum WrongReaction {
     /// The response to a Get contains zeros only.
     Blank,
     /// The agent responds to the Set, but does not execute it.
@@ -357,9 +357,13 @@ impl Lock {
             (Method::GET, 2) if faults.has(Defect::RightKeyGetDroppedAtLevel2) => Access::Refused,
             (Method::GET, 3) if faults.has(Defect::RightKeyGetDroppedAtLevel3) => Access::Refused,
             (Method::SET, 0) if faults.has(Defect::RightKeySetDroppedAtLevel0) => Access::Refused,
-            (Method::SET, 1) if faults.has(Defect::RightKeySetIgnoredAtLevel1) => Access::Odd(Odd::AnsweredOnly),
+            (Method::SET, 1) if faults.has(Defect::RightKeySetIgnoredAtLevel1) => {
+                Access::WrongReaction(WrongReaction::AnsweredOnly)
+            }
             (Method::SET, 2) if faults.has(Defect::RightKeySetDroppedAtLevel2) => Access::Refused,
-            (Method::SET, 2) if faults.has(Defect::RightKeySetRefusedAtLevel2) => Access::Odd(Odd::RefusedAloud),
+            (Method::SET, 2) if faults.has(Defect::RightKeySetRefusedAtLevel2) => {
+                Access::WrongReaction(WrongReaction::RefusedAloud)
+            }
             (Method::SET, 3) if faults.has(Defect::RightKeySetDroppedAtLevel3) => Access::Refused,
             _ => Access::Full,
         }
@@ -379,7 +383,7 @@ impl Lock {
         }
         match self.level().0 {
             0 if attribute == AttributeId::GUID_INFO && faults.has(Defect::GuidInfoHiddenAtLevel0) => {
-                Access::Odd(Odd::Blank)
+                Access::WrongReaction(WrongReaction::Blank)
             }
             1 if attribute == AttributeId::P_KEY_TABLE && faults.has(Defect::PKeyTableDroppedAtLevel1) => {
                 Access::Refused
@@ -388,7 +392,7 @@ impl Lock {
                 Access::Read { key_shown: false }
             }
             2 | 3 if attribute == AttributeId::SM_INFO && faults.has(Defect::SmInfoShownToAll) => {
-                Access::Odd(Odd::Blank)
+                Access::WrongReaction(WrongReaction::Blank)
             }
             2 | 3 if attribute == AttributeId::NODE_DESCRIPTION && faults.has(Defect::NodeDescriptionShownToAll) => {
                 Access::Read { key_shown: false }
@@ -401,14 +405,14 @@ impl Lock {
                 key_shown: !faults.has(Defect::KeyHiddenAtLevel0),
             },
             1 if faults.has(Defect::GetDroppedAtLevel1) => Access::Refused,
-            1 if faults.has(Defect::EverythingHiddenAtLevel1) => Access::Odd(Odd::Blank),
+            1 if faults.has(Defect::EverythingHiddenAtLevel1) => Access::WrongReaction(WrongReaction::Blank),
             1 => Access::Read {
                 key_shown: faults.has(Defect::KeyShownAtLevel1),
             },
             2 if faults.has(Defect::GetAnsweredAtLevel2) => Access::Read { key_shown: false },
             3 if faults.has(Defect::GetAnsweredAtLevel3) => Access::Read { key_shown: false },
             3 if faults.has(Defect::Level3TakenAsLevel0) => Access::Read { key_shown: true },
-            _ if faults.has(Defect::WrongKeyGetRefusedAloud) => Access::Odd(Odd::RefusedAloud),
+            _ if faults.has(Defect::WrongKeyGetRefusedAloud) => Access::WrongReaction(WrongReaction::RefusedAloud),
             _ if faults.has(Defect::MKeyIgnoredOutsidePortInfo) && attribute != AttributeId::PORT_INFO => {
                 Access::Read { key_shown: false }
             }
@@ -420,17 +424,17 @@ impl Lock {
         match (attribute, self.level().0) {
             (AttributeId::P_KEY_TABLE, _) if faults.has(Defect::WrongKeySetOfPKeysObeyed) => return Access::Full,
             (AttributeId::GUID_INFO, _) if faults.has(Defect::WrongKeySetOfGuidsObeyed) => {
-                return Access::Odd(Odd::ObeyedOnly);
+                return Access::WrongReaction(WrongReaction::ObeyedOnly);
             }
             (AttributeId::SL_TO_VL, 0) if faults.has(Defect::WrongKeySetOfSlToVlObeyed) => return Access::Full,
             (AttributeId::VL_ARBITRATION, 1) if faults.has(Defect::WrongKeySetOfArbitrationObeyed) => {
-                return Access::Odd(Odd::ObeyedOnly);
+                return Access::WrongReaction(WrongReaction::ObeyedOnly);
             }
             (AttributeId::LED_INFO, _) if faults.has(Defect::WrongKeySetOfLedInfoObeyed) => {
-                return Access::Odd(Odd::ObeyedOnly);
+                return Access::WrongReaction(WrongReaction::ObeyedOnly);
             }
             (AttributeId::NODE_INFO, _) if faults.has(Defect::WrongKeySetOfNodeInfoRefusedAloud) => {
-                return Access::Odd(Odd::RefusedAloud);
+                return Access::WrongReaction(WrongReaction::RefusedAloud);
             }
             _ => {}
         }
@@ -443,11 +447,11 @@ impl Lock {
         if faults.has(obeyed) {
             Access::Full
         } else if faults.has(Defect::WrongKeySetAnswered) {
-            Access::Odd(Odd::AnsweredOnly)
+            Access::WrongReaction(WrongReaction::AnsweredOnly)
         } else if faults.has(Defect::WrongKeySetRefusedAloud) {
-            Access::Odd(Odd::RefusedAloud)
+            Access::WrongReaction(WrongReaction::RefusedAloud)
         } else if faults.has(Defect::WrongKeySetObeyedSilently) {
-            Access::Odd(Odd::ObeyedOnly)
+            Access::WrongReaction(WrongReaction::ObeyedOnly)
         } else {
             Access::Refused
         }

@@ -10,7 +10,7 @@ use verbatim_wire::{
 use crate::agent::{Agent, Reply};
 use crate::choices::{CounterWrite, Unassigned};
 use crate::defect::{Defect, Faults};
-use crate::m_key::{Access, Odd};
+use crate::m_key::{Access, WrongReaction};
 use crate::port::Port;
 use crate::profile::Profile;
 
@@ -28,7 +28,7 @@ impl Agent<'_> {
         let Some(target) = self.target(request) else {
             return Reply::refused(Status::INVALID_FIELD);
         };
-        if access == Access::Odd(Odd::Blank) {
+        if access == Access::WrongReaction(WrongReaction::Blank) {
             return Reply::ok(&[]);
         }
         let key_shown = if target == self.at {

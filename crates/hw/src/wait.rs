@@ -16,8 +16,8 @@ use nix::{
 /// The longest wait that the system supports.
 const LONGEST: Duration = Duration::from_secs(i32::MAX as u64);
 
-/// Waits at most `timeout` until `fd` has one of `events`, an error or a hang-up. Returns its events, or none after the
-/// timeout. Signals do not shorten the wait.
+/// Waits at most `timeout` until `fd` has one of `events`, an error or a hang-up. Returns the events of `fd`, or no
+/// events after the timeout. Signals do not shorten the wait.
 pub(crate) fn wait(fd: BorrowedFd<'_>, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
     let start = Instant::now();
     loop {

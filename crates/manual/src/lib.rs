@@ -23,8 +23,8 @@ const SHELLS: [(Shell, &str, &str); 3] = [
     (Shell::Fish, "fish/vendor_completions.d", "NAME.fish"),
 ];
 
-/// Does what the environment requests in place of the program's own work: writes pages and completions, or completes a
-/// word for a shell. If this returns an exit code, the program must end with it.
+/// Handles a request in the program's environment: writes pages and completions, or completes a word for a shell. If
+/// `asked` returns an exit code, the program must end with this code.
 #[must_use]
 pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
     CompleteEnv::with_factory(command).var(COMPLETES).complete();
@@ -41,7 +41,8 @@ pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
     }
 }
 
-/// Writes the completions of one shell. They call the program for each word, which answers by [`asked`].
+/// Writes the completion script of one shell. The script calls the program for each word, and the program responds in
+/// [`asked`].
 ///
 /// # Errors
 /// When the output cannot be written.

@@ -2,14 +2,16 @@
 
 use core::cmp::Reverse;
 
-/// Length limit of a typed name: comparing takes the product of the lengths.
+/// Length limit of a typed name in characters. The time of a comparison grows with the product of the lengths.
 const LONGEST: usize = 64;
 
-/// Returns the known name nearest to the typed one, if at most a third of the typed letters are wrong.
+/// Returns the known name nearest to the typed one, if at most a third of the typed letters are wrong. A short name may
+/// have one wrong letter.
 ///
-/// Case, the kind of separator and leading zeros of a number do not count. Two swapped letters count as one mistake,
-/// and so do all letters missing after a word: `c14-16-get` is nearer to `c14-016-get-protect-0` than to `c14-015-get`.
-/// Among equally near names, a name with the same letters comes first, then the one with the longest common beginning.
+/// Case, the kind of separator and leading zeros of a number do not count. Two swapped letters count as one mistake.
+/// All words that are missing at the end also count as one mistake together: `c14-16-get` is nearer to
+/// `c14-016-get-protect-0` than to `c14-015-get`. Among equally near names, a name with the same letters comes first,
+/// then the name with the longest common beginning.
 #[must_use]
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = typed.chars().count();

@@ -16,7 +16,7 @@
 //! **No empty pass.** Each rule counts how often it was applied.
 
 mod access;
-mod asked;
+mod applications;
 pub mod causes;
 mod connection;
 mod connections;
@@ -37,7 +37,7 @@ mod rules;
 mod verbs;
 mod window;
 
-pub use asked::asked;
+pub use applications::applications;
 pub use connection::{Connection, Count, KEPT, Loss};
 pub use connections::{Address, Connections, End, Ended, Unclaimed};
 pub use managed::{Managed, ServiceId};

@@ -15,7 +15,7 @@ use super::parsed::Event;
 use super::partition::reaches;
 use super::rule::{Excuse, Rule};
 use super::verbs;
-use super::verbs::asking::{Kept, Said};
+use super::verbs::asking::{RuleFinding, RuleHeld};
 use super::verbs::habit::Habit;
 use crate::rc::{HALF, is_sequence_nak};
 use crate::rc::{connections_of, end_of, is_taken};
@@ -95,7 +95,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
 }
 
 /// Returns the reason why the test does not apply: the host refused a step or a work request.
-fn not_taken(said: &Said<'_>) -> String {
+fn not_taken(said: &RuleFinding<'_>) -> String {
     format!(
         "the host of the DUT's device has not all that the test is about: {}: {}",
         said.about, said.seen
@@ -106,7 +106,7 @@ fn not_taken(said: &Said<'_>) -> String {
 /// `statements`. A rule that was never applied is inconclusive, unless another check failed.
 fn exercised(
     findings: &mut Findings<'_>,
-    held: &[Kept<'_>],
+    held: &[RuleHeld<'_>],
     (wanted, statements): (&[&'static str], &[&str]),
     (is_broken, refused): (bool, Option<String>),
 ) {
@@ -117,7 +117,7 @@ fn exercised(
     };
     for name in wanted {
         let rule = Rule::named(name).expect("tests name rules that exist");
-        let of_rule: Vec<&Kept<'_>> = held.iter().filter(|held| held.rule == rule).collect();
+        let of_rule: Vec<&RuleHeld<'_>> = held.iter().filter(|held| held.rule == rule).collect();
         match of_rule.iter().map(|held| held.times).sum() {
             0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
             0 => {
@@ -129,7 +129,7 @@ fn exercised(
     }
     let spared = findings.goes_without.clone();
     for statement in statements {
-        let of_it: Vec<&Kept<'_>> = held
+        let of_it: Vec<&RuleHeld<'_>> = held
             .iter()
             .filter(|held| held.rule.statement() == *statement && held.times > 0)
             .collect();
@@ -155,12 +155,12 @@ fn exercised(
 fn holds(
     findings: &mut Findings<'_>,
     (statement, about, says): (&str, &str, &str),
-    held: &[&Kept<'_>],
+    held: &[&RuleHeld<'_>],
     times: u32,
     before: &str,
 ) {
-    let is_shown = |held: &&&Kept<'_>| !held.evidence.is_empty();
-    let by_slack = |one: &&&Kept<'_>, other: &&&Kept<'_>| one.slack.total_cmp(&other.slack);
+    let is_shown = |held: &&&RuleHeld<'_>| !held.evidence.is_empty();
+    let by_slack = |one: &&&RuleHeld<'_>, other: &&&RuleHeld<'_>| one.slack.total_cmp(&other.slack);
     let Some(closest) = held.iter().filter(is_shown).min_by(by_slack).or(held.first()) else {
         return;
     };
@@ -214,13 +214,13 @@ pub fn first_refused(trace: &Trace) -> Option<String> {
 }
 
 /// Returns the violations in the device's packets, without excused violations, and how often each packet rule held.
-fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
+fn packets(trace: &Trace) -> (Vec<RuleFinding<'_>>, Vec<RuleHeld<'_>>) {
     let (mut broken, mut kept) = (Vec::new(), Vec::new());
     let crossing = LazyCell::new(|| CROSSING + 2 * quickest(trace));
     for (pair, connection) in pairs(trace).iter().zip(connections(trace)) {
         kept.extend(connection.counts().map(|(rule, count)| {
             let held = count.asked - count.broken - count.excused;
-            Kept {
+            RuleHeld {
                 rule,
                 times: u32::try_from(held).unwrap_or(u32::MAX),
                 closest: String::new(),
@@ -261,7 +261,7 @@ fn packets(trace: &Trace) -> (Vec<Said<'_>>, Vec<Kept<'_>>) {
             }
             // The packet rules do not model a device whose clock speed varies, so that the result is inconclusive.
             let is_of_time = finding.rule == INTERVAL && trace.begin.stretch() > 1.0;
-            broken.push(Said {
+            broken.push(RuleFinding {
                 rule: finding.rule,
                 about: String::new(),
                 expected: finding.expected,

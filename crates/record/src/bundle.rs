@@ -506,7 +506,7 @@ impl Bundle {
         Ok(())
     }
 
-    /// Returns the SHA-256 of the manifest in hexadecimal. It identifies the content of the whole bundle.
+    /// Returns the SHA-256 of the manifest in hexadecimal. This hash identifies the content of the whole bundle.
     #[must_use]
     pub fn sha256(&self) -> &str {
         &self.sha256

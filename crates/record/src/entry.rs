@@ -18,8 +18,7 @@ use crate::time::Span;
 pub trait Sink {
     /// Accepts an entry.
     fn put(&mut self, entry: Entry);
-    /// Starts writing the accepted entries without waiting for the end. A write error is kept: [`Sink::error`] returns
-    /// it.
+    /// Starts writing the accepted entries without waiting for the end. [`Sink::error`] returns a write error.
     fn flush(&mut self);
     /// Returns the sink's first error, such as a full disk. The runner then stops the test.
     fn error(&self) -> Option<String> {
@@ -113,7 +112,7 @@ pub struct Sent {
     pub at: Span,
     /// The MAD.
     pub mad: Mad,
-    /// The destination LID, if it differs from the one that the rig file configures for the device under test.
+    /// The destination LID, if it differs from the LID that the rig file configures for the device under test.
     pub dlid: Option<Lid>,
 }
 
@@ -122,7 +121,8 @@ pub struct Sent {
 pub enum Match {
     /// The response to a request, in time.
     Answer,
-    /// A MAD with a request's transaction ID that is not the response: its method, class, attribute or modifier differs.
+    /// A MAD with a request's transaction ID that is not the response: its method, class, attribute or modifier
+    /// differs.
     Wrong,
     /// A second response to the same request.
     Again,
@@ -284,7 +284,7 @@ pub enum Entry {
     Reset(Box<Reset>),
     /// The trailer of a complete record.
     End {
-        /// The number of entries before this one.
+        /// The number of entries before the trailer.
         entries: u64,
         /// The time of the end.
         at: Span,

@@ -16,7 +16,7 @@ pub const INIT: Label<Verbs> = Label::new("modify to INIT");
 pub const RTR: Label<Verbs> = Label::new("modify to RTR");
 /// The transition RTR to RTS.
 pub const RTS: Label<Verbs> = Label::new("modify to RTS");
-/// The command that destroys a queue pair because the device has no resources for another.
+/// The command that destroys a queue pair because the device has no resources for another queue pair.
 pub const ROOM: Label<Verbs> = Label::new("destroy the oldest queue pair, to make room");
 
 /// Labels of the commands to a requester under test.

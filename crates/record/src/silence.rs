@@ -1,7 +1,7 @@
 //! The rule of silence: how long a tester must wait before a response counts as missing.
 //!
-//! The wait is the sum of three times: the larger of the port's RespTimeValue and the default of 2^20, twice the
-//! SubnetTimeOut, and the longest time that the tester's host may delay a MAD.
+//! The wait is the sum of three times. The first is the larger of the port's RespTimeValue and the default code 20. The
+//! second is twice the SubnetTimeOut. The third is the longest time that the tester's host may delay a MAD.
 
 use core::time::Duration;
 

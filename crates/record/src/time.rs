@@ -100,7 +100,7 @@ impl Span {
         self.source.map_or_else(String::new, |source| format!(" ({source})"))
     }
 
-    /// Returns whether this span is certainly before the other. Overlapping spans have no certain order.
+    /// Returns whether this span is certainly before `other`. Overlapping spans have no certain order.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         self.latest < other.earliest

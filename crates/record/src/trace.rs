@@ -36,7 +36,7 @@ pub struct Exchange {
     pub request: Mad,
     /// The number of the rig's port that sent the request.
     pub port: u32,
-    /// The destination LID, if it differs from the one that the rig file configures for the device under test.
+    /// The destination LID, if it differs from the LID that the rig file configures for the device under test.
     pub dlid: Option<Lid>,
     /// Received MADs with the request's transaction ID, in order.
     pub arrivals: Vec<Arrived>,
@@ -57,7 +57,8 @@ impl Exchange {
         })
     }
 
-    /// Returns any response with the request's transaction ID, even a malformed one. It disproves silence.
+    /// Returns any response with the request's transaction ID, even a malformed response. Any response disproves
+    /// silence.
     #[must_use]
     pub fn response(&self) -> Option<&Arrived> {
         self.answer()

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use verbatim_record::{Begin, Entry, Role, Verdict};
 
 use crate::counted::counted;
+use crate::input::at;
 use crate::ladder::{Shown, ladder};
-use crate::told::at;
 
 /// The report's extract of one record: parameters, duration, shown events and the evidence of findings.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Digest {
 pub(crate) struct Reached {
     /// The numbers of MADs, packets and commands to hosts.
     pub(crate) did: [usize; 3],
-    /// The label of the last of them, or `None` if the procedure sent nothing.
+    /// The label of the last MAD, packet or command, or `None` if the procedure sent nothing.
     pub(crate) last: Option<String>,
     /// The reason of an early end.
     pub(crate) stopped: Option<String>,
@@ -122,7 +122,7 @@ impl Evidence {
         }
     }
 
-    /// Makes the evidence of one finding.
+    /// Makes the evidence of one finding from the numbers of its exchanges and frames.
     pub(crate) fn these(exchanges: &[u32], frames: &[u32]) -> Self {
         Self {
             exchanges: exchanges.iter().copied().collect(),

@@ -4,12 +4,12 @@ use verbatim_record::{Cause, Entry};
 use verbatim_record_proto::v1::Check;
 
 use crate::fields::detail;
+use crate::input::{Reported, title};
 use crate::ladder::{self, Rung};
-use crate::told::{Reported, title};
 
-/// Returns the findings as text: the catalogue's wording of the statement, the expected and the seen value, and each
-/// packet of the evidence with its fields and bytes. `test`, `statement` and `number` select findings; `number` counts
-/// a test's findings from 1. The text is empty if no finding matches.
+/// Returns findings as text. A finding has the catalogue's wording of the statement, the expected and the seen value,
+/// and each packet of the evidence with its fields and bytes. `test`, `statement` and `number` select findings;
+/// `number` counts a test's findings from 1. The text is empty if no finding matches.
 #[must_use]
 pub fn explain(reported: &Reported<'_>, test: Option<&str>, statement: Option<&str>, number: Option<usize>) -> String {
     let mut out = String::new();
@@ -97,7 +97,7 @@ fn one(check: &Check, record: &[Entry]) -> String {
     }
     let rungs = ladder::of(record, &check.exchanges, &check.frames);
     if rungs.is_empty() {
-        // Completions and measured times have no packets, so print their evidence as text.
+        // Completions and measured times have no packets, so their evidence is printed as text.
         out.extend(check.evidence.iter().map(|words| format!("\n  {words}\n")));
     }
     for (entry, rung) in rungs {

@@ -7,12 +7,13 @@ use verbatim_catalog::deviations::{Known, Showed};
 use verbatim_record::{Outcome, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
+use crate::input::{Reported, explanation, findings, followers, title, words};
 use crate::interval::{Picture, pictures};
 use crate::ladder::Shown;
-use crate::told::{Reported, explanation, findings, followers, title, words};
 use crate::trend::{Trend, trend};
 
-/// Renders a run as one self-contained HTML page. It supports print, dark and light mode, keyboards and screen readers.
+/// Renders a run as one self-contained HTML page. The page supports print, dark and light mode, keyboards and screen
+/// readers.
 #[must_use]
 pub fn html(of: &Reported<'_>) -> String {
     let page = Page {
@@ -54,7 +55,8 @@ struct StatementRow<'a> {
     title: &'static str,
     /// The outcome, or `None` if no test checked the statement.
     outcome: Option<Outcome>,
-    /// The tests that are about the statement, each with its outcome for the statement, or `None` if it made no check.
+    /// The tests of the statement. Each has its outcome for the statement, or `None` if the test made no check of the
+    /// statement.
     tests: Vec<(&'a str, Option<Outcome>)>,
 }
 
@@ -64,16 +66,16 @@ struct TestPage<'a> {
     reading: &'static str,
     took: String,
     again: String,
-    /// The reason why the verdict is taken from the run.
+    /// The reason why the verdict was taken from the run instead of judged anew.
     as_recorded: Option<String>,
     /// Whether the test's section is expanded at first.
     is_open: bool,
     findings: Vec<FindingBox<'a>>,
-    /// The findings that follow from the others, one line each.
+    /// The findings that follow from other findings, one line each.
     followers: Vec<String>,
     /// The reason shown if the test has no findings.
     reason: String,
-    /// Statement, subject, first seen value and number of equal checks. A walk may make one check ten thousand times.
+    /// Statement, subject, first seen value and number of equal checks. A test may repeat one check ten thousand times.
     passed: Vec<(&'a str, &'a str, &'a str, usize)>,
     /// The measured times with their bounds.
     times: Vec<Picture>,
@@ -118,7 +120,7 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
     .collect()
 }
 
-/// Formats the members of a fingerprint. Text that is not a JSON object is returned unchanged.
+/// Formats the members of a fingerprint, a JSON object. Returns any other text unchanged.
 fn in_words(fingerprint: &str) -> String {
     let Ok(serde_json::Value::Object(members)) = serde_json::from_str(fingerprint) else {
         return fingerprint.into();
@@ -177,8 +179,8 @@ fn statements(verdicts: &[Verdict]) -> Vec<StatementRow<'_>> {
     rows
 }
 
-/// Returns a test's outcome for one statement, which may differ from the test's own outcome. Returns `None` if the test
-/// passed no check of the statement and failed none.
+/// Returns a test's outcome for one statement, which may differ from the test's own outcome. Returns `None` if a judged
+/// test made no check of the statement.
 fn of_statement(verdict: &Verdict, statement: &str) -> Option<Outcome> {
     let worst = verdict
         .findings

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use verbatim_record::{Check, Measured, Verdict, duration_words};
 use verbatim_record_proto::v1::CheckResult;
 
-/// The most rows of a picture. If there are more, rows with failed and open checks come first.
+/// The most rows of a picture. If there are more, rows with failed and inconclusive checks are preferred.
 const ROWS: usize = 24;
 /// The most bars of a row.
 const BARS: usize = 60;
@@ -73,7 +73,7 @@ impl Row<'_> {
     }
 }
 
-/// Formats a range of nanoseconds, as one number if both ends are formatted alike.
+/// Formats a range of nanoseconds. The result is one number if both ends have the same text.
 pub(crate) fn span_words(least: u64, most: u64) -> String {
     let [least, most] = [least, most].map(|ns| duration_words(Duration::from_nanos(ns)));
     if least == most {
@@ -86,7 +86,7 @@ pub(crate) fn span_words(least: u64, most: u64) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Picture {
     pub(crate) caption: String,
-    /// The SVG text; all text from outside is escaped.
+    /// The SVG text; texts of the verdict are escaped in it.
     pub(crate) svg: String,
     /// Each row's subject, bounds and measured values.
     pub(crate) rows: Vec<[String; 3]>,
@@ -171,8 +171,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Returns a scale that contains all these times in nanoseconds. It is logarithmic if the largest exceeds the
-    /// smallest 30 times.
+    /// Returns a scale that contains all these times in nanoseconds. The scale is logarithmic if the largest time is
+    /// more than 30 times the smallest time.
     pub(crate) fn of(times: impl Iterator<Item = u64>) -> Self {
         #[allow(clippy::cast_precision_loss)] // a picture
         let times: Vec<f64> = times.map(|ns| ns as f64).collect();
@@ -349,7 +349,7 @@ fn svg(caption: &str, rows: &[Row<'_>], words: &[[String; 3]], scale: &Scale) ->
         }
         let mut bars: Vec<_> = row.bars.iter().collect();
         bars.sort_by_key(|(.., result)| *result);
-        // Failed bars are drawn last, on top. If there are too many bars, the first passed ones are left out.
+        // Failed bars are drawn last, on top. If there are too many bars, the first passed bars are left out.
         let shown = bars.len().saturating_sub(BARS);
         for (least, most, result) in &bars[shown..] {
             let (left, right) = (x(*least), x(*most));

@@ -6,14 +6,14 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use verbatim_catalog::deviations::Known;
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation, in_words};
+use crate::input::{Reported, explanation, in_words};
 
 /// Renders a run as JUnit XML: one suite, named after the rig, with one case per test.
 ///
 /// FAIL becomes a failure. If known deviations are tolerated, a known FAIL becomes skipped, like an expected failure of
-/// pytest. ERROR and INCONCLUSIVE become errors with different types. Neither proves that the device conforms, so
-/// neither may count as a pass. NOT_APPLICABLE and SKIPPED become skipped. Statements, public names and cause are in
-/// the case's output, because the schema of Jenkins' xunit plugin has no properties of a case.
+/// pytest. ERROR and INCONCLUSIVE become errors with different types: both leave conformance unproven, so they must
+/// not count as a pass. NOT_APPLICABLE and SKIPPED become skipped. Statements, public names and cause are in the case's
+/// output, because the schema of Jenkins' xunit plugin has no properties of a case.
 #[must_use]
 pub fn junit(of: &Reported<'_>) -> String {
     let mut suite = TestSuite::new(&of.run.rig);
@@ -32,7 +32,7 @@ pub fn junit(of: &Reported<'_>) -> String {
     let mut report = Report::new("verbatim");
     report.add_test_suite(suite);
     let mut xml = report.to_string().unwrap_or_else(|error| format!("<!-- {error} -->"));
-    // XML 1.0 forbids these two characters; quick-junit removes the other forbidden ones.
+    // XML 1.0 forbids these two characters. quick-junit removes the other forbidden characters.
     xml.retain(|c| !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
     without_skipped(xml)
 }
@@ -42,7 +42,7 @@ pub fn junit(of: &Reported<'_>) -> String {
 fn without_skipped(mut xml: String) -> String {
     const COUNT: &str = " skipped=\"";
     let place = || {
-        // The first match is in the `testsuites` element: only its name, a constant, comes before.
+        // The first match is in the `testsuites` element. Only the element's name, a constant, precedes the match.
         let begin = xml.find(COUNT)?;
         let value = begin + COUNT.len();
         Some(begin..value + xml[value..].find('"')? + 1)

@@ -1,4 +1,4 @@
-//! The events of a test between tester and device, in the order of the record.
+//! The ladder diagram of a test: the events between tester and device, in the order of the record. A rung is one event.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use verbatim_wire::packet::{NotAPacket, Packet};
 use crate::counted::counted;
 use crate::digest::Evidence;
 use crate::fields::{detail, medium};
-use crate::told::at;
+use crate::input::at;
 
 /// The number of rungs shown before and after each rung that is evidence.
 const AROUND: usize = 4;
 /// The most rungs of a test that is shown completely.
 const WHOLE: usize = 120;
-/// The most evidence rungs shown. A walk may have a thousand.
+/// The most evidence rungs shown. A test may have a thousand.
 const MOST: usize = 60;
 
 /// The direction of an event.
@@ -48,7 +48,7 @@ pub(crate) struct Rung {
     pub(crate) way: Way,
     /// The description in one line.
     pub(crate) what: String,
-    /// The fields and bytes, or empty.
+    /// The fields and bytes; empty if the event has none.
     pub(crate) detail: String,
     /// Whether a finding names the event as evidence.
     pub(crate) is_evidence: bool,
@@ -63,7 +63,8 @@ pub(crate) enum Shown {
     LeftOut(usize),
 }
 
-/// Returns the rungs of a test. Of a long test, returns those around the evidence, at the beginning and at the end.
+/// Returns the rungs of a test. For a long test, returns only the rungs at its beginning, around the evidence and at
+/// its end.
 pub(crate) fn ladder(record: &[Entry], verdict: &Verdict) -> Vec<Shown> {
     let evidence = Evidence::of(verdict);
     let total = record.iter().filter(|entry| is_rung(entry)).count();

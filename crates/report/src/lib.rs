@@ -1,30 +1,30 @@
 //! Renders a run for people and machines: [`html`], [`markdown`], [`junit`], [`tap`], and [`explain`] for a finding
 //! with its packets.
 //!
-//! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. If a
-//! format lacks a matching outcome, the form chooses a safe one: no machine reads INCONCLUSIVE as a pass.
+//! Each form renders the same input, a [`Reported`]: the run, its verdicts and the digests of their records. Where a
+//! format lacks an equal outcome, the form never turns INCONCLUSIVE into a pass.
 
 mod counted;
 mod digest;
 mod explain;
 mod fields;
 mod html;
+mod input;
 mod interval;
 mod junit;
 mod ladder;
 mod markdown;
 mod tap;
-mod told;
 mod trend;
 
 pub use counted::{counted, plural};
 pub use digest::Digest;
 pub use explain::{explain, explain_verdict};
 pub use html::html;
+pub use input::Reported;
 pub use junit::junit;
 pub use markdown::markdown;
 pub use tap::tap;
-pub use told::Reported;
 pub use trend::{Past, version};
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation, in_words};
+use crate::input::{Reported, explanation, in_words};
 
 /// Renders a run as Markdown: a summary, a table of the tests, and an explanation of each test that did not pass.
 #[must_use]

@@ -2,14 +2,15 @@
 
 use verbatim_record::{Outcome, Verdict};
 
-use crate::told::{Reported, explanation, in_words};
+use crate::input::{Reported, explanation, in_words};
 
-/// Renders a run as TAP: one point per test. A point that did not pass has its verdict as a YAML block.
+/// Renders a run as TAP: one test point per test. A test point that did not pass has its verdict as a YAML block.
 ///
-/// The output declares version 13, which readers of version 14 accept as well. Perl's reader (as of 5.36) rejects 14.
+/// The output declares version 13, which readers of version 14 accept as well. Perl's reader (as of 5.36) rejects
+/// version 14.
 ///
 /// FAIL, INCONCLUSIVE and ERROR become `not ok`. NOT_APPLICABLE and SKIPPED become `ok … # SKIP` with the reason. If
-/// known deviations are tolerated, they become `not ok … # TODO`, which readers count as a success.
+/// known deviations are tolerated, a known FAIL becomes `not ok … # TODO`, which readers count as a success.
 #[must_use]
 pub fn tap(of: &Reported<'_>) -> String {
     let mut out = format!("TAP version 13\n# {}\n1..{}\n", line(&of.summary()), of.verdicts.len());

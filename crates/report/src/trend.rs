@@ -6,10 +6,10 @@ use serde_json::Value;
 use verbatim_record::{Outcome, Verdict};
 use verbatim_record_proto::v1::{CheckResult, RunInfo};
 
+use crate::input::day;
 use crate::interval::{Scale, class, escaped, mark_words, span_words};
-use crate::told::day;
 
-/// The most pictures of a test. If there are more, those with failed checks come first.
+/// The most pictures of a test. If there are more, pictures with failed checks are preferred.
 const PICTURES: usize = 6;
 
 /// An earlier run of the device.
@@ -41,13 +41,13 @@ pub fn version(fingerprint: &str) -> String {
 /// Returns the name of a run in the trend: the device's version, otherwise the run's id.
 fn called(run: &RunInfo) -> String {
     match version(&run.fingerprint).as_str() {
-        // An id is a time and a serial number, which is nearly always 0 and is left out then.
+        // An id is a time and a serial number. A serial number of 0 is left out.
         "-" => format!("run {}", run.id.trim_end_matches("-0000")),
         known => known.into(),
     }
 }
 
-/// The trend over the earlier runs and the current one.
+/// The trend over the earlier runs and the current run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Trend {
     /// Each run's name and date, the oldest first.
@@ -123,7 +123,7 @@ fn of_test(test: &str, of_runs: &[Option<&Verdict>], runs: &[(String, String)]) 
         .iter()
         .map(|verdict| verdict.map(bars).unwrap_or_default())
         .collect();
-    // Keep the order of the latest run that has the subject. A sorted order would put 10 before 2.
+    // Keep the order of the latest run that has the subject. Alphabetical order would put 10 before 2.
     let mut seen = BTreeSet::new();
     let last_first = of_runs.iter().rev().flatten();
     let checks = last_first.flat_map(|verdict| verdict.findings.iter().chain(&verdict.passed));
@@ -165,7 +165,7 @@ fn svg(caption: &str, bars: &[Option<Bar>], runs: &[(String, String)]) -> String
     const LETTER: f64 = 7.0;
     let step = (780.0 / bars.len() as f64).clamp(24.0, 120.0);
     let right = LEFT + step * bars.len() as f64;
-    // Names must not overlap. If space is short, only every n-th run has its name, and always the last.
+    // Names must not overlap. If space is short, only every n-th run has its name; the last run always has its name.
     let longest = runs.iter().map(|(version, day)| version.len().max(day.len())).max();
     let name = longest.unwrap_or(0) as f64 * LETTER;
     let every = (name / step).ceil().max(1.0) as usize;
@@ -347,7 +347,7 @@ mod tests {
             )
         };
         assert_eq!(names(3), (3, true));
-        // 24 units per run, 70 per name.
+        // A run takes 24 units, a name 70 units.
         assert_eq!(names(60), (20, true));
     }
 

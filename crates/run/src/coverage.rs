@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use verbatim_catalog::{TESTS, VERSION, statements};
-use verbatim_oracle::{asked, rules};
+use verbatim_oracle::{applications, rules};
 use verbatim_record::Bundle;
 use verbatim_record_proto::v1::Verdict;
 use verbatim_tester::{KINDS, Test};
@@ -177,7 +177,7 @@ pub fn coverage(told: Told<'_>) -> Result<Coverage, RunError> {
                 count(verdict, &mut checks);
             }
             for entries in Bundle::open(&record)?.records()? {
-                for (rule, more) in asked(entries).unwrap_or_default() {
+                for (rule, more) in applications(entries).unwrap_or_default() {
                     *times.entry(rule).or_default() += more;
                 }
             }

@@ -19,7 +19,7 @@ use crate::signature::{self, PublicKey, SignatureError};
 
 /// A bundle that was judged again.
 #[derive(Debug)]
-pub struct Kept<T> {
+pub struct Rejudged<T> {
     /// The run with its new verdicts.
     pub report: Report,
     /// The differences from the verdicts of the run.
@@ -51,14 +51,14 @@ pub fn judge_bundle(directory: &Path) -> Result<(Report, Vec<String>), RunError>
 pub fn read_bundle<T: Send>(
     directory: &Path,
     digest: impl Fn(&[Entry], &Verdict) -> T + Sync,
-) -> Result<Kept<T>, RunError> {
+) -> Result<Rejudged<T>, RunError> {
     let (bundle, signed_by) = signature::open(directory)?;
     let (report, drift, records) = judged(&bundle, directory, |stored, bytes, verdict| {
         // Read the entries again, because the judge consumed them; a copy would double their memory.
         Ok(digest(&stored.entries(bytes)?, verdict))
     })?;
     let signed = signed_by.map_or_else(String::new, |key| format!(", signed by key {}", key.id()));
-    Ok(Kept {
+    Ok(Rejudged {
         report,
         drift,
         records,

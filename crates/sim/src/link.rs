@@ -1,5 +1,5 @@
-//! The cable between tester and device. It includes the handling of directed routes by the SMI of the tester's port,
-//! and tampering with responses.
+//! The cable between tester and device. This module includes the handling of directed routes by the SMI of the tester's
+//! port, and tampering with responses.
 
 use core::time::Duration;
 

@@ -34,7 +34,7 @@ pub enum Leaves {
     Elsewhere,
 }
 
-/// The link layer of the device's ports. It conforms unless it has defects.
+/// The link layer of the device's ports. Without defects, the link layer conforms.
 #[derive(Debug, Default)]
 pub struct NativeLink {
     pub(crate) defects: Vec<LinkDefect>,
@@ -76,8 +76,8 @@ impl NativeLink {
         relayed(arrival, &outcome)
     }
 
-    /// Returns the form in which a MAD of the device leaves. A response leaves in the form of its request; a trap leaves
-    /// as a MAD.
+    /// Returns the form in which a MAD of the device leaves. A response leaves in the form of its request; a trap
+    /// leaves as a MAD.
     pub fn leaves(&mut self, transmit: &Transmit) -> Leaves {
         let mad = Mad::from(transmit.bytes);
         let is_it = |asked: &Asked| {

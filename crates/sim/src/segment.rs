@@ -87,8 +87,8 @@ impl Segment {
         self.carried >= CARRIED && self.of_thousand(self.disturbance.lost)
     }
 
-    /// Draws the delay of a response in a MAD. A late response counts as a loss: of three tries, at least one is neither
-    /// lost nor late.
+    /// Draws the delay of a response in a MAD. A late response counts as a loss: of three tries, at least one is
+    /// neither lost nor late.
     pub(crate) fn late_mad(&mut self) -> Duration {
         if self.carried <= CARRIED {
             return Duration::ZERO;

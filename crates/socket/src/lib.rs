@@ -1,7 +1,7 @@
 //! Unix sockets at a path.
 //!
 //! A process that dies leaves its socket's file behind. A new process replaces that file, but never the socket of a
-//! living process, nor a file that is no socket.
+//! living process, nor a file that is not a socket.
 
 use std::io;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ pub enum BindError {
         /// The kind of file at the path.
         seen: &'static str,
     },
-    /// A process has a socket at the path.
+    /// A living process has a socket at the path.
     #[error("another process has a socket there; stop that one, or name another path")]
     InUse,
     /// Any other error of the system.
@@ -33,7 +33,7 @@ pub struct Bound<S> {
     file: SocketFile,
 }
 
-/// The file of a socket. Dropping this removes the file, unless another file has replaced it.
+/// The file of a socket. Dropping the value removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
@@ -41,7 +41,7 @@ pub struct SocketFile {
 }
 
 impl<S> Bound<S> {
-    /// Makes a socket at `path` by `bind`, and replaces the socket of a dead process.
+    /// Makes a socket at `path` by a call of `bind`. Replaces the socket of a dead process.
     ///
     /// # Errors
     /// [`BindError`].
@@ -59,7 +59,7 @@ impl<S> Bound<S> {
         Ok(Self { socket, file })
     }
 
-    /// Returns the socket, and its file, which is removed when the second is dropped.
+    /// Returns the socket and its file. Dropping the [`SocketFile`] removes the file.
     #[must_use]
     pub fn into_parts(self) -> (S, SocketFile) {
         (self.socket, self.file)
@@ -82,7 +82,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Returns device and inode number of a file.
+/// Returns the device number and the inode number of a file.
 fn id_of(path: &Path) -> Option<(u64, u64)> {
     let file = path.symlink_metadata().ok()?;
     Some((file.dev(), file.ino()))
@@ -98,8 +98,8 @@ fn remove_stale(path: &Path) -> Result<(), BindError> {
         };
         return Err(BindError::NotASocket { seen });
     }
-    // A socket of any type without a process refuses a connection. A living socket of another type returns another
-    // error.
+    // The socket of a dead process refuses a connection, for any type of socket. The socket of a living process accepts
+    // the connection or returns another error.
     match UnixDatagram::unbound()?.connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(std::fs::remove_file(path)?),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error.into()),

@@ -19,7 +19,7 @@ pub trait Settable: Attribute {
     /// Fields that a restore cannot write back, because a Set can give them a single value only. A counter that a Set
     /// can only clear is an example.
     const NOT_RESTORABLE: &'static [&'static str] = &[];
-    /// Fields that the device or its link changes by itself. A restore ignores them.
+    /// Fields that the device or its link changes without a Set. A restore ignores them.
     const ITS_OWN: &'static [&'static str] = &[];
     /// Fields that a host or new firmware may change, but no Set. A restore reports the change but does not fail.
     const READ_ONLY: &'static [&'static str] = &[];

@@ -19,7 +19,7 @@ pub type PortId = u32;
 /// Something that a procedure can send.
 #[derive(Clone, Copy, Debug)]
 pub enum Stimulus<'a> {
-    /// A MAD. A MAD of class 0x81 (directed route) takes the path in its header; other classes go to the DUT's LID.
+    /// A MAD. A MAD of class 0x81 (directed route) follows the path in its header; other classes go to the DUT's LID.
     Mad(PortId, &'a Mad),
     /// A LID-routed SMP to the given LID.
     MadTo(PortId, Lid, &'a Mad),

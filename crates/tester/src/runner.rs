@@ -92,7 +92,7 @@ impl Case<'_> {
     }
 }
 
-/// The result of a run of one test, beside its record.
+/// The result of a run of one test, in addition to its record.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
     /// Results of the restore, one for each area.

@@ -1,7 +1,7 @@
 //! The client side: connecting, and describing why it failed.
 //!
 //! In TLS 1.3 the client finishes the handshake before the server has checked the client's certificate. A connection
-//! therefore counts as made only when the server has sent its first byte, which every HTTP/2 server does at once. Until
+//! therefore counts as made only after the server's first byte. Every HTTP/2 server sends this byte immediately. Until
 //! then a refusal arrives as an alert; later it would be lost in HTTP/2.
 
 use std::error::Error as StdError;
@@ -63,8 +63,8 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Makes a connector for a server at this host name or address. `name` is the name in the server's certificate; if
-    /// absent, `host`.
+    /// Makes a connector for a server at this host name or address. `name` is the name in the server's certificate;
+    /// `None` means `host`.
     ///
     /// # Errors
     /// The wrong file and the reason, or an invalid name.
@@ -220,7 +220,8 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     })
 }
 
-/// Describes the refusal of a server to a client without TLS, as far as the texts of an error show it.
+/// Describes the refusal of a server that requires a client certificate, for a client without TLS. Returns `None` if no
+/// text in the chain of errors shows this refusal.
 #[must_use]
 pub fn refused_by_it(error: &(dyn StdError + 'static), words: &Words) -> Option<String> {
     let asked = Tls::AlertReceived(AlertDescription::CertificateRequired).to_string();

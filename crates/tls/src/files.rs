@@ -46,7 +46,7 @@ pub(super) enum Use {
     Client,
 }
 
-/// The error of a file.
+/// The reason why a certificate, key or CRL file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -72,7 +72,7 @@ pub enum TlsError {
         /// The found content.
         seen: String,
     },
-    /// The validity has ended or not begun.
+    /// The validity period of the certificate or CRL has ended or not begun.
     #[error(
         "the {part} {path} {what} (this host's clock says {now}); make new ones with `verbatim pki init`, or set the clock"
     )]
@@ -132,7 +132,7 @@ impl TlsError {
                 cert: cert.into(),
                 key: key.into(),
             },
-            // By then, only the key can cause another error.
+            // The certificate was checked before, so only the key can cause another error.
             error => Self::unusable(Part::Key, key, error),
         }
     }
@@ -227,7 +227,7 @@ pub(super) fn roots(part: Part, path: &Path) -> Result<(RootCertStore, Vec<Certi
     Ok((roots, found))
 }
 
-/// Reads the CRLs of a file. Each must come from one of these CAs and be up to date.
+/// Reads the CRLs of a file. Each CRL must name one of these CAs as its issuer and be up to date.
 pub(super) fn crls(
     path: &Path,
     cas: &[CertificateDer<'_>],
@@ -282,7 +282,7 @@ const LONGEST_NAME: usize = 64;
 /// e-mail address.
 ///
 /// # Errors
-/// When it has no name or several, or when the name could be misread in a log line.
+/// When the certificate has no name or several names, or when the name could be misread in a log line.
 pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| error.to_string())?;
     let mut names: Vec<&str> = parsed
@@ -320,7 +320,8 @@ pub(super) fn time_left(certificate: &CertificateDer<'_>, now: UnixTime) -> std:
     std::time::Duration::from_secs(u64::try_from(until).unwrap_or(0).saturating_sub(now.as_secs()))
 }
 
-/// Checks a certificate by itself. Returns the verification error, or an error if the certificate is not valid now.
+/// Verifies a certificate without any CA, like [`verify`]. Returns the verification error, or a [`TlsError`] if the
+/// certificate is malformed or not valid now.
 fn look(part: Part, path: &Path, certificate: &CertificateDer<'_>, usage: KeyUsage) -> Result<webpki::Error, TlsError> {
     let now = UnixTime::now();
     let seen = verify(certificate, usage, now).map_err(|error| TlsError::unusable(part, path, &error))?;
@@ -341,7 +342,8 @@ pub(super) fn in_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result
     out_of_time(&seen).map_or(Ok(()), Err)
 }
 
-/// Verifies a certificate without any CA. There is therefore always an error, at least an unknown issuer.
+/// Verifies a certificate without any CA, and returns the verification error. For a valid certificate, this is an
+/// unknown issuer.
 fn verify(certificate: &CertificateDer<'_>, usage: KeyUsage, now: UnixTime) -> Result<webpki::Error, webpki::Error> {
     let parsed = EndEntityCert::try_from(certificate)?;
     let verified = parsed.verify_for_usage(webpki::ALL_VERIFICATION_ALGS, &[], &[], now, usage, None, None);

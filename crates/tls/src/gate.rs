@@ -43,8 +43,8 @@ impl Loaded {
         Ok(Self { identity, verifier })
     }
 
-    /// Makes the configuration of one connection. It records the name in the client's certificate, so that a refusal
-    /// can name the client.
+    /// Makes the configuration of one connection. The configuration records the name in the client's certificate, so
+    /// that a refusal can name the client.
     pub(super) fn config(&self, shown: Shown) -> Result<Arc<ServerConfig>, Error> {
         let verifier = Noting {
             verifier: Arc::clone(&self.verifier),
@@ -73,7 +73,7 @@ impl Gate {
         }))
     }
 
-    /// Replaces the files. Connections whose certificate the new files do not accept end.
+    /// Reads the files again. Ends each connection whose certificate the new files do not accept.
     ///
     /// # Errors
     /// The wrong file and the reason. Nothing changes then.

@@ -1,9 +1,9 @@
 //! Connections whose client certificate a [`Gate`] accepted.
 //!
 //! An unauthenticated connection costs the server only a file descriptor. Handshakes run independently and have a time
-//! limit. If there are too many, the oldest is aborted. Silent clients and clients that have begun to send count
-//! separately, so a flood of silent clients displaces no sending client. A connection ends when its certificate is
-//! revoked or expires.
+//! limit. If there are too many handshakes, the server aborts the oldest. Silent clients and clients that have begun to
+//! send count separately, so a flood of silent clients displaces no sending client. A connection ends when its
+//! certificate is revoked or expires.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,9 +34,10 @@ use crate::gate::{Gate, Shown};
 
 /// Time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Largest number of handshakes of clients that have begun to send. Beyond it the oldest is aborted.
+/// Largest number of handshakes of clients that have begun to send. If there are more, the server aborts the oldest.
 const HANDSHAKES: usize = 64;
-/// Largest number of silent connections. Beyond it the oldest is aborted, so silent clients block no others.
+/// Largest number of silent connections. If there are more, the server aborts the oldest, so silent clients block no
+/// others.
 const SILENT: usize = 256;
 /// Wait before the next accept when the system has no file descriptor for a connection.
 const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
@@ -77,9 +78,9 @@ impl fmt::Debug for Connection {
 /// Receives a log line for each refused client.
 type Tell = Arc<dyn Fn(String) + Send + Sync>;
 
-/// Accepts connections and yields each once its peer is known. Calls `tell` with the reason for each client that is
-/// refused or whose connection ends by a lost certificate. Must be called within a runtime. Dropping the stream closes
-/// the listener.
+/// Accepts connections and yields each once its peer is known. Calls `tell` with the reason for each refused client,
+/// and for each connection that ends because its certificate is no longer accepted. Must be called within a Tokio
+/// runtime. Dropping the stream closes the listener.
 pub fn incoming(
     listener: TcpListener,
     gate: Arc<Gate>,

@@ -40,7 +40,7 @@ const HTTP_2: &[u8] = b"h2";
 pub struct ServerFiles {
     /// The server's certificate, with its intermediate certificates.
     pub cert: PathBuf,
-    /// The private key of its certificate.
+    /// The private key of this certificate.
     pub key: PathBuf,
     /// The CA that signed the certificates of clients.
     pub client_ca: PathBuf,
@@ -55,7 +55,7 @@ pub struct ClientFiles {
     pub ca: PathBuf,
     /// The client's certificate, with its intermediate certificates.
     pub cert: PathBuf,
-    /// The private key of its certificate.
+    /// The private key of this certificate.
     pub key: PathBuf,
 }
 

@@ -1,7 +1,8 @@
 //! Reads NodeInfo of the node at the end of a directed route.
 //!
-//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`. PATH is the ports of the route as for smpquery
-//! -D, with 0 first; `0` alone is the device itself. The layouts are in the architecture, 14.2.1.2 and 14.2.5.3.
+//! `node_info DEVICE PORT PATH`, for example `node_info mlx5_0 1 0,1`. PATH lists 0 and then the egress port of each
+//! hop, as for `smpquery -D`. PATH `0` is the device itself. The layouts are in the architecture, 14.2.1.2 and
+//! 14.2.5.3.
 
 use std::{error::Error, process::ExitCode, time::Duration};
 
@@ -66,7 +67,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// SubnGet(NodeInfo) by a directed route.
+/// Makes a SubnGet(NodeInfo) with a directed route.
 fn get_node_info(path: &[u8]) -> [u8; MAD_LENGTH] {
     let mut mad = [0; MAD_LENGTH];
     // Base version, class, class version, method Get.

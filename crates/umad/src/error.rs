@@ -64,7 +64,7 @@ pub enum ListError {
     /// An earlier call of this process is still stuck inside the library.
     #[error("{}", still_opening(.bound))]
     StillOpening {
-        /// How long the caller waited for it.
+        /// How long the caller waited for that call.
         bound: Duration,
     },
     /// No helper thread could be started.
@@ -93,7 +93,7 @@ pub enum OpenError {
     /// attempt is made.
     #[error("{}", still_opening(.bound))]
     StillOpening {
-        /// How long the caller waited for it.
+        /// How long the caller waited for that call.
         bound: Duration,
     },
     /// There is no such device.
@@ -249,7 +249,7 @@ pub struct PortGone {
     pub errno: i32,
 }
 
-/// Returns the loader's own message, which libloading keeps one level down.
+/// Returns the dynamic loader's message, which libloading stores as the source of its error.
 fn cause(error: &dyn std::error::Error) -> String {
     error.source().unwrap_or(error).to_string()
 }
@@ -257,7 +257,7 @@ fn cause(error: &dyn std::error::Error) -> String {
 fn errno_text(during: &str, errno: i32) -> String {
     let seen = io::Error::from_raw_os_error(errno);
     match Errno::from_raw(errno) {
-        // The kernel keeps such a MAD at the head of the queue forever.
+        // The kernel keeps a MAD that is too long at the head of the queue forever.
         Errno::ENOSPC | Errno::EINVAL if during == "receiving" => format!(
             "{seen}: a MAD of more than 256 bytes lies there, as Omni-Path has them and RMPP by the kernel, neither of \
              which is asked for"

@@ -1,4 +1,4 @@
-//! The C side of libibumad: layouts, and the functions that this crate calls.
+//! The C interface of libibumad: layouts, and the functions that this crate calls.
 //!
 //! Source: `infiniband/umad.h`, rdma-core 44 (`IBUMAD_1.0` symbols, soname `libibumad.so.3`); `struct ib_user_mad` is
 //! the kernel's `struct ib_user_mad_hdr`, ABI 5.
@@ -7,11 +7,11 @@
 //!
 //! - The function pointers of [`Symbols`] stay valid as long as the [`Symbols`] value lives, because it owns the
 //!   library handle. Every user holds it in an `Arc`.
-//! - Names passed in are NUL-terminated and outlive the call; the library keeps no pointer into our memory.
+//! - Names passed in are NUL-terminated and outlive the call; the library keeps no pointer to them.
 //! - A MAD buffer passed to `umad_send` or `umad_recv` has at least `umad_size()` plus the given length in bytes and is
 //!   aligned to 8 bytes. No other code touches it during the call.
 //! - One thread at a time uses a port id, between the `umad_open_port` that returned it and its `umad_close_port`.
-//! - `umad_get_ca` fills memory that this crate owns. Only the port entries behind it belong to the library;
+//! - `umad_get_ca` fills memory that this crate owns. Only the port entries that it points to belong to the library;
 //!   `umad_release_ca` frees them.
 
 use std::ffi::{OsStr, c_char, c_int, c_long, c_uint, c_void};
@@ -31,11 +31,11 @@ pub(super) const MASK_WORDS: usize = 16 / size_of::<c_long>();
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Address {
-    /// Queue pair number, BE.
+    /// Queue pair number, In network byte order.
     pub(super) qpn: u32,
-    /// Q_Key, BE.
+    /// Q_Key, In network byte order.
     pub(super) qkey: u32,
-    /// LID, BE.
+    /// LID, In network byte order.
     pub(super) lid: u16,
     pub(super) sl: u8,
     pub(super) path_bits: u8,
@@ -44,7 +44,7 @@ pub(super) struct Address {
     pub(super) hop_limit: u8,
     pub(super) traffic_class: u8,
     pub(super) gid: [u8; 16],
-    /// Flow label, BE.
+    /// Flow label, In network byte order.
     pub(super) flow_label: u32,
     pub(super) pkey_index: u16,
     pub(super) reserved: [u8; 6],
@@ -75,11 +75,11 @@ pub(super) struct CaPort {
     pub(super) state: c_uint,
     pub(super) phys_state: c_uint,
     pub(super) rate: c_uint,
-    /// BE.
+    /// In network byte order.
     pub(super) capmask: u32,
-    /// BE.
+    /// In network byte order.
     pub(super) gid_prefix: u64,
-    /// BE.
+    /// In network byte order.
     pub(super) port_guid: u64,
     pub(super) pkeys_size: c_uint,
     pub(super) pkeys: *mut u16,
@@ -96,15 +96,15 @@ pub(super) struct Ca {
     pub(super) fw_ver: [c_char; 20],
     pub(super) ca_type: [c_char; 40],
     pub(super) hw_ver: [c_char; 20],
-    /// BE.
+    /// In network byte order.
     pub(super) node_guid: u64,
-    /// BE.
+    /// In network byte order.
     pub(super) system_guid: u64,
     pub(super) ports: [*mut CaPort; MAX_PORTS],
 }
 
-/// Checks sizes and offsets against those of the C compiler. A test of `crates/hw` with the feature `rdma-sys` reads
-/// this table, with the names of the header, and asks the compiler.
+/// Checks sizes and offsets at compile time. A test of `crates/hw` with the feature `rdma-sys` also reads this table,
+/// and lets the C compiler check it against the header.
 macro_rules! layouts {
     ($($type:ident $c_name:literal $size:literal { $($field:ident $offset:literal)* })*) => {
         // These sizes are for a C `long` of 64 bits.
@@ -144,8 +144,8 @@ macro_rules! symbols {
         }
 
         impl Symbols {
-            /// Opens the library file `path` and resolves all functions. A file name is searched like any shared
-            /// library.
+            /// Opens the library file `path` and resolves all functions. A file name without a directory is searched in
+            /// the system's library directories.
             pub(super) fn load(path: &OsStr) -> Result<Symbols, Unavailable> {
                 // SAFETY: loading runs the library's constructors; libibumad has none. Only tests pass a path that
                 // names another library.

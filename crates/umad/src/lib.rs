@@ -10,8 +10,8 @@
 //! # Matching responses
 //!
 //! The kernel stores the agent in the high 32 bits of a sent MAD's transaction ID. The caller must therefore match
-//! responses by the low 32 bits. The caller must also keep the deadline: [`Port::recv`] knows only how long it may
-//! block. The kernel refuses a request whose low 32 bits equal those of an outstanding request.
+//! responses by the low 32 bits. The caller must also check the deadline of each response: [`Port::recv`] only limits
+//! how long the call blocks. The kernel refuses a request whose low 32 bits equal those of an outstanding request.
 //!
 //! # RoCE
 //!

@@ -55,7 +55,7 @@ impl Library {
     }
 }
 
-/// A device, as libibumad describes it.
+/// A device and its properties, as reported by libibumad.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Name, for example `mlx5_0`.
@@ -74,7 +74,7 @@ pub struct Device {
     pub ports: Vec<DevicePort>,
 }
 
-/// A port of a [`Device`], as it was when listed.
+/// A port of a [`Device`], with its state when the devices were listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePort {
     /// Port number; 0 is the management port of a switch.
@@ -99,7 +99,7 @@ pub struct DevicePort {
     pub link_layer: String,
 }
 
-/// Returns every device that can be read, without devices that vanish meanwhile.
+/// Returns every device that can be read. Skips a device that disappears during the call.
 pub(super) fn list(symbols: &Symbols) -> Vec<Device> {
     claimed_names(symbols)
         .iter()
@@ -112,8 +112,8 @@ pub(super) fn names(symbols: &Symbols) -> Vec<String> {
     list(symbols).into_iter().map(|device| device.name).collect()
 }
 
-/// Returns the names that the library lists. On a machine without devices it invents a name (`mthca0`), so the caller
-/// must check each one.
+/// Returns the names that the library lists. On a machine without devices the library invents a name (`mthca0`), so the
+/// caller must check each name.
 fn claimed_names(symbols: &Symbols) -> Vec<String> {
     let mut names = [[0 as c_char; NAME_LENGTH]; MAX_DEVICES];
     let room = i32::try_from(MAX_DEVICES).expect("32 fits");
@@ -130,8 +130,7 @@ fn claimed_names(symbols: &Symbols) -> Vec<String> {
 /// Returns a device, or `None` if the library does not know it.
 pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
     let c_name = CString::new(name).ok()?;
-    // The buffer has twice the size: a later release of the library may append fields and then writes a larger
-    // structure.
+    // The buffer has twice the needed size, because a later release of the library may write a larger structure.
     let mut room = MaybeUninit::<[Ca; 2]>::zeroed();
     let ca = room.as_mut_ptr().cast::<Ca>();
     // SAFETY: the name is NUL-terminated; `ca` points to writable, zeroed memory larger than a umad_ca_t.
@@ -157,8 +156,8 @@ pub(super) fn describe(symbols: &Symbols, name: &str) -> Option<Device> {
 fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
     // SAFETY: an entry of umad_ca_t.ports is null or points to a umad_port_t that lives until umad_release_ca.
     let port = unsafe { port.as_ref() }?;
-    // The numbers come from the driver's files. A number that is too large becomes the largest value and is not
-    // truncated.
+    // The numbers come from the driver's files. A port with an invalid port number is skipped. Any other number that is
+    // too large becomes the largest value of its type.
     Some(DevicePort {
         number: u8::try_from(port.portnum).ok()?,
         state: u8::try_from(port.state).unwrap_or(u8::MAX),
@@ -173,7 +172,7 @@ fn port_of(port: *const super::ffi::CaPort) -> Option<DevicePort> {
     })
 }
 
-/// Returns the text of a fixed C field, up to its NUL or its end.
+/// Returns the text of a C array of fixed size, up to its NUL or its end.
 fn text(field: &[c_char]) -> String {
     let bytes: Vec<u8> = field.iter().map(|c| *c as u8).collect();
     match CStr::from_bytes_until_nul(&bytes) {

@@ -1,4 +1,5 @@
-//! Opening a port on a helper thread with a time limit, since it can block forever, and the reasons of a failure.
+//! Opens a port on a helper thread with a time limit, because opening can block forever. Determines the reason of a
+//! failure.
 
 use std::{
     ffi::{CStr, CString, OsStr, c_char, c_long},
@@ -25,8 +26,8 @@ const DRIVER_DEVICES: &str = "/sys/class/infiniband";
 /// Method number of Trap.
 const TRAP: u32 = 0x05;
 
-/// Allows one call at a time in the whole process into the functions that list and open devices: the library's device
-/// list is not thread-safe.
+/// Serialises the calls of this process that list or open devices, because the library's device list is not
+/// thread-safe.
 static OPENING: Gate = Gate {
     busy: Mutex::new(false),
     free: Condvar::new(),
@@ -42,7 +43,7 @@ impl Gate {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits at most `bound` until no other thread is inside.
+    /// Enters the gate. Waits at most `bound` until no other thread is inside; returns `None` after that.
     fn enter(&'static self, bound: Duration) -> Option<Inside> {
         let (mut busy, waited) = self
             .free
@@ -56,8 +57,8 @@ impl Gate {
     }
 }
 
-/// Proof that no other thread is inside the gate. It moves into the helper thread, so a stuck call keeps the gate
-/// closed after its caller gave up.
+/// Proof that no other thread is inside the gate. The proof moves into the helper thread, so a stuck call keeps the
+/// gate closed even after its caller gave up.
 struct Inside(&'static Gate);
 
 impl Drop for Inside {
@@ -90,7 +91,7 @@ pub(super) fn bounded<T: Send + 'static>(
         .spawn(move || {
             let result = call();
             drop(inside);
-            // The caller may have given up. Then the result is dropped, which closes an open port.
+            // If the caller has given up, the result is dropped, which closes an open port.
             let _ = sender.send(result);
         })
         .map_err(Helper::Thread)?;
@@ -121,7 +122,7 @@ impl Drop for Opened {
 /// The agents of the management classes.
 #[derive(Debug)]
 pub(super) struct Agents {
-    /// For each class: the agent id or the refusal, or `None` if the class was never registered.
+    /// By class number: the agent id or the refusal, or `None` before the first attempt to register the class.
     by_class: [Option<Result<i32, Errno>>; 256],
     /// Whether this process receives traps of subnet management.
     pub(super) traps: bool,
@@ -143,7 +144,7 @@ impl Agents {
         self.by_class[usize::from(class)]?.err()
     }
 
-    /// Returns the agent to send `class` with, and registers the class at its first use.
+    /// Returns the agent of a management class. Registers the class at its first use.
     pub(super) fn of(&mut self, symbols: &Symbols, id: i32, class: u8) -> Result<i32, Errno> {
         *self.by_class[usize::from(class)].get_or_insert_with(|| register(symbols, id, class, false))
     }
@@ -288,8 +289,8 @@ fn explain(symbols: &Symbols, device: &CStr, port: u8, code: i32, seen: io::Erro
     }
 }
 
-/// Returns the file `/dev/infiniband/umadN` of a port, with the number N of its sibling `issmN`, which the library
-/// reports.
+/// Returns the path `/dev/infiniband/umadN` of a port. The number N comes from the path of the port's `issmN` file,
+/// which the library reports.
 fn device_file(symbols: &Symbols, device: &CStr, port: u8) -> Option<PathBuf> {
     let mut path = [0 as c_char; 256];
     // SAFETY: the name is NUL-terminated; `path` has the given 256 bytes.

@@ -21,12 +21,12 @@ use super::{
 /// Length of a MAD in bytes.
 pub const MAD_LENGTH: usize = 256;
 
-/// A received MAD, or a sent one that the kernel returned.
+/// A received MAD, or a sent MAD that the kernel returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The MAD; zero beyond `length`.
     pub mad: [u8; MAD_LENGTH],
-    /// Number of delivered bytes. Of a failed send, the kernel returns only the 24 bytes of the header.
+    /// Number of delivered bytes. For a failed send, the kernel returns only the 24 bytes of the header.
     pub length: usize,
     /// 0 for a received MAD, or the error number of a sent MAD that the kernel returned. It is 110 (ETIMEDOUT) if no
     /// response came within the timeout of the send, and 5 (EIO) if the MAD could not be sent.
@@ -35,8 +35,8 @@ pub struct Received {
     pub slid: u16,
     /// Service level of the received MAD.
     pub sl: u8,
-    /// GID of the sender, if the MAD had a GRH, as all MADs on RoCE do. For a returned send this is the destination
-    /// GID, or `None` if the kernel keeps no address.
+    /// GID of the sender, if the MAD had a GRH, as all MADs on RoCE do. For a returned send, the GID is that of the
+    /// destination, or `None` if the kernel does not return it.
     pub gid: Option<[u8; 16]>,
 }
 
@@ -75,13 +75,13 @@ impl Buffer {
 const _: () = assert!(size_of::<Buffer>() == size_of::<Header>() + MAD_LENGTH);
 
 impl Port {
-    /// Opens `port` of `device` and registers its management classes. Classes 0x01 and 0x81 (version 1) are registered
-    /// for responses and, unless another program has them, for traps; class 0x04 is registered, too. Other classes are
-    /// registered at their first send. A class that the kernel refuses is no error here, unless it refuses all of them;
-    /// sending it is an error.
+    /// Opens `port` of `device` and registers its management classes 0x01, 0x81 and 0x04. Classes 0x01 and 0x81 are
+    /// also registered for traps, unless another program has registered for them. Other classes are registered at their
+    /// first send. If the kernel refuses some of the classes, the port opens, and only a send of a refused class fails.
+    /// If the kernel refuses all of them, the open fails.
     ///
     /// Gives up after `bound`. The attempt then continues in the background, and a port that it opens is closed again.
-    /// Until the attempt ends, this process makes no other one.
+    /// Until the attempt ends, this process can neither list devices nor open another port.
     ///
     /// # Errors
     ///
@@ -133,24 +133,24 @@ impl Port {
         })
     }
 
-    /// Whether this port receives traps of subnet management. It does not if another program, such as a subnet manager,
-    /// has registered for them.
+    /// Whether this port receives traps of subnet management. A port receives no traps if another program, such as a
+    /// subnet manager, has registered for them.
     pub fn receives_traps(&self) -> bool {
         self.opened.agents.traps
     }
 
-    /// Returns why the kernel refused an agent for a management class. Returns `None` if it did not refuse, or was not
-    /// asked.
+    /// Returns the error with which the kernel refused to register a management class. Returns `None` if the class is
+    /// registered or was not used yet.
     pub fn refusal(&self, class: u8) -> Option<io::Error> {
         self.opened.agents.refusal(class).map(io::Error::from)
     }
 
-    /// Sends one MAD. The kernel overwrites the high 32 bits of the transaction ID; all else is sent unchanged. The
-    /// management class, byte 1, selects the agent. There are no retries.
+    /// Sends one MAD. The kernel overwrites the high 32 bits of the transaction ID; all other bits are sent unchanged.
+    /// The management class, byte 1, selects the agent. The kernel does not retry.
     ///
-    /// `timeout` is how long the kernel waits for the response before it returns the MAD with status 110. It is rounded
-    /// up to milliseconds, at least one. A MAD that is itself a response (response bit, or TrapRepress) expects no
-    /// response and is sent without a timeout.
+    /// `timeout` is how long the kernel waits for the response before it returns the MAD with status 110. The timeout
+    /// is rounded up to milliseconds and is at least 1 ms. A MAD that is itself a response (response bit, or
+    /// TrapRepress) expects no response and is sent without a timeout.
     ///
     /// # Errors
     ///
@@ -205,9 +205,9 @@ impl Port {
         let bytes = self.buffer.bytes();
         bytes[self.offset..self.offset + MAD_LENGTH].copy_from_slice(mad);
         let umad = bytes.as_mut_ptr().cast::<c_void>();
-        // SAFETY: `umad` is our aligned buffer with 64 bytes of header and 256 of data, which no other code uses. The
-        // header has at most 64 bytes (checked at open), so header and MAD end inside. The port is open and the agent
-        // is registered on it.
+        // SAFETY: `umad` is the port's aligned buffer with 64 bytes of header and 256 bytes of data. No other code uses
+        // it. The header has at most 64 bytes (checked at open), so header and MAD end inside. The port is open and the
+        // agent is registered on it.
         let code = unsafe {
             (symbols.umad_set_addr)(umad, dlid.into(), qpn.cast_signed(), sl.into(), qkey.cast_signed());
             (symbols.umad_set_pkey)(umad, pkey_index.into());
@@ -235,8 +235,8 @@ impl Port {
         Err(self.lost("sending", errno).into())
     }
 
-    /// Waits at most `timeout` for a MAD. Returns `None` if none comes. With a timeout of zero it does not wait; a
-    /// shorter timeout than a millisecond is rounded up to one.
+    /// Waits at most `timeout` for a MAD. Returns `None` if no MAD arrives. Does not wait if `timeout` is zero;
+    /// otherwise rounds the timeout up to milliseconds.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl Port {
         }
     }
 
-    /// Waits until a MAD may be available or `timeout` is over. It may also return early without a MAD.
+    /// Waits until a MAD may be available or `timeout` is over. The wait may also end early without a MAD.
     fn wait(&mut self, timeout: Duration) -> Result<(), PortGone> {
         // SAFETY: the port is open.
         let code = unsafe { (self.opened.symbols.umad_poll)(self.opened.id, milliseconds(timeout)) };
@@ -279,12 +279,11 @@ impl Port {
     fn take(&mut self) -> Result<Option<Received>, PortGone> {
         let mut length = 256; // MAD_LENGTH as a C int.
         let umad = self.buffer.bytes().as_mut_ptr().cast::<c_void>();
-        // SAFETY: our buffer has space for the header (at most 64 bytes, checked at open) and the 256 bytes of
+        // SAFETY: the buffer has space for the header (at most 64 bytes, checked at open) and the 256 bytes of
         // `length`; the port is open.
         let code = unsafe { (self.opened.symbols.umad_recv)(self.opened.id, umad, &raw mut length, 0) };
         if code < 0 {
-            // The library returns the error number itself, or leaves it in errno. EAGAIN means that no MAD is
-            // available.
+            // The library returns the negative error number. EAGAIN means that no MAD is available.
             if let Errno::EAGAIN | Errno::ETIMEDOUT | Errno::EINTR = Errno::from_raw(code.saturating_neg()) {
                 return Ok(None);
             }

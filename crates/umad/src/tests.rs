@@ -200,7 +200,7 @@ fn global_route_is_written_with_gid_index() {
         (address.lid, address.qpn, address.sl),
         (5_u16.to_be(), 1_u32.to_be(), 2)
     );
-    // A later send without a route has an empty one.
+    // A later send without a route does not contain the earlier route.
     port.send(&get(0x81), &Destination::DirectedRoute, BOUND).unwrap();
     let address = world(|world| world.sent.pop().unwrap().2).address;
     assert_eq!((address.grh_present, address.gid), (0, [0; 16]));
@@ -230,7 +230,7 @@ fn stuck_open_times_out_and_blocks_others() {
     let second = Port::open(&library, "sound", 1, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(second, OpenError::StillOpening { .. }), "{second:?}");
     drop(stuck);
-    // After the stuck call returns, the next open waits for it and succeeds.
+    // The next open waits until the stuck call returns, and succeeds.
     Port::open(&library, "sound", 1, BOUND).unwrap();
 }
 

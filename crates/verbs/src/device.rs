@@ -3,7 +3,7 @@
 use verbatim_proto::agent::Opened;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
-use crate::values::Post;
+use crate::values::WorkRequest;
 
 /// A refusal or failure of a device.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Makes a refusal without a call of the driver.
+    /// Makes the failure of a command that is refused without a call of the driver.
     pub fn refused(text: impl Into<String>) -> Self {
         Self {
             errno: 0,
@@ -25,7 +25,7 @@ impl Failure {
     }
 }
 
-/// An event that a device reports by itself.
+/// An asynchronous event of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// Name in `infiniband/verbs.h`, such as "IBV_EVENT_QP_FATAL".
@@ -48,7 +48,7 @@ pub struct Completed {
     pub opcode: u32,
     /// Number of received bytes.
     pub byte_len: u32,
-    /// Immediate data, if the received message had some.
+    /// Immediate data of the received message, if any.
     pub imm: Option<u32>,
     /// The vendor's error number.
     pub vendor_error: u32,
@@ -62,7 +62,7 @@ pub trait Memory: Send {
     fn l_key(&self) -> u32;
     /// Returns the R_Key.
     fn r_key(&self) -> u32;
-    /// Copies bytes out of the memory. The device may write at the same time.
+    /// Copies bytes from the memory. The device may write at the same time.
     ///
     /// # Errors
     /// When the range exceeds the memory.
@@ -91,12 +91,12 @@ pub trait Pair: Send {
     /// # Errors
     /// The driver's error.
     fn query(&self) -> Result<QpStatus, Failure>;
-    /// Posts a request. Returns when the driver was called, in nanoseconds of [`crate::clock`].
+    /// Posts a request. Returns the time of the call into the driver, in nanoseconds of [`crate::clock`].
     ///
     /// # Errors
     /// The driver's error.
-    fn post(&mut self, post: &Post<'_, Self::Memory>) -> Result<u64, Failure>;
-    /// Moves completions from the completion queue to `into`. Returns when the driver had delivered them, in
+    fn post(&mut self, post: &WorkRequest<'_, Self::Memory>) -> Result<u64, Failure>;
+    /// Moves completions from the completion queue to `into`. Returns the time when the driver had delivered them, in
     /// nanoseconds of [`crate::clock`], or `None` if the queue is empty.
     ///
     /// # Errors
@@ -104,8 +104,7 @@ pub trait Pair: Send {
     fn poll(&mut self, into: &mut Vec<Completed>) -> Result<Option<u64>, Failure>;
 }
 
-/// An open device and its protection domain. Dropping it closes the device; objects made from it must be dropped
-/// before.
+/// An open device and its protection domain. Dropping it closes the device; objects made from it must be dropped first.
 pub trait Device: Send + 'static {
     /// Type of its memory.
     type Memory: Memory + 'static;
@@ -132,6 +131,7 @@ pub trait Device: Send + 'static {
     /// # Errors
     /// The driver's error.
     fn next_report(&self) -> Result<Option<Report>, Failure>;
-    /// Returns why the device is unusable, if it is. Cheap enough for several calls a second.
+    /// Returns the reason why the device is unusable, or `None` if it is usable. Must be cheap enough for several calls
+    /// per second.
     fn gone(&self) -> Option<String>;
 }

@@ -20,7 +20,8 @@ const WAITING: usize = 64;
 /// Largest total size of the queued commands, in bytes.
 const ROOM: u32 = 32 << 20;
 
-/// Longest polling without a pause after a post: first while the reply is held back, then after it was sent.
+/// Longest polling without a pause after a post: `AT_ONCE` while the reply is held back, then `ATTENTION` after the
+/// reply was sent.
 const AT_ONCE: Duration = Duration::from_micros(50);
 const ATTENTION: Duration = Duration::from_millis(1);
 /// Longest time that replies and events are held back while posts are queued.
@@ -29,7 +30,8 @@ const KEPT_BACK: Duration = Duration::from_millis(10);
 /// A queued command: its number, the command, and its share of the queue's bytes.
 type Waiting = (u64, Command, OwnedSemaphorePermit);
 
-/// Returns the size of a message in bytes, limited to `room`: a larger message fills the queue alone.
+/// Returns the size of a message in bytes, limited to `room`. A larger message therefore still fits into an empty
+/// queue.
 #[must_use]
 pub fn weight(message: &impl Message, room: u32) -> u32 {
     u32::try_from(message.encoded_len()).unwrap_or(room).clamp(1, room)
@@ -37,7 +39,7 @@ pub fn weight(message: &impl Message, room: u32) -> u32 {
 
 /// A message of a session.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Said {
+pub enum AgentMessage {
     /// The reply to the command with this number, and the time of its execution.
     Answer(u64, proto::Instant, Reply),
     /// An event, and its time.
@@ -55,7 +57,7 @@ pub enum End {
     Gone(String),
 }
 
-/// Ends a session from any thread, without its queued commands.
+/// A handle that ends a session from any thread, without executing its queued commands.
 #[derive(Debug)]
 pub struct Cut {
     cut: AtomicBool,
@@ -64,8 +66,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Ends the session without its queued commands. The session's thread notices at once, unless it is inside a call
-    /// of the driver.
+    /// Ends the session without executing its queued commands. The session's thread notices this at once, unless it is
+    /// inside a call of the driver.
     pub fn cut(&self) {
         self.cut.store(true, Ordering::Release);
         self.told.notify_one();
@@ -112,7 +114,7 @@ impl Inlet {
         Ok(())
     }
 
-    /// Queues a command if the queue is not full. Returns whether it did.
+    /// Queues a command if the queue is not full. Returns whether the command was queued.
     ///
     /// # Errors
     /// When the session has ended.
@@ -147,7 +149,7 @@ impl Inlet {
 
 impl Drop for Inlet {
     fn drop(&mut self) {
-        // The commands end first; only then is the session's thread woken.
+        // Ends the commands before it wakes the session's thread.
         self.commands = None;
         self.cut.wake.wake_who_waits();
     }
@@ -171,8 +173,8 @@ impl Outlet {
         &self.cut
     }
 
-    /// Returns the number of the first command, for a session that could not begin. Returns `None` if none comes in
-    /// time.
+    /// Returns the number of the first command, for the reply of a session that could not begin. Returns `None` if no
+    /// command arrives in time.
     pub fn first(&mut self, within: Duration) -> Option<u64> {
         let begun = Instant::now();
         loop {
@@ -212,13 +214,17 @@ pub fn commands() -> std::io::Result<(Inlet, Outlet)> {
 
 /// Executes commands and reports events until the session ends. `say` returns whether the receiver still exists.
 ///
-/// A reply or event may wake another thread, which takes time from the requests just posted. It is therefore held back,
-/// for at most 10 ms, while completions are polled for or further posts are queued.
-pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: impl FnMut(Said) -> bool) -> End {
-    // The usual timer slack of 50 µs would be half of the accuracy of the recorded times.
+/// Sending a reply or event may wake another thread, which would delay the requests just posted. Replies and events are
+/// therefore held back for at most 10 ms, while this thread polls for completions or while further posts are queued.
+pub fn drive<D: Device>(
+    session: &mut Session<D>,
+    outlet: &mut Outlet,
+    mut say: impl FnMut(AgentMessage) -> bool,
+) -> End {
+    // The usual timer slack of 50 µs would prolong each wait of 100 µs by up to half.
     let _ = nix::sys::prctl::set_timerslack(1_000);
     let mut unsaid = Unsaid::default();
-    // Whether a new command wakes this thread, since the last look into the queue.
+    // Whether the wake was armed before the last look into the queue, so that any later command ends a wait.
     let mut armed = false;
     loop {
         if outlet.cut.is_cut() {
@@ -232,21 +238,22 @@ pub fn drive<D: Device>(session: &mut Session<D>, outlet: &mut Outlet, mut say: 
                     &command.kind,
                     Some(command::Kind::PostSend(_) | command::Kind::PostReceive(_))
                 );
-                // Calls of the driver other than posts may take long, so everything is reported first.
+                // Calls of the driver other than posts may take long, so the thread first sends everything that it held
+                // back.
                 if !is_post && !unsaid.say(&mut say) {
                     return End::Cut;
                 }
                 let done = session.execute(&command);
                 let watched = is_watched_for(&command, &done);
                 unsaid.happened(done.before);
-                unsaid.put(Said::Answer(number, done.at, done.reply));
+                unsaid.put(AgentMessage::Answer(number, done.at, done.reply));
                 let stop = || outlet.cut.is_cut() || !outlet.commands.is_empty();
                 if watched && !stop() {
                     let soon = session.attend(AT_ONCE, stop);
                     let none = soon.is_empty();
                     unsaid.happened(soon);
                     if none && !stop() {
-                        // The completion may depend on an action of the reply's receiver.
+                        // The completion may depend on an action of the reply's receiver, so the reply is sent first.
                         if !unsaid.say(&mut say) {
                             return End::Cut;
                         }
@@ -293,19 +300,19 @@ fn is_watched_for(command: &Command, done: &Done) -> bool {
 /// Replies and events that are held back.
 #[derive(Default)]
 struct Unsaid {
-    said: Vec<Said>,
+    said: Vec<AgentMessage>,
     since: Option<Instant>,
 }
 
 impl Unsaid {
-    fn put(&mut self, said: Said) {
+    fn put(&mut self, said: AgentMessage) {
         self.since.get_or_insert_with(Instant::now);
         self.said.push(said);
     }
 
     fn happened(&mut self, happened: Vec<Happened>) {
         for happened in happened {
-            self.put(Said::Event(happened.at, happened.event));
+            self.put(AgentMessage::Event(happened.at, happened.event));
         }
     }
 
@@ -317,8 +324,8 @@ impl Unsaid {
         self.since.is_none_or(|since| since.elapsed() < KEPT_BACK)
     }
 
-    /// Reports everything held back. Returns whether the receiver still exists.
-    fn say(&mut self, say: impl FnMut(Said) -> bool) -> bool {
+    /// Sends everything that was held back. Returns whether the receiver still exists.
+    fn say(&mut self, say: impl FnMut(AgentMessage) -> bool) -> bool {
         self.since = None;
         self.said.drain(..).all(say)
     }

@@ -31,18 +31,18 @@ pub mod wake;
 use std::ffi::OsStr;
 use std::path::Path;
 
-pub use drive::Said;
+pub use drive::AgentMessage;
 pub use link::{AgentAddress, AgentClient, AgentTls, Gone, LocalVerbs, NotConnected, Place, Reached, VerbsLink};
 pub use session::{Limits, Session};
 pub use verbatim_tls as tls;
 pub use verbs::{VerbsDevice, VerbsPair};
 
-/// The largest message that an agent accepts, in bytes. A command may write less than this, so an oversized one gets a
-/// refusal and does not break the stream.
+/// The largest message that an agent accepts, in bytes. One command may write at most [`session::MAX_TRANSFER`] bytes,
+/// which is less. The agent can therefore refuse a command that writes too much, without breaking the stream.
 pub const LARGEST_MESSAGE: usize = 32 << 20;
 
 /// Returns the name and version of the kernel module behind a device, given its directory below `/sys/class`. A missing
-/// one is `None`; a software device has no module.
+/// value is `None`: a software device has no module.
 #[must_use]
 pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
     let module = std::fs::canonicalize(device.join("device/driver/module")).ok();
@@ -52,8 +52,8 @@ pub fn driver(device: &Path) -> (Option<String>, Option<String>) {
     (name, version.map(|text| text.trim().to_owned()))
 }
 
-/// Describes this host: name, kernel, and the agent's version. The kernel's version, which identifies the build,
-/// follows in parentheses: a distribution may keep the kernel's release for years.
+/// Describes this host: name, kernel, and the agent's version. The kernel's build version follows in parentheses,
+/// because a distribution may keep the kernel's release number for years.
 #[must_use]
 pub fn host() -> String {
     let version = env!("CARGO_PKG_VERSION");

@@ -17,14 +17,15 @@ pub struct Piece<'a, M> {
     pub length: usize,
 }
 
-/// A work request to post. An empty message has no piece: to some devices a segment of length 0 means 2^31 bytes.
+/// A work request to post. An empty message has no piece, because some devices interpret a segment of length 0 as 2^31
+/// bytes.
 #[derive(Debug)]
-pub enum Post<'a, M> {
+pub enum WorkRequest<'a, M> {
     /// A request for the send queue.
     Send(SendPost<'a, M>),
     /// A request for the receive queue.
     Receive {
-        /// Identifier that the completion carries.
+        /// Identifier that the completion returns.
         wr_id: u64,
         /// Memory for the received message.
         into: Option<Piece<'a, M>>,
@@ -34,7 +35,7 @@ pub enum Post<'a, M> {
 /// A request for the send queue.
 #[derive(Debug)]
 pub struct SendPost<'a, M> {
-    /// Identifier that the completion carries.
+    /// Identifier that the completion returns.
     pub wr_id: u64,
     /// The operation.
     pub work: Work,
@@ -42,7 +43,7 @@ pub struct SendPost<'a, M> {
     pub local: Option<Piece<'a, M>>,
     /// Whether success generates a completion.
     pub signaled: bool,
-    /// Whether the other side's completion generates an event.
+    /// Whether to set the Solicited Event bit of the message.
     pub solicited: bool,
     /// Whether the request waits for earlier READs and atomics.
     pub fence: bool,

@@ -1,4 +1,4 @@
-//! A device that is used through libibverbs.
+//! The implementation of a session's device with libibverbs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use verbatim_proto::agent::{Gid, Opened};
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
 use crate::device::{Completed, Device, Failure, Memory, Pair, Report};
-use crate::values::{Piece, Post, SendPost};
+use crate::values::{Piece, SendPost, WorkRequest};
 
 /// Directory in which the kernel lists the devices that programs may open.
 const OPENABLE: &str = "/sys/class/infiniband_verbs";
@@ -124,7 +124,7 @@ impl Device for VerbsDevice {
                 let (name, version) = crate::driver(&Path::new("/sys/class/infiniband").join(self.context.name()));
                 [name, version].into_iter().flatten().collect::<Vec<_>>().join(" ")
             },
-            // Verbs have no call that reports these in advance. A driver refuses an unsupported request.
+            // Verbs have no call that reports capabilities in advance. A driver refuses an unsupported request.
             capabilities: None,
             local_ca_ack_delay: device.local_ca_ack_delay.into(),
         })
@@ -135,7 +135,8 @@ impl Device for VerbsDevice {
     }
 
     fn create_pair(&self, service: Service, send_depth: u32, receive_depth: u32) -> Result<VerbsPair, Failure> {
-        // Drivers round queue depths up. An overflow would make the completion queue unusable.
+        // Doubles the number of entries, because drivers round queue depths up. An overflow would make the completion
+        // queue unusable.
         let entries = send_depth.saturating_add(receive_depth).saturating_mul(2);
         let completions = self.context.create_completion_queue(entries)?;
         let depths = (send_depth, receive_depth);
@@ -198,7 +199,7 @@ impl Memory for MemoryRegion {
 pub struct VerbsPair {
     pair: QueuePair,
     completions: CompletionQueue,
-    /// Always empty between polls; kept for its allocation.
+    /// Buffer for completions, empty between polls. It avoids an allocation for each poll.
     found: Vec<Completion>,
     domain: ProtectionDomain,
     port: u8,
@@ -253,10 +254,10 @@ impl Pair for VerbsPair {
         Ok(self.pair.query()?)
     }
 
-    fn post(&mut self, post: &Post<'_, MemoryRegion>) -> Result<u64, Failure> {
+    fn post(&mut self, post: &WorkRequest<'_, MemoryRegion>) -> Result<u64, Failure> {
         let called = match post {
-            Post::Send(post) => self.send(post)?,
-            Post::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
+            WorkRequest::Send(post) => self.send(post)?,
+            WorkRequest::Receive { wr_id, into } => self.pair.post_receive(ReceiveRequest {
                 wr_id: *wr_id,
                 data: segment(into.as_ref()),
             })?,
@@ -295,7 +296,7 @@ mod tests {
         assert!(listed.is_there());
         fs::rename(&listed.path, directory.path().join("was")).unwrap();
         assert!(!listed.is_there());
-        // Another device of the same name. The first directory still exists, so its inode is not reused.
+        // Makes another entry of the same name. The first directory still exists, so its inode is not reused.
         fs::create_dir(&listed.path).unwrap();
         assert!(!listed.is_there());
     }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Longest wait: a longer one than the system supports would be an error.
+/// Longest wait. A wait longer than the system supports would be an error.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A file descriptor that is readable from [`Wake::wake`] until [`Wake::clear`].
@@ -38,17 +38,17 @@ impl Wake {
         let _ = self.fd.write(1);
     }
 
-    /// Makes the descriptor unreadable, and lets [`Wake::wake_who_waits`] make it readable. The caller must check for
-    /// new data afterwards, else a wake could be lost.
+    /// Makes the descriptor unreadable, and permits [`Wake::wake_who_waits`] to make it readable. The caller must check
+    /// for new data afterwards; otherwise a wake could be lost.
     pub fn arm(&self) {
-        // The order matters: it clears a wake for data seen before, but no later wake.
+        // Clears the descriptor first, so that this removes no later wake.
         self.clear();
         self.armed.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the descriptor readable if it was armed since the last call. A thread that does not wait checks for data
-    /// by itself, so this saves the system call. The data must be there before the call.
+    /// Makes the descriptor readable if it was armed since the last call. Without a waiting thread, the call makes no
+    /// system call, because a thread checks for data before it waits. The data must be available before the call.
     pub fn wake_who_waits(&self) {
         fence(Ordering::SeqCst);
         if self.armed.swap(false, Ordering::SeqCst) {
@@ -56,7 +56,7 @@ impl Wake {
         }
     }
 
-    /// Makes the descriptor unreadable. The caller must check for new data afterwards, else a wake could be lost.
+    /// Makes the descriptor unreadable. The caller must check for new data afterwards; otherwise a wake could be lost.
     pub fn clear(&self) {
         let _ = self.fd.read();
     }
@@ -64,10 +64,10 @@ impl Wake {
     /// Waits until the descriptor is readable or the time is over.
     pub fn wait(&self, timeout: Duration) {
         let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        // A signal ends the wait early; callers expect that of any wait.
+        // A signal ends the wait early. Callers must expect an early end.
         match ppoll(&mut fds, Some(timeout.min(LONGEST).into()), None) {
             Ok(_) | Err(Errno::EINTR) => {}
-            // The system has no memory for the call. The caller tries again.
+            // The system has no memory for the call, so the caller tries again.
             Err(_) => std::thread::yield_now(),
         }
     }

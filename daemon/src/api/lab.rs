@@ -56,10 +56,10 @@ fn turn(
     if !look {
         return Ok(before);
     }
-    let (mut lanes, journals) = (scheduler.lanes(), scheduler.all_pending());
+    let (mut slots, journals) = (scheduler.slots(), scheduler.all_pending());
     let show = |rig: &verbatim_rig::RigConfig| {
-        let lane = lanes.remove(&rig.name);
-        let mut of = view::rig(rig, lane, scheduler.pending(rig, &journals).as_ref());
+        let slot = slots.remove(&rig.name);
+        let mut of = view::rig(rig, slot, scheduler.pending(rig, &journals).as_ref());
         of.host = lab.host().into();
         (rig.name.clone(), of.encode_to_vec())
     };

@@ -64,10 +64,10 @@ impl Rigs {
         blocking(move || {
             let lab = scheduler.store().lab();
             let host = lab.map(|lab| lab.host().to_string()).unwrap_or_default();
-            let (lane, journals) = (scheduler.lane(&rig.name), scheduler.all_pending());
+            let (slot, journals) = (scheduler.slot(&rig.name), scheduler.all_pending());
             Rig {
                 host,
-                ..view::rig(&rig, lane, scheduler.pending(&rig, &journals).as_ref())
+                ..view::rig(&rig, slot, scheduler.pending(&rig, &journals).as_ref())
             }
         })
         .await

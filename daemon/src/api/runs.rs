@@ -17,7 +17,7 @@ use super::streams::Answer;
 use super::{Shared, artifacts, blocking, errors, filter, names, page, validate, view, watch};
 use crate::access::{Caller, Identity, May, View};
 use crate::sched::{NewRun, Scheduler};
-use crate::store::{Detail, Filter, Kept, LeaseId, Patience, StoreError, StoredRun};
+use crate::store::{Detail, Filter, LeaseId, Patience, RunEntry, StoreError, StoredRun};
 use verbatim_run::RunId;
 
 /// The service of runs.
@@ -332,7 +332,7 @@ fn list(
         Some(last) if more => page::token(&last.run.id, &request.filter),
         _ => String::new(),
     };
-    let run = |kept: Kept| {
+    let run = |kept: RunEntry| {
         let verdicts = store.verdicts(&kept.run.id, Detail::Heads).unwrap_or_default();
         let place = scheduler.place(&kept.run);
         Run {

@@ -75,14 +75,14 @@ fn changed(journals: &Path) -> Option<SystemTime> {
 }
 
 fn make(scheduler: &Scheduler, of: &RigFile, before: &[Arc<Rig>]) -> Vec<Arc<Rig>> {
-    let mut lanes = scheduler.lanes();
+    let mut slots = scheduler.slots();
     let lab = scheduler.store().lab();
     let host = lab.map(|lab| lab.host().to_string()).unwrap_or_default();
     let journals = scheduler.all_pending();
     let view = |(place, rig): (usize, &verbatim_rig::RigConfig)| {
         let rig = Rig {
             host: host.clone(),
-            ..view::rig(rig, lanes.remove(&rig.name), scheduler.pending(rig, &journals).as_ref())
+            ..view::rig(rig, slots.remove(&rig.name), scheduler.pending(rig, &journals).as_ref())
         };
         match before.get(place).filter(|before| ***before == rig) {
             Some(before) => Arc::clone(before),

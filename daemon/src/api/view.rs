@@ -5,14 +5,14 @@ use verbatim_catalog::Register;
 use verbatim_proto::v1::{Lease, Rig, RigState, Run, Verdict, Waiting};
 
 use crate::access::Identity;
-use crate::sched::{Lane, LaneView, LeaseView, Phase, timestamp};
-use crate::store::{Elsewhere, Kept};
+use crate::sched::{LeaseView, Phase, RigSlot, RigSlotView, timestamp};
+use crate::store::{Elsewhere, RunEntry};
 use verbatim_rig::RigConfig;
 use verbatim_tester::Unrestored;
 
 /// Converts a run. `place` is its place in the queue, 0 when it doesn't wait. `deviations` are the known deviations of
 /// the rig's devices.
-pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
+pub(super) fn run(kept: RunEntry, place: u32, verdicts: Vec<Verdict>, deviations: &Register) -> Run {
     let of = kept.run;
     let known_deviations = of.info.as_ref().map_or_else(Vec::new, |info| {
         let known = deviations.known(&info.fingerprint, info.started_ns, &verdicts);
@@ -41,12 +41,12 @@ pub(super) fn run(kept: Kept, place: u32, verdicts: Vec<Verdict>, deviations: &R
     }
 }
 
-pub(super) fn rig(of: &RigConfig, lane: Option<(LaneView, Option<Identity>)>, pending: Option<&Unrestored>) -> Rig {
-    let (view, holder) = lane.unwrap_or_default();
-    let (state, state_reason) = view.lane.state();
-    let Lane {
+pub(super) fn rig(of: &RigConfig, slot: Option<(RigSlotView, Option<Identity>)>, pending: Option<&Unrestored>) -> Rig {
+    let (view, holder) = slot.unwrap_or_default();
+    let (state, state_reason) = view.slot.state();
+    let RigSlot {
         phase, holder: lease, ..
-    } = view.lane;
+    } = view.slot;
     let current_run = match &phase {
         Phase::Running(run) => format!("runs/{run}"),
         _ => String::new(),

@@ -373,8 +373,8 @@ impl Scheduler {
             tokio::time::sleep(wait).await;
             let again = move || {
                 self.decide(|state, _| {
-                    let quarantined = |lane: &super::Lane| matches!(lane.phase, super::Phase::Quarantined(_));
-                    match state.plan.lane(&rig).is_some_and(quarantined) {
+                    let quarantined = |slot: &super::RigSlot| matches!(slot.phase, super::Phase::Quarantined(_));
+                    match state.plan.slot(&rig).is_some_and(quarantined) {
                         true => state.plan.restore(&rig),
                         // The rig is no longer quarantined.
                         false => Ok(Vec::new()),

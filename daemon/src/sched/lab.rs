@@ -10,8 +10,8 @@ use verbatim_run::RunId;
 
 use super::leases::{self, LONGEST_LEASE};
 use super::plan::{Action, Refusal};
-use super::{CreateError, Ending, Live, NewRun, Scheduler, again, changed};
-use crate::store::{Filter, LeaseId, Patience, StoreError, StoredLease, StoredRun, Wish};
+use super::{CreateError, Ending, Live, NewRun, Scheduler, changed, takeover};
+use crate::store::{Filter, LeaseId, Patience, RemoteRequest, StoreError, StoredLease, StoredRun};
 
 impl Scheduler {
     /// Returns whether `host` is the name of another host.
@@ -30,8 +30,10 @@ impl Scheduler {
         self.is_elsewhere(&host).then_some(host)
     }
 
-    pub(super) fn wish(&self, host: &str, wish: &Wish) -> Result<(), StoreError> {
-        self.store.lab().map_or(Ok(()), |lab| lab.wish(host, wish))
+    pub(super) fn remote_request(&self, host: &str, remote_request: &RemoteRequest) -> Result<(), StoreError> {
+        self.store
+            .lab()
+            .map_or(Ok(()), |lab| lab.remote_request(host, remote_request))
     }
 
     /// Stores a lease in the shared queue, where the first host with a free acceptable rig takes it. If only one host
@@ -66,7 +68,7 @@ impl Scheduler {
     ) -> Result<StoredRun, CreateError> {
         let run = self.keep(last, new)?;
         if new.lease.is_some() {
-            self.wish(host, &Wish::Submit(run.id.clone()))?;
+            self.remote_request(host, &RemoteRequest::Submit(run.id.clone()))?;
         }
         tracing::info!(run = %run.id, rig = run.spec.rig, who = %run.owner, host, "run created for another host");
         Ok(run)
@@ -125,7 +127,7 @@ impl Scheduler {
         if kept.run.state != RunState::Queued {
             return None;
         }
-        let live = again::live(self.store.as_ref(), kept.run);
+        let live = takeover::live(self.store.as_ref(), kept.run);
         live.tell(
             self.store.as_ref(),
             self.store.now_ns(),
@@ -185,9 +187,9 @@ impl Scheduler {
                 self.forget(id);
             }
         }
-        for wish in lab.wishes()? {
-            match wish {
-                Wish::Submit(run) => {
+        for remote_request in lab.remote_requests()? {
+            match remote_request {
+                RemoteRequest::Submit(run) => {
                     let Some(live) = self.take_run(&run) else { continue };
                     let lease = live.run().lease;
                     let submitted = self.decide(|state, _| state.plan.submit(&lease, run));
@@ -195,11 +197,11 @@ impl Scheduler {
                         self.end_refused(&live, &refusal);
                     }
                 }
-                Wish::Cancel(run, who) => self.cancel_here(&run, &who),
-                Wish::End(lease, who) => {
+                RemoteRequest::Cancel(run, who) => self.cancel_here(&run, &who),
+                RemoteRequest::End(lease, who) => {
                     let _ = self.end_lease_here(&lease, &who);
                 }
-                Wish::Renew(lease, lasts_s, who) => {
+                RemoteRequest::Renew(lease, lasts_s, who) => {
                     let lasts = Duration::from_secs(lasts_s);
                     match self.decide(|state, now| state.plan.renew(now, &lease, lasts, LONGEST_LEASE)) {
                         Ok(()) => tracing::info!(%lease, who, lasts_s, "lease renewed"),
@@ -294,7 +296,7 @@ impl Scheduler {
             .filter(|run| !known.contains(&run.id) && !waits_for_us(run));
         for run in unknown {
             let why = "the database went away when the run was created; run it again";
-            again::live(self.store.as_ref(), run).end(
+            takeover::live(self.store.as_ref(), run).end(
                 self.store.as_ref(),
                 self.store.now_ns(),
                 Ending::of_unkept(why),

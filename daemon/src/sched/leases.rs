@@ -11,7 +11,7 @@ use super::plan::{self, Action, Refusal};
 use super::queue::{Class, Wait};
 use super::{CreateError, Scheduler};
 use crate::access::{End, Identity, May, Operate};
-use crate::store::{BootTimes, LeaseId, StoreError, StoredLease, Wish};
+use crate::store::{BootTimes, LeaseId, RemoteRequest, StoreError, StoredLease};
 
 /// The duration of a lease when the client names none.
 pub const USUAL_LEASE: Duration = Duration::from_secs(60 * 60);
@@ -259,8 +259,8 @@ impl Scheduler {
     /// When the lease has ended or has no rig, would last too long, or cannot be stored.
     pub fn renew(self: &Arc<Self>, id: &LeaseId, lasts: Duration, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
-            let wish = Wish::Renew(id.clone(), lasts.as_secs(), may.who().in_words());
-            return Ok(self.wish(&host, &wish)?);
+            let remote_request = RemoteRequest::Renew(id.clone(), lasts.as_secs(), may.who().in_words());
+            return Ok(self.remote_request(&host, &remote_request)?);
         }
         self.decide(|state, now| state.plan.renew(now, id, lasts, LONGEST_LEASE))?;
         if let Some((_, error)) = self.state().unkept.take().filter(|(unkept, _)| unkept == id) {
@@ -276,7 +276,7 @@ impl Scheduler {
     /// When the lease was made for a run, or the request to another host cannot be written.
     pub fn end_lease(self: &Arc<Self>, id: &LeaseId, may: &May<End>) -> Result<(), CreateError> {
         if let Some(host) = self.host_of(id) {
-            return Ok(self.wish(&host, &Wish::End(id.clone(), may.who().in_words()))?);
+            return Ok(self.remote_request(&host, &RemoteRequest::End(id.clone(), may.who().in_words()))?);
         }
         let who = may.who().in_words();
         if self.store.lab().is_some() && self.end_posted(id, &who) {

@@ -44,7 +44,7 @@ impl Scheduler {
             let told = result.clone();
             let mut before = None;
             let decided = self.decide(|state, now| {
-                before = state.plan.lane(&rig).map(|lane| lane.reach.away().is_some());
+                before = state.plan.slot(&rig).map(|slot| slot.reach.away().is_some());
                 Ok::<_, Refusal>(state.plan.looked(now, &rig, result))
             });
             match (before, told) {

@@ -10,7 +10,7 @@ use verbatim_run::state::StateDirectory;
 use verbatim_tester::FileJournal;
 
 use super::drive::log_restored;
-use super::{Execute, again, outlives_us};
+use super::{Execute, outlives_us, takeover};
 use crate::worker::text_of;
 use verbatim_run::Event;
 
@@ -28,7 +28,7 @@ pub async fn restore_meanwhile(
     over: watch::Receiver<()>,
 ) {
     let journals = state.journals();
-    let left_over = again::left_over(&rigs, &journals);
+    let left_over = takeover::left_over(&rigs, &journals);
     let changed = rigs.rigs.into_iter().chain(left_over).filter(outlives_us);
     for rig in changed {
         let (state, execute, mut over) = (state.clone(), Arc::clone(&execute), over.clone());

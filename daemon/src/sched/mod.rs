@@ -3,7 +3,6 @@
 //! All functions here that use the store block on a disk, and run on threads that may block. No async function holds a
 //! lock while it waits.
 
-mod again;
 mod drive;
 mod ending;
 mod execute;
@@ -17,6 +16,7 @@ pub mod plan;
 mod quarantine;
 pub mod queue;
 mod reload;
+mod takeover;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::RangeInclusive;
@@ -37,13 +37,13 @@ pub use leases::{LONGEST_LEASE, LeaseView, NewLease, USUAL_LEASE};
 pub use live::{Live, Since, changed, is_last, timestamp, to_watch};
 pub use meanwhile::restore_meanwhile;
 pub use patience::Watching;
-pub use plan::{Lane, LaneView, Phase, Refusal};
+pub use plan::{Phase, Refusal, RigSlot, RigSlotView};
 pub use reload::{NotReloaded, Reloaded, of_lab};
 
 use crate::access::{End, Identity, May, Operate};
 use crate::metrics::{Metrics, RigStands};
 use crate::store::retention::Retention;
-use crate::store::{Filter, LeaseId, Patience, Store, StoreError, StoredLease, StoredRun, Wish};
+use crate::store::{Filter, LeaseId, Patience, RemoteRequest, Store, StoreError, StoredLease, StoredRun};
 use drive::RestoreDone;
 use plan::{Action, Cancelled, Found, Left, Plan};
 use verbatim_proto::v1::{LeaseState, Priority, RunSpec, RunState};
@@ -172,17 +172,17 @@ impl Scheduler {
         store: Arc<dyn Store>,
         execute: Arc<dyn Execute>,
     ) -> Result<Arc<Self>, StartError> {
-        let again::Waiting {
+        let takeover::Waiting {
             live,
             leases,
             planned,
             unwritten,
-        } = again::waiting(store.as_ref(), &rigs, &state.journals())?;
+        } = takeover::waiting(store.as_ref(), &rigs, &state.journals())?;
         let journals = state.journals();
         let drained_path = state.path().join(DRAINED);
-        let drained = again::drained(&drained_path, &rigs);
+        let drained = takeover::drained(&drained_path, &rigs);
         let mut rigs = rigs;
-        let left_over = again::left_over(&rigs, &journals);
+        let left_over = takeover::left_over(&rigs, &journals);
         let of_the_file = rigs.rigs.len();
         rigs.rigs.extend(left_over);
         let found = rigs.rigs.iter().enumerate().map(|(place, rig)| Found {
@@ -331,23 +331,23 @@ impl Scheduler {
 
     /// Returns the current use of all rigs, by name, with the owner of the lease that holds each.
     #[must_use]
-    pub fn lanes(&self) -> BTreeMap<String, (LaneView, Option<Identity>)> {
+    pub fn slots(&self) -> BTreeMap<String, (RigSlotView, Option<Identity>)> {
         let state = self.state();
-        let lanes = state.plan.lanes(leases::now());
-        let with_owner = |(rig, view): (String, LaneView)| {
-            let holder = view.lane.holder.as_ref().and_then(|holder| state.plan.lease(holder));
+        let slots = state.plan.slots(leases::now());
+        let with_owner = |(rig, view): (String, RigSlotView)| {
+            let holder = view.slot.holder.as_ref().and_then(|holder| state.plan.lease(holder));
             let owner = holder.map(|lease| lease.owner.clone());
             (rig, (view, owner))
         };
-        lanes.into_iter().map(with_owner).collect()
+        slots.into_iter().map(with_owner).collect()
     }
 
     /// Returns the current use of a rig, with the owner of the lease that holds it.
     #[must_use]
-    pub fn lane(&self, rig: &str) -> Option<(LaneView, Option<Identity>)> {
+    pub fn slot(&self, rig: &str) -> Option<(RigSlotView, Option<Identity>)> {
         let state = self.state();
         let view = state.plan.lane_view(leases::now(), rig)?;
-        let holder = view.lane.holder.as_ref().and_then(|holder| state.plan.lease(holder));
+        let holder = view.slot.holder.as_ref().and_then(|holder| state.plan.lease(holder));
         let owner = holder.map(|lease| lease.owner.clone());
         Some((view, owner))
     }
@@ -394,8 +394,8 @@ impl Scheduler {
     pub fn held_by(&self, who: &Identity, rig: &str) -> Option<LeaseId> {
         let is_theirs = |owner: &Identity, run: Option<&RunId>| owner == who && run.is_none();
         let state = self.state();
-        if let Some(lane) = state.plan.lane(rig) {
-            let lease = state.plan.lease(lane.holder.as_ref()?)?;
+        if let Some(slot) = state.plan.slot(rig) {
+            let lease = state.plan.lease(slot.holder.as_ref()?)?;
             let takes = lease.ends.is_none() && is_theirs(&lease.owner, lease.run.as_ref());
             return takes.then(|| lease.id.clone());
         }
@@ -415,7 +415,7 @@ impl Scheduler {
     /// When there is no such rig, or the change cannot be stored.
     pub fn drain(self: &Arc<Self>, may: &May<End>, why: Option<String>) -> Result<(), CreateError> {
         let rig = may.rig();
-        if self.state().plan.lane(rig).is_none() {
+        if self.state().plan.slot(rig).is_none() {
             return Err(Refusal::UnknownRig(rig.into()).into());
         }
         let mut drained = self.drained.lock().unwrap_or_else(PoisonError::into_inner);
@@ -424,7 +424,7 @@ impl Scheduler {
             Some(why) => drop(now.insert(rig.into(), why.clone())),
             None => drop(now.remove(rig)),
         }
-        again::keep_drained(&self.drained_path, &now).map_err(|source| StoreError::Io {
+        takeover::keep_drained(&self.drained_path, &now).map_err(|source| StoreError::Io {
             path: self.drained_path.clone(),
             source,
         })?;
@@ -442,7 +442,7 @@ impl Scheduler {
     /// restores the device itself.
     #[must_use]
     pub fn pending(&self, rig: &RigConfig, all: &[Unrestored]) -> Option<Unrestored> {
-        let running = matches!(self.state().plan.lane(&rig.name)?.phase, Phase::Running(_));
+        let running = matches!(self.state().plan.slot(&rig.name)?.phase, Phase::Running(_));
         (!running && outlives_us(rig))
             .then(|| FileJournal::among(all, journal_owner(rig)))
             .flatten()
@@ -584,7 +584,7 @@ impl Scheduler {
     /// When another host has the run, and the request to it cannot be written.
     pub fn cancel(self: &Arc<Self>, run: &StoredRun, may: &May<End>) -> Result<(), StoreError> {
         match self.is_elsewhere(&run.host) {
-            true => self.wish(&run.host, &Wish::Cancel(run.id.clone(), may.who().in_words())),
+            true => self.remote_request(&run.host, &RemoteRequest::Cancel(run.id.clone(), may.who().in_words())),
             false => {
                 self.cancel_here(&run.id, &may.who().in_words());
                 Ok(())

@@ -11,7 +11,7 @@ use verbatim_proto::v1::{Cause, LeaseState, RigState, RunState};
 use super::drive::blocking;
 use super::plan::{Action, Cancelled, NeverBegan};
 use super::{Scheduler, leases};
-use crate::store::{LeaseId, Patience, StoredRun, Wish};
+use crate::store::{LeaseId, Patience, RemoteRequest, StoredRun};
 
 /// How long a run with a client waits for an unreachable device. After that, a person has to look at the device.
 const AWAY_AT_MOST: Duration = Duration::from_secs(600);
@@ -235,8 +235,8 @@ impl Scheduler {
         }
         let state = self.state();
         let away = |rig: &String| {
-            let lane = state.plan.lane(rig);
-            lane.is_some_and(|lane| lane.state().0 == RigState::Unreachable)
+            let slot = state.plan.slot(rig);
+            slot.is_some_and(|slot| slot.state().0 == RigState::Unreachable)
         };
         Some(Stands {
             away: view.lease.state == LeaseState::Pending && view.lease.rigs.iter().all(away),
@@ -252,7 +252,7 @@ impl Scheduler {
             Who::Run(run) => run,
         };
         if self.is_elsewhere(&run.host) {
-            if let Err(error) = self.wish(&run.host, &Wish::Cancel(run.id.clone(), gone.into())) {
+            if let Err(error) = self.remote_request(&run.host, &RemoteRequest::Cancel(run.id.clone(), gone.into())) {
                 tracing::error!(run = %run.id, %error, "its client is gone, and its host cannot be told");
             }
             return;

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::sleep;
 use tonic::transport::server::Connected;
 
-use super::seats::{Seat, Seats};
+use super::connection_limits::{ConnectionLimits, ConnectionSlot};
 use crate::access::{Caller, Identity};
 
 /// The pause after a failed accept, for example when file descriptors are used up.
@@ -21,7 +21,7 @@ const SHORT_OF_DESCRIPTORS: Duration = Duration::from_millis(100);
 pub(super) struct Connection {
     stream: Stream,
     caller: Caller,
-    seat: Seat,
+    slot: ConnectionSlot,
 }
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ enum Stream {
 
 impl Connection {
     /// Creates a connection through the socket.
-    pub(super) fn unix(stream: UnixStream, seats: &Seats) -> Self {
+    pub(super) fn unix(stream: UnixStream, connection_limits: &ConnectionLimits) -> Self {
         /// The user id of an unknown peer.
         const NOBODY: u32 = 65534;
         let peer = stream.peer_cred();
@@ -40,13 +40,13 @@ impl Connection {
         let caller = Caller::user(uid, gid);
         Self {
             stream: Stream::Unix(stream),
-            seat: seats.take(&caller),
+            slot: connection_limits.take(&caller),
             caller,
         }
     }
 
     /// Creates a connection over a network.
-    pub(super) fn tls(stream: verbatim_tls::Connection, seats: &Seats) -> Self {
+    pub(super) fn tls(stream: verbatim_tls::Connection, connection_limits: &ConnectionLimits) -> Self {
         let peer = stream.connect_info();
         let caller = Caller {
             who: Identity::Certificate(peer.name),
@@ -55,7 +55,7 @@ impl Connection {
         };
         Self {
             stream: Stream::Tls(Box::new(stream)),
-            seat: seats.take(&caller),
+            slot: connection_limits.take(&caller),
             caller,
         }
     }
@@ -80,7 +80,7 @@ impl Connected for Connection {
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.seat.poll_must_go(context).is_ready() {
+        if self.slot.poll_must_go(context).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         let read = match &mut self.stream {
@@ -88,7 +88,7 @@ impl AsyncRead for Connection {
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
         };
         if read.is_ready() {
-            self.seat.heard();
+            self.slot.heard();
         }
         read
     }

@@ -38,9 +38,9 @@ where
     A: Fn(Request<Incoming>, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = Response<String>> + Send + 'static,
 {
-    let seats = Arc::new(Semaphore::new(AT_A_TIME));
+    let connection_limits = Arc::new(Semaphore::new(AT_A_TIME));
     loop {
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else {
+        let Ok(slot) = Arc::clone(&connection_limits).acquire_owned().await else {
             return;
         };
         let Ok((stream, from)) = listener.accept().await else {
@@ -67,7 +67,7 @@ where
                 .serve_connection(TokioIo::new(stream), service);
             // An error means that the client hung up, was too slow or sent no HTTP. No reaction is needed.
             let _ = timeout(LASTS, connection).await;
-            drop(seat);
+            drop(slot);
         });
     }
 }

@@ -16,8 +16,8 @@ use verbatim_rig::RigFile;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, patiently};
+use super::connection_limits::ConnectionLimits;
 use super::place::Socket;
-use super::seats::Seats;
 use crate::api::store_failed;
 use crate::sched::{Execute, restore_meanwhile};
 use crate::store::StoreError;
@@ -35,14 +35,14 @@ impl Meanwhile {
     /// # Errors
     /// When the daemon cannot listen on the socket.
     pub(super) fn begin(
-        (socket, seats): (&Socket, Seats),
+        (socket, connection_limits): (&Socket, ConnectionLimits),
         away: StoreError,
         rigs: RigFile,
         state: &StateDirectory,
         execute: Arc<dyn Execute>,
     ) -> io::Result<Self> {
         let connections = UnixListenerStream::new(socket.listener()?).then(patiently);
-        let connections = connections.map(move |unix| unix.map(|unix| Connection::unix(unix, &seats)));
+        let connections = connections.map(move |unix| unix.map(|unix| Connection::unix(unix, &connection_limits)));
         let (over, of_restores) = watch::channel(());
         let mut of_server = of_restores.clone();
         let left = async move { while of_server.changed().await.is_ok() {} };

@@ -13,7 +13,7 @@ use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
 use tonic::server::NamedService;
 
-use super::turns::Turns;
+use super::call_limits::CallLimits;
 use crate::access::{Access, Caller};
 use crate::api::as_admin;
 
@@ -27,16 +27,16 @@ type Call = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 #[derive(Clone)]
 pub(super) struct Services {
     all: BTreeMap<&'static str, Call>,
-    turns: Turns,
+    call_limits: CallLimits,
     access: Arc<Access>,
 }
 
 impl Services {
     /// Creates the dispatcher without services.
-    pub(super) fn new(turns: Turns, access: Arc<Access>) -> Self {
+    pub(super) fn new(call_limits: CallLimits, access: Arc<Access>) -> Self {
         Self {
             all: BTreeMap::new(),
-            turns,
+            call_limits,
             access,
         }
     }
@@ -73,14 +73,14 @@ impl Service<Request> for Services {
         let name = request.uri().path().split('/').nth(1).unwrap_or_default();
         match self.all.get(name).cloned() {
             Some(service) => {
-                let turns = self.turns.clone();
+                let call_limits = self.call_limits.clone();
                 let caller = request.extensions().get::<Caller>().cloned();
                 let is_admin = caller
                     .as_ref()
                     .is_some_and(|caller| self.access.table().has_admin(caller));
                 Box::pin(async move {
                     let _turn = match &caller {
-                        Some(caller) => turns.take(&caller.who).await,
+                        Some(caller) => call_limits.take(&caller.who).await,
                         None => None,
                     };
                     as_admin(is_admin, service(request)).await

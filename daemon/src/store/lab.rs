@@ -26,7 +26,7 @@ pub struct Elsewhere {
 
 /// A request to the daemon of another host. The sender has checked the user's right to make the request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Wish {
+pub enum RemoteRequest {
     /// Take a run that was created under a lease of the receiving daemon.
     Submit(RunId),
     /// Stop a run, for this user.
@@ -68,8 +68,8 @@ pub trait Lab: Send + Sync + fmt::Debug {
     fn posted(&self) -> Result<Vec<StoredLease>, StoreError>;
 
     /// Sends a request to another host.
-    fn wish(&self, host: &str, wish: &Wish) -> Result<(), StoreError>;
+    fn remote_request(&self, host: &str, remote_request: &RemoteRequest) -> Result<(), StoreError>;
 
     /// Returns the requests of other hosts to this host, each request once.
-    fn wishes(&self) -> Result<Vec<Wish>, StoreError>;
+    fn remote_requests(&self) -> Result<Vec<RemoteRequest>, StoreError>;
 }

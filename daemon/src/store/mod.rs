@@ -19,9 +19,9 @@ use verbatim_run::RunId;
 
 use crate::access::{Identity, names};
 
-pub use lab::{Elsewhere, Lab, Wish};
+pub use lab::{Elsewhere, Lab, RemoteRequest};
 pub use lease::{BootTimes, LeaseId, LeaseStore, StoredLease};
-pub use run::{Kept, Patience, StoredRun};
+pub use run::{Patience, RunEntry, StoredRun};
 pub use sql::{Address, Clock, SqlStore};
 
 /// Returns the directory in which captures are prepared for download. The directory is next to the directory of the
@@ -196,7 +196,7 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`StoreError::Unknown`], or when the run cannot be read.
-    fn get(&self, id: &RunId) -> Result<Kept, StoreError>;
+    fn get(&self, id: &RunId) -> Result<RunEntry, StoreError>;
 
     /// Returns the run that this request of a user created.
     ///
@@ -208,7 +208,7 @@ pub trait HistoryStore: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When the runs cannot be read.
-    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError>;
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<RunEntry>, StoreError>;
 
     /// Returns the verdicts of a run so far, in the order of the events that hold them.
     ///

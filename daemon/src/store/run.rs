@@ -66,7 +66,7 @@ impl Patience {
 
 /// A stored run with the state of its files.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Kept {
+pub struct RunEntry {
     /// The run.
     pub run: StoredRun,
     /// Whether the run and its files are protected from deletion.

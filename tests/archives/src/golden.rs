@@ -9,7 +9,7 @@ use ruzstd::decoding::StreamingDecoder;
 use tar::Archive;
 use verbatim_record::Entry;
 
-/// File name suffix of an archive; the test's id precedes it.
+/// File name suffix of an archive. The rest of the name is the test's id.
 const ARCHIVE: &str = ".tar.zst";
 /// The suffix of a record's name in an archive.
 const RECORD: &str = ".rec";

@@ -1,8 +1,9 @@
-//! Test access to the records and bundles that the source tree stores compressed.
+//! Reads the compressed records and bundles of the source tree, for tests.
 //!
 //! Golden records: `crates/catalog/tests/golden/TEST.tar.zst` holds `TEST.rec` and a `TEST@DEFECT.rec` for each defect.
 //! The records of a test share most of their bytes, so one archive for each test takes half the space of one archive
-//! for each record. `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, since users unpack them too.
+//! for each record. `cargo xtask golden` writes the archives. Bundles are in `.tar.gz`, because users unpack bundles
+//! too.
 
 pub mod golden;
 
@@ -14,7 +15,7 @@ use tempfile::TempDir;
 /// Unpacks an archive of bundles into a temporary directory, and returns the directory.
 ///
 /// # Panics
-/// When the program `tar` is absent or cannot unpack it.
+/// When the program `tar` is absent or cannot unpack the archive.
 #[must_use]
 pub fn unpack(archive: &Path) -> TempDir {
     let directory = TempDir::new().unwrap_or_else(|error| panic!("a temporary directory: {error}"));

@@ -9,7 +9,7 @@ use verbatim_record::verbs::pb;
 use verbatim_record::verbs::{Command, Event, Reply};
 use verbatim_verbs::Limits;
 use verbatim_verbs::clock::now_ns;
-use verbatim_verbs::{AgentAddress, AgentClient, LocalVerbs, Place, Said, VerbsLink};
+use verbatim_verbs::{AgentAddress, AgentClient, AgentMessage, LocalVerbs, Place, VerbsLink};
 
 use super::ratio::quantile;
 
@@ -17,13 +17,13 @@ const AGENT: &str = "/run/agent.sock";
 const BOUND: Duration = Duration::from_secs(20);
 /// Rounds that run before the first measured round.
 const WARM_UP: usize = 4;
-/// WRITEs that the client requests in one batch, so that the agent proceeds from one to the next as the loop in C does.
-/// Between any two WRITEs the agent polls for completions.
+/// WRITEs of a batch. The client requests them together, so that the agent posts them back to back, like the loop in C.
+/// Between two WRITEs the agent polls for completions.
 const AT_ONCE: usize = 60;
-/// Measured WRITEs of a batch: its last ones. The loop in C also runs as many unmeasured WRITEs first.
+/// Number of measured WRITEs at the end of a batch. The loop in C also runs unmeasured WRITEs first.
 const COUNTED: usize = 30;
-/// Bytes of memory that the agent registers before each batch. Registering takes longer than queuing the WRITEs, so the
-/// client is idle while the agent performs them, as with the loop in C.
+/// Bytes of memory that the agent registers before each batch. The registration takes longer than the client needs to
+/// queue the WRITEs. The client is therefore idle while the agent performs the WRITEs, as with the loop in C.
 const HOLD: u32 = 16 << 20;
 
 /// One device and the objects made on it.
@@ -50,7 +50,7 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
         ours.hold()?;
         let writes = ours.write((round * AT_ONCE) as u64, &theirs.memory)?;
         let c_times = in_c.round()?;
-        // Deregister after the loop in C has run, so that the kernel's work for it stays out of the measured time.
+        // Deregister after the loop in C has run, to keep this work of the kernel out of the measured time.
         ours.ask(Command::DeregisterMemory(pb::DeregisterMemory { memory: writes.held }))?;
         if round >= WARM_UP {
             arrived += usize::from(writes.put_ns < writes.done[0].posted_ns);
@@ -78,7 +78,7 @@ pub(crate) fn run(c: &str, rounds: usize) -> anyhow::Result<()> {
 
 /// A batch of WRITEs, timed by the machine's clock.
 struct Writes {
-    /// When the last WRITE of the batch had been queued for the connection.
+    /// Time at which the last WRITE of the batch was queued for the connection.
     put_ns: u64,
     /// Handle of the memory that was registered before the WRITEs.
     held: u32,
@@ -110,7 +110,6 @@ fn start_agent() -> anyhow::Result<(Process, AgentClient)> {
     Ok((agent, client))
 }
 
-/// A process that is killed when dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -120,7 +119,7 @@ impl Drop for Process {
     }
 }
 
-/// The loop in C. It reads a line from its input before each round.
+/// The loop in C. The program reads a line from its input before each round.
 struct InC {
     process: Process,
     lines: Lines<BufReader<ChildStdout>>,
@@ -244,7 +243,7 @@ impl<L: VerbsLink> End<L> {
         }))
     }
 
-    /// Queues WRITEs behind [`End::hold`] and waits until all have completed.
+    /// Queues WRITEs behind the registration of [`End::hold`], and waits until all WRITEs have completed.
     fn write(&mut self, first: u64, to: &pb::Memory) -> anyhow::Result<Writes> {
         let before = self.last;
         for wr_id in first..first + AT_ONCE as u64 {
@@ -268,18 +267,18 @@ impl<L: VerbsLink> End<L> {
         let (mut posted, mut completed, mut held) = ([None; AT_ONCE], [None; AT_ONCE], 0);
         while posted.iter().chain(&completed).any(Option::is_none) {
             match self.link.recv(BOUND)?.context("no answer, and no completion")? {
-                Said::Answer(number, _, reply) if number == before => {
+                AgentMessage::Answer(number, _, reply) if number == before => {
                     let Some(Reply::Memory(memory)) = reply.kind else {
                         bail!("no memory: {reply:?}")
                     };
                     held = memory.memory;
                 }
-                Said::Answer(number, at, reply) => {
+                AgentMessage::Answer(number, at, reply) => {
                     ensure!(reply.kind == Some(Reply::Done(pb::Done {})), "posting: {reply:?}");
                     let place = posted.get_mut(number.wrapping_sub(before + 1) as usize);
                     *place.context("an answer to nothing")? = Some(at);
                 }
-                Said::Event(at, event) => match event.kind {
+                AgentMessage::Event(at, event) => match event.kind {
                     Some(Event::Completion(done)) => {
                         ensure!(done.status == 0, "a WRITE completed with status {}", done.status);
                         let place = completed.get_mut(done.wr_id.wrapping_sub(first) as usize);
@@ -314,7 +313,7 @@ impl<L: VerbsLink> End<L> {
         self.put(command)?;
         loop {
             let said = self.link.recv(BOUND)?.context("no answer")?;
-            if let Said::Answer(number, _, reply) = said
+            if let AgentMessage::Answer(number, _, reply) = said
                 && number == self.last
             {
                 return match reply.kind.context("an empty answer")? {

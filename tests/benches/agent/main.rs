@@ -1,15 +1,14 @@
-//! Time from a post to its completion, both stamped by the agent, against the same post-and-poll loop in C. The
-//! workload is RDMA WRITEs of 8 bytes between rxe0 and rxe1 in one machine, 30 by the agent and 30 by the loop in turn.
-//! Prints the ratios.
+//! Compares the agent with a loop in C. The bench measures the time from a post to its completion, as the agent stamps
+//! them, and the time of a post and its poll in the loop. Both run RDMA WRITEs of 8 bytes between rxe0 and rxe1 in one
+//! machine, 30 at a time in turn. The bench prints the ratios.
 //!
-//! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. A pair is one process that
-//! runs the agent and the loop. `--strict`: exit code 1 when the goal is missed.
+//! `cargo bench -p verbatim-tests --bench agent [-- --pairs N] [--rounds N] [--strict]`. One process runs the agent and
+//! the loop for a pair of measurements. `--strict`: exit code 1 when the goal is missed.
 //!
-//! The bench runs in two machines, one after the other, with the same goal. The clock of the emulated machine measures
-//! everything that takes time, the emulator's own caches included: the loop in C takes a few percent longer if it
-//! formats a few numbers between two posts, though its posts execute the same instructions. The clock of the counted
-//! machine counts instructions: its result is the same in each run, and leaves out the effects that two processors have
-//! on each other.
+//! The bench runs in two machines, one after the other, with the same goal. The clock of the emulated machine also
+//! measures effects of the emulator's caches. For example, the loop in C takes a few percent longer if it formats a few
+//! numbers between two posts, although a post executes the same instructions. The clock of the counted machine counts
+//! instructions. Its result is the same in each run, and leaves out the effects of two processors on each other.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -64,7 +63,7 @@ fn run() -> anyhow::Result<bool> {
     };
     let command = format!("{} --inside {} {rounds}", ours.display(), c.display());
 
-    // Counted time is the same in every run. Three runs show that, for any `--pairs`.
+    // Counted time is the same in every run. Three runs show the equality, so `--pairs` does not apply.
     let counted = boot(BootOptions::with_counted_time)?;
     let (mut p50, mut p99) = ratios(&counted, &command, 3)?;
     let counted_reached = ratio::report(

@@ -1,4 +1,5 @@
-//! Speed on ibsim against a C loop over libibmad on the same simulator. Runs are interleaved. Prints the ratios.
+//! Compares the speed on ibsim with a C loop over libibmad on the same simulator. Runs are interleaved. The bench
+//! prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench ibsim [-- --pairs N]`. Absolute numbers mean little on a shared machine, so
 //! the result is the median of the pairwise ratios.
@@ -10,8 +11,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, bail};
 use verbatim_lab::{IbsimLab, build_c_programs};
 
-/// Environment variable that names the measurement; set only in the child process, which runs under the simulator's
-/// preload.
+/// Environment variable that names the measurement. The variable is set only in the child process, which runs under the
+/// simulator's preload.
 pub(crate) const MODE: &str = "VERBATIM_BENCH_MODE";
 /// Round trips of one measurement.
 const ROUND_TRIPS: &str = "20000";

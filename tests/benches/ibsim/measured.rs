@@ -39,7 +39,7 @@ pub(crate) fn run(mode: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Returns the lab's rig without environment variables: this process already has them.
+/// Returns the lab's rig, without the rig's environment variables, because this process already has them.
 fn config(directory: &Path) -> anyhow::Result<RigConfig> {
     let file = directory.join("rigs.toml");
     let text = "config_version = 1\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\n\
@@ -55,7 +55,7 @@ fn real(open: &mut OpenRig) -> anyhow::Result<&mut dyn Rig> {
     }
 }
 
-/// Sends the MADs with up to `window` outstanding, until all are answered; returns the time taken.
+/// Sends the MADs with up to `window` outstanding, until all have a response. Returns the time taken.
 fn pump(rig: &mut dyn Rig, mads: &mut dyn ExactSizeIterator<Item = Mad>, window: usize) -> anyhow::Result<Duration> {
     let (all, mut sent, mut answered) = (mads.len(), 0, 0);
     let start = Instant::now();

@@ -1,10 +1,10 @@
-//! `verbatim inspect` against tshark and scapy on one capture of RoCEv2 packets, 1 KiB of payload by default. Prints
-//! the ratios.
+//! Compares `verbatim inspect` with tshark and scapy on one capture of RoCEv2 packets, with 1 KiB of payload by
+//! default. The bench prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench inspect [-- --packets N] [--payload BYTES] [--pairs N] [--strict]`. The bench
 //! measures processor time, with one thread for each program. Runs are interleaved; the result is the median of the
-//! pairwise ratios. scapy reads only the first packets of the capture, since all of them would take it minutes; its
-//! packet rate is compared. `--strict`: exit code 1 when a goal is missed.
+//! pairwise ratios. scapy would take minutes for the whole capture, so it reads only the first packets, and the bench
+//! compares packet rates. `--strict`: exit code 1 when a goal is missed.
 
 #![allow(clippy::cast_precision_loss)] // for rates
 
@@ -22,12 +22,12 @@ use rate::{rate, report};
 use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport};
 
-/// Default of `--payload`, in bytes.
+/// Default payload size, in bytes.
 const PAYLOAD: usize = 1024;
 /// Number of packets in scapy's capture.
 const FOR_SCAPY: u32 = 2_000;
 
-/// The same work in scapy: reads each packet, computes its ICRC and compares it.
+/// The same work in scapy: reads each packet, computes the ICRC and compares it with the packet's ICRC.
 const SCAPY: &str = r"
 import sys
 from scapy.contrib.roce import BTH

@@ -1,5 +1,5 @@
-//! `verbatim inspect --rc` against tshark on one capture of 64 sound reliable connections. Also measures the memory of
-//! `verbatim inspect --rc` while it reads gigabytes of capture from a pipe.
+//! Compares `verbatim inspect --rc` with tshark on one capture of 64 sound reliable connections. Also measures the
+//! memory of `verbatim inspect --rc` while it reads gigabytes of capture from a pipe.
 //!
 //! `cargo bench -p verbatim-tests --bench inspect_rc [-- --packets N] [--pairs N] [--mib N] [--program PATH]
 //! [--strict]`. The bench measures processor time, with one thread for each program. Runs are interleaved; the result
@@ -56,7 +56,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(good & memory(&verbatim, mib as u64)?)
 }
 
-/// Writes a capture of at least `packets` packets, and returns how many it has.
+/// Writes a capture of at least `packets` packets, and returns the actual number.
 fn write(path: &Path, packets: usize) -> anyhow::Result<u32> {
     let mut out = BufWriter::new(fs::File::create(path)?);
     let mut traffic = Traffic::begin(&mut out)?;

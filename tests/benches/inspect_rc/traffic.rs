@@ -1,5 +1,5 @@
-//! A capture of sound reliable connections, written while it is generated. On many connections in turn: SEND and RDMA
-//! WRITE of several packets, RDMA READ and FetchAdd, each with its response.
+//! Generates and writes a capture of sound reliable connections. The connections take turns. Each turn has a SEND and
+//! an RDMA WRITE of several packets, an RDMA READ and a FetchAdd, each with its response.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use verbatim_wire::{
     Transport,
 };
 
-/// Path MTU in bytes, and the payload size of each packet with a payload.
+/// Path MTU in bytes. Each packet with a payload has this size of payload.
 const PMTU: usize = 1024;
 const CONNECTIONS: u32 = 64;
 

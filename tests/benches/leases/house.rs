@@ -1,5 +1,5 @@
-//! A daemon with many held rigs, many waiting runs and many ended runs. The bench writes the daemon's state before the
-//! daemon starts, with the store's own code, since the daemon limits the leases of one identity.
+//! A daemon with many held rigs, many waiting runs and many ended runs. A running daemon limits the leases of one
+//! identity, so the bench writes the state before the daemon starts, with the store's own code.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ impl House {
         })
     }
 
-    /// Starts the daemon. Returns a client, and the time until the daemon answered its first call.
+    /// Starts the daemon. Returns a client, and the time until the daemon's first response.
     pub(crate) async fn start(&mut self) -> anyhow::Result<(Client, Duration)> {
         let (socket, began) = (self.directory.path().join("socket"), Instant::now());
         let mut daemon = Command::new(&self.program)
@@ -103,7 +103,7 @@ impl House {
             if let Some(status) = self.daemon.as_mut().map(Child::try_wait).transpose()?.flatten() {
                 bail!("the daemon ended with {status}");
             }
-            // Poll: the socket does not exist yet, so there is no event to wait for.
+            // Poll, because the socket does not exist yet.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -115,7 +115,7 @@ impl House {
         }
     }
 
-    /// Processor time of the daemon in seconds.
+    /// Returns the processor time of the daemon in seconds.
     pub(crate) fn busy_s(&self) -> anyhow::Result<f64> {
         let stat = self.of_process("stat")?;
         let fields = stat.rsplit(')').next().context("no fields in stat")?;
@@ -124,7 +124,7 @@ impl House {
         Ok(ticks.sum::<Result<f64, _>>()? / 100.0)
     }
 
-    /// Peak resident memory so far, in MiB.
+    /// Returns the daemon's peak resident memory so far, in MiB.
     pub(crate) fn most_memory(&self) -> anyhow::Result<f64> {
         let status = self.of_process("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,6 +1,6 @@
-"""A client of a labgrid coordinator: makes places, watchers and waiting reservations, then reservations on demand.
+"""A client of a labgrid coordinator. Makes places, watchers and waiting reservations first.
 
-For each number N on stdin it makes and cancels N reservations, and prints the seconds that each took to make.
+For each number N on stdin, makes and cancels N reservations, and prints the seconds for making each reservation.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def session(channel, name, places):
 
 
 def channel(address, number):
-    # Each session needs a connection of its own.
+    # Each session needs its own connection.
     return grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1), ("n", number)])
 
 

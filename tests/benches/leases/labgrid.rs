@@ -1,4 +1,4 @@
-//! labgrid's coordinator under the same load, and a client of it.
+//! labgrid's coordinator under the load of [`super::house`], and a client of the coordinator.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -14,7 +14,8 @@ pub(crate) struct Labgrid {
     client: Child,
     asks: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// Waiting reservations: the requested number, or as many as could be made before the first expired.
+    /// Number of waiting reservations. May be less than requested: the client stops before the first reservation
+    /// expires.
     pub(crate) queued: usize,
 }
 

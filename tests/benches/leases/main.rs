@@ -1,11 +1,11 @@
-//! A daemon of a large lab: 2,000 held rigs, 10,000 waiting runs, 200 watchers. Measures the time to create a lease and
-//! to list the rigs, and compares with labgrid's coordinator under the same load. Also measures the time to the first
-//! answer of a daemon with 60,000 ended runs.
+//! A daemon of a large lab: 2,000 held rigs, 10,000 waiting runs, 200 watchers. The bench measures the time to create a
+//! lease and to list the rigs, and compares with labgrid's coordinator under the same load. It also measures the time
+//! to the first response of a daemon with 60,000 ended runs.
 //!
 //! `cargo bench -p verbatim-tests --bench leases [-- --program VERBATIMD] [--rigs N] [--queued N] [--watchers N]
-//! [--kept N] [--times N] [--labgrid ENVIRONMENT] [--strict]`. Blocks of both daemons are interleaved. labgrid takes
-//! part when `--labgrid` names a Python environment that has it (`pip install labgrid`). `--strict`: exit code 1 when a
-//! goal is missed.
+//! [--kept N] [--times N] [--labgrid ENVIRONMENT] [--strict]`. Blocks of both daemons are interleaved. `--labgrid`
+//! names a Python environment with labgrid (`pip install labgrid`); otherwise the comparison is left out. `--strict`:
+//! exit code 1 when a goal is missed.
 
 #![allow(clippy::cast_precision_loss)] // for times and ratios
 
@@ -35,7 +35,7 @@ const BLOCKS: usize = 5;
 const FREE: usize = 4;
 /// Watchers on one connection.
 const EACH: usize = 20;
-/// How long the idle daemon's processor time is measured.
+/// Duration of the measurement of the idle daemon's processor time.
 const REST: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -193,7 +193,7 @@ async fn lease(client: &Client, number: usize) -> anyhow::Result<f64> {
     Ok(took)
 }
 
-/// Measures the time to the first answer of a daemon with many ended runs.
+/// Measures the time to the first response of a daemon with many ended runs. Returns whether the goal is reached.
 async fn kept(program: &Path) -> anyhow::Result<bool> {
     let kept = option("--kept", 60_000)?;
     let load = Load {

@@ -1,10 +1,10 @@
-//! The cost of a received packet (parse, check of the ICRC, write to a record) against the cost of the CRC of the same
-//! bytes alone. Prints the ratios.
+//! Compares the processor time of a received packet (parse, ICRC check, write to a record) with that of a CRC over the
+//! same bytes. The bench prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench packets [-- --pairs N] [--packets N] [--strict]`. Packets have 1 KiB of
 //! payload. The bench measures the processor time of the thread that handles the packets, kernel time included. A
-//! second line adds the time of the record's own thread, which delays no packet. Short measurements alternate, since
-//! the speed of a shared machine's processor varies. `--strict`: exit code 1 when the goal is missed.
+//! second line adds the time of the record's own thread, which delays no packet. The speed of a shared machine's
+//! processor varies, so short measurements alternate. `--strict`: exit code 1 when the goal is missed.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -28,8 +28,8 @@ use verbatim_wire::packet::packet;
 use verbatim_wire::{Bth, MacAddress, Medium, Network, Opcode, PKey, Packet, Psn, Qpn, Station, Transport};
 
 const PAYLOAD: usize = 1024;
-/// Different packets, used in turn: more than one, and few enough for the processor's cache, where a received packet
-/// also is.
+/// Number of different packets, which are used in turn. The packets fit into the processor's cache, like a packet that
+/// was just received.
 const DIFFERENT: u32 = 16;
 
 fn main() -> ExitCode {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-/// Runs a bench. `run` returns whether every goal was reached; a missed goal is exit code 1 with `--strict` only.
+/// Runs a bench. `run` returns whether every goal was reached. With `--strict`, a missed goal gives exit code 1.
 pub(crate) fn exit(name: &str, run: impl FnOnce() -> anyhow::Result<bool>) -> ExitCode {
     let strict = std::env::args().any(|argument| argument == "--strict");
     match run() {

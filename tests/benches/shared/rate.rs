@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Returns the path of `verbatim` as released, or the path after `--program`, to compare with another version.
+/// Returns the path of the release build of `verbatim`, or the path after `--program`, to measure another version.
 pub(crate) fn verbatim() -> anyhow::Result<PathBuf> {
     let mut arguments = std::env::args().skip_while(|argument| argument != "--program");
     if arguments.next().is_some() {
@@ -16,7 +16,7 @@ pub(crate) fn verbatim() -> anyhow::Result<PathBuf> {
     verbatim_lab::build_released("verbatim")
 }
 
-/// Returns a program's packets per second of processor time, which other load on the machine affects little.
+/// Returns a program's packets per second of processor time. Other load on the machine hardly affects processor time.
 pub(crate) fn rate(packets: u32, command: &mut Command) -> anyhow::Result<f64> {
     let mut child = command
         .stdin(Stdio::null())

@@ -1,6 +1,6 @@
-//! Round-trip time of a frame through the packet peer on a veth pair: the rig receives the frame, parses it, checks its
-//! ICRC and answers with a packet of the tester. Compares with a loop in C that sends each frame back. Prints the
-//! ratios.
+//! Measures the round-trip time of a frame through the packet peer on a veth pair. The rig receives the frame, parses
+//! it, checks the ICRC and responds with an ACK. The bench compares with a loop in C that sends each frame back, and
+//! prints the ratios.
 //!
 //! `cargo bench -p verbatim-tests --bench turnaround [-- --pairs N] [--frames N] [--strict]`. Needs root: the bench
 //! runs in its own network namespace. `--strict`: exit code 1 when the goal is missed.
@@ -29,9 +29,10 @@ use verbatim_wire::{
     Bth, EtherType, Ethernet, Layout, MacAddress, Network, Opcode, PKey, Psn, Qpn, Station, Transport,
 };
 
-/// Environment variable set in the child processes: `inside` the namespace, or the `peer`.
+/// Environment variable of the child processes. Value `inside`: the process in the namespace. Value `peer`: the packet
+/// peer.
 const MODE: &str = "VERBATIM_BENCH_MODE";
-/// The prober's interface, and the answerer's.
+/// The interface of the side that measures, and the interface of the side that responds.
 const ENDS: [&str; 2] = ["bench0", "bench1"];
 /// Frames sent before the first measured frame.
 const WARM_UP: usize = 200;
@@ -46,7 +47,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Starts this program again in a network namespace of its own. Builds the C programs first, outside the namespace.
+/// Starts this program again in a new network namespace. Builds the C programs first, outside the namespace.
 fn outside() -> anyhow::Result<bool> {
     build_c_programs()?;
     let status = Command::new("unshare")
@@ -58,7 +59,7 @@ fn outside() -> anyhow::Result<bool> {
         .context("unshare (of util-linux) could not be started")?;
     match status.code() {
         Some(0) => Ok(true),
-        // The child printed the reason; with `--strict` the reason may be a missed goal.
+        // The child has printed the reason. With `--strict` the reason may be a missed goal.
         _ => bail!("the process in the network namespace ended with {status}; root is needed"),
     }
 }
@@ -76,7 +77,7 @@ fn inside() -> anyhow::Result<bool> {
     let c = build_c_programs()?.join("echo");
     ip(&["link", "add", ENDS[0], "type", "veth", "peer", "name", ENDS[1]])?;
     for end in ENDS {
-        // Without this, the kernel would send neighbour discovery packets.
+        // Without this setting, the kernel would send neighbour discovery packets.
         std::fs::write(format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6"), "1").context("IPv6 off")?;
         ip(&["link", "set", end, "up"])?;
     }
@@ -118,7 +119,7 @@ fn ip(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A process that answers frames.
+/// A process that responds to frames.
 struct Answerer(Child);
 
 impl Answerer {
@@ -137,15 +138,15 @@ impl Answerer {
 
 impl Drop for Answerer {
     fn drop(&mut self) {
-        // Closing its input ends the process; the kill is for a process that hangs.
+        // The process ends when its input is closed. The kill is for a process that hangs.
         drop(self.0.stdin.take());
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Returns the p50 and p99 of round trips in seconds, between the kernel's timestamps of a sent frame and of its
-/// answer.
+/// Returns the p50 and p99 of the round-trip times in seconds. A round trip lasts from the kernel's timestamp of a sent
+/// frame to that of its response.
 fn measure(
     socket: &PacketSocket,
     answerer: impl FnOnce() -> anyhow::Result<Answerer>,

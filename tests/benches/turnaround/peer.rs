@@ -19,7 +19,7 @@ use verbatim_wire::{Aeth, CreditCode, Medium, Network, Opcode, Packet, Syndrome,
 
 use super::station;
 
-/// Answers frames until standard input ends.
+/// Responds to frames until standard input ends.
 pub(crate) fn serve(interface: &str) -> anyhow::Result<()> {
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("agent.sock");

@@ -17,10 +17,10 @@ use crate::house::House;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// How long an attack waits for the daemon to end a connection before it drops the connection.
+/// Time that an attack waits for the daemon to end a connection. The attack then drops the connection.
 const PATIENCE: Duration = Duration::from_millis(300);
 const AT_ONCE: u64 = 16;
-/// Longest time that opening connections may take beyond the attack's time.
+/// Longest time for opening connections after the end of the attack's time.
 const LONGEST: Duration = Duration::from_secs(60);
 
 trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -36,8 +36,7 @@ async fn door(house: &House, which: usize) -> std::io::Result<Box<dyn Wire>> {
     })
 }
 
-/// Runs `once` again and again until the time is over, several at a time, and adds up the requests that each run
-/// reports.
+/// Repeats `once` until the time is over, several at a time. Adds up the requests that the repetitions report.
 async fn repeatedly<F>(house: &Arc<House>, seed: u64, until: Instant, once: impl Fn(Arc<House>, Dice) -> F) -> Came
 where
     F: Future<Output = u64> + Send + 'static,
@@ -137,8 +136,8 @@ pub(crate) async fn connections(house: &Arc<House>, count: u64, until: Instant) 
     let mut held: Vec<Box<dyn Wire>> = Vec::new();
     let mut refused = 0;
     for number in 0..count {
-        // The listeners of the page and of the metrics admit only a few connections at a time; further ones wait in the
-        // kernel.
+        // The listeners of the page and of the metrics admit only a few connections at a time; further connections wait
+        // in the kernel.
         match timeout(PATIENCE, door(house, number as usize % 2)).await {
             Ok(Ok(wire)) => held.push(wire),
             _ => refused += 1,
@@ -223,5 +222,5 @@ pub(crate) async fn pages(house: &Arc<House>, seed: u64, until: Instant) -> Came
     }
 }
 
-/// Added to the count of requests for each request that wrongly got access.
+/// Value that is added to the count of requests for each request that wrongly got access.
 const LET_IN: u64 = 1 << 40;

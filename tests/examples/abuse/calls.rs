@@ -1,4 +1,4 @@
-//! Attacks by calls: malformed, oversized and forged messages, and calls without permission.
+//! Attacks with gRPC calls: malformed, oversized and forged messages, and calls without permission.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use verbatim_proto::DESCRIPTORS;
 use crate::Came;
 use crate::house::House;
 
-/// How long an attack waits for a call to end; a call such as a watch never ends.
+/// Time that an attack waits for a call to end. Some calls never end, for example a watch.
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// A codec that passes bytes unchanged.
@@ -90,7 +90,7 @@ fn methods() -> anyhow::Result<Vec<String>> {
     Ok(methods)
 }
 
-/// Returns messages that are valid for some call.
+/// Returns messages, each valid for one of the calls.
 fn samples() -> Vec<Vec<u8>> {
     let spec = v1::RunSpec {
         rig: "a".into(),
@@ -123,7 +123,7 @@ fn samples() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Sends slightly altered messages and misspelt calls, by many streams on few connections, as the daemon's owner.
+/// Sends slightly altered messages and misspelt calls as the daemon's owner, on many streams of few connections.
 pub(crate) async fn messages(house: &Arc<House>, seed: u64, requests: u64, until: Instant) -> anyhow::Result<Came> {
     let (methods, samples) = (Arc::new(methods()?), Arc::new(samples()));
     let sent = Arc::new(AtomicU64::new(0));
@@ -194,7 +194,7 @@ pub(crate) async fn large(house: &Arc<House>, until: Instant) -> anyhow::Result<
         }
         for answered in all.join_all().await {
             came.requests += 1;
-            // A success counts as let in: the daemon must refuse each of these messages.
+            // The daemon must refuse each of these messages, so a success counts as wrong access.
             came.let_in += u64::from(matches!(answered, Ok(Ok(_))));
         }
     }
@@ -328,7 +328,7 @@ pub(crate) async fn forged(house: &Arc<House>) -> anyhow::Result<Came> {
     Ok(came)
 }
 
-/// Tries calls that a viewer, an identity without a role, and another operator have no permission for.
+/// Tries calls without permission, as a viewer, as an identity without a role, and as another operator.
 pub(crate) async fn not_theirs(house: &Arc<House>) -> anyhow::Result<Came> {
     let alice = house.client("alice").await?;
     let lease = v1::CreateLeaseRequest {
@@ -436,7 +436,7 @@ impl Came {
     }
 }
 
-/// Returns the number of connections that this process may open, by its limit of file descriptors.
+/// Returns the number of connections that this process may open, from its limit of file descriptors.
 pub(crate) fn connections_at_most() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(500, |(now, _)| now.saturating_sub(500))
 }

@@ -1,5 +1,5 @@
-//! A well-behaved client that sends requests throughout an attack, most on one lasting connection, some on a new
-//! connection.
+//! The friend: a well-behaved client that sends requests throughout an attack. Most requests use one lasting
+//! connection, some a new connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,17 +11,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::house::{House, Takes, takes};
 
-/// A response that takes longer counts as missing.
+/// Longest time of a response. A later response counts as missing.
 const WITHIN: Duration = Duration::from_secs(10);
 const EVERY: Duration = Duration::from_millis(20);
-/// One request in this many uses a new connection.
+/// Every request of this number uses a new connection.
 const ANEW: usize = 50;
 
-/// The outcome of a friend's requests.
+/// The results of the friend's requests.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     latencies: Vec<Duration>,
-    /// Requests without a good response, and the first reason.
+    /// Number of requests without a good response. `why` is the first reason.
     pub(crate) unanswered: usize,
     pub(crate) why: Option<String>,
     pub(crate) most: Takes,
@@ -43,7 +43,7 @@ pub(crate) struct Friend {
 }
 
 impl Friend {
-    /// Starts a friend and returns once it is connected.
+    /// Starts the friend, and returns when it is connected.
     pub(crate) async fn begin(house: Arc<House>) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);

@@ -1,4 +1,4 @@
-//! A daemon with all its listeners open, its certificates, and its use of the machine's resources.
+//! The attacked daemon with all its listeners and certificates, and its use of the machine's resources.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use tonic::transport::{Channel, Endpoint};
 use verbatim_client::Address;
 use verbatim_tls::ClientFiles;
 
-/// Upper bound of a sound start.
+/// Upper bound for the start of a sound daemon.
 const SERVES_WITHIN: Duration = Duration::from_secs(60);
 
-/// A daemon that serves.
+/// A running daemon with its directory.
 #[derive(Debug)]
 pub(crate) struct House {
     directory: TempDir,
@@ -141,7 +141,7 @@ impl House {
         self.directory.path().join(name)
     }
 
-    /// Returns a command for `verbatim` that is not configured for any daemon.
+    /// Returns a command for `verbatim` without a configured daemon.
     pub(crate) fn verbatim(&self) -> Command {
         let mut command = Command::new(self.binaries.join("verbatim"));
         command
@@ -206,8 +206,8 @@ pub(crate) fn takes(pid: u32) -> anyhow::Result<Takes> {
     })
 }
 
-/// Waits until the process has released the descriptors and threads of an attack. The returned memory is the peak while
-/// waiting, since runs that the attack created still go on.
+/// Waits until the process has released the descriptors and threads of an attack. The returned memory is the peak
+/// during the wait, because runs that the attack created still continue.
 pub(crate) async fn settled(pid: u32, before: Takes, within: Duration) -> anyhow::Result<Takes> {
     let until = Instant::now() + within;
     let mut mib = 0;

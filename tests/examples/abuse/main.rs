@@ -1,9 +1,9 @@
-//! The campaign `abuse`: attacks a daemon with all its listeners open, one attack after the other, while a friend lists
-//! the rigs. The daemon must not crash or hang, must refuse every unauthorized request, must stay within its memory
-//! limit, and must release the resources of each attack.
+//! The campaign `abuse`: attacks a daemon with all its listeners open, one attack after the other. Meanwhile a
+//! well-behaved client, the friend, lists the rigs. The daemon must not crash or hang. It must refuse every
+//! unauthorized request, stay within its memory limit, and release the resources of each attack.
 //!
-//! `cargo xtask campaign abuse [--seconds N] [--requests N] [--seed S]`. The last line has the counts; the exit code is
-//! the verdict.
+//! `cargo xtask campaign abuse [--seconds N] [--requests N] [--seed S]`. The last line has the counts. The exit code is
+//! 0 if the daemon passed.
 
 mod bytes;
 mod calls;
@@ -24,11 +24,11 @@ use verbatim_lab::campaign::{argument, number};
 
 /// Limit of the daemon's resident memory in MiB, during and after each attack.
 const MEMORY_MIB: u64 = 200;
-/// Time within which the daemon must release an attack's resources. It probes a silent connection after a minute, and
-/// drops the connection after another minute.
+/// Time within which the daemon must release an attack's resources. The daemon probes a silent connection after a
+/// minute, and drops the connection after another minute.
 const SETTLES_WITHIN: Duration = Duration::from_secs(150);
-/// Limit of the friend's p99 latency, as a multiple of its calm latency. Attackers use processor time too, so the
-/// friend may be slower, within this limit and [`P99`].
+/// Limit of the friend's p99 latency, as a multiple of its latency before the attack. Attackers use processor time too,
+/// so the friend may be slower, within this limit and [`P99`].
 const SLOWER: u32 = 40;
 const P99: Duration = Duration::from_millis(500);
 const ATTACKS: [&str; 12] = [
@@ -98,7 +98,7 @@ async fn campaign() -> anyhow::Result<bool> {
             "noise" => bytes::noise(&house, seed, until).await,
             "frames" => bytes::frames(&house, seed, until).await,
             "endless_headers" => bytes::endless_headers(&house, seed, until).await,
-            // With a number of requests, the attack lasts until they are sent.
+            // With a number of requests, the attack lasts until all requests are sent.
             "messages" if requests < u64::MAX => {
                 calls::messages(&house, seed, requests, until + Duration::from_secs(7200)).await?
             }

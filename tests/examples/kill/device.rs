@@ -1,4 +1,4 @@
-//! State of the device under test, read by a program other than the run that changed it.
+//! Reads the state of the device under test, independently of the run that changed the state.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use verbatim_tests::reading;
 
 use crate::house::wait_for_line;
 
-/// Every field of every attribute that the tests change, by name.
+/// The value of every field of every attribute that the tests change. The key is the field's name.
 pub(crate) type Fields = BTreeMap<String, String>;
 
-/// Name endings of counters and self-changing fields, which are not compared.
+/// Name endings of counters and of fields that the device changes by itself. These fields are not compared.
 const COUNTERS: [&str; 4] = [
     "M_KeyViolations",
     "P_KeyViolations",
@@ -22,7 +22,7 @@ const COUNTERS: [&str; 4] = [
     "ClientReregister",
 ];
 
-/// Reads the device model through its socket, over a connection of its own.
+/// Reads the device model through its socket, over a separate connection.
 pub(crate) fn of_model(rig_file: &Path, rig: &str) -> anyhow::Result<Fields> {
     let fields = reading::fields(rig_file, rig)?;
     let counts =
@@ -56,13 +56,13 @@ pub(crate) fn of_ibsim(lab: &IbsimLab) -> anyhow::Result<Fields> {
     Ok(fields)
 }
 
-/// The test that shows that a device behind an agent is served.
+/// The test that shows that the daemon can use a device behind an agent.
 pub(crate) const SERVED: &str = "c09-060-send-responder";
 
-/// Starts the device in Python with its agent; all its sockets are in `directory`.
+/// Starts the Python device with its agent. All sockets are in `directory`.
 pub(crate) fn start_agent(directory: &Path) -> anyhow::Result<Child> {
     let python = verbatim_lab::workspace::root().join("client/python");
-    // Remove the sockets of a killed agent. An agent that still uses one reports that itself.
+    // Remove the sockets of a killed agent.
     for socket in ["agent.sock", "device.sock"] {
         let _ = std::fs::remove_file(directory.join(socket));
     }
@@ -82,7 +82,7 @@ pub(crate) fn start_agent(directory: &Path) -> anyhow::Result<Child> {
     Ok(agent)
 }
 
-/// Writes the rig file of the device in Python, and returns its path.
+/// Writes the rig file of the Python device, and returns the file's path.
 pub(crate) fn agent_rig(directory: &Path) -> anyhow::Result<PathBuf> {
     let file = directory.join("rigs.toml");
     let agent = format!("unix:{}", directory.join("agent.sock").display());

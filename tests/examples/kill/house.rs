@@ -12,26 +12,26 @@ use verbatim_lab::IbsimLab;
 
 use crate::device::{self, Fields};
 
-/// Prefix of an exception about a lost run.
+/// Prefix of a report about a lost run.
 pub(crate) const LOST: &str = "lost";
-/// Prefix of an exception about a run that exists twice.
+/// Prefix of a report about a run that exists twice.
 pub(crate) const DOUBLED: &str = "doubled";
-/// Prefix of an exception about a daemon that cannot read its store.
+/// Prefix of a report about a daemon that cannot read its store.
 pub(crate) const CORRUPT: &str = "corrupt";
 
 /// The kind of device.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Kind {
-    /// `verbatimd model`: a process that survives its testers.
+    /// `verbatimd model`: a process that survives the daemon and its workers.
     Model,
     Ibsim,
-    /// A device in Python and its agent, in one process.
+    /// The Python device and its agent, in one process.
     Agent,
 }
 
 impl Kind {
-    /// Returns tests that run long enough to be killed (the tests of MADs change the device), and a short test for the
-    /// queued runs.
+    /// Returns tests that take long enough for a kill in mid-run, and a short test for the queued runs. The long tests
+    /// of MADs change the device.
     pub(crate) fn tests(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Model | Self::Ibsim => (
@@ -53,7 +53,7 @@ pub(crate) enum Victim {
     Client,
     /// The process that restores the device after another process was killed.
     Restore,
-    /// The agent, and the device with it. The campaign starts both again, as a service manager would.
+    /// The process of the agent and the device. The campaign starts the process again, as a service manager would.
     Agent,
 }
 
@@ -62,9 +62,9 @@ pub(crate) enum Victim {
 pub(crate) struct Came {
     /// Number of runs that the kill cut short.
     pub(crate) interrupted: usize,
-    /// Whether the rig was quarantined, and a requested restore repaired it.
+    /// Whether the daemon quarantined the rig, and a requested restore repaired the device.
     pub(crate) quarantined: bool,
-    /// Whether a restore was under way and was killed.
+    /// Whether the campaign killed a restore in progress.
     pub(crate) restore_killed: bool,
 }
 
@@ -179,7 +179,7 @@ impl House {
 
     /// Waits until the rig has restored its device and runs nothing. Returns true if a restore had to be requested.
     fn wait_until_idle(&self) -> anyhow::Result<bool> {
-        // There is no event for "idle", so poll the state, with a bound that no sound restore reaches.
+        // There is no event for "idle", so poll the state. The bound is longer than any sound restore.
         let bound = Instant::now() + Duration::from_secs(240);
         let mut quarantined = false;
         loop {
@@ -228,7 +228,7 @@ impl House {
             asked.push(run.trim().to_string());
         }
         std::thread::sleep(wait);
-        // By now the daemon has created the killed client's run or never will; both are correct.
+        // The daemon may or may not have created the killed client's run; both are correct.
         if victims.contains(&Victim::Client) {
             // The client may have ended already; that is fine.
             let _ = client.kill();
@@ -268,8 +268,8 @@ impl House {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Include the run of a client that was killed after the daemon created its run: the rig is briefly idle before
-        // that run begins.
+        // Wait for all new runs, including the run of a killed client: the rig may be briefly idle before that run
+        // begins.
         let taken = self.runs()?.into_keys().filter(|run| !before.contains_key(run));
         for run in taken.chain(asked.iter().cloned()) {
             self.wait_until_ended(&run)?;
@@ -289,7 +289,7 @@ impl House {
         if before.keys().any(|name| !after.contains_key(name)) {
             bail!("{LOST}: a run of before is not listed any more");
         }
-        // The first client adds one run at most: it repeats its request under the same id when the daemon is away.
+        // The first client adds at most one run: the client repeats a request with the same id when the daemon is away.
         if new.len() > asked.len() + 1 {
             bail!(
                 "{DOUBLED}: {} runs were asked for, {} are listed",
@@ -317,14 +317,13 @@ impl House {
         Ok(map)
     }
 
-    /// Returns whether an ended run was cut short. A run that was cut short must have a cause, and its partial record
-    /// must exist.
+    /// Returns whether an ended run was cut short. Fails if a run that was cut short has no cause or no record.
     fn is_interrupted(&self, run: &Value) -> anyhow::Result<bool> {
         let name = run["name"].as_str().context("a run has a name")?;
         if run["state"] != "ENDED" {
             bail!("{name} has not ended: {run}");
         }
-        // An M_Key test fails at once on ibsim, which stores no key. Only whether the run was cut short matters here.
+        // A FAIL is no interruption: an M_Key test fails on ibsim, which stores no key.
         let began = !run["start_time"].is_null();
         let interrupted = run["outcome"] == "ERROR" && began;
         if run["outcome"] == "ERROR" && run["cause"].is_null() {
@@ -368,7 +367,7 @@ impl House {
         Ok(!workers.is_empty())
     }
 
-    /// Returns the worker processes of this daemon: their command lines name its state directory.
+    /// Returns the worker processes of this daemon. Their command lines name the daemon's state directory.
     fn workers(&self) -> Vec<u32> {
         let mark = self.directory.path().to_string_lossy().into_owned();
         let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -396,18 +395,18 @@ impl House {
         Ok(())
     }
 
-    /// Returns the state of the device, read by a program other than daemon and worker.
+    /// Returns the state of the device, read independently of daemon and worker.
     pub(crate) fn fields(&self) -> anyhow::Result<Fields> {
         let read = || match &self.device {
             Device::Model(_) => device::of_model(&self.rig_file, self.rig),
             Device::Ibsim(lab) => device::of_ibsim(lab),
-            // The agent's device has only state of its sessions, so check that it serves the next session.
+            // The agent's device has no state beyond a session, so check that the device serves the next session.
             Device::Agent(_) => {
                 let report = self.json(&["run", "--json", "--rig", self.rig, device::SERVED])?;
                 Ok(device::of_report(&report))
             }
         };
-        // On a loaded host a response may miss its timeout, so read up to three times. Reading does not change the
+        // On a loaded host a response may miss its deadline, so read up to three times. Reading does not change the
         // device.
         read().or_else(|_| read()).or_else(|_| read())
     }
@@ -434,7 +433,7 @@ fn kill(pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits for a line on the stderr of a child, and discards the lines after it in a thread.
+/// Waits for a line on the stderr of a child. A thread discards all later lines.
 pub(crate) fn wait_for_line(child: &mut Child, words: &str) -> anyhow::Result<()> {
     let stderr = child.stderr.take().context("stderr was piped")?;
     let mut lines = BufReader::new(stderr).lines();

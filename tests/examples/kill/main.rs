@@ -1,10 +1,11 @@
-//! The campaign `kill`: sends SIGKILL to daemon, worker, client, restore and agent at random instants, to one or
-//! several of them, while tests change a device and runs wait. The devices are the device model as a process, ibsim,
-//! and a device in Python behind an agent, which dies with the agent. After the next start the campaign checks that
-//! every restorable field has its original value and that the daemon serves the next test. Each run must exist once,
-//! and an interrupted run must have ended with ERROR, a cause and its record.
+//! The campaign `kill`: sends SIGKILL to one or several of daemon, worker, client, restore and agent at random
+//! instants, while tests change a device and runs wait. The devices are the device model as a process, ibsim, and a
+//! Python device that shares a process with its agent. After the next start the campaign checks that every restorable
+//! field has its original value, and that the daemon serves the next test. Each run must exist once. An interrupted run
+//! must have ended with ERROR, a cause and its record.
 //!
-//! `cargo xtask campaign kill --times N --jobs J`. The last line has the counts; the exit code is the verdict.
+//! `cargo xtask campaign kill --times N --jobs J`. The last line has the counts. The exit code is 0 if every check
+//! passed.
 
 mod device;
 mod house;
@@ -20,7 +21,7 @@ use anyhow::{Context, bail};
 use house::{CORRUPT, DOUBLED, House, Kind, LOST, Victim};
 use verbatim_lab::campaign::{Dice, argument, number};
 
-/// Word in an exception about a device that differs from its original state.
+/// Word in a report about a device that differs from its original state.
 const ALTERED: &str = "altered";
 
 fn main() -> ExitCode {
@@ -34,7 +35,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Kills for one device and daemon. The number is small, since each killed client leaks one of ibsim's ten slots.
+/// Number of kills for one device and daemon. The number is small, because each killed client leaks one of ibsim's ten
+/// slots.
 const KILLS: u64 = 4;
 
 /// Draws the processes to kill together: one or several.
@@ -55,7 +57,7 @@ fn draw(dice: &mut Dice, kind: Kind) -> BTreeSet<Victim> {
     victims
 }
 
-/// Returns the number of exceptions of one kind.
+/// Returns the number of reports of one kind.
 fn of_kind(exceptions: &[String], kind: &str) -> usize {
     exceptions.iter().filter(|exception| exception.contains(kind)).count()
 }
@@ -82,8 +84,7 @@ impl Tally {
     }
 }
 
-/// Performs some kills with a device and daemon of their own. The random numbers come from the seed and the turn's
-/// number.
+/// Starts a device and a daemon, and performs `kills` kills with them.
 fn in_a_house(kind: Kind, binaries: &Path, kills: u64, mut dice: Dice) -> anyhow::Result<Tally> {
     let mut tally = Tally::default();
     let mut house = House::open(kind, binaries)?;
@@ -115,7 +116,7 @@ fn in_a_house(kind: Kind, binaries: &Path, kills: u64, mut dice: Dice) -> anyhow
                 .push(format!("{what}: the device cannot be read: {error:#}")),
         }
         if !tally.exceptions.is_empty() {
-            // Stop here: later exceptions may be consequences of this one, such as of an ended simulator.
+            // Stop here: later failures may be consequences of this failure, for example of an ended simulator.
             break;
         }
     }

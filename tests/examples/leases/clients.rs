@@ -1,4 +1,4 @@
-//! Clients that create, renew and end leases, create runs, and record the daemon's responses.
+//! Clients that create, renew and end leases and create runs. The clients store the daemon's responses.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,18 +19,18 @@ use verbatim_proto::v1::{
     WatchRunRequest,
 };
 
-/// Timeout for each event of an ended run. All its events are already stored, so a watch that takes longer never ends.
+/// Timeout for each event of an ended run. All events of the run are stored, so a watch that takes longer never ends.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// The responses that the clients received.
 #[derive(Default)]
 pub(crate) struct Told {
-    /// Name of the lease, by the id of the request.
+    /// Names of the created leases. The key is the id of the request.
     pub(crate) leases: BTreeMap<String, String>,
     pub(crate) runs: BTreeMap<String, String>,
     pub(crate) latencies: Vec<Duration>,
     pub(crate) refused: u64,
-    /// Responses that no client should receive.
+    /// Descriptions of responses that are wrong.
     pub(crate) strange: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn channel(socket: &std::path::Path) -> Channel {
     endpoint.timeout(Duration::from_secs(60)).connect_lazy()
 }
 
-/// Repeats a call while the daemon or its database is away.
+/// Repeats a call while the daemon or its database is unavailable.
 pub(crate) async fn patiently<T, F: Future<Output = Result<T, Status>>>(
     mut call: impl FnMut() -> F,
 ) -> Result<T, Status> {
@@ -132,7 +132,7 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
                         ..RunSpec::default()
                     }),
                     lease: under,
-                    // All clients are one user, so each run must wait for a lease of its own.
+                    // All clients are one user, so each run must wait for its own lease.
                     own_lease: true,
                     ..CreateRunRequest::default()
                 };
@@ -148,7 +148,7 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
         };
         match refused {
             Ok(()) => {}
-            // Expected refusals: an expired lease, a rig of a host that is away, or the quota of a client.
+            // These refusals are expected: an expired lease, a rig of an unavailable host, or the quota of a client.
             Err(status)
                 if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument)
                     || status.code() == Code::ResourceExhausted && is_quota(&status) =>
@@ -161,14 +161,14 @@ pub(crate) async fn client(wanted: Wanted, number: u64, seed: u64, left: Arc<Ato
     told
 }
 
-/// Returns whether the refusal is due to a quota, rather than to a full disk.
+/// Returns whether a quota is the reason of the refusal. The other possible reason is a full disk.
 fn is_quota(status: &Status) -> bool {
     status
         .get_details_error_info()
         .is_some_and(|info| info.reason == "TOO_MANY")
 }
 
-/// Returns the runs, of these ended runs, whose watch does not report the end.
+/// Watches ended runs. Returns the runs whose watch does not report the end.
 pub(crate) async fn silent(socket: &std::path::Path, runs: &[String]) -> anyhow::Result<Vec<String>> {
     let client = RunServiceClient::new(channel(socket));
     let mut silent = Vec::new();

@@ -14,13 +14,13 @@ use verbatim_daemon::store::{Address, SqlStore};
 use verbatim_lab::{Postgres, url_at};
 use verbatim_run::state::StateDirectory;
 
-/// Number of rigs of each host that live in its daemon and share a label.
+/// Number of rigs of each host whose devices are inside the daemon. These rigs share a label.
 pub(crate) const RIGS: usize = 4;
 
-/// Upper bound of a sound start: a worker of the previous daemon may still be restoring a device.
+/// Upper bound for the start of a sound daemon. A worker of the previous daemon may still be restoring a device.
 const SERVES_WITHIN: Duration = Duration::from_secs(200);
 
-/// State of the connection between a daemon and the database.
+/// State of the connection between a daemon and the database. The campaign carries the bytes between them.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cable {
     /// The connection carries all bytes.
@@ -57,7 +57,7 @@ impl Host {
         own.chain([self.model_rig()]).collect()
     }
 
-    /// Returns the name of the rig whose device is a process of its own.
+    /// Returns the name of the rig whose device is a separate process.
     pub(crate) fn model_rig(&self) -> String {
         format!("{}-model", self.name)
     }
@@ -194,7 +194,7 @@ fn said(child: &mut Child, words: &str) -> anyhow::Result<Lines> {
     bail!("it ended before it said {words:?}: {before:?}")
 }
 
-/// Carries bytes between a daemon and the database while the cable is whole.
+/// Forwards bytes between a daemon and the database while the cable is whole.
 async fn carry(listener: UnixListener, database: PathBuf, cable: watch::Receiver<Cable>) {
     while let Ok((mut near, _)) = listener.accept().await {
         let (database, mut cable) = (database.clone(), cable.clone());
@@ -207,7 +207,7 @@ async fn carry(listener: UnixListener, database: PathBuf, cable: watch::Receiver
                     _ = cable.wait_for(|cable| *cable != Cable::Whole) => {}
                 }
             }
-            // Keep a silent connection open without carrying bytes, until the cable is whole or severed.
+            // Keep a silent connection open, without forwarding bytes, until the cable is whole or severed.
             let _ = cable.wait_for(|cable| *cable != Cable::Silent).await;
         });
     }
@@ -215,7 +215,7 @@ async fn carry(listener: UnixListener, database: PathBuf, cable: watch::Receiver
 
 /// All hosts, and their database.
 pub(crate) struct House {
-    // Fields drop in order: the hosts end before the database they share.
+    // Fields are dropped in order, so the hosts end before their shared database.
     pub(crate) hosts: Vec<Host>,
     pub(crate) database: Option<Postgres>,
     directory: TempDir,
@@ -237,7 +237,7 @@ impl House {
         })
     }
 
-    /// Opens the store as a further host, to read it.
+    /// Opens the store as another host would, for reading.
     pub(crate) fn store(&self) -> anyhow::Result<Arc<SqlStore>> {
         let store = match &self.database {
             None => SqlStore::sqlite(&StateDirectory::at(self.hosts[0].state()))?,

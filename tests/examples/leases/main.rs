@@ -1,9 +1,9 @@
 //! The campaign `leases`: several clients create, renew and end leases and run tests on rigs of one daemon, or of three
-//! daemons that share one PostgreSQL. Meanwhile the campaign kills and restarts daemons, cuts them off from the
-//! database, or kills the database. Then it checks the stored history and each device.
+//! daemons that share one PostgreSQL. Meanwhile the campaign kills and restarts daemons, cuts daemons off from the
+//! database, or kills the database. Then the campaign checks the stored history and each device.
 //!
-//! `cargo xtask campaign leases --ops N [--store postgres]`. The last line has the counts; the exit code is the
-//! verdict.
+//! `cargo xtask campaign leases --ops N [--store postgres]`. The last line has the counts. The exit code is 0 if every
+//! check passed.
 
 mod clients;
 mod house;
@@ -26,7 +26,7 @@ use verbatim_tests::reading;
 
 /// Concurrent clients of each daemon.
 const CLIENTS: u64 = 4;
-/// Largest difference between the readings of two clocks on a machine under load, in nanoseconds.
+/// Largest difference between two clock readings on a machine under load, in nanoseconds.
 const JITTER_NS: u64 = 100_000_000;
 
 #[tokio::main]
@@ -74,7 +74,7 @@ async fn hold(house: &mut House, operations: u64, seed: u64, mishaps: u64) -> an
     }
     let (mut dice, mut count) = (Dice::of(seed, u64::MAX), [0; 6]);
     for mishap in 0..mishaps {
-        // Inject the faults at even shares of the work, however long it takes.
+        // Inject the faults at even shares of the operations.
         let next = operations - operations * (mishap + 1) / (mishaps + 1);
         while left.load(Ordering::Relaxed) > next {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -202,7 +202,7 @@ fn check(store: &SqlStore, told: &[Told], silent: &[String]) -> anyhow::Result<C
     };
     let refused: u64 = told.iter().map(|told| told.refused).sum();
     let strange: Vec<String> = told.iter().flat_map(|told| told.strange.iter().cloned()).collect();
-    // Count the reasons in which a daemon reports a defect of its own.
+    // Count the reasons in which a daemon reports its own defect.
     let of_leases = leases.iter().map(|lease| &lease.reason);
     let reasons = of_leases.chain(runs.iter().map(|kept| &kept.run.reason));
     let reported = reasons.filter(|reason| reason.contains("please report")).count();

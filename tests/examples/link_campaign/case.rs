@@ -10,7 +10,7 @@ use verbatim_wire::{
 use crate::damage::Step;
 use verbatim_lab::campaign::Dice;
 
-/// A whole case. Its debug output shows how to make it again.
+/// A case. The debug output shows how to make the case again.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) port: LinkProfile,
@@ -19,7 +19,7 @@ pub(crate) struct Case {
     pub(crate) delimiter: Delimiter,
 }
 
-/// A packet as a conforming sender makes it.
+/// A packet of a conforming sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Sound {
     pub(crate) lnh: Lnh,
@@ -145,7 +145,7 @@ pub(crate) fn draw_p_key(dice: &mut Dice, port: &LinkProfile) -> PKey {
 }
 
 impl Sound {
-    /// Draws a packet. The port accepts most of them; the others are rejected even without damage.
+    /// Draws a packet. Without damage, the port accepts most of these packets.
     fn draw(dice: &mut Dice, port: &LinkProfile) -> Self {
         let mut packet = Self::draw_any(dice, port);
         if dice.percent(75) {
@@ -244,7 +244,7 @@ impl Sound {
     }
 }
 
-/// Returns a raw packet: the payload follows an EtherType or an IPv6 header.
+/// Returns a raw packet, whose payload follows an EtherType or an IPv6 header.
 fn raw(lrh: Lrh, grh: Grh, payload: &[u8]) -> Vec<u8> {
     let length = payload.len().next_multiple_of(4).max(8);
     let mut body = payload.to_vec();

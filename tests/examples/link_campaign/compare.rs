@@ -1,4 +1,4 @@
-//! The verdicts of judge and device on a case, side by side.
+//! Compares the verdicts of judge and device on a case.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use verbatim_wire::Medium;
 
 use crate::case::Case;
 
-/// The set of outcomes that are possible for a packet.
+/// The possible outcomes of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct May {
     /// The port accepts or forwards the packet unchanged.
@@ -72,8 +72,8 @@ impl Opinions {
                 Outcome::Discarded => device.discard = true,
                 Outcome::ForwardedCorrupt => device.forward_corrupt = true,
             }
-            // The judge ranks the ICRC check first, although a port in transit need not check the ICRC. In that case,
-            // compare only the counters of ports that check it.
+            // The judge ranks the ICRC check first, although a port in transit need not check the ICRC. If the ICRC is
+            // wrong, compare only the counters of ports that check the ICRC.
             let looks = !skips_icrc || choices.checks_icrc_in_transit;
             if looks && matches!(outcome, Outcome::Discarded | Outcome::ForwardedCorrupt) {
                 counted.push(*port.counters());
@@ -100,13 +100,12 @@ impl Opinions {
         matches!(self.judgement.action, Action::NotJudged(_))
     }
 
-    /// Returns why judge and device disagree, if they do: about the outcome of the packet, or about the counter.
+    /// Returns the reason why judge and device disagree about the packet's outcome or counter, or `None` if they agree.
     pub(crate) fn disagreement(&self) -> Option<Disagreement> {
         if self.is_not_judged() {
             return None;
         }
-        // Name only the check that ranks first, so that there is one kind of disagreement per check and not per set of
-        // checks.
+        // Name only the first check that fails, so that each check has one kind of disagreement.
         let first = self.judgement.failed.first().map_or("none", judge::Check::name);
         if self.judge != self.device {
             return Some(Disagreement(format!(
@@ -185,17 +184,17 @@ fn is_in_transit(case: &Case) -> bool {
 }
 
 /// Returns whether the port checks the P_Key. A switch or router checks packets in transit only with partition
-/// enforcement; without it, the judge's port gets no table.
+/// enforcement. Without partition enforcement, the judge's port gets no P_Key table.
 fn checks_p_keys(case: &Case) -> bool {
     !is_in_transit(case) || case.port.enforces_partitions
 }
 
-/// Returns each combination of choices that affects the outcome; the choices concern packets in transit. The judge
-/// treats a GRH on VL15 as unsettled and applies its other checks, so the device always accepts a GRH on VL15.
+/// Returns each combination of choices that affects the outcome. The choices concern packets in transit. The judge
+/// has no check of a GRH on VL15, so the device always accepts a GRH on VL15.
 fn choices(case: &Case) -> Vec<LinkChoices> {
     let takes_grh_on_vl15 = true;
     if !is_in_transit(case) {
-        // A choice about packets in transit must not matter at a destination.
+        // A choice about packets in transit must not affect a destination port.
         return vec![LinkChoices {
             corrupts_and_forwards: true,
             takes_grh_on_vl15,
@@ -224,14 +223,14 @@ fn known(seen: &Counters) -> [(Counter, u16); 4] {
     ]
 }
 
-/// Returns whether `counter`, and no other counter that both know, has moved by one.
+/// Returns whether `counter` has increased by one, and the other counters of [`known`] are unchanged.
 fn is_told_by(counter: Counter, seen: &Counters) -> bool {
     known(seen)
         .iter()
         .all(|&(which, count)| count == u16::from(which == counter))
 }
 
-/// Describes the counters that have moved.
+/// Describes the counters that have increased.
 fn moved(seen: &Counters) -> String {
     let moved = known(seen).into_iter().filter(|&(_, count)| count > 0);
     let words: Vec<String> = moved

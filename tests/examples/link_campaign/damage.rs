@@ -8,7 +8,7 @@ use verbatim_wire::{Bth, Grh, Layout, Lid, Lnh, Lrh, PKey, Qpn, Reserved, edit};
 use crate::case::{draw_dlid, draw_p_key};
 use verbatim_lab::campaign::Dice;
 
-/// One damage, and the fields that are repaired after it.
+/// One damage, and the repairs after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) damage: Damage,
@@ -53,7 +53,7 @@ pub(crate) enum Damage {
 impl Step {
     pub(crate) fn draw(dice: &mut Dice, port: &LinkProfile) -> Self {
         let damage = Damage::draw(dice, port);
-        // Later checks see most damage only if the CRCs are right again, so most steps repair them.
+        // A wrong CRC hides most damage from later checks, so most steps repair the CRCs.
         let mends = dice.below(10);
         Self {
             damage,
@@ -188,7 +188,7 @@ impl Damage {
         }
     }
 
-    /// Changes the bytes after the LRH as a GRH, even if LNH says that there is no GRH.
+    /// Changes the bytes after the LRH as if they were a GRH, for any LNH.
     fn grh(bytes: &mut [u8], change: impl FnOnce(Grh) -> Grh) {
         edit(bytes, Lrh::SIZE, change);
     }

@@ -1,13 +1,13 @@
-//! The campaign `link`: makes sound packets for random ports, damages them in up to three ways, and compares two
-//! verdicts on each: of the catalogue's link-layer check, and of the reference device's link layer. The two were
-//! written independently. They must agree on the possible outcomes of each packet, and on the counter where the judge
-//! names one.
+//! The campaign `link`: makes sound packets for random ports, damages each packet in up to three ways, and compares two
+//! verdicts on the packet. The judge is the catalogue's link-layer check. The device is the reference device's link
+//! layer. Both were written independently. They must agree on the possible outcomes of each packet, and on the counter
+//! if the judge names a counter.
 //!
-//! `cargo xtask campaign link --packets 10000000`. The last line has the counts. The exit code is the verdict: 1 when
-//! judge and device disagree on any packet, 2 when the campaign could not begin. The campaign shows each kind of
-//! disagreement once, in the simplest form it found, with the arguments that make the packet again: `--seed S --only
-//! N`. `--defect NAME` gives the device a defect, which must cause a disagreement. `--every-defect` tries all defects
-//! with at most `--packets` packets each, and names the undetected ones.
+//! `cargo xtask campaign link --packets 10000000`. The last line has the counts. The exit code is 1 when judge and
+//! device disagree on any packet, and 2 when the campaign could not begin. The campaign shows each kind of disagreement
+//! once, with the simplest case found. The arguments `--seed S --only N` make that packet again. `--defect NAME` gives
+//! the device a defect, which must cause a disagreement. `--every-defect` tries all defects with at most `--packets`
+//! packets each, and names the undetected defects.
 
 mod case;
 mod compare;
@@ -25,7 +25,7 @@ use compare::Opinions;
 use tally::Tally;
 use verbatim_device::link::LinkDefect;
 
-/// Packets that a thread takes at a time.
+/// Number of packets that a thread takes at a time.
 const PORTION: u64 = 4096;
 
 struct Arguments {
@@ -84,7 +84,7 @@ fn arguments() -> anyhow::Result<Arguments> {
     Ok(parsed)
 }
 
-/// Returns whether judge and device agree; with `--every-defect`, always true.
+/// Returns whether judge and device agree. With `--every-defect`, returns true.
 fn campaign() -> anyhow::Result<bool> {
     let arguments = arguments()?;
     if let Some(number) = arguments.only {
@@ -99,7 +99,7 @@ fn campaign() -> anyhow::Result<bool> {
     Ok(tally.agrees())
 }
 
-/// Prints one case in full.
+/// Prints one case in full. Returns whether judge and device agree.
 fn show(arguments: &Arguments, number: u64) -> bool {
     let case = Case::draw(arguments.seed, number);
     let bytes = case.bytes();
@@ -136,8 +136,8 @@ fn every_defect(arguments: &Arguments) {
     );
 }
 
-/// Tries all packets, or with `until_first` those up to about the first disagreement. The result depends only on the
-/// seed and the number of packets, unless `until_first` cuts the campaign short.
+/// Tries all packets. With `until_first`, stops soon after the first disagreement; the counts then vary from run to
+/// run. Otherwise the result depends only on the seed and the number of packets.
 fn run(arguments: &Arguments, defects: &[LinkDefect], until_first: bool) -> Tally {
     let next = AtomicU64::new(0);
     let worker = || {

@@ -16,7 +16,7 @@ pub(crate) fn shrink(mut case: Case, shows: impl Fn(&Case) -> bool) -> Case {
     }
 }
 
-/// Returns simpler variants of the case. Each variant is nearer to the plainest case, so shrinking ends.
+/// Returns simpler variants of the case. Each variant is nearer to the simplest case, so the reduction ends.
 fn simpler(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut offer = |is_other: bool, change: &dyn Fn(&mut Case)| {

@@ -9,20 +9,20 @@ use crate::case::Case;
 use crate::compare::{Disagreement, May, Opinions, reasons};
 use crate::shrink::shrink;
 
-/// Kinds of disagreement that are shown.
+/// Most kinds of disagreement that the campaign shows.
 const SHOWN: usize = 20;
 
-/// Counts of a campaign, or of a thread's part of it.
+/// Counts of a campaign, or of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     packets: u64,
     not_judged: u64,
-    /// Packets, by the outcomes that the judge allows.
+    /// Number of packets. The key is the set of outcomes that the judge allows.
     allowed: BTreeMap<May, u64>,
-    /// Packets that fail exactly one check, by the name of the check.
+    /// Number of packets that fail exactly one check. The key is the name of the check.
     alone: BTreeMap<&'static str, u64>,
     several: u64,
-    /// Each kind of disagreement: how often it occurred, and the number of the first packet.
+    /// The number of packets of each kind of disagreement, and the number of the first packet.
     disagreements: BTreeMap<Disagreement, (u64, u64)>,
 }
 

@@ -8,7 +8,7 @@ use verbatim_wire::Mtu;
 
 const USAGE: &str = "usage: pingpong --interface NAME --ip ADDRESS [--ip ADDRESS] [--gid-index N] [--size BYTES] \
                      [--mtu 256|512|1024|2048|4096] [--iterations N] [--port N] [HOST]";
-/// Longest message in bytes: both sides keep a few in memory.
+/// Longest message in bytes. Both sides keep a few messages in memory.
 const LARGEST: u32 = 1 << 20;
 
 /// Arguments of the command line. The defaults are those of `ibv_rc_pingpong`.
@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
     pub(crate) mtu: u32,
     pub(crate) iterations: u32,
     pub(crate) port: u16,
-    /// Host of the server; absent if this program is the server.
+    /// Host of the server, or `None` if this program is the server.
     pub(crate) host: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! The messages: the client sends, and the server answers each message.
+//! The messages: the client sends, and the server responds to each message.
 //!
-//! The other side sends from the buffer that it receives into, so each of our messages comes back with its next
-//! message. Both directions are therefore checked byte by byte. Only the first message of a client has contents of its
-//! own.
+//! `ibv_rc_pingpong` has one buffer for receiving and sending, so it sends our last message back. This program compares
+//! the bytes and thereby checks both directions. Only the first message of an `ibv_rc_pingpong` client has other
+//! contents.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use verbatim_device::rc::{MemoryHandle, Operation, QpHandle, ReceiveRequest, Sen
 
 use super::station::Station;
 
-/// Longest time without a completion: a live connection is faster, retries included.
+/// Longest time without a completion. A working connection is faster, even with retries.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Longest wait for a frame.
 const SLICE: Duration = Duration::from_millis(20);
@@ -72,7 +72,8 @@ impl Exchange {
     pub(crate) fn run(&self, station: &mut Station) -> anyhow::Result<Counts> {
         let mut counts = Counts::default();
         let mut posted = 0;
-        // Like the other side, send the next message once the last one is acknowledged and its answer has arrived.
+        // Like the other side, send the next message when the last message is acknowledged and the response has
+        // arrived.
         let mut waits_for_send = false;
         let mut waits_for_message = !self.starts;
         let mut last = Instant::now();
@@ -154,7 +155,7 @@ impl Exchange {
     }
 }
 
-/// Returns the bytes of our message `number`. They differ at each place of a packet, and in each packet and message.
+/// Returns the bytes of our message `number`. The bytes depend on the place in the packet, the packet and the message.
 fn pattern(number: u32, size: u32) -> Vec<u8> {
     (0..size)
         .map(|at| (at ^ (at >> 8) ^ number).to_le_bytes()[0].wrapping_mul(31))

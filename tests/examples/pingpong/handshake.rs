@@ -1,4 +1,4 @@
-//! The TCP side of the handshake. Frames are answered meanwhile.
+//! The handshake over TCP. Meanwhile the model responds to frames.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use super::station::Station;
 
 /// Longest wait for the other side to connect, and for its greeting.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Interval between polls of the TCP connection, while frames are served.
+/// Interval between polls of the TCP connection. The model handles frames between polls.
 const SLICE: Duration = Duration::from_millis(1);
 
-/// A TCP connection that is being made or is established.
+/// A TCP connection before or after its establishment.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     host: Option<String>,
@@ -31,7 +31,7 @@ impl Handshake {
         }
     }
 
-    /// Connects to the server, which may not listen yet, or waits for the client.
+    /// As the client, connects to the server, which may not listen yet. As the server, waits for the client.
     pub(crate) fn connected(&mut self, station: &mut Station) -> anyhow::Result<()> {
         let stream = match &self.host {
             Some(host) => {
@@ -78,14 +78,14 @@ impl Handshake {
         Greeting::read(&line)
     }
 
-    /// Sends a few bytes, which always fit into the buffer of a new connection.
+    /// Sends a few bytes. They fit into the buffer of a new connection.
     pub(crate) fn say(&mut self, words: &[u8]) -> anyhow::Result<()> {
         let stream = self.stream.as_mut().context("not connected")?;
         stream.write_all(words).context("talking to the other side")
     }
 }
 
-/// Calls `ask` until it returns a value, and serves frames in between.
+/// Calls `ask` until it returns a value. Handles frames between the calls.
 fn until<T>(station: &mut Station, mut ask: impl FnMut() -> io::Result<Option<T>>) -> anyhow::Result<T> {
     let start = Instant::now();
     loop {

@@ -2,8 +2,8 @@
 //!
 //! `pingpong --interface NAME --ip ADDRESS [--ip ADDRESS] [--gid-index N] [--size BYTES] [--mtu BYTES] [--iterations N]
 //! [--port N] [HOST]`: client with HOST, server without, like `ibv_rc_pingpong`. The kernel should have no address on
-//! the interface: the model answers ARP and neighbour discovery itself. The last line of stdout has the counts; the
-//! exit code says whether all messages arrived whole and unchanged.
+//! the interface, because the model responds to ARP and neighbour discovery itself. The last line of stdout has the
+//! counts. The exit code is 0 if all messages arrived whole and unchanged.
 //!
 //! Source of the greeting, the attributes of the queue pair, and the order of messages: `ibv_rc_pingpong` in rdma-core
 //! (`libibverbs/examples/{pingpong,rc_pingpong}.c`).
@@ -31,11 +31,11 @@ use self::{
     station::Station,
 };
 
-/// Ethernet address of the model's port: locally administered.
+/// Ethernet address of the model's port, a locally administered address.
 const MAC: MacAddress = MacAddress([0x02, 0, 0, 0, 0, 0x0b]);
-/// Receives that are posted at a time. One would do: each side waits for the other's message before it sends.
+/// Number of posted receive requests. One request would suffice, because the sides send in turn.
 const SLOTS: u32 = 4;
-/// First PSN that we send; it wraps in any run of three packets or more.
+/// First PSN that we send. The PSN wraps at the third packet.
 const PSN: Psn = Psn(0x00FF_FFFE);
 
 fn main() -> ExitCode {
@@ -103,7 +103,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<Counts> {
         gid: own_gid,
     };
     let mut handshake = Handshake::begin(arguments.host.as_deref(), arguments.port);
-    // Serve frames meanwhile: the other side may resolve our Ethernet address before it answers.
+    // Handle frames during the handshake: the other side may resolve our Ethernet address before it responds.
     handshake.connected(&mut station)?;
     if arguments.host.is_none() {
         let theirs = handshake.hear(&mut station)?;
@@ -147,7 +147,7 @@ fn connect(station: &mut Station, qp: QpHandle, arguments: &Arguments, theirs: &
     };
     let rts = QpAttributes {
         sq_psn: Some(PSN),
-        // A busy machine may take longer for a long message than the usual timeout of a tenth of a second.
+        // A busy machine may need more than the usual timeout of a tenth of a second for a long message.
         timeout: Some(AckTimeout(18)),
         retry_cnt: Some(7),
         rnr_retry: Some(7),

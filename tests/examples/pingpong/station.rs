@@ -5,7 +5,7 @@ use std::time::Duration;
 use verbatim_device::rc::{Adapter, AdapterProfile, Completion};
 use verbatim_hw::ether::{EtherError, PacketSocket, now};
 
-/// How long the model may delay a frame for which the other side still waits.
+/// Longest delay of a frame that the other side still waits for.
 const HOLD_BACK: Duration = Duration::from_millis(100);
 
 /// An adapter and its packet socket.
@@ -39,8 +39,8 @@ impl Station {
         self.socket.dropped()
     }
 
-    /// Performs due work and handles received frames. Waits at most `limit` for the next frame or deadline, and returns
-    /// as soon as something happened.
+    /// Runs expired timers and handles received frames. Waits at most `limit` for the next frame or timer, and returns
+    /// after the first of them.
     pub(crate) fn serve(&mut self, limit: Duration) -> Result<(), EtherError> {
         self.adapter.tick(now());
         self.transmit()?;
@@ -56,7 +56,7 @@ impl Station {
         self.transmit()
     }
 
-    /// Performs work that is due soon, such as delayed ACKs.
+    /// Runs timers that expire soon, such as delayed ACKs.
     pub(crate) fn finish(&mut self) -> Result<(), EtherError> {
         let until = now() + HOLD_BACK;
         while self.adapter.poll_at().is_some_and(|at| at <= until) && now() < until {

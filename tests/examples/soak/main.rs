@@ -1,9 +1,9 @@
-//! The campaign `soak`: mixed load on the installed service, in a Debian with systemd. Runs go to the model inside
-//! the daemon and to a model behind a worker's unit. Clients are killed in mid-run, runs are cancelled and deleted,
-//! bytes that are not HTTP are sent, and the service reloads. Memory and descriptors must stay flat, and the only
-//! remaining state and files must be those that retention keeps.
+//! The campaign `soak`: mixed load on the installed service, in a Debian with systemd. Runs go to the model inside the
+//! daemon and to a model behind a worker's unit. The campaign kills clients in mid-run, cancels and deletes runs, sends
+//! bytes that are not HTTP, and reloads the service. Memory and descriptors must stay flat. At the end only the state
+//! and files within the retention limits may remain.
 //!
-//! `cargo xtask campaign soak [--seconds N]`. The last line has the counts; the exit code is the verdict.
+//! `cargo xtask campaign soak [--seconds N]`. The last line has the counts. The exit code is 0 if every check passed.
 
 use std::process::ExitCode;
 use std::thread;
@@ -17,8 +17,8 @@ use verbatim_lab::{LAB_PROFILE, ServiceLab, build_packages};
 const LIMIT: Duration = Duration::from_secs(600);
 /// Largest number of samples of the daemon's resources.
 const LOOKS: u32 = 40;
-/// Allowed growth of memory in MiB between the second and the last quarter of the time, beyond a tenth. An allocator
-/// causes this much without a leak.
+/// Allowed growth of memory in MiB between the second and the last quarter of the time, in addition to 10 %. An
+/// allocator may cause this growth without a leak.
 const GROWS_MIB: f64 = 6.0;
 /// Allowed increase of open descriptors from the calm state to the end.
 const DESCRIPTORS: u64 = 8;
@@ -81,7 +81,7 @@ const STOP: &str = r#"
 touch /run/soak/stop
 until [ "$(ls /run/soak/*.ended 2>/dev/null | wc -l)" = 5 ]; do busybox usleep 200000; done
 "#;
-/// Prints files that nothing uses any more: in temporary places, unfinished files of the state, and journals.
+/// Prints leftover files: files in temporary places, unfinished files of the state, and journals.
 const LEFT: &str = r#"
 for at in /run/verbatim /run/verbatim-worker /tmp/systemd-private-*-verbatim*/tmp /dev/shm; do
     find $at -mindepth 1 ! -name verbatim.sock ! -path '*/verbatim-[0-9]*' 2>/dev/null
@@ -151,14 +151,14 @@ fn campaign() -> anyhow::Result<bool> {
     let begun = Instant::now();
     let whole = Duration::from_secs(seconds);
     let mut seen = Vec::new();
-    // Sampling takes time on a busy host, so the number of samples depends on the host.
+    // A sample takes longer on a busy host, so the number of samples depends on the host.
     while begun.elapsed() < whole {
         thread::sleep(whole / LOOKS);
         let now = look(&lab)?;
         seen.push(now);
         println!("{:>6} s: {now:?}", begun.elapsed().as_secs());
         if seen.len().is_multiple_of(4) {
-            // A reload, as an administrator does now and then.
+            // An administrator may reload the service at any time.
             done(&lab, "systemctl reload verbatimd")?;
         }
     }
@@ -173,7 +173,7 @@ fn campaign() -> anyhow::Result<bool> {
             "setpriv --reuid alice --regid alice --init-groups env HOME=/home/alice verbatim runs list --all --json --filter \
              state={state}"
         );
-        // Runs whose clients were killed go on to their end.
+        // Wait for the runs whose clients were killed.
         while known(&done(&lab, &ask)?)? > 0 {
             thread::sleep(Duration::from_secs(1));
         }
@@ -186,7 +186,7 @@ fn campaign() -> anyhow::Result<bool> {
         &lab,
         "cd /run/soak; cat inside model | grep -vc '^0$'; tail -n 3 inside.last model.last",
     )?;
-    // A refused load would test nothing.
+    // The load must not have been refused.
     let all_passed = failed.lines().next() == Some("0");
     // The daemon closes the last connections a little later.
     let mut after = look(&lab)?;

@@ -1,5 +1,5 @@
 //! The switch's subnet management agent (architecture 14.2): the attributes that a subnet manager reads and sets to
-//! bring a subnet up. The agent stores an M_Key and checks none, since the switch is not a device under test.
+//! bring a subnet up. The switch is not a device under test, so the agent stores the M_Key without checking it.
 
 use verbatim_wire::values::{Guid, LinkSpeeds, LinkWidths, NodeType, PhysState, PortState, VlCap};
 use verbatim_wire::{
@@ -9,7 +9,7 @@ use verbatim_wire::{
 use crate::fabric::PORTS;
 
 const GUID: Guid = Guid(0x0002_c900_0000_3000);
-/// Entries of the linear forwarding table. A block of the table has [`BLOCK`] entries.
+/// Number of entries of the linear forwarding table. A block of the table has [`BLOCK`] entries.
 const LIDS: usize = 1024;
 const BLOCK: usize = 64;
 /// Port number of a LID that is not forwarded.
@@ -62,7 +62,7 @@ impl Agent {
         self.ports[0].lid()
     }
 
-    /// Returns the port that the table forwards a LID to.
+    /// Returns the port to which the table forwards a LID.
     pub(crate) fn forward(&self, lid: Lid) -> Option<u8> {
         let out = *self.forwarding.get(usize::from(lid.0))?;
         (1..=PORTS).contains(&out).then_some(out)
@@ -120,7 +120,7 @@ impl Agent {
                 if is_set {
                     *port = set(port, number != 0, &request.attribute());
                 }
-                // LocalPortNum is the port at which the request arrived, for the PortInfo of every port.
+                // In the PortInfo of every port, LocalPortNum is the port at which the request arrived.
                 Some(port.with_local_port_num(from).bytes().to_vec())
             }
             AttributeId::GUID_INFO if !is_set => {
@@ -146,8 +146,8 @@ impl Agent {
     }
 }
 
-/// Returns a port's PortInfo after a Set: takes the fields that a subnet manager writes. The state only becomes Armed
-/// or Active, since the link never goes down.
+/// Returns a port's PortInfo after a Set of the fields that a subnet manager writes. The link never goes down, so a Set
+/// can only change the state to Armed or Active.
 fn set(port: &PortInfo, has_link: bool, asked: &PortInfo) -> PortInfo {
     let state = match asked.port_state() {
         PortState::ARMED | PortState::ACTIVE if has_link => asked.port_state(),

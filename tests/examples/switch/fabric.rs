@@ -4,7 +4,7 @@ use verbatim_wire::{DrSmp, Layout, Lid, Lrh, MAD_LENGTH, Mad, MadHeaders, mad_pa
 
 use crate::agent::Agent;
 
-/// Ports besides port 0, which is the switch itself.
+/// Number of ports besides port 0, which is the switch itself.
 pub(crate) const PORTS: u8 = 3;
 /// Offset of the MAD in a packet without GRH: after LRH, BTH and DETH.
 const MAD_AT: usize = 28;
@@ -21,7 +21,7 @@ impl Switch {
         Self { agent: Agent::new() }
     }
 
-    /// Handles a packet that arrived at port `from`; returns the packet that leaves, and its port.
+    /// Handles a packet that arrived at port `from`. Returns the packet that leaves, after the number of its port.
     pub(crate) fn take(&mut self, from: u8, packet: &[u8]) -> Option<(u8, Vec<u8>)> {
         let lrh = Lrh::from_bytes(packet.get(..Lrh::SIZE)?);
         let mad = packet.get(MAD_AT..MAD_AT + MAD_LENGTH);
@@ -42,8 +42,8 @@ impl Switch {
         Some((from, mad_packet(&headers, &answer)))
     }
 
-    /// Performs the next step of a directed route: forward to the next port, return to the previous port, or respond
-    /// here at the end of the route.
+    /// Performs the next step of a directed route. The switch forwards the MAD, returns it, or responds at the end of
+    /// the route.
     fn directed(&mut self, from: u8, mad: &Mad) -> Option<(u8, Mad)> {
         let smp = DrSmp::from_bytes(mad.bytes());
         let (hop, hops) = (smp.hop_pointer(), smp.hop_count());
@@ -58,8 +58,8 @@ impl Switch {
             if hop == hops {
                 let request = Mad::try_from(smp.bytes()).ok()?;
                 let answer = self.agent.answer(&request, from)?;
-                // Set D. The agent increments the hop pointer and the outgoing response decrements it, so the pointer
-                // stays the same.
+                // Set D. The agent would increment the hop pointer, and the outgoing response would decrement it, so
+                // the pointer stays the same.
                 (from, DrSmp::from_bytes(answer.bytes()).with_direction(true))
             } else {
                 (smp.initial_path(usize::from(hop) + 1), smp.with_hop_pointer(hop + 1))
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use verbatim_wire::{Attribute, AttributeId, Method, NodeInfo, Status};
 
-    /// Returns an SMP as a neighbour sends it: the hop pointer is at the first hop.
+    /// Returns an SMP from a neighbour, with the hop pointer at the first hop.
     fn asked(path: &[u8]) -> Vec<u8> {
         let mad = Mad::directed(Method::GET, NodeInfo::ID, 0, path);
         let smp = DrSmp::from_bytes(mad.bytes()).with_hop_pointer(1);
@@ -95,7 +95,7 @@ mod tests {
             (out, smp(&packet).hop_pointer(), smp(&packet).return_path(1)),
             (2, 2, 1)
         );
-        // As an adapter answers the SMP: D set, the hop pointer at the last hop.
+        // The response of an adapter has D set, and the hop pointer at the last hop.
         let answer = smp(&packet).with_direction(true).with_method(Method::GET_RESP);
         let headers = MadHeaders::subnet_management(Lid::PERMISSIVE, Lid::PERMISSIVE);
         let answer = mad_packet(&headers, &Mad::try_from(answer.bytes()).unwrap());

@@ -19,7 +19,7 @@ use fabric::{PORTS, Switch};
 /// Bytes of length and kind.
 const HEAD: usize = 3;
 const KIND_PACKET: u8 = 2;
-/// Buffer size in bytes; no native packet of the lab is longer.
+/// Buffer size in bytes. The native packets of the lab are shorter.
 const LONGEST: usize = 8192;
 
 /// A port: its own socket, and the address of its cable's far end.

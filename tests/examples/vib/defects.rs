@@ -1,6 +1,6 @@
-//! Defects that qualification kills with the management tests by the rules of hardware. The campaign puts each defect
-//! into a model at the far end of a cable. In the machine, one of the tests that kill it on the virtual rig must fail
-//! for it.
+//! Defects in a device model at the far end of a cable. The campaign takes the defects that qualification with hardware
+//! rules kills by management tests on the virtual rig. A test kills a defect if the test fails because of the defect.
+//! In the machine, at least one of these tests must kill the defect as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::process::Command;
@@ -13,15 +13,15 @@ use verbatim_lab::{ADAPTER_GUID, SubnetManager, VibLab};
 
 use crate::{House, run};
 
-/// The tests of management.
+/// Patterns of the management tests.
 const TESTS: [&str; 3] = ["c13-*", "c14-*", "c16-*"];
 
-/// The test that sends 65,532 values, the most telling first. Many such tests at once would keep the machine busy for
-/// half an hour.
+/// The test that sends 65,532 values, the values that find most defects first. Several of these tests at once would
+/// keep the machine busy for half an hour.
 const SWEEP: &str = "c14-024-vl-arbitration-ca";
 
-/// Tries all cases, `jobs` at a time; each port of the adapter runs one case. Returns the surviving cases. With
-/// `is_swept`, OpenSM sweeps once before each test.
+/// Tries all cases, `jobs` at a time. Each port of the adapter runs one case at a time. Returns the surviving cases.
+/// With `is_swept`, OpenSM sweeps once before each test.
 fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow::Result<Vec<Case>> {
     let mut waiting: VecDeque<Case> = cases.into();
     let mut free: Vec<u8> = (1..=jobs).collect();
@@ -59,7 +59,7 @@ fn wave(lab: &mut VibLab, cases: Vec<Case>, is_swept: bool, jobs: u8) -> anyhow:
     }
 }
 
-/// Starts a test with a device of its own; [`next_end`] returns when it has ended.
+/// Starts a test with a new device. [`next_end`] returns when the test has ended.
 fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool, is_alone: bool) -> anyhow::Result<()> {
     let model = ["--profile", &case.profile, "--seed", &case.seed, "--defect", &case.name];
     lab.exchange_model(port, &model.map(Into::into))?;
@@ -74,9 +74,9 @@ fn start(lab: &mut VibLab, port: u8, case: &Case, killer: usize, is_swept: bool,
         SWEEP if !is_alone => format!("{SWEEP} --set illegal_parts=200"),
         test => test.to_owned(),
     };
-    // Each test gets a new state directory: a restore journal of the previous device does not apply to the new one.
-    // Each test also gets its own lock directory, since models of one seed report the same PortGUID. The seed also
-    // determines the steps of a walk.
+    // Each test gets a new state directory, because a restore journal of the previous device does not apply to the new
+    // device. Each test gets its own lock directory, because models with one seed report the same PortGUID. The seed
+    // also determines the steps of a walk.
     let seed = &case.seed;
     let command = format!(
         "{{ rm -rf /run/job.{port}; mkdir -p /run/job.{port}/locks; cd /run/job.{port}; {sweep} STATE_DIRECTORY=$PWD/state \
@@ -103,7 +103,7 @@ fn verdict(said: &str) -> Option<Value> {
     report["verdicts"].get(0).cloned()
 }
 
-/// Returns whether the verdict has a FAIL for that statement, which is the criterion of qualification.
+/// Returns whether the verdict has a FAIL for this statement. Qualification uses the same criterion.
 fn fails(said: &str, statement: &str) -> bool {
     let findings = verdict(said).and_then(|verdict| verdict["findings"].as_array().cloned());
     let broken = |check: &Value| check["result"] == "FAIL" && check["statement"] == statement;
@@ -119,7 +119,7 @@ fn outcome(said: &str) -> String {
     format!("{} {} {}", text("test"), text("outcome"), text("reason"))
 }
 
-/// Ports of an adapter that OpenSM serves at most.
+/// Most ports of the adapter that OpenSM can serve.
 const OPENSM_PORTS: u8 = 2;
 
 /// Defects that survive on this rig, with the reason.
@@ -146,21 +146,21 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 ];
 const ONE_CABLE: &str = "two ports of the device are compared; the rig is cabled to one";
 
-/// A defect as the qualification reports it.
+/// A defect from the report of the qualification.
 struct Case {
     name: String,
     statement: String,
     /// The tests that kill the defect.
     killers: Vec<String>,
-    /// The device profile with which they kill it.
+    /// The device profile with which these tests kill the defect.
     profile: String,
     seed: String,
-    /// Outcomes of the tests in the machine that did not kill it.
+    /// Outcomes of the tests in the machine that did not kill the defect.
     seen: Vec<String>,
 }
 
 impl House<'_> {
-    /// Tries `sample` defects (0: all), `jobs` at a time, and returns the number tried.
+    /// Tries `sample` defects (0: all), `jobs` at a time. Returns the number of defects tried.
     ///
     /// A test mostly waits for deadlines, so each job has its own port of the adapter, with a model at its far end.
     pub(crate) fn defects(&mut self, sample: u64, jobs: u8, dice: &mut Dice) -> anyhow::Result<usize> {
@@ -180,8 +180,8 @@ impl House<'_> {
         }
         cases.truncate(sample);
         let mut lab = self.open_lab(jobs)?;
-        // A survivor may need LIDs at both ends, as traps do, so try again with OpenSM. A busy host may leave a test
-        // undecided because responses are late, so try again one at a time.
+        // A defect may show only with LIDs at both ends, for example in traps, so try survivors again with OpenSM. Late
+        // responses on a busy host may make a test inconclusive, so then try the survivors one at a time.
         cases = wave(&mut lab, cases, false, jobs)?;
         if !cases.is_empty() {
             let mut managed = self.open_lab(OPENSM_PORTS)?;
@@ -200,7 +200,7 @@ impl House<'_> {
     /// Starts a machine whose adapter has `ports` ports, with a FIFO through which tests report their end.
     fn open_lab(&self, ports: u8) -> anyhow::Result<VibLab> {
         let lab = self.lab(ports, SubnetManager::Never)?;
-        // Keep the FIFO open while the machine runs, so that no line is lost while there is no reader.
+        // Keep the FIFO open while the machine runs: a line without a reader would be lost.
         run(
             &lab,
             "mkdir -p /run/lock; mkfifo /run/done; { while :; do sleep 3600; done <>/run/done & }",
@@ -224,7 +224,7 @@ impl House<'_> {
         let defects = qualified["qualifications"][0]["defects"]
             .as_array()
             .context("a qualification without defects")?;
-        // Leave a defect to the virtual rig if hardware rules kill it only with a parameter that takes hours.
+        // Leave out defects of other layers, and defects that need a test parameter to be killed, which takes hours.
         let of_management = |case: &&Value| {
             let is_known = Defect::ALL.iter().any(|defect| case["name"] == defect.name());
             is_known && case["set"].is_null() && case["killed_by"].as_array().is_some_and(|by| !by.is_empty())

@@ -1,5 +1,5 @@
-//! Sends SIGKILL to the tester, its daemon, OpenSM and the machine at random instants, while tests change the device.
-//! The model at the far end of the cable lives on; after the next start its state must be the original one.
+//! Sends SIGKILL to the worker, the daemon, OpenSM or the machine at random instants, while tests change the device.
+//! The model at the far end of the cable continues. After the next start the model must be in its original state.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::{House, run};
 /// Tests that change the device throughout their run: an M_Key with protection, tables, PortInfo.
 const TESTS: [&str; 3] = [
     "c14-016-set-protect-2",
-    // All 65,532 values take minutes on a busy machine. When OpenSM is killed, the test runs to its end.
+    // All 65,532 values take minutes on a busy machine. If OpenSM is the victim, the test runs to its end.
     "c14-024-vl-arbitration-ca --set illegal_parts=8000",
     "c14-024-port-info-rw",
 ];
 /// Longest time of a restore, retries included.
 const RESTORED_WITHIN: Duration = Duration::from_secs(180);
-/// Kills between two fresh devices.
+/// Number of kills with one device and machine.
 const PER_HOUSE: u64 = 4;
 
 /// Shell function `of WORDS`: prints the ids of the processes whose command line, without the program's directory,
@@ -63,7 +63,7 @@ impl House<'_> {
                 left -= 1;
                 let victims = [Victim::OpenSm, Victim::Worker, Victim::Machine, Victim::Daemon];
                 let victims = &victims[if managed { 0 } else { 1 }..];
-                // Take the victims in turn, so that a few kills cover them all.
+                // Take the victims in turn, so that a few kills cover all victims.
                 let victim = victims[(turn % victims.len() as u64) as usize];
                 let test = dice.pick(&TESTS);
                 let wait = Duration::from_millis(200 + dice.draw() % 4000);
@@ -104,7 +104,7 @@ fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow:
             lab,
             "kill -9 $(of opensm) && { sh /mnt/share/opensm.cmd >/dev/null 2>&1 & }",
         )?,
-        // The dead daemon's worker restores the device by itself; start the next daemon after that.
+        // The killed daemon's worker restores the device by itself. Start the next daemon after the restore.
         Victim::Daemon => must(
             lab,
             "kill -9 $(of 'verbatimd serve') && while [ -n \"$(of 'verbatimd worker')\" ]; do sleep 0.2; done && \
@@ -123,14 +123,14 @@ fn kill(lab: &mut VibLab, victim: Victim, test: &str, wait: Duration) -> anyhow:
     Ok(ended["outcome"] == "ERROR")
 }
 
-/// Runs a command that must succeed; [`PROCESSES`] is defined for it.
+/// Runs a command that must succeed. The command may use the function of [`PROCESSES`].
 fn must(lab: &VibLab, command: &str) -> anyhow::Result<()> {
     let ran = run(lab, &format!("{PROCESSES}\n{command}"))?;
     ensure!(ran.status == 0, "`{command}` ended with {}: {}", ran.status, ran.text());
     Ok(())
 }
 
-/// Polls a command until its JSON output satisfies `is_so`: there is no event for it.
+/// Repeats a command until its JSON output satisfies `is_so`.
 fn wait_until(lab: &VibLab, what: &str, command: &str, is_so: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
     let bound = Instant::now() + RESTORED_WITHIN;
     loop {
@@ -149,7 +149,7 @@ fn wait_until(lab: &VibLab, what: &str, command: &str, is_so: impl Fn(&Value) ->
     }
 }
 
-/// Returns the state of the device, read by a program other than daemon and worker.
+/// Returns the state of the device, read independently of daemon and worker.
 fn fields(lab: &VibLab) -> anyhow::Result<Vec<String>> {
     let ran = run(lab, "umad_read $VERBATIM_RIG_FILE vib")?;
     if ran.status != 0 {

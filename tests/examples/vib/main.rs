@@ -1,8 +1,8 @@
-//! The campaign `vib`: tests must kill defects of the management agents through the kernel's own umad interface. The
-//! device must get its original state back after SIGKILL of any process that takes part.
+//! The campaign `vib`: tests must find defects of the management agents through the kernel's own umad interface. After
+//! a SIGKILL of any process of the run, the device must get its original state back.
 //!
-//! `cargo xtask campaign vib --sample N --jobs J --kills K --seed S`. The last line has the counts; the exit code is
-//! the verdict.
+//! `cargo xtask campaign vib --sample N --jobs J --kills K --seed S`. The last line has the counts. The exit code is 0
+//! if every check passed.
 
 mod defects;
 mod kills;
@@ -16,7 +16,7 @@ use verbatim_lab::campaign::{Dice, argument, number};
 use verbatim_lab::machine::Ran;
 use verbatim_lab::{SubnetManager, VibLab, VibOptions};
 
-/// Longest time of a command in the machine. The longest are tests that prove silence again and again.
+/// Longest time of a command in the machine. Tests with many proofs of silence take longest.
 const LIMIT: Duration = Duration::from_secs(900);
 
 fn main() -> ExitCode {

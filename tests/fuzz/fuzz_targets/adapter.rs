@@ -1,5 +1,5 @@
-//! Feeds arbitrary frames, verbs and times to the adapter model. The model must not panic, must send only frames with a
-//! valid ICRC and BTH, and each tick must do all the work that is due.
+//! Feeds arbitrary frames, verbs and times to the adapter model. The model must not panic. It must send only frames
+//! with a valid ICRC and BTH, and each tick must run all expired timers.
 #![no_main]
 
 use core::time::Duration;
@@ -96,7 +96,8 @@ fuzz_target!(|input: (u8, bool, Vec<(u8, u8, u16, Vec<u8>)>)| {
                 let _ = adapter.post_receive(now, qp, &ReceiveRequest { wr_id: 2, local: slice });
             }
             _ => {
-                // A packet near the expected PSNs, with a valid ICRC and often the extended header of its opcode.
+                // Make a packet with a valid ICRC and a PSN near the expected PSNs. Often the packet has the extended
+                // header of its opcode.
                 let from = if kind & 8 == 0 { 0xFF_FFF0 } else { 0xFF_FFF8 };
                 let bth = Bth::default()
                     .with_opcode(Opcode(which & 0x1F))

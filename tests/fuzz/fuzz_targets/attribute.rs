@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as an arbitrary attribute: it must print and validate, and each field must read the bits of
-//! its layout.
+//! Reads arbitrary bytes as an arbitrary attribute. Printing and validation must not panic, and each field must read
+//! the bits of its layout.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

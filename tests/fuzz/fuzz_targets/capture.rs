@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a capture. The result must be packets and an end, or an error with an explanation, never a
-//! panic. A packet must not be longer than the file allows. Each packet is then judged at a port.
+//! Reads arbitrary bytes as a capture. The reader must not panic. It must return packets and an end, or an error with
+//! an explanation. A packet must not be longer than the file allows. The target then judges each packet at a port.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -9,7 +9,7 @@ use verbatim_wire::Medium;
 
 fuzz_target!(|input: (u8, &[u8])| {
     let (head, bytes) = input;
-    // Put the bytes after a valid header, which the fuzzer seldom finds by itself.
+    // Prepend a valid header, which the fuzzer seldom finds by itself.
     let header: &[u8] = match head % 4 {
         0 => &[],
         1 => b"\xD4\xC3\xB2\xA1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0",

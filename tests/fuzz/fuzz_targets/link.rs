@@ -1,4 +1,5 @@
-//! Judges arbitrary bytes at an arbitrary port. The judgement must be consistent and explain itself, without a panic.
+//! Judges arbitrary bytes at an arbitrary port. The judge must not panic. The judgement must be consistent and have an
+//! explanation.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as a MAD: every view must read and print, and writing back the fields must give the same MAD.
+//! Reads arbitrary bytes as a MAD. Every view must read and print the bytes. Writing the fields back must give the same
+//! MAD.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a record. The result must be an error, or entries that encode to the same bytes and that
-//! the judge accepts or refuses without a panic. The target computes the CRCs, so that the fuzzer gets past them.
+//! Reads arbitrary bytes as a record. The result must be an error, or entries that encode to the same bytes. The judge
+//! must not panic on the entries. The target computes the CRCs, so that the fuzzer passes the CRC check.
 #![no_main]
 
 use std::path::Path;
@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         let _ = verbatim_catalog::judge(entries);
     }
-    // Judge the entries alone, without the trailer that the fuzzer seldom finds.
+    // Judge the entries without the trailer, which the fuzzer seldom finds.
     let mut entries = Vec::new();
     let mut rest = bytes;
     while let [length, more @ ..] = rest {

@@ -1,6 +1,6 @@
 # The device under test: rxe0 on the data interface, and the agent behind the management interface.
 #
-# Optional in the share: agent.cmd, a script whose process is the agent, which must listen on 10.0.2.15:7000.
+# Optional script in the share: agent.cmd. Its process is the agent, which must listen on 10.0.2.15:7000.
 . /etc/lab.sh
 data=$(interface 52:54:00:00:00:01)
 management=$(interface 52:54:00:00:00:02)
@@ -20,5 +20,5 @@ if [ -n "$agent" ]; then
     wait "$agent"
     say "the agent ended, status $?"
 fi
-# Stay up until the host ends the machine, so that the tester can see what happened to the agent.
+# Stay up until the host ends the machine, so that the tester can examine the state after the agent's end.
 while :; do sleep 3600; done

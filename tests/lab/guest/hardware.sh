@@ -4,14 +4,15 @@
 fail() { say "failed: $*"; echo "$*"; exit 1; }
 busybox insmod /mnt/share/vib.ko ports=2 || fail "the module vib was refused"
 for number in 1 2; do
-    # Open the port once, since a virtio port cannot be opened twice. `setsid` detaches the copies from the shell.
+    # Open the port once, because a virtio port cannot be opened twice. `setsid` detaches the `cat` processes from the
+    # shell.
     exec 5<>"$(port cable$number)"
     setsid cat <&5 >/dev/vib0p$number 2>/dev/null &
     setsid cat /dev/vib0p$number >&5 2>/dev/null &
     exec 5>&-
 done
 ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 || fail "no veth pair"
-# The tester owns veth1: it makes its own frames and answers for 10.0.0.2.
+# The tester owns veth1: the tester makes its own frames and responds to ARP for 10.0.0.2.
 echo 1 >/proc/sys/net/ipv6/conf/veth1/disable_ipv6
 ip link set veth1 up
 up veth0 10.0.0.1/24

@@ -6,8 +6,8 @@ say() { echo "machine: $*"; }
 # argument NAME: prints the value of "machine.NAME=" on the kernel's command line.
 argument() { sed -n "s/.*\<machine\.$1=\([^ ]*\).*/\1/p" /proc/cmdline; }
 
-# port NAME: prints the device of a virtio port by the name that the host gave it. A port appears a little after its
-# driver, and the host connects a little after that. A read before the host connects gets an end of file.
+# port NAME: prints the device of a virtio port by the name that the host gave it. Waits until the port exists and the
+# host is connected: a read before that would get an end of file.
 port() {
     tries=0
     while [ $tries -lt 100 ]; do
@@ -24,13 +24,14 @@ port() {
     say "no port $1" >&2
 }
 
-# Runs commands of the host, each a line of hexadecimal. The response is "STATUS LENGTH", then the command's output.
+# serve_shell: runs commands of the host, each a line of hexadecimal. The response is a line "STATUS LENGTH", then the
+# command's output.
 serve_shell() {
     while read -r line <&3; do
         echo "$line" | xxd -r -p >/run/shell.sh
         sh /run/shell.sh </dev/null >/run/shell.out 2>&1 3>&-
         status=$?
-        # Send a copy, since a background process may still print.
+        # Send a copy, because a background process may still print.
         cp /run/shell.out /run/shell.answer
         echo "$status $(wc -c </run/shell.answer)" >&3
         cat /run/shell.answer >&3
@@ -58,7 +59,8 @@ interface() {
     done
 }
 
-# up INTERFACE ADDRESS/LENGTH…: sets the interface up with these addresses, usable at once, and its link-local address.
+# up INTERFACE ADDRESS/LENGTH…: sets the interface up with its link-local address and these addresses. The addresses are
+# usable at once.
 up() {
     name=$1
     shift
@@ -67,8 +69,8 @@ up() {
     for address; do ip addr add "$address" dev "$name" || fail "address $address on $name"; done
 }
 
-# settled INTERFACE…: waits until each interface carries packets. The kernel notices a new carrier up to a second late
-# and drops earlier packets. The link-local IPv6 address appears together with the carrier.
+# settled INTERFACE…: waits until each interface carries packets. The kernel notices a new carrier up to a second late,
+# and drops packets before that. The link-local IPv6 address appears together with the carrier.
 settled() {
     for name; do
         tries=0
@@ -80,7 +82,7 @@ settled() {
     done
 }
 
-# started PROCESS WHAT CONDITION…: waits at most 30 s until the condition holds. Fails if the process ends before that.
+# started PROCESS WHAT CONDITION…: waits at most 30 s until the condition holds. Fails if the process ends first.
 started() {
     process=$1 what=$2
     shift 2
@@ -96,8 +98,8 @@ started() {
 # listens PORT: succeeds if a process listens on this TCP port, given as four hexadecimal digits.
 listens() { grep -q ":$1 0*:0000 0A " /proc/net/tcp /proc/net/tcp6; }
 
-# served: runs command.cmd of the share, if there is one, and ends with its exit status. Without it, serves forever.
-# $daemon, if set, is the process id of verbatimd.
+# served: runs command.cmd of the share and ends with its exit status. Without command.cmd, serves forever. $daemon, if
+# set, is the process id of verbatimd.
 served() {
     if [ -e /mnt/share/command.cmd ]; then
         sh -c 'echo $$ >/run/command.pid; exec sh /mnt/share/command.cmd' >"$(port out)" 2>"$(port err)" 4>&-

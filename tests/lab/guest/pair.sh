@@ -5,8 +5,9 @@
 # command.cmd the machine stays up.
 . /etc/lab.sh
 ip link add veth0 address 52:54:00:00:00:01 type veth peer name veth1 address 52:54:00:00:00:0a || fail "no veth pair"
-# Both ends are in one kernel. For IPv4, let the kernel accept packets from its own addresses. For IPv6, skip the local
-# table for packets that must leave by an interface: the kernel would deliver packets to its own addresses locally.
+# Both ends are in one kernel. For IPv4, let the kernel accept packets from its own addresses. For IPv6, the kernel
+# would deliver packets to its own addresses locally, so skip the local table for packets that must leave by an
+# interface.
 for name in all veth0 veth1; do
     echo 1 >/proc/sys/net/ipv4/conf/$name/accept_local
     echo 0 >/proc/sys/net/ipv4/conf/$name/rp_filter

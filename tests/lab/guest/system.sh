@@ -1,4 +1,4 @@
-# The lab's service in a Debian with systemd. It uses Debian's own programs, and busybox only where it is named.
+# The lab's service in a Debian with systemd. The script uses Debian's programs, and busybox only by name.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 cd /root
 . /etc/lab.sh
@@ -19,7 +19,7 @@ if [ -e /mnt/share/command.cmd ]; then
     usermod --append --groups verbatim alice
     systemctl start verbatimd.service || fail "verbatimd: $(systemctl status verbatimd.service | tr '\n' ' ')"
     ready
-    # Run as an ordinary user of the group, with the host's ports as its output.
+    # Run the command as an ordinary user of the group, with the host's ports as its output.
     setpriv --reuid alice --regid alice --init-groups --inh-caps=-all \
         sh -c 'echo $$ >/tmp/command.pid; export HOME=/home/alice; cd; exec sh /mnt/share/command.cmd' \
         >"$(port out)" 2>"$(port err)" 4>&- </dev/null

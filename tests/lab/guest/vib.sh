@@ -8,9 +8,9 @@
 ports=$(cat /mnt/share/ports)
 insmod /mnt/share/vib.ko ports="$ports" || fail "the module vib was refused"
 for number in $(seq "$ports"); do
-    # Open the port once, since a virtio port cannot be opened twice.
+    # Open the port once, because a virtio port cannot be opened twice.
     exec 5<>"$(port cable$number)"
-    # The reader of the adapter's cable is its far end: opening it for reading brings the link up.
+    # The process that reads /dev/vib0p* is the far end of the cable. Opening the device for reading brings the link up.
     cat <&5 >/dev/vib0p$number &
     cat /dev/vib0p$number >&5 &
     exec 5>&-

@@ -57,11 +57,11 @@ pub enum CProgramError {
 /// Builds every program in `tests/c` that is older than its source. Returns the directory of the programs: `c` in
 /// cargo's target directory.
 ///
-/// Several processes may do this at once: each program gets its final name only when it is complete.
+/// Several processes may build at once, because each program gets its final name only when it is complete.
 ///
 /// # Errors
 ///
-/// [`CProgramError`]; for a missing file it names the package to install.
+/// [`CProgramError`]. For a missing file, the error names the package to install.
 pub fn build_c_programs() -> Result<PathBuf, CProgramError> {
     let directory = directory()?;
     build_all(&sources(), &directory)?;

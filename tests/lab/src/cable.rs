@@ -1,6 +1,6 @@
-//! A cable from a port of the machine's adapter to a device model outside. It turns messages of a stream into
-//! datagrams, and back. Both have the form of `verbatimd model`: two big-endian bytes with the length of the rest, then
-//! the rest.
+//! A cable from a port of the machine's adapter to a device model outside. The cable turns messages of a stream into
+//! datagrams, and back. A message has the form of `verbatimd model`: two big-endian bytes with the length of the rest,
+//! then the rest.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -16,11 +16,11 @@ use std::{
 
 /// Bytes of the length field.
 const LENGTH: usize = 2;
-/// Buffer size in bytes; no message of the model is longer.
+/// Buffer size in bytes. The messages of the model are shorter.
 const LONGEST: usize = 8192;
 
-/// A listening socket for machines, and the model that each machine is connected to. A cable ends with its machine.
-/// Messages to a model that has exited are lost, as on a cable with an unplugged far end.
+/// A socket that listens for machines. Each connection gets a cable to the model, which ends with the machine. Messages
+/// to a model that has exited are lost, as on a cable with an unplugged far end.
 #[derive(Debug)]
 pub(crate) struct Socket {
     path: PathBuf,
@@ -28,8 +28,8 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Listens at `path` for machines, and connects each to the model's socket. The cables' own sockets are beside
-    /// `path`.
+    /// Listens at `path` for machines, and connects each machine to the model's socket. The cables' own sockets are
+    /// beside `path`.
     pub(crate) fn new(path: &Path, model: &Path) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         let socket = Self {
@@ -65,14 +65,14 @@ impl Drop for Socket {
     }
 }
 
-/// Lays a cable. `end` is the machine's port. `own` is the path for the cable's own socket, by which the model tells
-/// cables apart.
+/// Lays a cable. `end` is the machine's port. `own` is the path for the cable's own socket; the model distinguishes
+/// cables by this path.
 fn lay(end: UnixStream, model: &Path, own: &Path) -> io::Result<()> {
     let socket = UnixDatagram::bind(own)?;
     let (from, model, out) = (end.try_clone()?, PathBuf::from(model), socket.try_clone()?);
     thread::Builder::new().name("cable out".into()).spawn(move || {
         let _ = carry_out(from, &out, &model);
-        // The machine has ended: stop receiving for it.
+        // The machine has ended, so stop receiving.
         let _ = out.shutdown(Shutdown::Both);
     })?;
     thread::Builder::new().name("cable in".into()).spawn(move || {
@@ -96,7 +96,7 @@ fn carry_in(from: &UnixDatagram, mut to: UnixStream) -> io::Result<()> {
     loop {
         match from.recv(&mut message)? {
             0 => return Ok(()),
-            // Drop a datagram with a wrong length field: it would put the stream out of step.
+            // Drop a datagram with a wrong length field, which would shift all later messages of the stream.
             length
                 if length < LENGTH || usize::from(u16::from_be_bytes([message[0], message[1]])) + LENGTH != length => {}
             length => to.write_all(&message[..length])?,
@@ -115,7 +115,7 @@ mod tests {
         let far = UnixDatagram::bind(&model).unwrap();
         let socket = Socket::new(&path, &model).unwrap();
         let mut machine = UnixStream::connect(socket.path()).unwrap();
-        // One message in pieces, and two in one write.
+        // The first message is in two writes, and the second write also holds the next message.
         machine.write_all(&[0]).unwrap();
         machine.write_all(&[2, 2, 7, 0, 1, 0]).unwrap();
         let mut seen = [0; 16];

@@ -3,7 +3,7 @@
 use anyhow::Context;
 
 /// A stream of pseudo-random numbers, the same on every machine and in every thread. Campaigns print the seed, so that
-/// they can be repeated.
+/// a user can repeat the campaign.
 #[derive(Debug)]
 pub struct Dice(u64);
 
@@ -26,7 +26,7 @@ impl Dice {
         mixed ^ (mixed >> 32)
     }
 
-    /// Returns 0 to `bound` - 1; treats a `bound` of 0 as 1.
+    /// Returns a number from 0 to `bound` - 1; treats a `bound` of 0 as 1.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.draw() >> 16) as usize % bound.max(1)
     }
@@ -65,7 +65,7 @@ pub fn argument(name: &str) -> Option<String> {
     arguments.get(place + 1).cloned()
 }
 
-/// Returns the number after `name`.
+/// Returns the number after `name` on this process's command line.
 ///
 /// # Errors
 /// When the argument is missing or not a number.

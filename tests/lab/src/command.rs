@@ -20,15 +20,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::IbsimLab;
 use crate::workspace::{cargo, run, say_if_a_build_waits, target_directory};
 
-/// Longest time between a signal and the end of a command; after that the lab kills the command.
+/// Longest time between a signal and the end of a command. The lab then kills the command.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// The cargo profile of labs, tests and campaigns.
 pub const LAB_PROFILE: &str = "dev-fast";
 /// Longest time until a daemon serves, on a busy host.
 const SERVES_WITHIN: Duration = Duration::from_secs(900);
 
-/// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns their directory. Always builds all three: separate
-/// builds would share less with each other.
+/// Builds `verbatim`, `verbatimd` and `verbatim-agent`, and returns their directory. Always builds all three, because
+/// separate builds would compile shared crates with different features.
 ///
 /// # Errors
 ///
@@ -38,8 +38,8 @@ pub fn build_binaries() -> anyhow::Result<PathBuf> {
     build_for_labs("verbatim, verbatimd and verbatim-agent", &packages)
 }
 
-/// Builds examples of the end-to-end tests, and returns their directory. Builds them as part of the workspace, like the
-/// tests: a build of the package alone would rebuild its dependencies with fewer features.
+/// Builds examples of the end-to-end tests, and returns their directory. Builds the whole workspace, like the tests: a
+/// build of the package alone would rebuild its dependencies with fewer features.
 ///
 /// # Errors
 ///
@@ -62,8 +62,8 @@ pub fn build_released(program: &str) -> anyhow::Result<PathBuf> {
     Ok(target_directory()?.join("release").join(program))
 }
 
-/// Builds in the profile that labs, tests and campaigns share with test authors: a machine is too slow for a debug
-/// build, and a release build would compile everything once more.
+/// Builds in the profile that labs, tests, campaigns and test authors share. A debug build is too slow for an emulated
+/// machine, and a release build would compile everything again.
 fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     say_if_a_build_waits(LAB_PROFILE);
     let mut build = cargo();
@@ -74,8 +74,8 @@ fn build_for_labs(what: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     Ok(target_directory()?.join(LAB_PROFILE))
 }
 
-/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code. As in a
-/// shell, a command ended by a signal has the exit code 128 plus the signal's number.
+/// Runs `command` in a fresh ibsim lab, with Verbatim's programs first on its PATH, and returns its exit code. If a
+/// signal ended the command, the exit code is 128 plus the signal's number, as in a shell.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
@@ -105,8 +105,8 @@ pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Catches signals from here on and stores their number. Call this before starting processes, so that every signal is
-/// handled.
+/// Catches signals from now on, and stores their number. Call this function before any process starts, so that every
+/// signal is handled.
 pub(super) fn catch_signals() -> anyhow::Result<Arc<AtomicUsize>> {
     let signal = Arc::new(AtomicUsize::new(0));
     for number in [SIGHUP, SIGINT, SIGTERM] {
@@ -139,10 +139,11 @@ pub(super) fn prepare(
     prepared
 }
 
-/// Runs the command to its end, with a daemon for its runs if there is one, and returns its exit code.
+/// Runs the command to its end, and returns its exit code. The command's runs use the daemon, if there is one.
 pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &AtomicUsize) -> anyhow::Result<u8> {
     if let Some(daemon) = &daemon {
-        // The command's runs go through the daemon. A run without the daemon uses the lab's own state too.
+        // The command's runs go through the daemon. A run without the daemon (`--server none`) uses the lab's state
+        // too.
         command
             .env("VERBATIM_SERVER", &daemon.socket)
             .env("STATE_DIRECTORY", &daemon.state);
@@ -156,7 +157,7 @@ pub(super) fn run_beside(mut command: Command, daemon: Option<Daemon>, signal: &
     Ok(exit_code(status))
 }
 
-/// The lab's own daemon. It holds the lab's rig, and all runs go through its socket.
+/// The lab's own daemon. The daemon has the lab's rig, and all runs go through its socket.
 pub(super) struct Daemon {
     child: Child,
     socket: PathBuf,
@@ -183,7 +184,7 @@ impl Daemon {
             .spawn()
             .context("starting verbatimd")?;
         let bound = Instant::now() + SERVES_WITHIN;
-        // A socket exists a moment before its daemon listens.
+        // The socket exists a moment before the daemon listens.
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = child.try_wait()? {
                 let log = std::fs::read_to_string(&log_path).unwrap_or_default();
@@ -224,7 +225,7 @@ fn resolve(name: &OsString, binaries: &Path) -> OsString {
     }
 }
 
-/// Waits for the child. Passes a signal on to it, and kills it if it does not end in time.
+/// Waits for the child. Passes a signal on to the child, and kills the child if it does not end in time.
 fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
     let mut told: Option<Instant> = None;
     loop {
@@ -234,7 +235,7 @@ fn wait(mut child: Child, signal: &AtomicUsize) -> anyhow::Result<ExitStatus> {
         let caught = signal.load(Ordering::Relaxed);
         if caught != 0 {
             let since = *told.get_or_insert_with(|| {
-                // Ctrl-C reaches the command from the terminal too; a second signal does no harm.
+                // On Ctrl-C the terminal also signals the command; a second signal does no harm.
                 tell(&child, caught);
                 Instant::now()
             });

@@ -5,8 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A Debian package, and a file that shows without dpkg that the package (or its equal in another distribution) is
-/// installed: an absolute path, a shared library (`libx.so.1`), a header (`x/y.h`) or a program.
+/// A Debian package, and one of its files. The file shows without dpkg whether the package, or the same package of
+/// another distribution, is installed. The file is an absolute path, a shared library (`libx.so.1`), a header (`x/y.h`)
+/// or a program.
 pub type Package = (&'static str, &'static str);
 
 /// Returns the command line that installs Debian's `packages`.
@@ -15,7 +16,7 @@ pub fn apt_line(packages: &[&str]) -> String {
     format!("sudo apt-get install -y --no-install-recommends {}", packages.join(" "))
 }
 
-/// Returns whether the file that shows a [`Package`] exists.
+/// Returns whether the file of a [`Package`] exists.
 #[must_use]
 pub fn is_there(probe: &str) -> bool {
     if probe.starts_with('/') {
@@ -30,7 +31,8 @@ pub fn is_there(probe: &str) -> bool {
     }
 }
 
-/// Returns the path of a program on the PATH, or in the directories for system programs, which some users' PATH lacks.
+/// Returns the path of a program. Searches the PATH, then the directories for system programs, which some users' PATH
+/// lacks.
 #[must_use]
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -40,8 +42,8 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns the path of a shared library by its file name, in the directory of this machine's architecture or another
-/// usual directory.
+/// Returns the path of a shared library by its file name. Searches the directory of this machine's architecture and
+/// other usual directories.
 #[must_use]
 pub fn library(name: &str) -> Option<PathBuf> {
     let architecture = match env::consts::ARCH {

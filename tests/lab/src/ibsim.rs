@@ -24,7 +24,8 @@ use crate::{
 /// Two adapters with one port each, cabled together.
 pub const TWO_ADAPTERS: &str = "Hca 1 \"A\"\n[1] \"B\"[1]\n\nHca 1 \"B\"\n[1] \"A\"[1]\n";
 
-/// The last socket that ibsim binds. It prints "simulator ready" before it binds the first.
+/// The last socket that ibsim binds. ibsim prints "simulator ready" before it binds any socket, so the lab waits for
+/// this socket.
 const LAST_SOCKET: &str = "out9";
 /// Longest time until the last socket is bound.
 const READY_WITHIN: Duration = Duration::from_secs(240);
@@ -78,7 +79,8 @@ pub struct IbsimLab {
     program: PathBuf,
     /// The value of `LD_PRELOAD`.
     preload: OsString,
-    /// Open for reading and writing, so that the simulator never reads an end of file, on which it would spin.
+    /// The console's pipe, open for reading and writing. The simulator therefore never reads an end of file, which
+    /// would make it spin.
     console: File,
     simulator: Option<Process>,
 }
@@ -93,7 +95,7 @@ impl IbsimLab {
         Self::start_with(TWO_ADAPTERS)
     }
 
-    /// Starts a topology in ibsim's own language; it must have a node `A`, the tester's.
+    /// Starts a topology in ibsim's own language. The topology must have a node `A` for the tester.
     ///
     /// # Errors
     ///
@@ -151,7 +153,7 @@ impl IbsimLab {
         self.directory().join("ibsim.log")
     }
 
-    /// Returns `IBSIM_SOCKNAME` of this simulator, unique on this machine.
+    /// Returns this simulator's `IBSIM_SOCKNAME`, which is unique on this machine.
     pub fn socket_name(&self) -> &str {
         &self.socket_name
     }
@@ -161,8 +163,8 @@ impl IbsimLab {
         self.simulator.as_ref().map(|simulator| simulator.pid)
     }
 
-    /// Returns the environment variables of a command in this lab. They do not include `LD_PRELOAD`: only a rig's
-    /// worker starts with the preload, which the rig file names.
+    /// Returns the environment variables of a command in this lab. `LD_PRELOAD` is not among them: only a rig's worker
+    /// starts with the preload, which the rig file names.
     pub fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("VERBATIM_RIG_FILE", self.rig_file().into()),
@@ -183,8 +185,8 @@ impl IbsimLab {
         command.envs(self.client_environment(host));
     }
 
-    /// Returns the environment variables of a client at node `host`. `tests/c/ibsim_shim.c` describes the first
-    /// preload.
+    /// Returns the environment variables of a client at node `host`. `LD_PRELOAD` names our own preload first; see
+    /// `tests/c/ibsim_shim.c`.
     pub fn client_environment(&self, host: &str) -> [(&'static str, OsString); 4] {
         [
             ("LD_PRELOAD", self.preload.clone()),
@@ -211,7 +213,8 @@ impl IbsimLab {
         self.simulator = None;
     }
 
-    /// Ends the simulator and starts a new one, in its initial state and under the same name. Rig file and log stay.
+    /// Ends the simulator, and starts a new simulator in the initial state and under the same name. Rig file and log
+    /// stay.
     ///
     /// # Errors
     ///
@@ -281,7 +284,7 @@ fn unique_name() -> String {
     format!("verbatim-{}-{count}-{now:08x}", std::process::id())
 }
 
-/// Makes a named pipe and opens it for both directions, which does not wait for the other end.
+/// Makes a named pipe and opens it for both directions, so that the open does not wait for the other end.
 fn make_fifo(path: &Path) -> Result<File, LabError> {
     let made = Command::new("mkfifo")
         .arg("--mode=600")
@@ -320,7 +323,7 @@ fn build_shim() -> Result<PathBuf, LabError> {
     })
 }
 
-/// Returns the text of the rig file: the tester at A, port 1, the device under test one hop away.
+/// Returns the text of the rig file. The tester is at node A, port 1; the device under test is one hop away.
 fn rig_file(environment: impl IntoIterator<Item = (&'static str, OsString)>) -> String {
     let mut text = String::from(
         "config_version = 1\n\n[[rig]]\nname = \"ibsim\"\nkind = \"umad\"\ndevice = \"ibsim0\"\nport = 1\nroute = \"0,1\"\nsubnet_timeout = 18\n\n[rig.env]\n",
@@ -414,7 +417,7 @@ mod tests {
         );
     }
 
-    /// Returns whether a client that cannot attach hangs, and its stderr.
+    /// Starts a client that cannot attach. Returns whether the client hangs, and its stderr.
     fn refusal(lab: &IbsimLab, host: &str) -> (bool, String) {
         let mut command = Command::new("timeout");
         command.args(["10", "ibstat", "--list_of_cas"]);

@@ -24,8 +24,8 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Longest time until the machine has powered off, which includes the daemon's restore of the device.
 const POWER_OFF: Duration = Duration::from_secs(100);
 
-/// Writes the command into the share, from where the machine's script runs it after `start`, which is shell code. The
-/// command's first word may be a program of this host: it is copied into the machine with its libraries.
+/// Writes the command into the share. The machine's script runs `start`, which is shell code, and then the command. The
+/// command's first word may be a program of this host, which is then copied into the machine with its libraries.
 ///
 /// # Errors
 ///
@@ -50,8 +50,8 @@ pub(crate) fn write_command(
     Ok(())
 }
 
-/// Passes the command's output on until the machine has ended, and returns the command's exit code. Passes a signal
-/// stored in `signal` on to the command.
+/// Forwards the command's output until the machine has ended, and returns the command's exit code. Forwards a signal
+/// stored in `signal` to the command.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ pub(crate) fn attend(
         thread::spawn(move || pass_on(output.err, err)),
     ];
     let code = wait(machine, signal)?;
-    // All output has left the machine; the streams end with the machine.
+    // The output streams end with the machine, so wait for the power-off.
     let bound = Instant::now() + POWER_OFF;
     while machine.is_running() && Instant::now() < bound {
         thread::sleep(Duration::from_millis(5));
@@ -86,7 +86,7 @@ pub(crate) fn attend(
     Ok(code)
 }
 
-/// Waits for the command. Passes a signal on to it, and ends the machine if the command does not end in time.
+/// Waits for the command. Forwards a signal to the command, and ends the machine if the command does not end in time.
 fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
     let mut told: Option<Instant> = None;
     loop {
@@ -117,7 +117,7 @@ fn wait(machine: &mut Machine, signal: &AtomicUsize) -> anyhow::Result<u8> {
     }
 }
 
-/// Returns the command's first word as the machine calls the program.
+/// Returns the path or name of a command's program in the machine.
 fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Result<OsString> {
     let path = if word.as_bytes().contains(&b'/') {
         Some(here.join(word)).filter(|path| path.is_file())
@@ -127,7 +127,7 @@ fn inside(word: &OsStr, image: &Image, share: &Share, here: &Path) -> anyhow::Re
         if is_there { None } else { program(&name) }
     };
     let Some(path) = path else { return Ok(word.to_owned()) };
-    // A script in the working directory is mounted already, beside its other files.
+    // A script in the working directory is mounted in the machine already, with its other files.
     if path.starts_with(here) && !crate::machine::is_elf(&path)? {
         return Ok(path.into());
     }
@@ -161,7 +161,7 @@ fn quoted(word: &OsStr) -> Vec<u8> {
     quoted
 }
 
-/// Copies until the end. If writing fails, keeps reading, so that the command never blocks on its output.
+/// Copies until the end. After a write error, continues to read, so that the command never blocks on its output.
 fn pass_on(mut from: std::os::unix::net::UnixStream, mut to: impl Write) {
     let mut buffer = [0; 16384];
     let mut gone = false;

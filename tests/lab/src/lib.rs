@@ -1,14 +1,16 @@
 //! The labs: independent devices under test, without hardware, started for one command or one test.
 //!
-//! [`IbsimLab`] is a subnet management agent behind the real libibumad. [`RxeLab`] is Linux's own RoCEv2 stack in an
-//! emulated [`machine`], with the tester outside; in [`RxeVerbsLab`] the tester is inside too, with a second device. In
-//! [`VibLab`] the machine has a native InfiniBand adapter, and the device under test is a model outside. [`ServiceLab`]
-//! is a Debian with systemd and our packages, for tests of administration. In [`RemoteLab`] the device is our model
-//! too, and the client is on another machine than the daemon. Each lab cleans up when it is dropped. Its processes end
-//! with this process, even if this process is killed.
+//! - [`IbsimLab`]: a subnet management agent behind the real libibumad.
+//! - [`RxeLab`]: Linux's own RoCEv2 stack in an emulated [`machine`], with the tester outside.
+//! - [`RxeVerbsLab`]: the same stack, with the tester and its second device inside the machine too.
+//! - [`VibLab`]: a native InfiniBand adapter in the machine, with a device model outside as the device under test.
+//! - [`ServiceLab`]: a Debian with systemd and our packages, for tests of administration.
+//! - [`RemoteLab`]: a device model, with client and daemon on different machines.
 //!
-//! The crate also has code that labs, tests and `cargo xtask` share: the paths of the [`workspace`], the programs of
-//! the [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
+//! Each lab cleans up when it is dropped. Its processes end with this process, even if this process is killed.
+//!
+//! Labs, tests and `cargo xtask` share further code of this crate: the paths of the [`workspace`], the programs of the
+//! [`host`], the [`c_programs`] of tests/c, and the random numbers and arguments of [`campaign`]s.
 
 pub mod c_programs;
 mod cable;

@@ -79,12 +79,12 @@ const PACKAGES: &[Package] = &[
 /// Maintainer scripts that a package may have.
 const SCRIPTS: [&str; 4] = ["preinst", "postinst", "prerm", "postrm"];
 
-/// Builds the programs in `profile` and packs them as `version`, or as the workspace's version if `None`. Returns the
-/// packages, which are in `debian` of cargo's target directory.
+/// Builds the programs in `profile` and packs them. The packages' version is `version`, or the workspace's version if
+/// `None`. Returns the paths of the packages, which are in `debian` of cargo's target directory.
 ///
 /// # Errors
 ///
-/// When a build fails, or a tool of Debian's is missing or fails.
+/// When a build fails, or a Debian tool is missing or fails.
 pub fn build_packages(profile: &str, version: Option<&str>) -> anyhow::Result<Vec<PathBuf>> {
     for (tool, package) in [("dpkg-deb", "dpkg"), ("strip", "binutils")] {
         if program(tool).is_none() {
@@ -115,7 +115,7 @@ fn workspace_version() -> anyhow::Result<String> {
 
 fn pack(package: &Package, binaries: &Path, version: &str, to: &Path) -> anyhow::Result<PathBuf> {
     let place = tempfile::tempdir_in(to).context("making a directory to pack from")?;
-    // mkdtemp's mode would become the mode of the package's root.
+    // Set the mode of the package's root, because mkdtemp's mode is too strict.
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).context("its mode")?;
     let tree = place.path();
     let put = |from: &Path, inside: &str, mode: u32| -> anyhow::Result<()> {
@@ -128,7 +128,7 @@ fn pack(package: &Package, binaries: &Path, version: &str, to: &Path) -> anyhow:
     let built = binaries.join(package.program);
     let inside = format!("usr/bin/{}", package.program);
     put(&built, &inside, 0o755)?;
-    // The symbol names stay, for backtraces.
+    // Strip debug information only: backtraces need the symbol names.
     run(
         &format!("packing {}", package.name),
         Command::new("strip").arg("--strip-debug").arg(tree.join(&inside)),
@@ -180,7 +180,7 @@ fn make(directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))
 }
 
-/// Gives directories and files Debian's modes, independent of the umask.
+/// Sets Debian's usual modes of directories and files, independent of the umask.
 fn open_directories(place: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(place).with_context(|| format!("listing {}", place.display()))? {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! A private PostgreSQL server in a temporary directory, on a Unix socket. It ends with its owner.
+//! A private PostgreSQL server in a temporary directory, on a Unix socket. The server ends with its owner.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ pub struct Postgres {
     server: Option<(Process, Receiver<()>)>,
     directory: TempDir,
     binaries: PathBuf,
-    /// User and group id of the server if this process is root: PostgreSQL refuses to run as root.
+    /// User and group id of the server if this process is root. PostgreSQL refuses to run as root.
     user: Option<(u32, u32)>,
 }
 
@@ -124,7 +124,7 @@ impl Postgres {
         url_at(self.directory.path())
     }
 
-    /// Returns a command of PostgreSQL's programs, to run as the server's user.
+    /// Returns a command of a PostgreSQL program, which runs as the server's user.
     fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         match self.user {
@@ -150,16 +150,16 @@ impl Postgres {
         Ok(())
     }
 
-    /// Starts the server, also again after [`Postgres::kill`].
+    /// Starts the server, for the first time or after [`Postgres::kill`].
     ///
     /// # Errors
     ///
-    /// When the server is not ready in time, with its log.
+    /// When the server is not ready in time. The error contains the server's log.
     pub fn go_on(&mut self) -> anyhow::Result<()> {
         let log = self.path("log");
         let mut file = fs::File::options().create(true).append(true).open(&log)?;
         let (says, said) = std::io::pipe()?;
-        // -F turns off fsync: the data need not survive a power cut.
+        // -F turns off fsync, because the data need not survive a power failure.
         let data = self.path("data").display().to_string();
         let socket = self.socket();
         let settings = ["-h", "", "-k", &socket, "-N", "100", "-F", "-c", "lc_messages=C"];
@@ -191,7 +191,7 @@ impl Postgres {
     /// Ends the server at once, like a crash: all connections break, and committed data stays.
     pub fn kill(&mut self) {
         if let Some((mut server, told)) = self.server.take() {
-            // SIGQUIT lets the server end its children first, which use its shared memory.
+            // On SIGQUIT the server first ends its children, which use its shared memory.
             let _ = Command::new("sh")
                 .args(["-c", "kill -s QUIT \"$1\"", "sh", &server.pid.to_string()])
                 .stderr(Stdio::null())
@@ -208,13 +208,13 @@ impl Drop for Postgres {
     }
 }
 
-/// Returns the URL of the database of a server whose socket is in this directory.
+/// Returns the URL of the database `verbatim` of a server whose socket is in this directory.
 #[must_use]
 pub fn url_at(directory: &Path) -> String {
     format!("postgres:///verbatim?host={}&user=verbatim", directory.display())
 }
 
-/// Returns the directory of PostgreSQL's programs: Debian's newest, or from the PATH.
+/// Returns the directory of PostgreSQL's programs: Debian's newest version, or the directory on the PATH.
 fn binaries() -> Option<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
@@ -229,7 +229,7 @@ fn binaries() -> Option<PathBuf> {
     found.into_iter().find(has_all)
 }
 
-/// Returns the ids of the user that Debian's package makes, or else of the user `nobody`.
+/// Returns user and group id of the user of Debian's package, or else of the user `nobody`.
 fn unprivileged() -> anyhow::Result<(u32, u32)> {
     let users = fs::read_to_string("/etc/passwd").context("/etc/passwd")?;
     let id = |name: &str| {

@@ -17,8 +17,8 @@ use crate::host::program;
 
 /// A process that ends when its handle is dropped, and also when this process ends or is killed.
 ///
-/// A thread owns the process for its whole life. The kernel ends a child with the thread that started it, and a test's
-/// thread may end earlier.
+/// A separate thread starts the process and waits for its end, because the kernel ends a child with the thread that
+/// started it. A test's thread may end too early.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -52,7 +52,7 @@ impl Process {
                     return;
                 }
             };
-            // The command still has the descriptors that were made for the child.
+            // Close the descriptors that were made for the child; the command still holds them.
             drop(command);
             let _ = started.send(Ok(child.id()));
             while held.recv_timeout(Duration::from_millis(10)) == Err(mpsc::RecvTimeoutError::Timeout) {

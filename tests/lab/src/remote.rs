@@ -1,5 +1,5 @@
-//! The remote lab: a daemon with mutual TLS on one machine, its client on another. The machines are two network
-//! namespaces with a cable between them. The namespaces end with their processes, so no cleanup is needed.
+//! The remote lab: a daemon with mutual TLS on one machine, and its client on another machine. The machines are two
+//! network namespaces with a cable between them. The namespaces end with their processes, so no cleanup is needed.
 
 use std::{
     ffi::OsString,
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// Dropping the lab ends all its processes.
 #[derive(Debug)]
 pub struct RemoteLab {
-    // Fields drop in order. The daemon ends first, since it restores its device.
+    // Fields are dropped in order. The daemon must end first, because it restores its device.
     daemon: Option<Process>,
     _model: Process,
     client: Process,
@@ -55,7 +55,7 @@ fn machine() -> anyhow::Result<Process> {
             bail!("no network namespace can be made; run this as root, or under `unshare --user --map-root-user`");
         }
         let name = fs::read_link(format!("/proc/{}/ns/net", machine.pid));
-        // Before `unshare` executes `sleep`, the namespace may not exist yet.
+        // The namespace exists when `unshare` has executed `sleep`.
         let is_sleep =
             fs::read_to_string(format!("/proc/{}/comm", machine.pid)).is_ok_and(|name| name.trim() == "sleep");
         Ok(is_sleep && name.is_ok_and(|name| name != own))
@@ -75,7 +75,7 @@ fn until(what: &str, holds: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result
     Ok(())
 }
 
-/// Returns a command that runs on a machine.
+/// Returns the command for a machine.
 fn on(machine: &Process, command: &[&str]) -> Command {
     let mut on = Command::new("nsenter");
     on.arg(format!("--net=/proc/{}/ns/net", machine.pid)).args(command);
@@ -87,7 +87,7 @@ impl RemoteLab {
     ///
     /// # Errors
     ///
-    /// When packages are missing, this user may not make network namespaces, or the daemon does not serve.
+    /// When packages are missing, this user may not make network namespaces, or the daemon does not start.
     pub fn start(binaries: &Path) -> anyhow::Result<Self> {
         let needed = ["ip", "unshare", "nsenter"];
         if needed.iter().any(|name| program(name).is_none()) {
@@ -221,8 +221,8 @@ fn certificates(binaries: &Path, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `command` as the client of a fresh remote lab, with Verbatim's programs first on its PATH. Returns its exit
-/// code, as a shell does.
+/// Runs `command` as the client of a fresh remote lab, with Verbatim's programs first on its PATH. Returns the
+/// command's exit code, as a shell does.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::Path};
 
 use crate::machine::DataSockets;
 
-/// How the rig reaches the device under test.
+/// The path from the tester to the device under test.
 #[derive(Clone, Debug)]
 pub(super) enum Rig<'a> {
     /// The tester sends its own packets through the machine's data cable, and reaches the agent through its forwarded
@@ -17,8 +17,8 @@ pub(super) enum Rig<'a> {
     },
     /// The tester uses its own adapter, `rxe1`, beside the device under test in the same machine.
     Verbs { agent: &'a Path },
-    /// The native adapter `vib0` of the machine: the rig `vib` at its port 1, `vib2` at port 2, and so on. `is_shared`:
-    /// a subnet manager manages the subnet. `route`: the directed route after the first hop.
+    /// The native adapter `vib0` of the machine. The rig `vib` is at port 1, `vib2` at port 2, and so on. With
+    /// `is_shared`, a subnet manager manages the subnet. `route` is the directed route after the first hop.
     Native { ports: u8, route: &'a str, is_shared: bool },
 }
 

@@ -1,5 +1,5 @@
-//! The rxe lab: Linux's own RoCEv2 stack in a machine is the device under test; the tester is outside, at the other end
-//! of its data cable.
+//! The rxe lab: Linux's own RoCEv2 stack in a machine is the device under test. The tester is outside, at the other end
+//! of the machine's data cable.
 
 use std::{
     ffi::OsString,
@@ -21,7 +21,7 @@ use crate::workspace::run;
 /// The agent's address in the machine.
 const AGENT: &str = "10.0.2.15";
 
-/// A machine with `rxe0` as the device under test, and a rig file `rxe` for it.
+/// A machine with `rxe0` as the device under test, and a rig file with the rig `rxe`.
 ///
 /// Dropping the lab ends the machine and removes its files; the console's log stays.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl RxeLab {
         &self.machine
     }
 
-    /// Returns the machine, to end it.
+    /// Returns the machine, mutable, so that the caller can end it.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
@@ -127,10 +127,10 @@ impl RxeLab {
 /// Puts the agent into the share, with new certificates.
 fn put_agent(share: &Share, binaries: &Path, pki: &Path) -> anyhow::Result<()> {
     let mut init = Command::new(binaries.join("verbatim"));
-    // The certificates are for localhost, where the tester reaches the agent.
+    // The certificates are for localhost, because the tester reaches the agent there.
     init.args(["pki", "init"]).arg(pki).stdout(std::process::Stdio::null());
     run("making the lab's certificates", &mut init)?;
-    // The tester's key stays outside.
+    // The share gets no key of the tester.
     for name in ["ca.pem", "server.pem", "server-key.pem"] {
         let path = pki.join(name);
         let content = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -150,8 +150,9 @@ fn agent_command() -> String {
     )
 }
 
-/// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that holds the rig
-/// `rxe`. Returns its exit code as [`super::run_in_ibsim`] does. `bare`: starts only the machine, and builds nothing.
+/// Runs `command` beside a fresh machine, with Verbatim's programs first on its PATH and a daemon that has the rig
+/// `rxe`. Returns the exit code as [`super::run_in_ibsim`] does. With `bare`, starts only the machine, and builds
+/// nothing.
 ///
 /// # Errors
 ///

@@ -20,9 +20,9 @@ use super::{
 };
 /// Environment variable with the path of another build of `verbatim-agent` for the machine.
 const OTHER_AGENT: &str = "VERBATIM_LAB_AGENT";
-/// The agent's socket in the machine; the machine's script waits for it.
+/// The agent's socket in the machine. The machine's script waits for the socket.
 const AGENT: &str = "/run/agent.sock";
-/// The daemon's socket in the machine; the machine's script waits for it.
+/// The daemon's socket in the machine. The machine's script waits for the socket.
 const DAEMON: &str = "/run/verbatim.sock";
 /// The directory of the daemon's state in the machine.
 const STATE: &str = "/run/verbatim-state";
@@ -38,7 +38,8 @@ pub struct RxeVerbsLab {
 
 impl RxeVerbsLab {
     /// Boots the machine. With `binaries`, the directory of `verbatim`, `verbatimd` and `verbatim-agent`, the machine
-    /// runs the agent of `rxe0` and a daemon with the rig `rxe-verbs`. [`Machine::run`] with `verbatim …` uses them.
+    /// runs the agent of `rxe0` and a daemon with the rig `rxe-verbs`. [`Machine::run`] with `verbatim …` uses the
+    /// daemon.
     ///
     /// # Errors
     ///
@@ -56,12 +57,12 @@ impl RxeVerbsLab {
         &self.machine
     }
 
-    /// Returns the machine, to end it.
+    /// Returns the machine, mutable, so that the caller can end it.
     pub fn machine_mut(&mut self) -> &mut Machine {
         &mut self.machine
     }
 
-    /// Returns shell assignments of the environment that a command in the machine needs to use the daemon.
+    /// Returns shell assignments of the environment variables with which a command in the machine uses the daemon.
     pub fn environment(&self) -> String {
         environment()
     }
@@ -110,9 +111,9 @@ fn fill(share: &Share, binaries: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs `command` inside a fresh machine, passes its output on, and returns its exit code. Its first word may be a
-/// program of this host: it is copied into the machine with its libraries. The working directory is mounted at the same
-/// path. `bare`: runs without agent and daemon, and builds nothing.
+/// Runs `command` inside a fresh machine, forwards its output, and returns its exit code. The command's first word may
+/// be a program of this host, which is then copied into the machine with its libraries. The working directory is
+/// mounted at the same path. With `bare`, runs no agent and no daemon, and builds nothing.
 ///
 /// SIGTERM, SIGINT and SIGHUP to this process end the command, then the lab.
 ///
@@ -212,7 +213,7 @@ mod tests {
     fn signal_ends_command_in_machine() {
         let signal = Arc::new(AtomicUsize::new(0));
         let caught = Arc::clone(&signal);
-        // The command runs once it has printed something.
+        // Send the signal when the command has printed something, and therefore runs.
         let on_output = move || caught.store(15, Ordering::Relaxed);
         let script = OsStr::new("echo running; exec sleep 600");
         let Some((code, out)) = ran(&[OsStr::new("sh"), OsStr::new("-c"), script], &signal, on_output) else {

@@ -26,11 +26,11 @@ const FIRST_SCRIPT: &str = include_str!("../guest/service.first");
 const SYSTEM_SCRIPT: &str = include_str!("../guest/system.sh");
 /// Script that starts the machine's hardware in Debian.
 const HARDWARE_SCRIPT: &str = include_str!("../guest/hardware.sh");
-/// Ports of the machine's adapter.
+/// Number of ports of the machine's adapter.
 const PORTS: u8 = 2;
 /// Longest time of a boot. Debian boots in 20 s on an idle host.
 const BOOT_WITHIN: Duration = Duration::from_secs(1800);
-/// Memory of the machine in MiB; Debian's files are in memory too.
+/// Memory of the machine in MiB. Debian's files are in memory too.
 const MEMORY: u32 = 1400;
 
 /// A machine with Debian and its systemd, and our packages at `/mnt/share/debs`. Its users are `alice` and `bob`.
@@ -44,8 +44,8 @@ pub struct ServiceLab {
 }
 
 impl ServiceLab {
-    /// Boots the machine without installing the packages (files on this host). This host reaches 10.0.2.15:7000 of the
-    /// machine at [`ServiceLab::address`].
+    /// Boots the machine. Puts the packages, which are files on this host, into the machine without installing them.
+    /// This host reaches 10.0.2.15:7000 of the machine at [`ServiceLab::address`].
     ///
     /// # Errors
     ///
@@ -55,9 +55,9 @@ impl ServiceLab {
         Self::boot(packages, None, None)
     }
 
-    /// Boots the machine like [`ServiceLab::start`], with the hardware of a lab's host. It has an InfiniBand adapter
-    /// `vib0` with two ports, each cabled to its own device model outside. It also has the kernel's RoCE device `rxe0`
-    /// on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the directory of `verbatimd`.
+    /// Boots the machine like [`ServiceLab::start`], with the hardware of a lab's host: an InfiniBand adapter and a
+    /// RoCE device. The adapter `vib0` has two ports, each cabled to its own device model outside. The RoCE device is
+    /// the kernel's `rxe0` on `veth0`, 10.0.0.1, cabled to `veth1`. `binaries` is the directory of `verbatimd`.
     ///
     /// # Errors
     ///
@@ -139,8 +139,8 @@ impl ServiceLab {
     }
 }
 
-/// Runs `command` in a fresh Debian with the installed packages and a running service, as an ordinary user of the
-/// group, and returns its exit code.
+/// Runs `command` in a fresh Debian with the installed packages and a running service, and returns its exit code. The
+/// command runs as an ordinary user of the group `verbatim`.
 ///
 /// # Errors
 ///

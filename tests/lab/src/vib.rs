@@ -1,4 +1,4 @@
-//! The vib lab: a native InfiniBand adapter in the machine, under the kernel's own ib_mad and ib_umad. The adapter is
+//! The vib lab: a machine with a native InfiniBand adapter under the kernel's own ib_mad and ib_umad. The adapter is
 //! cabled to device models outside, which outlive the machine.
 
 use std::{
@@ -28,12 +28,12 @@ use crate::{
     process::Process,
 };
 
-/// The daemon's socket in the machine; the machine's script waits for it.
+/// The daemon's socket in the machine. The machine's script waits for the socket.
 const DAEMON: &str = "/run/verbatim.sock";
-/// The daemon's state: outside, so that a restore journal outlives the machine.
+/// The daemon's state. The directory is outside the machine, so that a restore journal outlives the machine.
 const STATE: &str = "/mnt/share/state";
-/// Returns the shell command that starts OpenSM in the machine, at port 2 of the adapter if there is a switch, else at
-/// port 1. OpenSM's files go to /run.
+/// Returns the shell command that starts OpenSM in the machine. OpenSM uses port 2 of the adapter if there is a switch,
+/// otherwise port 1. OpenSM's files are in /run.
 fn opensm(options: &VibOptions) -> String {
     let guid = ADAPTER_GUID + if options.has_switch { 2 } else { 1 };
     format!(
@@ -43,12 +43,12 @@ fn opensm(options: &VibOptions) -> String {
 
 /// The node GUID of the machine's adapter. Its ports have the next GUIDs.
 pub const ADAPTER_GUID: u64 = 0x0002_c900_0000_2000;
-/// Seconds between the command's start and OpenSM's, if OpenSM starts in mid-run.
+/// Seconds from the command's start to OpenSM's start, if OpenSM starts in mid-run.
 const MID_RUN: &str = "20";
 /// Longest time until a model listens.
 const LISTENS_WITHIN: Duration = Duration::from_secs(480);
 
-/// Foreign programs in the machine besides the image's.
+/// Third-party programs in the machine besides the image's.
 const TOOLS: [&str; 7] = [
     "opensm",
     "ibnetdiscover",
@@ -59,7 +59,7 @@ const TOOLS: [&str; 7] = [
     "ibstat",
 ];
 
-/// When OpenSM manages the subnet.
+/// The time during which OpenSM manages the subnet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SubnetManager {
     /// Never.
@@ -74,16 +74,16 @@ pub enum SubnetManager {
 /// The parts of the lab.
 #[derive(Clone, Debug)]
 pub struct VibOptions {
-    /// Ports of the adapter, 1 to 16, each cabled to its own model. A lab with a switch has two ports.
+    /// Number of ports of the adapter, 1 to 16, each cabled to its own model. A lab with a switch has two ports.
     pub ports: u8,
-    /// Arguments of `verbatimd model` after `--listen`: the device at the far end.
+    /// Further arguments of `verbatimd model`, which describe the device at the far end.
     pub model: Vec<OsString>,
-    /// When OpenSM runs.
+    /// The time during which OpenSM manages the subnet.
     pub subnet_manager: SubnetManager,
-    /// Whether there is a switch: the program `examples/switch`. Its port 1 is cabled to port 1 of the adapter (the
-    /// tester's). Its port 2 is cabled to the device, and its port 3 to port 2 of the adapter (OpenSM's).
+    /// Whether there is a switch, the program `examples/switch`. Its port 1 is cabled to the tester's port, port 1 of
+    /// the adapter. Its port 2 is cabled to the device. Its port 3 is cabled to OpenSM's port, port 2 of the adapter.
     pub has_switch: bool,
-    /// Programs of this host to copy into the machine, besides Verbatim's and the tools that the tests call.
+    /// Further programs of this host to copy into the machine.
     pub programs: Vec<PathBuf>,
 }
 
@@ -99,7 +99,7 @@ impl Default for VibOptions {
     }
 }
 
-/// The far ends of the cables: device models, each a process. They outlive every machine that is cabled to them.
+/// The far ends of the cables: device models, each a process. The models outlive the machines at the near ends.
 #[derive(Debug)]
 pub(crate) struct FarEnds {
     place: tempfile::TempDir,
@@ -152,7 +152,7 @@ impl FarEnds {
         Ok(ends)
     }
 
-    /// Returns the sockets that a machine is cabled to.
+    /// Returns the sockets to which a machine connects its cables.
     pub(crate) fn cables(&self) -> Vec<PathBuf> {
         self.cables.iter().map(|cable| cable.path().to_owned()).collect()
     }
@@ -197,12 +197,13 @@ pub struct VibLab {
 }
 
 impl VibLab {
-    /// Starts the models and boots the machine. `binaries` is the directory of `verbatim` and `verbatimd`; the
-    /// machine's daemon holds the rig `vib`.
+    /// Starts the models and boots the machine. `binaries` is the directory of `verbatim` and `verbatimd`. The
+    /// machine's daemon has the rig `vib`.
     ///
     /// # Errors
     ///
-    /// When a package is missing, with the line that installs it; when a model or the machine does not start.
+    /// When a package is missing (the error has the command line that installs it), or when a model or the machine does
+    /// not start.
     pub fn start(binaries: &Path, options: VibOptions) -> anyhow::Result<Self> {
         let image = Image::ensure()?;
         let share = Share::new()?;
@@ -249,7 +250,7 @@ impl VibLab {
         Ok(())
     }
 
-    /// Returns shell assignments of the environment that a command in the machine needs to use the daemon.
+    /// Returns shell assignments of the environment variables with which a command in the machine uses the daemon.
     pub fn environment(&self) -> String {
         environment()
     }

@@ -18,11 +18,12 @@ pub fn root() -> &'static Path {
         .expect("this package is tests/lab of the workspace")
 }
 
-/// Returns a command of cargo, in the workspace's root: the cargo that runs this program, or else the cargo on the
-/// PATH.
+/// Returns a command of cargo in the workspace's root. The program is the cargo that runs this process, or else the
+/// cargo on the PATH.
 ///
-/// The command lacks the variables with which `cargo run` and `cargo test` describe the package they run. ring's build
-/// script reads these variables, so ring and the daemon would be rebuilt for each package that starts a build.
+/// The command lacks the environment variables with which `cargo run` and `cargo test` describe their package. ring's
+/// build script reads these variables. With the variables, cargo would rebuild ring and the daemon for each package
+/// that starts a build.
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root());
@@ -34,7 +35,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Prints a message if another cargo builds in the same directory, since a quiet cargo waits without a message.
+/// Prints a message if another cargo builds in the same directory. A quiet cargo would wait without a message.
 pub fn say_if_a_build_waits(profile: &str) {
     let Ok(directory) = target_directory() else { return };
     let lock = directory.join(profile).join(".cargo-lock");
@@ -59,7 +60,7 @@ fn is_of_a_package(name: &str) -> bool {
         || name == "OUT_DIR"
 }
 
-/// Returns cargo's target directory: from `CARGO_TARGET_DIR`, cargo's configuration, or `target`.
+/// Returns cargo's target directory, from `CARGO_TARGET_DIR`, cargo's configuration or the default `target`.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub fn target_directory() -> anyhow::Result<PathBuf> {
 ///
 /// # Errors
 ///
-/// When cargo fails; the error contains cargo's own message.
+/// When cargo fails. The error contains cargo's message.
 pub fn metadata(manifest: &Path) -> anyhow::Result<serde_json::Value> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"])

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * The subnet management agent of the adapter's own ports (architecture 14.2). Its
- * client is a subnet manager in this machine, or beyond the cable. The agent stores an
- * M_Key but checks none: these ports are the tester's, not those under test.
+ * The subnet management agent of the adapter's own ports (architecture 14.2). The
+ * subnet manager is in this machine or beyond the cable. The ports belong to the
+ * tester and are not under test, so the agent stores an M_Key without checking it.
  */
 
 #include <linux/string.h>
@@ -58,7 +58,7 @@ void vib_link(struct ib_port_info *info, bool up)
 	info->portphysstate_linkdown = physical << 4 | (info->portphysstate_linkdown & 0xf);
 }
 
-/* Returns a byte of two fields after a Set: a field that is 0 in the Set is unchanged. */
+/* Returns a byte with two 4-bit fields after a Set. A field that is 0 in the Set is unchanged. */
 static u8 halves(u8 old, u8 new)
 {
 	return (new & 0xf0 ? new & 0xf0 : old & 0xf0) | (new & 0xf ? new & 0xf : old & 0xf);
@@ -276,9 +276,10 @@ static u16 serve(struct vib_port *port, struct ib_smp *smp, bool is_set)
 }
 
 /*
- * ib_mad calls this for MADs that end here: those of a directed route without a hop,
- * and all that arrive by the cable. ib_mad passes a MAD without a reply to the program
- * that registered for its class, such as a subnet manager.
+ * ib_mad calls this function for MADs that end at this port: MADs of a directed route
+ * without a hop, and all MADs that arrive over the cable. If the function gives no
+ * reply, ib_mad passes the MAD to the program that registered for its class, such as a
+ * subnet manager.
  */
 int vib_process_mad(struct ib_device *device, int flags, u32 port_num,
 		    const struct ib_wc *wc, const struct ib_grh *grh,

@@ -2,13 +2,13 @@
 /*
  * /dev/vib0p1: the far end of a port's cable, as a stream of bytes in both directions.
  *
- * The stream is a sequence of messages. Each has 2 bytes, big-endian, with the length of
- * the rest; a byte 0x02 for "native packet"; and the packet from LRH to VCRC. That is the
- * form of `verbatimd model`'s datagrams. A program such as cat can therefore copy the
- * bytes to a virtio port, from where they are sent unchanged.
+ * The stream is a sequence of messages. A message has 2 bytes, big-endian, with the
+ * length of the rest; a byte 0x02 for "native packet"; and the packet from LRH to VCRC.
+ * The datagrams of `verbatimd model` have the same form, so a program such as cat can
+ * copy the bytes between this device and a virtio port.
  *
- * The link is up while a process has the device open for reading: the reader is the far
- * end. Another open file may write.
+ * The link is up while a process has the device open for reading: this process is the far
+ * end. A second process may open the device for writing.
  */
 
 #include <linux/fs.h>
@@ -22,7 +22,7 @@
 
 #define HEAD		3	/* length and kind */
 #define KIND_PACKET	0x02
-/* Limit of packets that wait for the far end; further packets are lost, as on VL 15. */
+/* Limit of packets that wait for the far end. Further packets are lost, as on VL 15. */
 #define MAX_WAITING	1024
 
 struct message {
@@ -193,7 +193,7 @@ static ssize_t cable_write(struct file *file, const char __user *from, size_t le
 		if (stream->have >= HEAD)
 			wanted = 2 + get_unaligned_be16(stream->writing);
 		result = -EPROTO;
-		/* The stream is out of step: no later message could be parsed. */
+		/* The length is wrong, so the driver cannot find the next message. */
 		if (wanted < HEAD || wanted > sizeof(stream->writing))
 			goto out;
 		piece = min(wanted - stream->have, length - done);
@@ -241,7 +241,7 @@ int vib_cable_add(struct vib_port *port)
 	return misc_register(&port->misc);
 }
 
-/* No file is open then: an open file keeps the module loaded. */
+/* No file is open here, because an open file keeps the module loaded. */
 void vib_cable_remove(struct vib_port *port)
 {
 	misc_deregister(&port->misc);

@@ -18,7 +18,7 @@
 #define LNH_GLOBAL	3	/* a GRH, then a BTH */
 #define NEXT_BTH	0x1b	/* GRH:NxtHdr */
 #define UD_SEND_ONLY	0x64
-#define MIG_REQ		0x40	/* BTH:MigReq, set in packets that belong to no migrating connection */
+#define MIG_REQ		0x40	/* BTH:MigReq; 1 without path migration */
 #define PERMISSIVE	0xffff
 #define SM_VL		15
 #define BTH_RESV8A	4	/* offset in the BTH */
@@ -41,7 +41,7 @@ void vib_packet_init(void)
 	}
 }
 
-/* Computes the VCRC over all bytes before it. */
+/* Computes the VCRC over the bytes of a packet without its VCRC. */
 static u16 vcrc(const u8 *packet, size_t length)
 {
 	u16 crc = 0xffff;
@@ -51,7 +51,7 @@ static u16 vcrc(const u8 *packet, size_t length)
 	return ~crc;
 }
 
-/* Computes the ICRC over the fields that no switch or router changes; the other fields count as ones. */
+/* Computes the ICRC. The fields that a switch or router may change count as ones. */
 static u32 icrc(const u8 *packet, size_t length)
 {
 	bool global = (packet[1] & 3) == LNH_GLOBAL;
@@ -149,7 +149,7 @@ int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet)
 	packet[0] = lane << 4;
 	packet[1] = service << 4 | (global ? LNH_GLOBAL : LNH_LOCAL);
 	put_unaligned_be16(dlid, packet + 2);
-	/* Length in words of 4 bytes, with the ICRC, without the VCRC. */
+	/* PktLen is in words of 4 bytes, with the ICRC and without the VCRC. */
 	put_unaligned_be16((at + ICRC - packet) / 4, packet + 4);
 	put_unaligned_be16(slid, packet + 6);
 	put_unaligned_le32(icrc(packet, at - packet), at);
@@ -218,7 +218,7 @@ void vib_receive(struct vib_port *port, const u8 *packet, size_t length)
 	    get_unaligned_le16(packet + whole) != vcrc(packet, whole) ||
 	    get_unaligned_le32(packet + whole - ICRC) != icrc(packet, whole - ICRC))
 		return;
-	/* The packet must be for the SMI, by VL 15, or for the GSI, by another VL. */
+	/* The packet must be for the SMI, QP0, and on VL 15, or for the GSI, QP1, and on another VL. */
 	t = packet + bth;
 	number = get_unaligned_be32(t + 4) & 0xffffff;
 	if (t[0] != UD_SEND_ONLY || number > 1 ||

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Queue pairs, completion queues and posting, as far as ib_mad needs them.
+ * The operations on queue pairs and completion queues that ib_mad needs.
  *
- * A send completes when it is posted: the completion of an unreliable datagram only
- * reports that the datagram was sent.
+ * A send completes when it is posted, because the completion of an unreliable datagram
+ * only reports that the datagram was sent.
  */
 
 #include <linux/slab.h>
@@ -36,7 +36,7 @@ static int vib_create_ah(struct ib_ah *ah, struct rdma_ah_init_attr *init,
 	return 0;
 }
 
-/* ib_mad compares the address with the source of a response to a LID-routed request. */
+/* ib_mad compares this address with the source of a response to a LID-routed request. */
 static int vib_query_ah(struct ib_ah *ah, struct rdma_ah_attr *attr)
 {
 	*attr = container_of(ah, struct vib_ah, ib)->attr;
@@ -117,7 +117,7 @@ static int vib_req_notify_cq(struct ib_cq *ib_cq, enum ib_cq_notify_flags wanted
 	return (wanted & IB_CQ_REPORT_MISSED_EVENTS) && missed;
 }
 
-/* Each port has a QP0 and a QP1, and no other queue pair. */
+/* Creates QP0 or QP1 of a port. Other queue pairs are not supported. */
 static int vib_create_qp(struct ib_qp *ib_qp, struct ib_qp_init_attr *attr,
 			 struct ib_udata *udata)
 {
@@ -276,7 +276,7 @@ static int vib_post_recv(struct ib_qp *ib_qp, const struct ib_recv_wr *wr,
 	return error;
 }
 
-/* ib_core attaches ib_mad only to a device that has these operations, but never calls them. */
+/* ib_core attaches ib_mad only to a device with these operations, but does not call them. */
 static struct ib_mr *vib_get_dma_mr(struct ib_pd *pd, int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);

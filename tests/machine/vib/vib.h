@@ -2,10 +2,10 @@
 /*
  * vib: a native InfiniBand adapter whose cables are character devices.
  *
- * No emulator has ports of link layer InfiniBand, so a lab's machine loads this module
- * to have them under the kernel's own ib_core, ib_mad and ib_umad. Each port has the two
- * queue pairs of management, QP0 and QP1, and no others. They send native packets, LRH
- * to VCRC.
+ * Emulators have no ports of link layer InfiniBand, so a lab's machine loads this module.
+ * The module provides such ports to the kernel's own ib_core, ib_mad and ib_umad. Each
+ * port has only the two queue pairs of management, QP0 and QP1. The queue pairs send
+ * native packets, from LRH to VCRC.
  *
  *   main.c    the device and its ports, as the kernel queries them
  *   verbs.c   queue pairs, completion queues, posting
@@ -24,7 +24,7 @@
 #include <rdma/ib_smi.h>
 #include <rdma/ib_verbs.h>
 
-#define VIB_PORTS	16	/* at most */
+#define VIB_PORTS	16	/* most ports of the adapter */
 #define VIB_P_KEYS	32	/* one block of the P_KeyTable */
 
 #define VIB_GRH		40	/* bytes before the MAD in a receive buffer */
@@ -100,7 +100,7 @@ static inline struct vib_port *vib_port(struct ib_device *device, u32 number)
 	return &to_vib(device)->ports[number - 1];
 }
 
-/* Many bytes of PortInfo contain two fields. */
+/* Returns PortState, which shares a byte of PortInfo with another field. */
 static inline u8 vib_port_state(const struct ib_port_info *info)
 {
 	return info->linkspeed_portstate & 0xf;
@@ -127,7 +127,7 @@ void vib_complete(struct ib_cq *cq, const struct ib_wc *wc);
 /* packet.c; the caller holds the port's lock. */
 /* Builds a packet from a work request; returns its length, or a negative error. */
 int vib_make_packet(struct vib_qp *qp, const struct ib_ud_wr *wr, u8 *packet);
-/* Handles a received packet as a port does: delivers it to its queue pair, or drops it. */
+/* Handles a received packet: delivers it to its queue pair, or drops it. */
 void vib_receive(struct vib_port *port, const u8 *packet, size_t length);
 /* Returns whether a packet of this port is addressed to this port. */
 bool vib_is_for_itself(const struct vib_port *port, const u8 *packet);
@@ -136,7 +136,7 @@ void vib_packet_init(void);
 /* cable.c */
 int vib_cable_add(struct vib_port *port);
 void vib_cable_remove(struct vib_port *port);
-/* Sends a packet; it is lost if the far end does not read. The caller holds the port's lock. */
+/* Sends a packet. The packet is lost if the far end does not read. The caller holds the port's lock. */
 void vib_send(struct vib_port *port, const u8 *packet, size_t length);
 
 /* agent.c */

@@ -1,10 +1,10 @@
 //! Runs the catalogue on a device model with one changed piece of code (a mutant). `cargo xtask campaign mutants`
-//! builds this program against a copy of the device that contains all changes, and calls it:
+//! builds this program with a copy of the device that contains all mutants. The program has two commands:
 //!
-//! - `cases RULES SEEDS`: for every case on sound models, prints a line of JSON with its outcome, its duration, and the
-//!   changes whose code it reaches;
-//! - `try RULES SEEDS MUTANT CASE...`: prints the first of these cases that fails with the change. Before that, prints
-//!   the first case with another outcome than PASS or FAIL.
+//! - `cases RULES SEEDS`: for every case on sound models, prints a line of JSON with the case's outcome, its duration,
+//!   and the mutants whose code the case reaches.
+//! - `try RULES SEEDS MUTANT CASE...`: runs the cases with the mutant. Prints the first case that fails and, before
+//!   that, the first case with another outcome than PASS or FAIL.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -17,7 +17,8 @@ use verbatim_record_proto::v1::{Cause, Outcome, Verdict};
 use verbatim_run::qualify::{Extent, Rules, sound_models};
 use verbatim_run::{Request, command, execute};
 
-/// Number of cases with another outcome than PASS or FAIL after which `try` gives up: about three cases of each test.
+/// Number of cases with another outcome than PASS or FAIL after which `try` ends. The number is about three cases of
+/// each test.
 const MOST_UNSURE: usize = 300;
 
 fn main() -> ExitCode {
@@ -116,7 +117,7 @@ fn tell(case: usize, verdict: &Verdict) {
         "test": verdict.test,
         "outcome": verdict.outcome().as_str_name(),
         "reason": verdict.reason,
-        // A panic of the model, or endless events at one instant.
+        // The model panicked, or had endless events at one instant.
         "is_broken": verdict.cause() == Cause::Tester || verdict.reason.contains("a device that never rests"),
         "checks": verdict.findings.iter().map(|check| format!("{} {}", check.statement, check.about)).collect::<Vec<_>>(),
     });

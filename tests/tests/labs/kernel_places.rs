@@ -1,5 +1,5 @@
-//! The kernel's queue of unanswered requests, as its own trace events show it, on a native InfiniBand port in a
-//! machine. ib_mad and ib_umad are between the tester and a device that drops a thousand requests with a wrong key.
+//! Checks the kernel's queue of unanswered requests by the kernel's own trace events. The tester is on a native
+//! InfiniBand port in a machine, above ib_mad and ib_umad. The device drops a thousand requests with a wrong key.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use verbatim_lab::machine::MachineError;
 use verbatim_lab::{VibLab, VibOptions};
 use verbatim_tests::product::programs;
 
-/// Time for a thousand silences in windows of 64, with a margin for the busiest host.
+/// Time limit for a thousand proofs of silence in windows of 64, with a margin for the busiest host.
 const LIMIT: Duration = Duration::from_secs(590);
-/// Requests of one agent that the kernel has on the wire at a time; it queues the rest.
+/// Number of requests of one agent that the kernel has on the wire at a time. The kernel queues further requests.
 const THE_KERNEL_SENDS: u32 = 128;
 /// Shell code that traces ib_umad's reads and writes, and gives the rig the widest window.
 const BEGIN: &str = "mount -t tracefs trace /sys/kernel/tracing 2>/dev/null; cd /sys/kernel/tracing; echo 16384 >buffer_size_kb\n\
                      echo 1 >events/ib_umad/enable; (cat $VERBATIM_RIG_FILE; echo window = 64) >/run/rigs.toml\n\
                      run='verbatim run --server none --rig vib --rig-file /run/rigs.toml --set violations=1000 \
                      c14-029-counter'\n";
-/// Shell code that prints, from the trace, the requests written, the requests that came back, and the most outstanding
-/// requests.
+/// Shell code that counts in the trace: the requests written, the requests returned unanswered, and the most
+/// outstanding requests at a time.
 const COUNT: &str = "awk '/ib_umad_write:/ { w++; n++ } /ib_umad_read_recv:/ { n-- } /ib_umad_read_send:/ { b++; n-- } \
                      n > m { m = n } END { print \"counted\", w + 0, b + 0, m + 0 }' trace; echo >trace\n";
 
@@ -54,7 +54,7 @@ fn unanswered_requests_leave_kernel_room() {
     let [written, back, at_most] = counted(&said)[..] else {
         panic!("{said}");
     };
-    // The kernel frees a slot by a timeout, so a busy kernel keeps some slots occupied longer.
+    // The kernel frees a slot after a timeout, so on a busy host some slots are occupied longer.
     let bears = at_most <= THE_KERNEL_SENDS;
     assert!(
         written >= 1000 && back >= 900 && bears,
@@ -65,7 +65,8 @@ fn unanswered_requests_leave_kernel_room() {
         "the next window begins before the kernel let go of the last: {said}"
     );
 
-    // Cancel the run while a window is on the wire: the run must not wait for it, and the device must get its key back.
+    // Cancel the run while a window of requests is on the wire. The run must end without waiting for them, and must
+    // restore the device's key.
     let said = ran(&format!(
         "$run & pid=$!; until [ $(grep -c ib_umad_write: trace) -ge 64 ]; do sleep 0.1; done\n\
          kill -INT $pid; wait; {COUNT} ls $STATE_DIRECTORY/journals; smpquery -D portinfo 0,1 | grep ^Prot"

@@ -1,6 +1,6 @@
 //! `verbatim` on independent devices: ibsim, Linux rxe, a native adapter under Linux, the installed service.
 //!
-//! Each module is a job of `cargo xtask test`, and boots its machines once.
+//! Each module is one or several jobs of `cargo xtask test`, and boots its machines once.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod ibsim;

@@ -1,4 +1,4 @@
-//! A daemon on one machine, its client on another: `cargo xtask lab remote`.
+//! A daemon on one machine and its client on another machine: `cargo xtask lab remote`.
 
 use std::ffi::OsString;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `verbatim doctor --agent`: its findings on agents that each break one rule of verbatim.agent.v1, and on sound
+//! The findings of `verbatim doctor --agent` on agents that each break one rule of verbatim.agent.v1, and on sound
 //! agents.
 
 use std::collections::VecDeque;
@@ -15,10 +15,10 @@ use verbatim_tests::python;
 
 /// Longest time until a Python agent listens, on the busiest host.
 const LISTENS_WITHIN: Duration = Duration::from_secs(480);
-/// Agents checked at a time; a check mostly waits for what must not happen.
+/// Number of agents checked at a time. A check mostly waits to see that an event does not occur.
 const AT_A_TIME: usize = 6;
 
-/// The faults of `tests/data/agents/broken.py`, and the check that must find each.
+/// The faults of `tests/data/agents/broken.py`, each with the check that must find it.
 const FAULTS: [(&str, &str); 30] = [
     ("headers-with-the-first-answer", "headers"),
     ("no-gid", "GIDs"),
@@ -77,7 +77,7 @@ fn listening(program: &Path, arguments: &[&str], socket: &Path) -> Agent {
         .spawn();
     let mut agent = Agent(child.unwrap());
     let until = Instant::now() + LISTENS_WITHIN;
-    // The agent prints a line once it has bound its socket.
+    // The agent prints a line when it has bound its socket.
     while !std::fs::read_to_string(&log).unwrap().contains("listening") {
         let ended = agent.0.try_wait().unwrap();
         let said = || std::fs::read_to_string(&log).unwrap();
@@ -119,7 +119,7 @@ fn doctor_finds_each_broken_rule() {
             std::fs::create_dir(&directory).unwrap();
             let socket = directory.join("agent.sock");
             let _agent = listening(&program, &[fault, &directory.to_string_lossy()], &socket);
-            // The check of pings takes half a minute, so only its own fault runs it.
+            // The check of pings takes half a minute, so run it only for its own fault.
             let options = if fault == "pings-are-an-attack" { "" } else { "--quick" };
             let (code, found) = failed(&place, &directory, options);
             let is_so = if check.is_empty() {

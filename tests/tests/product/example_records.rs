@@ -1,4 +1,5 @@
-//! The records in `docs/examples/bundles/bundles.tar.gz`: whole, judged to their own verdicts, and readable by tshark.
+//! The records in `docs/examples/bundles/bundles.tar.gz`. They must be whole, give their stored verdicts when judged
+//! again, and be readable by tshark.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use verbatim_tests::oracle::available;
 use verbatim_tests::product::{Output, Place, program, run};
 use verbatim_tests::{axe, browser};
 
-/// The kinds of tests; each has a record that passes and a record that fails.
+/// The kinds of tests. Each kind has a record with a PASS and a record with a FAIL.
 const KINDS: [&str; 5] = ["management", "services", "transport", "verbs", "link"];
 
 /// Unpacks the examples.
@@ -49,7 +50,7 @@ fn example_records_verify() {
     }
 }
 
-/// Returns the comments of each packet, as tshark reads them.
+/// Returns the comments of each packet, read by tshark.
 fn packets(place: &Place, file: &str) -> Vec<Vec<String>> {
     let mut tshark = place.command("tshark");
     tshark.args([
@@ -74,7 +75,7 @@ fn packets(place: &Place, file: &str) -> Vec<Vec<String>> {
     output.stdout.lines().map(packet).collect()
 }
 
-/// Returns the numbers under a key.
+/// Returns a check's numbers under a key.
 fn numbers(check: &Value, key: &str) -> Vec<u64> {
     let numbers = check[key].as_array().map(Vec::as_slice).unwrap_or_default();
     numbers.iter().filter_map(Value::as_u64).collect()

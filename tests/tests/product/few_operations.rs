@@ -1,5 +1,5 @@
-//! A device with SENDs and WRITEs only, whose agent declares that. A test must judge everything that these operations
-//! allow.
+//! A device with SENDs and WRITEs only, whose agent declares this limit. A test must judge everything that these
+//! operations allow.
 
 use verbatim_catalog::{TESTS, judge};
 use verbatim_device::Profile;
@@ -30,7 +30,7 @@ fn few() -> Capabilities {
     }
 }
 
-/// The model as a device with few operations, which its agent declares.
+/// The model as a device with few operations. The agent declares the operations.
 struct Core {
     model: VirtualRig,
     says: Capabilities,
@@ -135,8 +135,8 @@ fn walk_skips_unsupported_steps() {
     assert_eq!(verdict.outcome(), Outcome::Pass, "{}", verdict.reason);
 }
 
-/// Words in defects about operations that the device lacks: READs and waits for them, atomics, SEND with Invalidate,
-/// datagrams, SQD. IPv4 has no flow label.
+/// Words in the descriptions of defects that the device can hide. The defects concern READs, atomics, SEND with
+/// Invalidate, datagrams or SQD, which the device lacks, or the flow label, which IPv4 lacks.
 const LACKS: [&str; 11] = [
     "READ",
     "atomic",
@@ -151,8 +151,8 @@ const LACKS: [&str; 11] = [
     "local-fault",
 ];
 
-/// Returns whether the device may hide a defect. The defect concerns an operation that the device lacks, or
-/// (`timeout-clears-retry-cnt`) a step through SQD.
+/// Returns whether the device may hide a defect. Such a defect concerns a missing operation, or a step through SQD
+/// (`timeout-clears-retry-cnt`).
 fn may_be_hidden(defect: RcDefect) -> bool {
     let speaks_of = |word: &&str| defect.about().contains(*word) || defect.name().contains(*word);
     LACKS.iter().any(speaks_of) || defect.name() == "timeout-clears-retry-cnt"
@@ -164,8 +164,8 @@ fn finds_defects_in_supported_operations() {
         let mut of_it = tests().filter(|test| test.statements.contains(&defect.statement()));
         of_it.any(|test| run(test, &[defect], 3, &[]).verdict.outcome() == Outcome::Fail)
     };
-    // Try a sample that depends on names only, so that new defects do not change it. `qualify` tries all defects, on a
-    // device with all operations.
+    // Try a sample. It depends on names only, so that new defects do not change the sample. `qualify` tries all defects
+    // on a device with all operations.
     let is_asked = |defect: &RcDefect| defect.name().bytes().map(u32::from).sum::<u32>() % 3 == 0;
     let wanted = RcDefect::ALL.iter().copied().filter(|defect| !may_be_hidden(*defect));
     let hidden: Vec<&str> = wanted
@@ -176,7 +176,7 @@ fn finds_defects_in_supported_operations() {
     assert_eq!(hidden, [""; 0], "a defect of what the core lacks says so in its words");
 }
 
-/// Tests that leave out cases on such a device. If the agent does not declare the missing operations, the judge must
+/// Tests that leave out cases on a device with few operations. If the agent does not declare the limit, the judge must
 /// notice the missing cases.
 const GO_WITHOUT: &[&str] = &[
     "c09-142-ack-timeout",

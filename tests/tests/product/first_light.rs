@@ -1,4 +1,4 @@
-//! Every test on every sound model, and the verdicts on disturbed input.
+//! Runs every test on every sound model, and checks the verdicts on disturbed input.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ fn verdict(id: &str, rig: VirtualRig) -> Verdict {
 
 #[test]
 fn sound_models_fail_no_test() {
-    // Three seeds here; `verbatim qualify` runs hundreds.
+    // Three seeds suffice here; `verbatim qualify` runs hundreds.
     for seed in 0..3 {
         for profile in [Profile::minimal(), Profile::full(), Profile::one_data_vl()] {
             for test in TESTS {
@@ -83,7 +83,7 @@ fn mismatched_responses_answer_nothing() {
             vec![(Duration::ZERO, mad)]
         }));
         let Judged { verdict, entries, .. } = execute("c13-013-resp-time-value", rig, 1);
-        // A response with a changed field may break the rules of headers, which is a FAIL.
+        // A response with a changed field may break a rule of the header, which is a FAIL.
         let came = (verdict.outcome(), verdict.cause());
         let told = [(Outcome::Error, Cause::Rig), (Outcome::Fail, Cause::Dut)];
         assert!(told.contains(&came), "byte {byte}: {verdict:#?}");
@@ -132,8 +132,8 @@ fn hardware_may_duplicate_some_frames() {
 
 #[test]
 fn late_forbidden_response_still_fails() {
-    // Delay the second response to Get(NodeInfo), whose request has a wrong key: at level 2 the device must never
-    // answer it.
+    // Delay the second response to Get(NodeInfo). Its request has a wrong key, so at level 2 the device must not
+    // respond.
     let mut answered = 0;
     let rig = VirtualRig::new(Profile::full(), &[Defect::GetAnsweredAtLevel2]).with_tamper(Box::new(move |mad| {
         answered += u32::from(mad.attribute_id() == verbatim_wire::AttributeId::NODE_INFO);

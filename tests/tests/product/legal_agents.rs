@@ -1,5 +1,5 @@
-//! Legal behaviour of a management agent, its host and its link: no test may fail the device for it. Next to each case
-//! is a similar fault.
+//! Legal behaviour of a management agent, its host and its link. No test may fail the device for this behaviour. Most
+//! tests also check that a similar fault fails.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ use verbatim_wire::{
     PortState, Status,
 };
 
-/// Both values of `simulated`: the rules of simulation and of hardware.
+/// Both values of `simulated`: the rules of simulation, and the rules of hardware.
 const BOTH: [bool; 2] = [true, false];
 
 fn verdict(
@@ -53,7 +53,7 @@ fn mad_tests() -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(only_mads)
 }
 
-/// Returns a port that a subnet manager has brought to Active, so that it can send traps.
+/// Returns a device whose port a subnet manager has brought to Active. Such a port can send traps.
 fn active() -> Profile {
     let mut profile = Profile::full();
     (profile.lid, profile.sm_lid, profile.port_state) = (Lid(5), Lid(1), PortState::ACTIVE);
@@ -168,7 +168,7 @@ fn performance_agent_answers_in_active() {
 
 #[test]
 fn link_may_train_only_briefly() {
-    // From the sixth response with PortInfo: that response alone, or all from there on.
+    // The sixth response with PortInfo shows a link in training: this response alone, or all later responses too.
     for (last, expected) in [(6, Outcome::Pass), (usize::MAX, Outcome::Fail)] {
         let mut shown = 0;
         let trains = move |mad: &Mad| {

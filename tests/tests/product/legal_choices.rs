@@ -1,4 +1,4 @@
-//! Legal choices of an adapter, at their extremes: no choice may fail a test.
+//! Legal choices of an adapter, at their extremes. No test may fail because of a choice.
 
 use core::time::Duration;
 
@@ -109,7 +109,7 @@ fn late_events_and_notice_class_are_legal() {
         notices_apart: true,
         ..AdapterChoices::default()
     };
-    // Later than the events after it, and than the next reset.
+    // This delay exceeds the time to later events and to the next reset.
     let much_later = AdapterChoices {
         event_delay: Duration::from_millis(2600),
         ..AdapterChoices::default()

@@ -1,5 +1,5 @@
-//! Loss of frames: on a link any frame may be lost, since one changed bit is enough. No test may fail a conforming
-//! adapter for a loss, or pass an adapter on packets that never arrived.
+//! Loss of frames. A link may lose any frame, because one changed bit is enough. No test may fail a conforming adapter
+//! for a loss, or pass an adapter on packets that did not arrive.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,11 @@ use verbatim_tester::{Arrival, Need, Rig, RigInfo, Step, Stimulus, Test};
 use verbatim_tests::judged;
 use verbatim_wire::MKey;
 
-/// Number of a test's first frames that are lost one by one; after them, every 19th frame.
+/// A run loses one frame. For frames below this number, there is a run for each frame; after that, for every 19th
+/// frame.
 const SINGLY: usize = 60;
 
-/// Tests that send a packet which must have no effect. A lost packet has no effect either.
+/// Tests that send a packet without effect on a conforming device. The loss of the packet also has no effect.
 const PROVOKE: [&str; 5] = [
     "c09-060-ack-of-read",
     "c09-060-coalesced-ack",
@@ -24,7 +25,7 @@ const PROVOKE: [&str; 5] = [
     "c09-q-key",
 ];
 
-/// A rig that loses one frame, counted over both directions.
+/// A rig that loses the frame number `lost`, counted over both directions.
 struct Lossy {
     rig: VirtualRig,
     passed: usize,
@@ -70,7 +71,7 @@ fn judged(test: &'static Test, rig: &mut dyn Rig) -> Verdict {
         simulated: false,
         ..VirtualRig::info(MKey(0))
     };
-    // With all messages, some thousand runs would each lose one frame.
+    // Fewer messages keep the number of runs small: each run loses one frame.
     let few = [("messages", 300)];
     judged::judged(rig, &info, test, 1, &few).verdict
 }

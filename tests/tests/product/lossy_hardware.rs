@@ -1,5 +1,5 @@
-//! Loss of MADs: on hardware any MAD may be lost, and a host may return a MAD unsent. No test may fail a conforming
-//! device for a loss, or pass on MADs that never arrived. The device must be restored in any case.
+//! Loss of MADs. Hardware may lose any MAD, and a host may return a MAD unsent. No test may fail a conforming device
+//! for a loss, or pass on MADs that did not arrive. The device must be restored in any case.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ struct Lossy<F> {
     back: VecDeque<Mad>,
 }
 
-/// Returns the tests that need MADs only; this rig offers nothing else.
+/// Returns the tests that need MADs only. The rig [`Lossy`] offers nothing else.
 fn mad_tests() -> impl Iterator<Item = &'static Test> {
     let offered = [Need::Mad, Need::OwnSubnet, Need::SecondPort, Need::Counters];
     let only_mads = move |test: &&Test| test.needs.iter().all(|need| offered.contains(need));
@@ -129,7 +129,7 @@ fn one_lost_mad_fails_no_device() {
 
 #[test]
 fn three_lost_mads_fail_no_link_test() {
-    // Only tests with packets: in other tests, three unanswered tries of one MAD are themselves the proof of silence.
+    // Take only tests with packets. In other tests, three unanswered tries of one MAD prove silence.
     let by_packets = |test: &&&Test| test.needs.contains(&Need::Link);
     for test in TESTS.iter().filter(by_packets) {
         // The first MADs check that the device is sane.
@@ -165,7 +165,7 @@ fn lost_violation_proves_nothing() {
         for met in [Fate::IsLost, Fate::ComesBack] {
             let mut keys = Vec::new();
             let (verdict, _) = with_fate(test, move |mad| {
-                // Every Get with a key that was never set, and every TrapRepress.
+                // Lose every Get with a key that was not Set, and every TrapRepress.
                 if mad.method() == Method::SET && mad.attribute_id() == AttributeId::PORT_INFO {
                     keys.push(mad.attribute::<verbatim_wire::PortInfo>().m_key());
                 }
@@ -248,7 +248,7 @@ fn recovery_uses_key_of_journal() {
     }
 }
 
-/// A rig whose tester dies: it fails for that tester, and the device lives on for the next tester.
+/// A rig whose tester dies. The rig fails for this tester, and the device continues for the next tester.
 struct Dying<F> {
     rig: VirtualRig,
     dead: bool,
@@ -324,7 +324,8 @@ fn foreign_violation_counts_fail_no_test() {
 
 #[test]
 fn foreign_traffic_fails_no_device() {
-    // Each response shows more than was Set, because of other hosts' traffic, the link, and errors of others.
+    // Each response shows a higher count than the test Set, because of other hosts' traffic and errors, and of the
+    // link.
     for (name, by) in [
         ("PortXmitData", 100_000),
         ("PortRcvPkts", 30_000),

@@ -1,6 +1,6 @@
 //! End-to-end tests without a lab: the programs, the files they write, and the catalogue.
 //!
-//! A module that takes long is a job of its own in `cargo xtask test`.
+//! A module that takes long is a separate job in `cargo xtask test`.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod agent_doctor;

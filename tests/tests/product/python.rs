@@ -8,7 +8,7 @@ use verbatim_lab::workspace::root;
 use verbatim_tests::product::{Place, Running, programs};
 use verbatim_tests::python;
 
-/// Three times the duration on two idle cores (189 s): the tests wait for devices in Python in real time.
+/// Three times the duration on two idle cores (189 s). The tests wait for Python devices in real time.
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[test]
@@ -16,7 +16,7 @@ fn python_client_tests_pass() {
     passes(&["tests", "-k", "not small_core_and_each"], LIMIT);
 }
 
-/// Runs pytest with these arguments; all tests must pass.
+/// Runs pytest with these arguments, and asserts that all tests pass.
 fn passes(arguments: &[&str], limit: Duration) {
     if python::lacks(&python::GRPC_AND_PYTEST) {
         return;

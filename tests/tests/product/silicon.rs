@@ -1,4 +1,4 @@
-//! Adapters on the market: one test reports each deviation, and names the setting.
+//! Models of adapters on the market. One test must report each deviation, and name the setting.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::rc::AdapterChoices;
@@ -15,7 +15,7 @@ fn of_connections() -> impl Iterator<Item = &'static Test> {
     TESTS.iter().copied().filter(|test| test.id.starts_with("c09-"))
 }
 
-/// Runs each test of connections on a profile, with the parameter `dut_ack_timeout_least` set to `least`.
+/// Runs each connection test on a profile, with the parameter `dut_ack_timeout_least` set to `least`.
 fn runs(profile: ProfileName, least: u64) -> Vec<Judged> {
     let config = VirtualConfig {
         profile,
@@ -33,7 +33,7 @@ fn of_outcome(all: &[Judged], outcome: Outcome) -> Vec<&Verdict> {
     all.filter(|verdict| verdict.outcome() == outcome).collect()
 }
 
-/// Checks that every verdict is FAIL, PASS or NOT_APPLICABLE; returns the FAILs.
+/// Returns the FAIL verdicts, and asserts that all other verdicts are PASS or NOT_APPLICABLE.
 fn fails(all: &[Judged]) -> Vec<&Verdict> {
     for outcome in [Outcome::Inconclusive, Outcome::Error, Outcome::Skipped] {
         let open = of_outcome(all, outcome);
@@ -78,7 +78,7 @@ fn connectx_6_without_floor_fails_nothing() {
     assert!(fails(&all).is_empty(), "{:#?}", fails(&all));
 }
 
-/// Tests of queue pair attributes, in which no request waits for the ACK timer.
+/// Tests of queue pair attributes. In these tests no request waits for the ACK timer.
 const OF_ATTRIBUTES: [&str; 2] = ["c09-modify-attributes", "c09-modify-steps"];
 
 #[test]

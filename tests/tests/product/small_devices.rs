@@ -1,5 +1,6 @@
 //! Small devices (one queue pair, fixed timers, memory at address 0, one message at a time) and hosts that refuse
-//! commands. No test may fail for that, but a test must report a fault that was recorded before a refusal.
+//! commands. No test may fail because of such a limit or refusal. However, a test must report a fault that occurred
+//! before a refusal.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::Profile;
@@ -78,8 +79,8 @@ fn small_devices_fail_no_test() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Limits that leave some tests undecided: an unanswered request is retransmitted and fails, or two requests are never
-/// outstanding together.
+/// Limits that make some tests inconclusive, because an unanswered request is retransmitted and fails, or because two
+/// requests are never outstanding together.
 const OPEN: [&str; 3] = ["a short ACK timeout", "a long ACK timeout", "one packet of one message"];
 
 #[test]
@@ -208,7 +209,7 @@ const REFUSES: [Refuses; 17] = [
 fn refusals_fail_no_test() {
     let mut wrong = Vec::new();
     for (kind, ((name, refuses), errno)) in REFUSES.into_iter().zip([95, 22, 12].into_iter().cycle()).enumerate() {
-        // Every second test, alternating between the kinds.
+        // Try every second test, alternating between the kinds of refusal.
         for test in tests().skip(kind % 2).step_by(2) {
             let verdict = on_refusing(test, &[], refuses, errno);
             let ends =

@@ -6,8 +6,8 @@ use tempfile::TempDir;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::sched::{Scheduler, Workers, of_lab};
 use verbatim_daemon::store::{
-    Address, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, SqlStore, StoreError, StoredLease, StoredRun,
-    Wish,
+    Address, Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RemoteRequest, SqlStore, StoreError,
+    StoredLease, StoredRun,
 };
 use verbatim_lab::Postgres;
 use verbatim_proto::v1::run_event::Event;
@@ -42,7 +42,7 @@ fn shared(url: &str, host: &str, state: &TempDir) -> Result<SqlStore, StoreError
     SqlStore::postgres(address, host, "https://bench:7443", &state, runtime())
 }
 
-/// A case that every store must pass. It gets an empty store, and a function that opens the store again.
+/// A case that every store must pass. The arguments are an empty store, and a function that opens the store again.
 type Case = fn(SqlStore, &dyn Fn() -> SqlStore);
 
 const CASES: [Case; 5] = [
@@ -62,7 +62,7 @@ fn sqlite_store_passes_suite() {
     }
 }
 
-/// One server serves all cases: making a server takes longer than all cases together.
+/// One server serves all cases, because the start of a server takes longer than all cases together.
 #[test]
 fn postgresql_store_passes_suite() {
     let Some(mut server) = server() else { return };
@@ -173,7 +173,7 @@ fn line(cursor: u64) -> RunEvent {
     }
 }
 
-fn numbers(of: Vec<verbatim_daemon::store::Kept>) -> Vec<u64> {
+fn numbers(of: Vec<verbatim_daemon::store::RunEntry>) -> Vec<u64> {
     of.iter().map(|kept| kept.run.created_ns).collect()
 }
 
@@ -366,10 +366,15 @@ fn hosts_see_each_others_runs_and_rigs_and_take_what_waits_once(url: &str) {
     });
     assert_eq!((lab_a.posted().unwrap().len(), lab_b.posted().unwrap().len()), (0, 0));
 
-    lab_a.wish("b", &Wish::Cancel(id(1), "cert:alice".into())).unwrap();
-    assert_eq!(lab_a.wishes().unwrap(), []);
-    assert_eq!(lab_b.wishes().unwrap(), [Wish::Cancel(id(1), "cert:alice".into())]);
-    assert_eq!(lab_b.wishes().unwrap(), []);
+    lab_a
+        .remote_request("b", &RemoteRequest::Cancel(id(1), "cert:alice".into()))
+        .unwrap();
+    assert_eq!(lab_a.remote_requests().unwrap(), []);
+    assert_eq!(
+        lab_b.remote_requests().unwrap(),
+        [RemoteRequest::Cancel(id(1), "cert:alice".into())]
+    );
+    assert_eq!(lab_b.remote_requests().unwrap(), []);
     let same = shared(url, "a", &dir_b).unwrap_err().to_string();
     assert!(same.contains("another daemon calls itself host \"a\""), "{same}");
 }
@@ -417,8 +422,8 @@ fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothi
     assert_eq!(of_c(), ["first", "second"]);
     assert!(scheduler.rigs().find("second").is_ok() && scheduler.rigs().find("third").is_err());
 
-    // When the rig leaves this host, a lease that waits for any host is left to the other hosts. An active lease keeps
-    // its rig.
+    // When the rig leaves this host, a pending lease for any host stays pending for the other hosts. An active lease
+    // keeps its rig.
     let of_c_alone = StoredLease {
         posted: true,
         host: "c".into(),
@@ -453,7 +458,7 @@ fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_af
     assert!(away(store.create(&run(2, "a1")).unwrap_err()));
     assert!(away(store.put(&lease(2, "a2", LeaseState::Active)).unwrap_err()));
     assert!(away(store.get(&id(1)).unwrap_err()));
-    // These events have happened, so the store accepts them while the database is away.
+    // These events have happened, so the store accepts them while the database is unavailable.
     store.append(&id(1), &[line(1)]).unwrap();
     store.append(&id(1), &[line(2)]).unwrap();
     store.update(&ended(1, "a1", Outcome::Pass)).unwrap();
@@ -463,7 +468,7 @@ fn while_the_database_is_away_nothing_is_granted_and_what_happens_is_given_in_af
             ..lease(1, "a1", LeaseState::Ended)
         })
         .unwrap();
-    // A daemon that dies in the meantime loses none of them.
+    // A daemon that dies before the database is back does not lose these events.
     drop(store);
     server.go_on().unwrap();
     let store = shared(&url, "a", &state).unwrap();

@@ -1,4 +1,5 @@
-//! The daemon's page in a real browser: its script runs under its own policy and shows the actual rigs and runs.
+//! The daemon's page in a real browser. The page's script must run under the page's security policy, and show the
+//! actual rigs and runs.
 
 use verbatim_tests::product::{Place, Running, program, run};
 use verbatim_tests::{axe, browser};
@@ -54,7 +55,7 @@ fn browser_shows_rigs_runs_and_report() {
     ] {
         assert!(after.contains(shown), "{shown}: {after}");
     }
-    // The page after its script has run, with the daemon's style sheet.
+    // Check the page after its script has run, with the daemon's style sheet.
     let still = after.replace("<head>", &format!("<head><base href=\"{page}\">"));
     axe::finds_nothing(&place, &still);
     let id = after

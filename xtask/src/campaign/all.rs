@@ -9,14 +9,14 @@ use anyhow::{Context, bail};
 
 use super::{CAMPAIGNS, Campaign, Options};
 
-/// Result of one campaign.
 struct Came {
     name: &'static str,
     wall: Duration,
     failed: bool,
 }
 
-/// Runs all campaigns in full, one after the other, or with `--sample` the short sample of each that CI runs.
+/// Runs all campaigns in full, one after the other. With `--sample`, runs the short sample that CI runs of each
+/// campaign.
 ///
 /// A failed campaign does not stop the others. Samples that compute run in parallel with samples that wait.
 ///
@@ -54,7 +54,7 @@ fn in_full(options: &Options) -> anyhow::Result<Vec<Came>> {
     CAMPAIGNS.iter().map(one).collect()
 }
 
-/// Runs the samples on two threads. Each prints its output when it has ended, so that outputs do not mix.
+/// Runs the samples on two threads. Prints a sample's output when the sample has ended, so that outputs do not mix.
 fn samples() -> anyhow::Result<Vec<Came>> {
     let seed = SystemTime::UNIX_EPOCH.elapsed()?.as_secs() % 1_000_000;
     let one = |campaign: &Campaign| {

@@ -1,8 +1,8 @@
 //! Runs each fuzz target for some seconds.
 //!
-//! The targets run with cargo-fuzz if it is installed, otherwise with plain cargo: compiled with the coverage flags of
-//! cargo-fuzz, they are ordinary programs. Both run on stable Rust without a sanitizer. They find panics, overflows
-//! (debug assertions are on) and hangs.
+//! The targets run with cargo-fuzz if it is installed. Otherwise plain cargo builds the targets as ordinary programs,
+//! with the coverage flags of cargo-fuzz. Both ways use stable Rust without a sanitizer. The targets find panics,
+//! overflows (debug assertions are on) and hangs.
 
 use std::{
     env, fs,
@@ -19,7 +19,7 @@ use verbatim_lab::workspace::{cargo, metadata, root, run as run_command};
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Ccodegen-units=1";
-/// Longest input in bytes: beyond any MAD or frame.
+/// Longest input in bytes: longer than any MAD or frame.
 const MAX_LENGTH: &str = "-max_len=8192";
 /// Longest time of a single input in seconds. A slower input is a finding.
 const INPUT_TIMEOUT: &str = "-timeout=10";
@@ -128,7 +128,7 @@ impl Runner {
             Runner::Plain(programs) => Command::new(programs.join(target)),
         };
         command.arg(&corpus);
-        // Inputs in the repository start the corpus.
+        // The repository's inputs are the start of the corpus.
         if seeds.is_dir() {
             command.arg(&seeds);
         }
@@ -142,13 +142,14 @@ impl Runner {
 
 /// Builds the targets with plain cargo, and returns their directory.
 ///
-/// They have their own build directory, because the flags would otherwise rebuild everything else.
+/// The targets have their own build directory: in a shared directory, cargo would rebuild all other crates after each
+/// change of the flags.
 fn build(directory: &Path, manifest: &Path) -> anyhow::Result<PathBuf> {
     eprintln!(
         "xtask: cargo-fuzz is not installed (`cargo install cargo-fuzz --locked`); using plain cargo with coverage flags"
     );
     let target = directory.join("target");
-    // With an explicit target the flags do not apply to build scripts.
+    // With an explicit target, cargo does not apply the flags to build scripts.
     let host = host()?;
     let mut command = cargo();
     command

@@ -11,14 +11,14 @@ use anyhow::bail;
 use verbatim_lab::workspace::{root, run as run_command};
 use verbatim_lab::{build_binaries, build_examples};
 
-/// Size of a campaign, and the arguments that it parses itself.
+/// Size of a campaign, and the campaign's own arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
     /// Number of repetitions, or the campaign's default if absent.
     pub(crate) times: Option<u64>,
     /// Size relative to the campaign's default.
     pub(crate) scale: f64,
-    /// Seconds for each part of a campaign that is limited by time, or its default if absent.
+    /// Seconds for each part of a campaign that is limited by time, or the campaign's default if absent.
     pub(crate) seconds: Option<u64>,
     /// Arguments that only the campaign parses.
     pub(crate) arguments: Vec<String>,
@@ -38,7 +38,7 @@ impl Default for Options {
 impl Options {
     /// Returns the number of repetitions: `--times`, else `usual` times `--scale`, at least 1.
     pub(crate) fn times_or(&self, usual: u64) -> u64 {
-        // The conversion loses precision beyond 2^53, which no campaign reaches.
+        // The conversion loses precision beyond 2^53. Campaigns are smaller.
         self.times.unwrap_or((usual as f64 * self.scale).round() as u64).max(1)
     }
 
@@ -50,18 +50,17 @@ impl Options {
     }
 }
 
-/// A campaign.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Campaign {
     /// Name on the command line.
     pub(crate) name: &'static str,
     /// Line for the list of campaigns.
     pub(crate) summary: &'static str,
-    /// Runs the campaign; returns an error when it found something.
+    /// Runs the campaign. Returns an error when the campaign found a fault.
     pub(crate) run: fn(&Options) -> anyhow::Result<()>,
     /// Arguments of the short sample that CI runs. `SEED` stands for a number that changes with each run.
     pub(crate) sample: &'static [&'static str],
-    /// Whether it mostly waits for processes and computes little.
+    /// Whether the campaign mostly waits for processes and computes little.
     pub(crate) waits: bool,
 }
 
@@ -190,7 +189,7 @@ fn inspect(options: &Options) -> anyhow::Result<()> {
 
 /// Kills daemon, worker, client, restore and agent at random instants, while tests change a device.
 ///
-/// After the next start the device must be in its original state.
+/// After the next start of the killed process, the device must be in its original state.
 fn kill(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(300).to_string(), build_binaries()?);
     let arguments = [
@@ -202,7 +201,8 @@ fn kill(options: &Options) -> anyhow::Result<()> {
     example("kill", arguments, options)
 }
 
-/// Kills daemons and the database that they share, while leases are used. No lease is lost, and no rig is held twice.
+/// Kills daemons and the database that they share, while leases are used. No lease may get lost, and no rig may have
+/// two holders.
 fn leases(options: &Options) -> anyhow::Result<()> {
     let (times, binaries) = (options.times_or(10_000).to_string(), build_binaries()?);
     let arguments: [&OsStr; 4] = [
@@ -216,7 +216,7 @@ fn leases(options: &Options) -> anyhow::Result<()> {
 
 /// Sends damaged packets.
 ///
-/// The catalogue's judge of the link layer and the reference device's own check, written separately, must agree.
+/// The catalogue's judge of the link layer and the reference device have separate checks; their results must agree.
 fn link(options: &Options) -> anyhow::Result<()> {
     let packets = options.times_or(10_000_000).to_string();
     example("link_campaign", ["--packets".as_ref(), packets.as_ref()], options)
@@ -228,7 +228,8 @@ fn soak(options: &Options) -> anyhow::Result<()> {
     example("soak", ["--times".as_ref(), seconds.as_ref()], options)
 }
 
-/// Runs the native adapter in the machine: tests must find defects there, and survive kills of the processes.
+/// Runs tests with the native InfiniBand adapter in the machine. The tests must find defects; killed processes must not
+/// harm the device.
 fn vib(options: &Options) -> anyhow::Result<()> {
     let binaries = build_binaries()?;
     let reader = build_examples(&["umad_read"])?.join("umad_read");
@@ -250,7 +251,7 @@ fn vib(options: &Options) -> anyhow::Result<()> {
     example("vib", arguments, options)
 }
 
-/// Runs random walks on the device model. On a sound device no walk finds anything.
+/// Runs random walks on the device model. A walk on a sound device must pass.
 fn walk(options: &Options) -> anyhow::Result<()> {
     let seeds = options.times_or(10_000).to_string();
     example("walk", ["--seeds".as_ref(), seeds.as_ref()], options)
@@ -267,7 +268,7 @@ fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a OsStr>, optio
 ///
 /// # Errors
 ///
-/// Returns an error when no campaign has this name, when the options are invalid, or when the campaign found something.
+/// Returns an error when no campaign has this name, when the options are invalid, or when the campaign found a fault.
 pub(crate) fn run(name: &str, options: &Options) -> anyhow::Result<()> {
     if !options.scale.is_finite() || options.scale <= 0.0 {
         bail!("--scale must be a number above 0, not {}", options.scale);

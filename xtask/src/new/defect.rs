@@ -13,10 +13,10 @@ const LISTS: [(&str, &str); 3] = [
     ("crates/device/src/rc/defect.rs", "RcDefect"),
     ("crates/device/src/link/defect.rs", "LinkDefect"),
 ];
-/// Default to copy: a defect of an adapter that many connection tests find.
+/// The defect to copy by default: many connection tests find this defect of an adapter.
 const SHORT: &str = "rnr-nak-missing";
 
-/// Prepares the list with the new defect, and the file where the defect acts.
+/// Prepares the new text of the list of defects, and of the file where the defect acts.
 pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let name = &options.name;
     let words = options.words()?;
@@ -61,7 +61,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
         &line,
         &format!("        {new} \"{name}\" {:?}", options.about()?),
     )?;
-    // A list may limit a defect to some devices: the new defect shows on the same devices.
+    // A list may limit a defect to some devices. Limit the new defect to the same devices.
     let shown =
         |end: char, text: &str| text.replace(&format!("Self::{old}{end}"), &format!("Self::{old} | Self::{new}{end}"));
     files[list].text = shown('\n', &shown(' ', &inserted));
@@ -80,7 +80,7 @@ fn capital(word: &str) -> String {
     first.to_ascii_uppercase() + rest
 }
 
-/// Returns the source, with a call replaced by either of two calls on the same receiver.
+/// Returns the source with `call` replaced by `call || other`; both calls have the same receiver.
 pub(super) fn with_either(text: &str, call: &str, other: &str) -> String {
     let at = text.find(call).unwrap_or_default();
     let is_of_receiver = |letter: char| letter.is_ascii_alphanumeric() || "._".contains(letter);

@@ -1,7 +1,7 @@
 //! `cargo xtask new test NAME`, `cargo xtask new defect NAME`: starts a new test or a new defect.
 //!
-//! Each starts as a copy of an existing one, so that no template needs maintenance. The copy compiles. The test passes
-//! a sound device and finds a defect; a test finds the defect.
+//! The new test or defect starts as a copy of an existing one, so that no template needs maintenance. The copy
+//! compiles. A new test passes on a sound device and finds a defect; an existing test finds a new defect.
 
 mod defect;
 mod test;
@@ -13,7 +13,6 @@ use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use verbatim_lab::workspace::{cargo, root, run};
 
-/// A kind of thing to begin.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Kind {
     /// A test: its file, its place in the chapter's mod.rs, its golden records and their verdicts.
@@ -22,18 +21,18 @@ pub(crate) enum Kind {
     Defect(Options),
 }
 
-/// How it is called, and where it begins.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Its name, such as c09-write-in-rtr or rnr-nak-twice.
+    /// The name of the test or defect, such as c09-write-in-rtr or rnr-nak-twice.
     name: String,
-    /// The template; without it a short one, of the chapter that the test's name begins with.
+    /// The test or defect to copy. Default: a short test of the chapter that the new name begins with, or a short
+    /// defect.
     #[arg(long, value_name = "NAME")]
     like: Option<String>,
     /// The claim of the test, or what the device does wrong: one sentence.
     #[arg(long, value_name = "SENTENCE", default_value = "To be written.")]
     about: String,
-    /// Print the files that it would write, and write none.
+    /// Print the names of the files instead of writing them.
     #[arg(long)]
     list: bool,
 }
@@ -46,11 +45,11 @@ struct Change {
     text: String,
 }
 
-/// Writes the files and, for a test, records it. Then prints the names of the files.
+/// Writes the files. For a test, also makes its golden records. Then prints the names of the files.
 ///
 /// # Errors
 ///
-/// Returns an error when the name is taken or invalid, when the template cannot be copied, or when the new test does
+/// Returns an error when the name is taken or invalid, when the original cannot be copied, or when the new test does
 /// not run.
 pub(crate) fn begin(kind: &Kind) -> anyhow::Result<()> {
     let (package, options, begun) = match kind {
@@ -75,7 +74,7 @@ pub(crate) fn begin(kind: &Kind) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The changes to write, and the name of the template.
+/// The changes to write, and the name of the copied test or defect.
 #[derive(Debug)]
 struct Begun {
     like: String,
@@ -83,7 +82,7 @@ struct Begun {
 }
 
 impl Options {
-    /// Returns the sentence, if it fits into a string literal.
+    /// Returns the text of `--about`, if the text is a sentence without quotes, backslashes and line breaks.
     fn about(&self) -> anyhow::Result<&str> {
         if !self.about.ends_with('.') || self.about.contains(['"', '\\', '\n']) {
             bail!(
@@ -133,7 +132,7 @@ fn sources(root: &Path, directory: &str) -> anyhow::Result<Vec<Change>> {
     Ok(found)
 }
 
-/// Inserts a line behind the only line of a text that equals `line`.
+/// Inserts a line after the only line of a text that equals `line`.
 fn insert_behind(text: &str, line: &str, new: &str) -> anyhow::Result<String> {
     let places: Vec<usize> = text.match_indices(&format!("\n{line}\n")).map(|(at, _)| at).collect();
     let [at] = places[..] else {

@@ -8,7 +8,7 @@ use super::{Begun, Change, Options, insert_behind, sources};
 use crate::golden::{self, Golden};
 
 const SOURCES: &str = "crates/catalog/src";
-/// A short test of each chapter, the default to copy.
+/// Each chapter with a short test, which is copied by default.
 const SHORT: [(&str, &str); 7] = [
     ("c04", "c04-dlid-lmc"),
     ("c07", "c07-link-version"),
@@ -77,7 +77,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     Ok(Begun { like, changes })
 }
 
-/// Returns the copy with its own head, claim and reading, without aliases, in revision 1.
+/// Returns the copy with a new head comment and new texts, without aliases, in revision 1.
 fn renamed(text: &str, like: &str, name: &str, about: &str) -> anyhow::Result<String> {
     let head = text.lines().take_while(|line| line.starts_with("//!"));
     let length: usize = head.map(|line| line.len() + 1).sum();
@@ -114,7 +114,7 @@ pub(super) fn records(name: &str) -> [PathBuf; 2] {
 
 /// Records the test on a sound device, and on a device with a defect.
 ///
-/// The defect is the first in the copied test's records that the new test finds, too.
+/// Takes the first defect in the copied test's records that the new test finds as well.
 pub(super) fn record(name: &str, like: &str) -> anyhow::Result<()> {
     Golden::new(name, None).keep()?;
     let mut missed = Vec::new();

@@ -1,4 +1,4 @@
-//! The jobs of a test run: a process for each test program, or for some of its modules.
+//! The jobs of a test run: one process for a whole test program, or for some of its modules.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use super::of_workspace;
 use super::programs::Program;
 use super::schedule::{Job, Percent};
 
-/// Tests that take long or wait for something. The values were measured on two idle cores, without KVM.
+/// A module of tests that take long or wait for something. The values were measured on two idle cores, without KVM.
 struct Slice {
     /// Target of the test program, or its package and target.
     program: &'static str,
-    /// Path of the module. The empty path stands for all tests of the program that are in no other slice.
+    /// Path of the module. The empty path stands for all tests of the program outside other slices.
     module: &'static str,
     /// Number of tests in parallel.
     threads: u32,
@@ -63,10 +63,10 @@ const SLICES: &[Slice] = &[
     slice("verbatim-lab lib", "", 1, 100, 21),
     slice("agent", "", 1, 12, 9),
 ];
-/// Values of tests that are in no slice.
+/// Values of tests outside all slices.
 const OTHERS: Slice = slice("", "", 1, 100, 5);
 
-/// Returns a job for each slice, for each other program, and for the examples in the documentation.
+/// Returns a job for each slice, for each program without slices, and for the examples in the documentation.
 ///
 /// # Errors
 ///
@@ -115,7 +115,8 @@ pub(super) fn all(programs: &[Program]) -> anyhow::Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// Groups tests by the module of their slice, the longest path that fits. Other tests are under the empty name.
+/// Groups tests by the module of their slice. The slice with the longest matching path counts. Other tests are under
+/// the empty name.
 fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, Vec<String>> {
     let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for test in tests {
@@ -130,7 +131,7 @@ fn by_module<'s>(tests: Vec<String>, slices: &[&'s Slice]) -> BTreeMap<&'s str, 
     modules
 }
 
-/// Makes a job of a program, with these tests or with all.
+/// Makes a job that runs these tests of a program, or all tests if `tests` is `None`.
 fn job(program: &Program, slice: &Slice, tests: Option<Vec<String>>) -> Job {
     let mut command = program.command();
     if let Some(tests) = tests {

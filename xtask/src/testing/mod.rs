@@ -21,9 +21,9 @@ pub(crate) fn of_workspace(command: &str) -> Command {
     cargo
 }
 
-/// Builds and runs all tests, also those in the documentation, and prints the times.
+/// Builds and runs all tests, including the documentation's examples, and prints the times.
 ///
-/// The table has a line for each job with `every_job`, else for the ten longest.
+/// With `every_job`, the table has a line for each job, otherwise for the ten longest jobs.
 ///
 /// # Errors
 ///

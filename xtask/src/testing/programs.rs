@@ -56,7 +56,7 @@ impl Program {
     }
 }
 
-/// Builds the test programs of the workspace. Returns them, and the times of the build.
+/// Builds the test programs of the workspace. Returns the programs and the times of the build.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Runs jobs in parallel. The processors stay busy, and jobs that mostly wait get the processor time that they need.
+//! Runs jobs in parallel. Jobs that mostly wait get the processor time that they need.
 //!
 //! Jobs that compute use the remaining time. They run with a lower priority, two at a time.
 
@@ -22,7 +22,6 @@ pub(super) struct Job {
     /// Name in the output.
     pub(super) name: String,
     pub(super) command: Command,
-    /// Mean load.
     pub(super) load: Percent,
     /// Duration in seconds if the job runs alone. The longest job starts first.
     pub(super) seconds: u32,
@@ -43,10 +42,11 @@ struct Running {
     start: Instant,
 }
 
-/// Load in percent that is given out for each processor. It exceeds 100, because no job has its mean load all the time.
+/// The limit of the summed mean loads of running jobs that mostly wait, in percent for each processor. The limit
+/// exceeds 100, because the jobs rarely all have their mean load at one time.
 const ROOM: Percent = 112;
 
-/// Runs all jobs to their end, even if one fails. Returns a row for each.
+/// Runs all jobs to their end, even if one fails. Returns a row for each job.
 ///
 /// # Errors
 ///
@@ -81,12 +81,13 @@ pub(super) fn run(mut waiting: Vec<Job>) -> anyhow::Result<Vec<Row>> {
     }
 }
 
-/// Number of computing jobs in parallel: each also waits now and then.
+/// Number of computing jobs in parallel. There are two, because a computing job also waits now and then.
 const COMPUTING: usize = 2;
 
 /// Returns the index of the job to start.
 ///
-/// This is the longest that does not compute and fits, else the longest that computes, if fewer than [`COMPUTING`] run.
+/// The first choice is the longest job that mostly waits and whose load fits. The second choice is the longest
+/// computing job, if fewer than [`COMPUTING`] computing jobs run.
 fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Percent) -> Option<usize> {
     let (computing, beside): (Vec<&Job>, Vec<&Job>) = running.partition(|job| job.computes());
     let load: Percent = beside.iter().map(|job| job.load).sum();
@@ -98,7 +99,8 @@ fn next<'j>(waiting: &[Job], running: impl Iterator<Item = &'j Job>, room: Perce
         .or_else(|| waiting.iter().position(computes))
 }
 
-/// Returns the command with a lower priority. At the lowest, the labs' machines would starve a job with deadlines.
+/// Returns the command with a lower priority. The lowest priority would be too low: the labs' machines would starve a
+/// job with deadlines.
 fn niced(of: &Command) -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "5"]).arg(of.get_program()).args(of.get_args());

@@ -19,9 +19,7 @@ pub(super) struct Row {
     pub(super) wall: Duration,
     /// Processor time of its process and of all children that it waited for.
     pub(super) cpu: Duration,
-    /// Number of tests that passed.
     pub(super) passed: u64,
-    /// Number of tests that failed.
     pub(super) broken: u64,
     /// Whether the process exited with a code other than 0.
     pub(super) failed: bool,

@@ -1,4 +1,4 @@
-"""A queue pair: its states, completions and datagrams. Requester and responder are in modules of their own."""
+"""A queue pair: its states, completions and datagrams. Requester and responder are in separate modules."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ class Pair(Responder, Requester, QueuePair):
             self.drained = to == QpState.SQD and self.drained
             self.pump()
 
-    # Both ends.
+    # Requester and responder.
 
     def receive_packet(self, packet: Packet) -> None:
         if self.state in (QpState.RESET, QpState.INIT, QpState.ERR):
@@ -193,7 +193,7 @@ class Pair(Responder, Requester, QueuePair):
         if request.signaled or status != Status.SUCCESS:
             self.device.complete(self, request.wr_id, status, Opcode.of(request.operation), byte_len)
 
-    # Datagrams (9.8.3): a send completes when it is sent; a datagram without a receive is lost.
+    # Datagrams (9.8.3): a send completes when its packet is sent. A datagram without a receive request is lost.
 
     def receive_datagram(self, packet: Packet) -> None:
         if packet.opcode not in (DATAGRAM, DATAGRAM_IMM) or len(packet.headers) != header_bytes(packet.opcode):

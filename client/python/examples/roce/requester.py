@@ -53,7 +53,7 @@ class Requester:
             self.device.report("IBV_EVENT_SQ_DRAINED", self)
 
     def begin(self) -> bool:
-        """Assigns PSNs to the next request; returns whether a request could begin."""
+        """Assigns PSNs to the next request, if a request may begin now; returns whether one began."""
         index = next((at for at, wqe in enumerate(self.sends) if wqe.first is None), None)
         if index is None or self.state == QpState.SQD or (index and self.device.window):
             return False
@@ -152,7 +152,8 @@ class Requester:
             self.receive_read(packet)
 
     def settle(self, end: int) -> bool:
-        """Completes SENDs and WRITEs before ``end``; returns False at a READ or atomic without its response."""
+        """Completes SENDs and WRITEs before the PSN ``end``. Returns False if a READ or atomic before it lacks its
+        response."""
         while self.sends and self.sends[0].first is not None:
             front = self.sends[0]
             left = since(end, (front.first or 0) + front.acked)
@@ -171,7 +172,7 @@ class Requester:
         return True
 
     def reaches(self, psn: int) -> bool:
-        """Acknowledges all requests before a NAK; returns whether the NAK is now for the oldest request."""
+        """Acknowledges all requests before a NAK's PSN; returns whether the NAK is now for the oldest request."""
         if self.settle(psn):
             return True
         front = self.sends[0]
@@ -240,7 +241,7 @@ class Requester:
         if not code or self.rnr_until is not None or self.cursor == self.oldest() or self.state == QpState.ERR:
             self.timer = None
         elif self.timer is None:
-            # Between one and four times the timeout conforms (C9-142).
+            # The architecture allows between one and four times the timeout (C9-142).
             self.timer = self.device.clock() + 2 * 4.096e-6 * (1 << code)
 
     def spend_retry(self) -> bool:
@@ -251,7 +252,7 @@ class Requester:
         return True
 
     def go_back(self, implied: bool = False) -> None:
-        """Retries from the oldest PSN: after a sequence NAK, a timeout, or a response that skips a missing one."""
+        """Retries from the oldest PSN: after a sequence NAK, a timeout, or a response that skips a missing response."""
         if implied:
             if self.implied_nak:
                 return

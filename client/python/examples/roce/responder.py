@@ -40,7 +40,7 @@ from .wire import (
 
 
 class Responder:
-    """Executes and answers requests; the responder half of a :class:`Pair`."""
+    """Executes requests and sends the responses; the responder half of a :class:`Pair`."""
 
     def receive_request(self, packet: Packet) -> None:
         if self.state == QpState.RTR and not self.heard:
@@ -90,7 +90,7 @@ class Responder:
         carries = opcode in SENDS or opcode in WRITES
         if len(packet.headers) != header_bytes(opcode) or not (carries or opcode in (READ, COMPARE_SWAP, FETCH_ADD)):
             raise Nak(INVALID)
-        # First, Middle and Last must be in this order, with no other request between them.
+        # First, Middle and Last packets must be in this order, with no other request between them.
         if self.message is None:
             in_order = opcode in BEGINS or not carries
         else:
@@ -98,7 +98,7 @@ class Responder:
             in_order = same and opcode not in BEGINS
         if not in_order:
             raise Nak(INVALID)
-        # First and Middle must be full, Last must not be empty, and a request without data must have no payload.
+        # First and Middle packets must be full, a Last packet must not be empty, and a READ or atomic has no payload.
         if not carries:
             fits = length == 0
         elif opcode not in ENDS:
@@ -153,7 +153,7 @@ class Responder:
         message.left -= len(payload)
 
     def advance(self, packet: Packet) -> None:
-        """Advances the expected PSN after a packet of a SEND or WRITE, and acknowledges it if requested."""
+        """Advances the expected PSN after a packet of a SEND or WRITE, and acknowledges the packet if requested."""
         self.expected = (packet.psn + 1) % PSNS
         if packet.opcode in ENDS:
             self.count()
@@ -198,7 +198,7 @@ class Responder:
             self.device.complete(self, receive.wr_id, opcode=opcode, byte_len=message.at, imm=imm)
 
     def keep(self, packet: Packet, psns: int, what: tuple[int, ...], original: int = 0) -> None:
-        """Stores a READ or atomic, so that its duplicate can be answered."""
+        """Stores a READ or atomic for the response to a duplicate."""
         self.kept.append((packet.psn, psns, packet.opcode, what, original))
         del self.kept[: -max(1, self.attribute("max_dest_rd_atomic"))]
 
@@ -244,7 +244,8 @@ class Responder:
         self.transmit(Packet(ATOMIC_ACK, psn, headers=self.aeth() + struct.pack(">Q", original)))
 
     def repeat(self, packet: Packet) -> None:
-        """Answers a duplicate (9.7.5.1.4): acknowledges SENDs and WRITEs, repeats READs and stored atomic results."""
+        """Responds to a duplicate (9.7.5.1.4): acknowledges SENDs and WRITEs, repeats READs and stored atomic
+        results."""
         opcode, psn = packet.opcode, packet.psn
         if len(packet.headers) != header_bytes(opcode):
             return

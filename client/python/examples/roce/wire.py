@@ -25,8 +25,8 @@ SEQUENCE, INVALID, ACCESS, OPERATIONAL = 0, 1, 2, 3
 
 PSNS = 1 << 24
 HALF = PSNS // 2
-#: Seconds added to an RNR interval, so that a tester on a slow path sees that the retry was not early. A kernel adds a
-#: tick or two in the same way.
+#: Seconds added to an RNR interval. A tester on a slow path can then tell that the retry was not early. Kernels wait
+#: a tick or two longer as well.
 LATE = 0.05
 #: RNR NAK timer codes in units of 10 us (9.7.5.2.8).
 RNR_10US = [65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072]
@@ -38,7 +38,7 @@ def since(psn: int, earlier: int) -> int:
 
 
 def icrc(packet: bytes) -> bytes:
-    """Computes the ICRC of an IPv4 packet without ICRC. Fields that change on the way count as ones (annex A17)."""
+    """Computes the ICRC for an IPv4 packet. Fields that may change on the way count as ones (annex A17)."""
     masked = bytearray(b"\xff" * 8 + packet)
     for at in (8 + 1, 8 + 8, 8 + 10, 8 + 11, 8 + 26, 8 + 27, 8 + 32):
         masked[at] = 0xFF
@@ -54,7 +54,7 @@ def checksum(header: bytes) -> int:
 
 @dataclass
 class Packet:
-    """A packet from its BTH on."""
+    """A packet without the headers before its BTH."""
 
     opcode: int
     psn: int
@@ -91,23 +91,23 @@ class Nak(Exception):
 
 
 class NotReady(Exception):
-    """A request needs a receive, and none is posted."""
+    """A request needs a receive request, but the receive queue is empty."""
 
 
 @dataclass
 class Wqe:
-    """A send request: its PSNs, and how many are acknowledged, or for a READ, answered."""
+    """A send request: its first PSN, the number of its PSNs, and how many of them have an ACK or a READ response."""
 
     request: SendRequest
     first: Optional[int] = None
     psns: int = 0
     acked: int = 0
-    #: Numbers of the responses at which a READ request (the first or a retry) began.
+    #: For a READ: the indices of the response packets at which the request and its retries began.
     starts: set[int] = field(default_factory=set)
 
     @property
     def waits(self) -> bool:
-        """Whether the request completes with returned data rather than with an ACK."""
+        """Whether the request completes with returned data instead of an ACK."""
         return self.request.operation in (Operation.READ, Operation.COMPARE_SWAP, Operation.FETCH_ADD)
 
 

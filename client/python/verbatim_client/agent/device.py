@@ -18,10 +18,10 @@ def now_ns() -> int:
 
 
 class Refused(Exception):
-    """Raised by a method of a device when it refuses a command. The tester gets the text; the session continues.
+    """A device's method refuses a command with this exception. The tester gets the text; the session continues.
 
     ``errno`` is the error number of the device's driver, if there is one. 5, 6 and 19 (EIO, ENXIO, ENODEV) tell the
-    tester that the device itself may be gone.
+    tester that the device itself may have disappeared.
     """
 
     def __init__(self, text: str, errno: int = 0) -> None:
@@ -141,7 +141,7 @@ class Gid:
 class Capabilities:
     """The capabilities of a device. A field that is empty or 0 declares no limit.
 
-    A test that needs a missing capability is NOT_APPLICABLE, with that reason; the tester does not use it.
+    The tester does not use a missing capability. A test that needs the capability is NOT_APPLICABLE, with that reason.
     """
 
     #: Operations that the device accepts as send requests.
@@ -202,7 +202,7 @@ class DeviceInfo:
     max_qp: int = 64
     driver: str = ""
     capabilities: Optional[Capabilities] = None
-    #: Longest time of the device until it answers, as a code for 4.096 us * 2^code; 0 declares no limit.
+    #: The device's longest response time, as a code: 4.096 us * 2^code. 0 declares no limit.
     local_ca_ack_delay: int = 0
 
     def __post_init__(self) -> None:
@@ -235,7 +235,7 @@ class QueuePair:
     qpn: int
     #: The queue pair's handle in the session; the library sets it.
     handle: int = field(default=0, kw_only=True)
-    #: The session that made it; the library sets it.
+    #: The session that made the queue pair; the library sets it.
     _session: Optional["Session"] = field(default=None, kw_only=True, repr=False, compare=False)
 
 
@@ -250,7 +250,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class AddressVector:
-    """The way to another port. ``dgid`` is None when packets carry no GRH."""
+    """The path to another port. ``dgid`` is None when packets carry no GRH."""
 
     dgid: Optional[bytes] = None
     sgid_index: int = 0
@@ -310,7 +310,7 @@ class SendRequest:
     compare: int = 0
     swap_add: int = 0
     imm: int = 0
-    #: UD only: the destination.
+    #: The destination of a UD request: address, QPN and Q_Key.
     address: Optional[AddressVector] = None
     remote_qpn: int = 0
     remote_qkey: int = 0
@@ -318,7 +318,7 @@ class SendRequest:
 
 @dataclass(frozen=True)
 class ReceiveRequest:
-    """A request for the receive queue. ``local`` is None when it has no buffer."""
+    """A request for the receive queue. ``local`` is None when the request has no buffer."""
 
     wr_id: int
     local: Optional[Slice] = None
@@ -327,10 +327,10 @@ class ReceiveRequest:
 class Device:
     """The device of an agent. Subclass it, and write the methods that your device supports.
 
-    The library calls the methods one at a time, in the order of the tester's commands, from a thread of its own. A
-    method must not take long: no other command runs meanwhile, and the tester gives up on an agent that is silent for
-    ten seconds. A method that cannot execute a command raises :class:`Refused`. Any other exception is a fault of the
-    agent and ends the session, so that it never counts against the device.
+    The library calls the methods one at a time, in the order of the tester's commands, from its own thread. A method
+    must be fast: no other command runs meanwhile, and the tester gives up on an agent that is silent for ten seconds. A
+    method that cannot execute a command raises :class:`Refused`. Any other exception is a fault of the agent: it ends
+    the session and does not count against the device.
 
     :meth:`complete` and :meth:`report` may be called from any thread, also from within the methods.
     """
@@ -353,7 +353,7 @@ class Device:
     def close(self) -> None:
         """Called after a session has ended and all its objects are destroyed."""
 
-    # Memory. By default its bytes are in the agent, and the device accesses them as ``memory.data``.
+    # Memory. By default the bytes are in the agent, and the device accesses them as ``memory.data``.
 
     def register_memory(self, length: int, access: Access) -> Memory:
         """Registers memory, all zeros, with a unique address, l_key and r_key."""
@@ -376,14 +376,14 @@ class Device:
     # Queue pairs.
 
     def create_qp(self, service: Service, send_depth: int, receive_depth: int) -> QueuePair:
-        """Creates a queue pair in RESET, with a completion queue of its own."""
+        """Creates a queue pair in RESET, with its own completion queue."""
         raise Refused(f"{self.name} has no queue pairs: its agent does not write create_qp")
 
     def modify_qp(self, qp: QueuePair, state: QpState, attributes: QpAttributes) -> None:
-        """Moves a queue pair to a state, with exactly the named attributes. Changes nothing when it refuses.
+        """Moves a queue pair to a state, and sets exactly the named attributes. A refusal changes nothing.
 
-        In ERR, the device flushes all posted requests with ``Status.WR_FLUSH_ERR``, the send queue first. In RESET, it
-        discards all posted requests without completions.
+        In ERR, the device flushes all posted requests with ``Status.WR_FLUSH_ERR``, the send queue first. In RESET, the
+        device discards all posted requests without completions.
         """
         raise Refused(f"{self.name} modifies no queue pair: its agent does not write modify_qp")
 
@@ -403,8 +403,9 @@ class Device:
         raise Refused(f"{self.name} takes no receive requests: its agent does not write post_receive")
 
     def poll(self) -> None:
-        """Polls a device that does not push completions and events, and calls :meth:`complete` and :meth:`report` for
-        each. Called before and after each command, and every ``poll_interval`` seconds."""
+        """Polls a device that does not push completions and events. Calls :meth:`complete` for each completion and
+        :meth:`report` for each event. The library calls this method before and after each command, and every
+        ``poll_interval`` seconds."""
 
     # Reports of the device, from any thread.
 
@@ -419,9 +420,9 @@ class Device:
         vendor_error: int = 0,
         earliest_ns: Optional[int] = None,
     ) -> None:
-        """Reports the completion of a request. Call this at the completion. If the device notices it later,
-        ``earliest_ns`` is a time of :func:`now_ns` at which the request had certainly not completed. In :meth:`poll`
-        the default is the time of the previous poll."""
+        """Reports the completion of a request. Call this method at the completion. If your code notices the completion
+        later, pass as ``earliest_ns`` a time of :func:`now_ns` at which the request had certainly not completed. In
+        :meth:`poll` the default is the time of the previous poll."""
         if qp._session is not None:
             qp._session.completed(qp, wr_id, int(status), int(opcode), byte_len, imm, vendor_error, earliest_ns)
 
@@ -433,6 +434,7 @@ class Device:
                 session.reported(name, qp)
 
     def gone(self, why: str) -> None:
-        """Reports that the device is unusable: each session ends with this reason. It never gives the device a FAIL."""
+        """Reports that the device is unusable: each session ends with this reason. No test fails because of the
+        report."""
         for session in self._sessions:
             session.device_gone(why)

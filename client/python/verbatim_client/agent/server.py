@@ -37,7 +37,7 @@ _OPTIONS = [
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A tester pings every 5 s. Without these two options gRPC treats that as an attack and closes the connection.
+    # A tester pings every 5 s. Without these two options gRPC treats the pings as an attack and closes the connection.
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.so_reuseport", 0),
@@ -48,7 +48,7 @@ def _log(line: str) -> None:
     try:
         print(f"agent: {line}", file=sys.stderr, flush=True)
     except OSError:
-        pass  # The reader of stderr may have ended.
+        pass  # The process that reads stderr may have ended.
 
 
 def _peer(context: grpc.ServicerContext) -> str:
@@ -137,7 +137,8 @@ class _Service(agent_pb2_grpc.AgentServiceServicer):
                     break
                 yield response
         finally:
-            # Destroy the session's objects before the stream ends, so that its end tells the client.
+            # Destroy the session's objects before the stream ends: the stream's end tells the client that they are
+            # destroyed.
             session.ended.set()
             session.destroy()
             with self.seats:
@@ -217,12 +218,12 @@ class Server:
         files = None if tls is None or listen.startswith("unix:") else Files(tls)
         self._service = _Service(device, limits, files)
         self._server = grpc.server(
-            # Each session needs a worker, and so do refused sessions and GetAgent calls.
+            # Each session needs a worker. Refused sessions and GetAgent calls need workers as well.
             futures.ThreadPoolExecutor(max_workers=16 + limits.sessions, thread_name_prefix="agent"), options=_OPTIONS
         )
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self._service, self._server)
         self._path: Optional[str] = None
-        #: The address at which it listens, with the actual port.
+        #: The address at which the server listens, with the actual port.
         self.address = self._bind_unix(listen, tls) if listen.startswith("unix:") else self._bind_tcp(listen, files)
         self._server.start()
 
@@ -244,7 +245,7 @@ class Server:
         except FileNotFoundError:
             pass
         except OSError:
-            os.unlink(path)  # A socket of a dead process.
+            os.unlink(path)  # The socket's process has ended.
         # Owner and group may connect.
         before = os.umask(0o117)
         try:
@@ -287,7 +288,7 @@ class Server:
         return f"{host}:{bound}"
 
     def stop(self, patience: float = 3.0) -> None:
-        """Ends all sessions, destroys their objects, and stops."""
+        """Ends all sessions, destroys their objects, and stops the server."""
         self._service.stop()
         self._server.stop(patience).wait()
         if self._path is not None:
@@ -308,7 +309,7 @@ def serve(
     device: Device, listen: str = "127.0.0.1:7000", tls: Optional[Tls] = None, limits: Limits = Limits()
 ) -> None:
     """Serves until SIGTERM or SIGINT, then ends all sessions in order. Call this from the main thread."""
-    # Use a pipe, not an event: a handler that interrupts another handler must not wait for a lock.
+    # Use a pipe: setting an event takes a lock, and a handler that interrupts another handler must not wait for a lock.
     told, tell = os.pipe()
     os.set_blocking(tell, False)
 

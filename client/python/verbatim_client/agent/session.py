@@ -32,7 +32,7 @@ from .device import (
 
 #: Limit of the bytes that one command reads or writes.
 MAX_TRANSFER = 16 << 20
-#: Limit of answers and events that wait for a client; when it is reached, the device blocks.
+#: Limit of responses and events that wait for a client. At the limit, the device blocks.
 WAITING = 65536
 PAGE = 4096
 
@@ -44,8 +44,8 @@ class Limits:
     memory: int = 64 << 20
     queue_pairs: int = 64
     queue_depth: int = 4096
-    #: Concurrent sessions. Each has its own queue pairs and memory on the device. The device's methods are still called
-    #: one at a time.
+    #: Number of concurrent sessions. Each session has its own queue pairs and memory on the device. The library still
+    #: calls the device's methods one at a time.
     sessions: int = 1
 
 
@@ -121,17 +121,17 @@ class AgentFault(Exception):
 
 
 class Turn:
-    """The lock of the device, which calls its methods one at a time for all sessions."""
+    """The lock of the device. All sessions share the lock, so the device's methods run one at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        #: The thread that is polling for completions, and when the previous poll began (nanoseconds).
+        #: The thread that polls for completions now. ``polled_ns`` is the start of the previous poll.
         self.polling: Optional[int] = None
         self.polled_ns: Optional[int] = None
 
 
 class Session:
-    """The session of one client. It executes commands one at a time; completions come from any thread."""
+    """The session of one client. The session executes commands one at a time; completions come from any thread."""
 
     def __init__(self, device: Device, limits: Limits, host: str, turn: Turn) -> None:
         self.device = device
@@ -146,7 +146,8 @@ class Session:
         self._pairs: dict[int, QueuePair] = {}
         self._services: dict[int, Service] = {}
         self._memory: dict[int, Memory] = {}
-        #: By queue pair handle: the number of outstanding requests, and the handles of the memory that they use.
+        #: The number of outstanding requests; the key is the queue pair's handle. ``_names`` holds the handles of the
+        #: memory that these requests use.
         self._posted: dict[int, int] = {}
         self._names: dict[int, set[int]] = {}
         self._last_handle = 0
@@ -252,7 +253,7 @@ class Session:
             self._poll()
 
     def execute(self, request: agent_pb2.SessionRequest) -> None:
-        """Executes a command and queues its answer."""
+        """Executes a command and queues its response."""
         with self._commands:
             self._poll()
             self._first_ns = None
@@ -377,7 +378,7 @@ class Session:
         return self._slice(asked.local) if asked.HasField("local") else None
 
     def _post(self, method: Callable[..., None], qp: QueuePair, asked: Any, request: Any) -> None:
-        # Count the request before the call, since it may complete within the call.
+        # Count the request before the call, because the request may complete within the call.
         with self._said:
             self._posted[qp.handle] += 1
             if asked.HasField("local"):
@@ -477,7 +478,7 @@ class Session:
             del self._memory[memory.handle]
 
     def destroy(self) -> None:
-        """Destroys all objects of the session, queue pairs first. Continues if one of them cannot be destroyed."""
+        """Destroys all objects of the session, queue pairs first. Continues after a failure."""
         with self._commands:
             for qp in list(self._pairs.values()):
                 self._quietly(self.device.destroy_qp, qp)

@@ -1,4 +1,4 @@
-"""TLS with certificates from files, which are read again when they change, and a list of revoked certificates."""
+"""TLS with certificates from files, and a list of revoked certificates. Changed files are read again."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STANDS = 30.0
 
 
 class ListenError(Exception):
-    """The agent cannot listen at the address; the text says what to do."""
+    """The agent cannot listen at the address. The text tells the user what to do."""
 
 
 @dataclass(frozen=True)
 class Tls:
     """PEM files: the agent's certificate and key, the CA of the testers' certificates, and that CA's revocation list.
-    ``verbatim pki init`` makes them, ``verbatim pki revoke`` adds a certificate to the list. Changed files are read
-    again; if a changed file is invalid, the previous files stay in use. The list needs the program ``openssl``."""
+    ``verbatim pki init`` makes the files; ``verbatim pki revoke`` adds a certificate to the list. Changed files are
+    read again; if a changed file is invalid, the previous files stay in use. The list needs the program ``openssl``."""
 
     cert: str
     key: str
@@ -94,7 +94,8 @@ class Files:
         tls = self._tls
         self._key, self._cert, self._ca = _read(tls.key), _read(tls.cert), _read(tls.client_ca)
         self._crl = None if tls.crl is None else _read(tls.crl)
-        #: Certificates that passed the check, and until when the result is valid (seconds of the monotonic clock).
+        #: Certificates that passed the check. The value is the time until which the result is valid, in seconds of the
+        #: monotonic clock.
         self._good: dict[bytes, float] = {}
 
     def _look(self) -> bool:
@@ -116,7 +117,7 @@ class Files:
         return grpc.ssl_server_certificate_configuration([(self._key, self._cert)], root_certificates=self._ca)
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Returns credentials whose files gRPC requests anew for each connection."""
+        """Returns credentials; gRPC requests the current files for each connection."""
 
         def fetch() -> Optional[grpc.ServerCertificateConfiguration]:
             with self._lock:
@@ -147,7 +148,7 @@ class Files:
     def _refusal(self, certificate: bytes) -> Optional[str]:
         if self._crl is None:
             return None  # The handshake has checked everything else.
-        # Use the contents that were read, not the current files.
+        # Check against the contents that were read, because the files may have changed since.
         pipes: list[int] = []
         try:
             names = []

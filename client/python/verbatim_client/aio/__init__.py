@@ -1,4 +1,4 @@
-"""The asyncio client: the same methods as `verbatim_client.Client`, each awaitable.
+"""The asyncio client: the methods of `verbatim_client.Client` as coroutines.
 
 >>> from verbatim_client.aio import Client
 >>> async with Client() as client:

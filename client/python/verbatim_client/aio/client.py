@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Client:
-    """A connection to a daemon, like `verbatim_client.Client`. Close it, or use it in `async with`."""
+    """A connection to a daemon, like `verbatim_client.Client`. Close the client, or use it in `async with`."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class Client:
         own_lease: bool = False,
         wait_at_most_s: int | None = None,
     ) -> Run:
-        """Creates a run of the tests that match, which waits for its rig and then runs.
+        """Creates a run of the matching tests. The run waits for its rig and then begins.
 
-        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` it uses your own lease of the
-        rig; with `own_lease` it waits for a lease of its own. `priority` is "low", "normal" or "high". After
-        `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second run.
-        """
+        With `lease` (from `reserve`) the run uses that lease and its rig. Without `lease` the run uses your lease of
+        the rig, if you hold one; with `own_lease` the run waits for its own lease. `priority` is "low", "normal" or
+        "high". After `wait_at_most_s` in the queue the run ends without having begun. A retried request makes no second
+        run. """
         under = _ask.named("leases", lease) if lease else ""
         request = _ask.create_run(rig, tests, seed, parameters, exit_first, under, priority, own_lease, wait_at_most_s)
         return Run(self, (await self._patiently(lambda: self._call(self._runs.CreateRun, request))).run)
@@ -113,7 +113,7 @@ class Client:
     async def runs(self, filter: str = "", page_size: int = 100) -> AsyncIterator[Run]:
         """Yields the stored runs, the newest first. A filter is, for example, `rig=NAME AND outcome=FAIL`.
 
-        Pages are fetched as they are needed. The verdicts have no observations; `refresh` adds them.
+        The client fetches pages as needed. The verdicts have no observations; `refresh` adds them.
         """
         token = ""
         while True:
@@ -128,7 +128,8 @@ class Client:
     async def reserve(
         self, rig: str = "", *, labels: str | Sequence[str] = (), lasts_s: int = 3600, priority: str = "normal"
     ) -> Lease:
-        """Requests a lease by rig name or labels. It may be PENDING: `async with` and `Lease.wait` wait for it."""
+        """Requests a lease of a rig, by name or labels. The lease may be PENDING: `async with` and `Lease.wait` wait
+        for the rig."""
         request = _ask.create_lease(rig, labels, lasts_s, priority)
         return Lease(self, (await self._patiently(lambda: self._call(self._leases.CreateLease, request))).lease)
 
@@ -138,12 +139,12 @@ class Client:
         return [Lease(self, lease) for lease in (await self._call(self._leases.ListLeases, request)).leases]
 
     async def renew(self, lease: Lease | str, lasts_s: int) -> Lease:
-        """Renews a lease: it lasts `lasts_s` seconds from now."""
+        """Renews a lease: the lease lasts `lasts_s` seconds from now."""
         request = lease_pb2.RenewLeaseRequest(name=_ask.named("leases", lease), lasts_s=_ask.seconds(lasts_s))
         return Lease(self, (await self._call(self._leases.RenewLease, request)).lease)
 
     async def end(self, lease: Lease | str) -> Lease:
-        """Ends a lease; a run under way stops at its next safe point."""
+        """Ends a lease. A current run under the lease stops at its next safe point."""
         request = lease_pb2.EndLeaseRequest(name=_ask.named("leases", lease))
         return Lease(self, (await self._patiently(lambda: self._call(self._leases.EndLease, request))).lease)
 
@@ -156,7 +157,7 @@ class Client:
         return answer
 
     async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeats a call while its error may be temporary. Only for calls that may be repeated."""
+        """Repeats a call while its error may be temporary. Use this only for calls that may be repeated."""
         backoff = errors.Backoff(self.patience_s)
         while True:
             try:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class Lease(LeaseFacts):
-    """A lease. `async with await client.reserve(RIG) as lease:` waits for the rig, and ends the lease after it."""
+    """A lease. `async with await client.reserve(RIG) as lease:` waits for the rig, and ends the lease with the
+    block."""
 
     def __init__(self, client: Client, message: lease_pb2.Lease) -> None:
         super().__init__(message)
@@ -63,11 +64,11 @@ class Lease(LeaseFacts):
         return self
 
     async def renew(self, lasts_s: int) -> Lease:
-        """Renews the lease: it lasts `lasts_s` seconds from now."""
+        """Renews the lease: the lease lasts `lasts_s` seconds from now."""
         self.message = (await self._client.renew(self, lasts_s)).message
         return self
 
     async def end(self) -> Lease:
-        """Ends the lease; a run under way stops at its next safe point."""
+        """Ends the lease. A current run under the lease stops at its next safe point."""
         self.message = (await self._client.end(self)).message
         return self

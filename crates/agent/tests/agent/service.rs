@@ -25,7 +25,7 @@ use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
 use verbatim_verbs_fake::Strings;
 
-/// Long enough for any machine. A passing test never waits this long.
+/// Time limit that suffices on any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);
 
 struct Agent {
@@ -97,8 +97,8 @@ async fn slow_reader_is_throttled_and_stops() {
             length: 1 << 20,
         }),
     });
-    // Each reply to a read has 1 MiB, and the client takes none. The commands between the reads appear in the device's
-    // log.
+    // Each reply to a read has 1 MiB, and the client reads none of them. The commands between the reads appear in the
+    // device's log.
     for _ in 0..ASKED {
         requests.send(request(1, read.clone())).await.unwrap();
         let open = command::Kind::Open(proto::Open {});
@@ -174,7 +174,7 @@ async fn cancelled_stream_destroys_its_session() {
     requests.send(request(0, register(64))).await.unwrap();
     answers.message().await.unwrap().unwrap();
     assert_eq!(agent.strings.existing().len(), 2);
-    // This drops the stream, but the connection stays.
+    // Drops the stream, but keeps the connection.
     drop((answers, requests));
     let begun = Instant::now();
     while !agent.strings.existing().is_empty() {
@@ -229,8 +229,8 @@ fn pki(directory: &Path) -> ServerFiles {
     }
 }
 
-/// Returns a ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2). It is handwritten, since rustls is built without TLS 1.2 here,
-/// as in the products.
+/// Returns a ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2). The bytes are handwritten, because rustls is built without TLS
+/// 1.2.
 fn hello_of_1_2() -> Vec<u8> {
     let fields: [&[u8]; 9] = [
         // The record and the handshake in it, each with its length; then version 1.2, the random, and no session.
@@ -248,7 +248,7 @@ fn hello_of_1_2() -> Vec<u8> {
     fields.concat()
 }
 
-/// Connects with TLS 1.2 and returns the level and description of the alert (RFC 8446, 6).
+/// Connects with TLS 1.2 and returns the level and description of the server's alert (RFC 8446, 6).
 fn answer_to_1_2(address: SocketAddr) -> [u8; 2] {
     let mut tcp = TcpStream::connect(address).unwrap();
     tcp.set_read_timeout(Some(LONG)).unwrap();
@@ -324,7 +324,7 @@ fn error_of(arguments: &[&str], code: i32) -> String {
 fn missing_device_is_named_at_start() {
     let directory = tempfile::tempdir().unwrap();
     let listen = format!("unix:{}", directory.path().join("s").display());
-    // On a host without libibverbs or without any device the error names that instead.
+    // On a host without libibverbs or without any device, the error names what is missing.
     let error = error_of(&["--listen", &listen, "--device", "no-such-device"], 3);
     assert!(
         error.contains("no-such-device") || error.contains("verbs unavailable"),

@@ -1,4 +1,4 @@
-//! Reads the writer's output with a reader of the test and compares it with a hex dump.
+//! Reads the writer's output with a separate reader, and compares the output with a hex dump.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! ERF records: a header, extension headers, and a packet as it was on the wire. An ERF file has no file header.
+//! ERF records: a header, extension headers, and a packet with its wire format. An ERF file has no file header.
 //!
 //! The record header has 16 bytes. An 8-byte timestamp comes first (little-endian, units of 2^-32 s), then type and
 //! flags in 1 byte each. Record length, loss counter and wire length follow in 2 bytes each (big-endian).
@@ -15,14 +15,14 @@ use super::{Begins, CaptureError, Found, LINKTYPE_ERF, Unread};
 pub(super) const HEADER: usize = 16;
 const EXTENSION: usize = 8;
 const TYPE_INFINIBAND: u8 = 21;
-/// Ethernet: plain, with a color, with a filter's color, with a color and a hash.
+/// The record types of Ethernet: plain, with a color, with a filter's color, with a color and a hash.
 const TYPES_ETHERNET: [u8; 4] = [2, 11, 16, 20];
 /// Bytes between the ERF header and an Ethernet frame: an offset and a pad byte.
 const BEFORE_FRAME: usize = 2;
 const TYPES_IP: [u8; 2] = [22, 23];
 /// A padding record.
 const TYPE_PAD: u8 = 48;
-/// Set in the record's type or in an extension header's first byte if another extension header follows.
+/// Flag in the record's type or an extension header's first byte: another extension header follows.
 const MORE: u8 = 0x80;
 /// Flag: the record was truncated for lack of buffer space.
 const TRUNCATED: u8 = 0x08;

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 /// The most layers that the reader looks through. Real networks nest fewer.
 const MOST_LAYERS: usize = 8;
-/// The most headers of one kind in a row: tags, labels, IPv6 extensions.
+/// The most VLAN tags, MPLS labels or IPv6 extension headers in a row.
 const MOST_IN_A_ROW: usize = 16;
 /// The most VLAN tags that the packet parser accepts: a service tag and a customer tag.
 const KNOWN_TAGS: usize = 2;
@@ -75,16 +75,17 @@ pub(super) enum Layer {
 pub(super) struct Inner {
     pub(super) layer: Layer,
     pub(super) tunnel: Option<Tunnel>,
-    /// Whether the tunnel's payload is encrypted or neither Ethernet nor IP; `layer` is then the layer around it.
+    /// Whether the tunnel's payload is encrypted or neither Ethernet nor IP. `layer` is then the layer around the
+    /// tunnel.
     pub(super) is_unread: bool,
     /// The byte range of the IPv6 extension headers before the UDP header of RoCEv2.
     pub(super) extensions: Range<usize>,
 }
 
 enum Step {
-    /// The layer contains no other; the range holds its IPv6 extension headers.
+    /// The layer contains no further layer. The range holds its IPv6 extension headers.
     Ends(Range<usize>),
-    /// The layer contains this one, inside the tunnel if there is one. VLAN tags are not a tunnel.
+    /// The layer contains this inner layer, possibly in a tunnel. VLAN tags do not count as a tunnel.
     Into(Option<Tunnel>, Layer),
     /// The layer is a tunnel with an unsupported payload.
     Unread(Tunnel),
@@ -107,7 +108,8 @@ pub(super) fn cooked(bytes: &[u8], size: usize, protocol: usize) -> Layer {
     }
 }
 
-/// Returns whether a frame is RoCEv2 over IPv4 without tags or options. It contains no further layers.
+/// Returns whether a frame is RoCEv2 over IPv4 without VLAN tags or IP options. Such a frame contains no further
+/// layers.
 pub(super) fn is_plain(frame: &[u8]) -> bool {
     frame.first_chunk::<38>().is_some_and(|frame| {
         frame[12..15] == [0x08, 0x00, 0x45] && frame[23] == UDP && frame[36..38] == ROCE_V2_PORT.to_be_bytes()
@@ -238,7 +240,7 @@ fn udp(bytes: &[u8], at: usize, extensions: Range<usize>) -> Option<Step> {
     let header = at + 8;
     Some(match u16_at(bytes, at + 2)? {
         ROCE_V2_PORT => Step::Ends(extensions),
-        // VXLAN: the standard port, and 8472, which implementations used before.
+        // VXLAN: the standard port 4789, and port 8472 of older implementations.
         4789 | 8472 if byte_at(bytes, header)? & 0x08 != 0 => carried(Tunnel::Vxlan, BRIDGED_ETHERNET, header + 8),
         4789 => Step::Unread(Tunnel::Vxlan),
         // VXLAN-GPE.
@@ -262,7 +264,7 @@ fn udp(bytes: &[u8], at: usize, extensions: Range<usize>) -> Option<Step> {
 
 fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     let (flags, ethertype) = (u16_at(bytes, at)?, u16_at(bytes, at + 2)?);
-    // A GRE version other than 0, or the obsolete routing field.
+    // The GRE version is not 0, or the header has the obsolete routing field.
     if flags & 0x4007 != 0 {
         return Some(Step::Unread(Tunnel::Gre));
     }
@@ -270,7 +272,7 @@ fn gre(bytes: &[u8], at: usize) -> Option<Step> {
     let fields = [has_checksum, has_key, has_sequence].into_iter().filter(|has| *has);
     let behind = at + 4 + 4 * fields.count();
     Some(match ethertype {
-        // Type I has no header. Type II has one of 8 bytes, and its GRE header has a sequence number.
+        // ERSPAN type I has no header. Type II has a header of 8 bytes, and its GRE header has a sequence number.
         ERSPAN_I_OR_II => carried(
             Tunnel::Erspan,
             BRIDGED_ETHERNET,
@@ -315,8 +317,8 @@ fn mpls(bytes: &[u8], at: usize) -> Option<Step> {
     })
 }
 
-/// Writes the innermost packet to `whole` as a frame. If the packet has no Ethernet header, it gets one without
-/// addresses. IPv6 extension headers are removed.
+/// Writes the innermost packet to `whole` as a frame. Adds an Ethernet header without addresses if the packet has
+/// none. Removes IPv6 extension headers.
 pub(super) fn frame(bytes: &[u8], inner: &Inner, whole: &mut Vec<u8>) {
     whole.clear();
     let from = match inner.layer {

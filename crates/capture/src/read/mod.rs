@@ -1,12 +1,12 @@
 //! Reads captures in pcap, pcapng and ERF format, from a file or a pipe, plain or compressed with gzip or zstd.
 //!
-//! The reader holds one packet at a time, so its memory does not grow with the file. It reads both byte orders,
-//! microsecond and nanosecond timestamps, and several sections and interfaces. It skips blocks without packets. Any
-//! input is safe: an unsupported or damaged file gives an error with the offset, the expected value and the value
-//! found.
+//! The reader holds one packet at a time, so its memory does not grow with the file. The reader supports both byte
+//! orders, microsecond and nanosecond timestamps, and several sections and interfaces, and skips blocks without
+//! packets. Any input is safe: an unsupported or damaged file gives an error with the offset, the expected value and
+//! the value found.
 //!
-//! The reader takes a packet out of its tunnel. If the packet has no Ethernet header, the reader adds one. The caller
-//! therefore sees Ethernet frames and InfiniBand packets only, besides [`Unread`] content.
+//! The reader takes a packet out of its tunnel. If the packet has no Ethernet header, the reader adds a header. The
+//! caller therefore sees only Ethernet frames, InfiniBand packets and [`Unread`] content.
 //!
 //! Sources of the formats: draft-ietf-opsawg-pcap; draft-ietf-opsawg-pcapng; Endace's ERF record format, used by
 //! captures of native InfiniBand; RFC 1952 (gzip); RFC 8878 (zstd).
@@ -35,8 +35,8 @@ use pcapng::Pcapng;
 use source::Source;
 use verbatim_wire::{Medium, Packet};
 
-/// The longest packet, and the longest block read whole, in bytes; far longer than any frame. A longer length field
-/// counts as damage.
+/// The longest packet, and the longest block read whole, in bytes; far longer than any frame. A larger value in a
+/// length field counts as damage.
 const MOST: usize = 16 << 20;
 
 const LINKTYPE_ETHERNET: u16 = 1;
@@ -54,7 +54,7 @@ const LINKTYPE_INFINIBAND: u16 = 247;
 pub enum Content {
     /// An Ethernet frame.
     Ethernet,
-    /// A packet of native InfiniBand, from its LRH on. The capture need not say whether its VCRC is included.
+    /// A packet of native InfiniBand, from its LRH on. The VCRC may be missing.
     InfiniBand,
     /// Unsupported content; the bytes are unchanged.
     Unread(Unread),
@@ -71,8 +71,8 @@ pub enum Unread {
     ErfShort,
     /// A tunnel whose payload is encrypted or neither Ethernet nor IP.
     Within(Tunnel),
-    /// RoCEv2 behind IPv6 extension headers, with an ICRC that does not match the packet without them. Annex A17 does
-    /// not define such headers, so the bytes that the ICRC covers are unknown.
+    /// RoCEv2 behind IPv6 extension headers. The ICRC does not match the packet without these headers. Annex A17 does
+    /// not define extension headers, so the bytes that the ICRC covers are unknown.
     Extensions,
 }
 
@@ -106,12 +106,12 @@ pub struct Captured<'a> {
     pub bytes: &'a [u8],
     /// The encapsulation that the reader removed; `bytes` holds the inner packet.
     pub tunnel: Option<Tunnel>,
-    /// Whether the packet has no Ethernet header of its own. The reader then adds one without addresses.
+    /// Whether the captured packet had no Ethernet header. The reader then adds a header without addresses.
     pub is_bare: bool,
     /// Whether `bytes` holds the complete packet.
     pub is_whole: bool,
     /// Whether the capture marks the headers around a MAD as reconstructed, as Verbatim's captures do. Only the MAD
-    /// itself was then on the wire.
+    /// itself is then the captured data.
     pub is_reconstructed: bool,
 }
 

@@ -28,7 +28,7 @@ impl Packing {
 /// The bytes read for the detection, followed by the rest of the input.
 type Whole<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// An input, plain or decompressed while it is read.
+/// An input: plain, or decompressed during the read.
 pub(super) enum Input<R> {
     Plain(R),
     Gzip(Box<MultiGzDecoder<Whole<R>>>),
@@ -36,7 +36,7 @@ pub(super) enum Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// Adds decompression to a plain input, of which `head` was read.
+    /// Adds decompression to a plain input. `head` is the part of the input that was read already.
     pub(super) fn unpacked(self, packing: Packing, head: Vec<u8>) -> Self {
         match (self, packing) {
             (Self::Plain(input), Packing::Gzip) => {
@@ -82,7 +82,7 @@ impl<R> fmt::Debug for Input<R> {
 pub(super) struct Zstd<S> {
     source: S,
     decoder: FrameDecoder,
-    /// Whether a frame has begun and has not ended.
+    /// Whether the decoder is within a frame.
     is_within: bool,
 }
 

@@ -20,11 +20,12 @@ const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 const IF_TSOFFSET: u16 = 14;
 
-/// A block's type and length before its body, in bytes; `TAIL` is the length after the body.
+/// The bytes of a block's type and length fields before its body; `TAIL` is the size of the length field after the
+/// body.
 const HEAD: usize = 8;
 const TAIL: usize = 4;
 
-/// The most interfaces of a section, which bounds the reader's memory. No machine has as many.
+/// The most interfaces of a section. This limit bounds the reader's memory. Real machines have far fewer.
 const MOST_INTERFACES: usize = 1 << 16;
 
 /// The state of the current section.
@@ -53,7 +54,7 @@ impl Default for Pcapng {
     }
 }
 
-/// The head of a block.
+/// The type, place and length of a block.
 #[derive(Clone, Copy)]
 struct Block {
     kind: u32,

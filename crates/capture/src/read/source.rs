@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use super::CaptureError;
 use super::packed::{Input, Packing};
 
-/// Size of the buffer, in bytes. It grows only for a longer record.
+/// The size of the buffer, in bytes. The buffer grows only for a longer record.
 const READ_AT_ONCE: usize = 256 << 10;
 
 /// An input and the buffered part of it.
@@ -14,7 +14,7 @@ const READ_AT_ONCE: usize = 256 << 10;
 pub(super) struct Source<R> {
     input: Input<R>,
     buffer: Vec<u8>,
-    /// `start..end` is the part of the buffer that was read and not consumed.
+    /// `start..end` is the part of the buffer that is filled but not consumed.
     start: usize,
     end: usize,
     /// The offset of `start` in the decompressed input.
@@ -63,7 +63,7 @@ impl<R: Read> Source<R> {
         Ok(self.start..self.end.min(self.start + count))
     }
 
-    /// Returns the range of the next `count` bytes of the structure named `what`. Fails if the input ends before.
+    /// Returns the range of the next `count` bytes of the structure named `what`. Fails if the input has fewer bytes.
     pub(super) fn next(&mut self, count: usize, what: &'static str) -> Result<Range<usize>, CaptureError> {
         let range = self.up_to(count)?;
         if range.len() < count {

@@ -14,7 +14,7 @@ pub struct CaptureTime {
 }
 
 impl CaptureTime {
-    /// Makes a time of seconds and of a fraction in units of `1 / per_second`. The fraction may exceed one second.
+    /// Makes a time from seconds and a fraction in units of `1 / per_second` s. The fraction may exceed one second.
     pub(super) fn of_parts(seconds: u32, fraction: u32, per_second: u32) -> Self {
         Self {
             seconds: i64::from(seconds) + i64::from(fraction / per_second),
@@ -43,7 +43,7 @@ impl fmt::Display for CaptureTime {
 /// The resolution and the offset of a pcapng interface's timestamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Clock {
-    /// if_tsresol: bits 0-6 are a negative exponent, of 2 if bit 7 is set and of 10 otherwise.
+    /// if_tsresol: bits 0-6 are a negative exponent. The base is 2 if bit 7 is set, otherwise 10.
     pub(super) resolution: u8,
     /// if_tsoffset, in seconds.
     pub(super) offset: i64,
@@ -78,7 +78,7 @@ impl Clock {
 /// Converts units of 10^-exponent s to seconds and nanoseconds.
 fn of_decimal(units: u64, exponent: u32) -> (u64, u128) {
     let Some(per_second) = 10_u64.checked_pow(exponent) else {
-        // One second exceeds a u64 in these units, so the time is less than one second.
+        // A second has more of these units than a u64 can hold, so the time is less than one second.
         let finer = exponent - 9;
         let nanoseconds = 10_u128.checked_pow(finer).map_or(0, |unit| u128::from(units) / unit);
         return (0, nanoseconds % u128::from(NANOS));

@@ -249,7 +249,7 @@ pub enum Showed {
     Seen,
     /// The test passed although the deviation was expected.
     NotSeen,
-    /// The test detected the deviation, but the entry has expired. It explains nothing until someone renews it.
+    /// The test detected the deviation, but the entry has expired. The entry explains nothing until someone renews it.
     Expired,
 }
 

@@ -79,8 +79,8 @@ fn configure(link: &mut Link<'_, '_>, found: &Guarded<PortInfo>, base: Lid, lmc:
     link.read()
 }
 
-/// Returns the first, a middle and the last LID of the range, the two adjacent LIDs, and a LID that differs in its high
-/// byte only.
+/// Returns the first, a middle and the last LID of the range, and the two adjacent LIDs. Adds a LID that differs in its
+/// high byte only.
 fn around(base: Lid, lmc: u8) -> Vec<Lid> {
     let (base, size) = (base.0, 1 << lmc);
     let mut lids = vec![

@@ -9,8 +9,8 @@
 //!
 //! Reading: the test sends each request that the port must drop three times. One lost packet therefore neither fails a
 //! conforming port nor hides a defect. The test does not judge an attribute that the port refuses even with the right
-//! key, because the port may check the attribute before the key. False alarm: another SM that writes, or sends wrong
-//! keys, during the test.
+//! key: the port may check the attribute first. False alarm: another SM that writes, or sends wrong keys, during the
+//! test.
 
 use verbatim_record::{Exchange, Findings, Gap, Label, Passed, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Settable, Step, Test, Tester};
@@ -25,8 +25,8 @@ use crate::management::keys::{self, BEFORE};
 
 const RIGHT: Label<AnyAttribute> = Label::new("right key, every attribute");
 const WRONG: Label<AnyAttribute> = Label::new("wrong key, every attribute");
-/// Read after the SMPs of each attribute. M_KeyViolations then shows for which attribute the port counts no violation,
-/// and whether it counts none at all or only missed a lost packet.
+/// Read after the SMPs of each attribute. M_KeyViolations then shows for which attribute the port counts no violations,
+/// and whether only a packet was lost.
 const COUNTED: Label<PortInfo> = Label::new("right key, violations so far");
 const RIGHT_AFTER: Label<AnyAttribute> = Label::new("right key, every attribute, after wrong-key Sets");
 /// Sent at levels 2 and 3, even if the right key gets no SMInfo: a subnet manager on the node may respond to any key.

@@ -1,10 +1,10 @@
 //! `c14-016-get-protect-N` (C14_016_Get): the response to a Get with a wrong M_Key at each protect level.
 //!
-//! A conforming port responds at level 0, responds with the key hidden at level 1, and drops and counts the Get at
+//! A conforming port responds at level 0, and responds with the key hidden at level 1. It drops and counts the Get at
 //! levels 2 and 3. Reading: the public page runs level 2 "or" 3; this test runs both. The test reads the page's
-//! "violations == 1" as an increase by 1. The right key is random, and the test tries four wrong keys: a random key,
-//! two keys that differ from the right key in one bit, and 0. If the port does not store the right key, C14-24 fails
-//! and the test ends. False alarm: another SM that sends wrong keys during the test.
+//! "violations == 1" as an increase by 1. The right key is random. The test tries four wrong keys: a random key, two
+//! keys that differ from the right key in one bit, and 0. If the port does not store the right key, C14-24 fails and
+//! the test ends. False alarm: another SM that sends wrong keys during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Judge, Need, Procedure, Step, Test, Tester};

@@ -202,8 +202,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>, start: Start, probe: Probe) -> Result<
     Ok(())
 }
 
-/// Returns the time of a probe that arrives at least a second before the lease expires, in spite of delays of the path
-/// and the response.
+/// Returns the time of a probe that arrives at least a second before the lease expires, even if the path and the
+/// response are slow.
 pub(super) fn just_before(t: &Tester<'_>, lease: u16) -> Duration {
     let lease = Duration::from_secs(lease.into());
     let margin = accuracy(lease) + 2 * t.way() + ANSWER;

@@ -3,8 +3,8 @@
 //!
 //! Reading: the public page ends after the Set. The port refuses it with 0x000C (method and attribute), as the page's
 //! coverage of C13-24 assertion 6 says. Newer devices may allow the Set (CapabilityMask2 bit 0). The test then sets all
-//! 64 bytes to non-zero values other than the current ones, and the oracle judges the result. False alarm: a host stack
-//! that rewrites the description during the test.
+//! 64 bytes to non-zero values other than the current values, and the oracle judges the result. False alarm: a host
+//! stack that rewrites the description during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

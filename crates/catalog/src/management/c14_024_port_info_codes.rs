@@ -5,8 +5,8 @@
 //! if CapabilityMask has them. A Get must return LinkWidthSupported and LinkSpeedSupported as the enabled values, and
 //! the other two as set. In simulated time the test then sets undefined codes of PortState: the port refuses them with
 //! 0x001C and does not change. On hardware the test leaves out this step, because a defective port might take the link
-//! down. Reading: the active width and speed are among the supported ones, so the link does not change. False alarm:
-//! another SM that writes PortInfo during the test.
+//! down. Reading: the active width and speed are supported, so the link does not change. False alarm: another SM that
+//! writes PortInfo during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Step, Test, Tester};

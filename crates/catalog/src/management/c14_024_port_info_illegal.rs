@@ -3,7 +3,7 @@
 //!
 //! Thirteen Sets have one illegal value each. OperationalVLs: VLCap plus one, and two values with bit 3 set.
 //! NeighborMTU: MTUCap plus one, and 0. LinkWidthEnabled and LinkSpeedEnabled: an unsupported width or speed added to
-//! the supported ones. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the permissive
+//! the supported values. LinkDownDefaultState: an undefined code. LID and MasterSMLID: multicast LIDs, the permissive
 //! LID, and 0 if a unicast LID was assigned. The port responds with 0x001C, and the component does not change.
 //!
 //! Reading: the page leaves open whether an illegal component invalidates the whole Set. The Set therefore changes
@@ -139,7 +139,7 @@ impl Case {
     }
 }
 
-/// Returns the supported widths and an unsupported one.
+/// Returns the supported widths and an unsupported width.
 fn with_another_width(supported: LinkWidths) -> LinkWidths {
     let missing = (0..8).map(|bit| 1 << bit).find(|width| supported.0 & width == 0);
     LinkWidths(supported.0 | missing.unwrap_or(0))

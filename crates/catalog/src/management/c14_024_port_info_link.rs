@@ -6,14 +6,14 @@
 //! values of the Set. A second Set restores the original values, which a Get must return.
 //!
 //! Reading: a component without another legal value at this port stays unchanged. The addresses stay unchanged if the
-//! rig reaches the device by its LID, or if the port has no LID, because LID 0 cannot be restored. The active width and
-//! speed stay enabled, so that the link does not change if it retrains. LinkDownDefaultState is Sleep only until the
-//! next Get, because a link that goes down in that time stays down.
+//! rig reaches the device by its LID. They also stay if the port has no LID, because LID 0 cannot be restored. The
+//! active width and speed stay enabled, so that the link does not change if it retrains. LinkDownDefaultState is Sleep
+//! only until the next Get, because a link that goes down in that time stays down.
 //!
 //! Some ports apply NeighborMTU, OperationalVLs and LinkDownDefaultState only when their link goes down, which the
-//! architecture does not forbid. If one of these fields keeps its original value, the test needs the parameter
-//! `link_down`: it takes the link down, and the field must then have changed. Without `link_down` the test does not
-//! apply. False alarm: another SM that writes PortInfo during the test.
+//! architecture does not forbid. If one of these fields keeps its original value and `link_down` allows it, the test
+//! takes the link down. The field must then have changed. Without `link_down` the test does not apply. False alarm:
+//! another SM that writes PortInfo during the test.
 
 use core::time::Duration;
 

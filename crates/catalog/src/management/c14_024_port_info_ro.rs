@@ -66,7 +66,7 @@ fn another_bit(set: u8, of: &[u8]) -> u8 {
     missing.map_or_else(|| set ^ of.last().copied().unwrap_or(1), |bit| set | bit)
 }
 
-/// Returns the next code of a scale, or the previous one for the last code.
+/// Returns the next code of a scale, or the previous code for the last code.
 fn neighbour(code: u8, last: u8) -> u8 {
     if code < last { code + 1 } else { last - 1 }
 }

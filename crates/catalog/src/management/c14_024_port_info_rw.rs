@@ -62,8 +62,8 @@ const STAY: [&str; 12] = [
     "OperationalVLs",
 ];
 
-/// Returns other values: the thresholds, the lease period and VLHighLimit with all bits inverted, a site-local prefix,
-/// and a time-out of 1 ms to 4.3 s.
+/// Returns other values. The thresholds, the lease period and VLHighLimit have all bits inverted. The prefix is
+/// site-local, and the time-out is 1 ms to 4.3 s.
 fn other(found: PortInfo, random: &mut Stream) -> PortInfo {
     let threshold = |old: u8| match old ^ 0xF {
         0 => 5, // the meaning of a threshold of 0 is undefined

@@ -146,7 +146,6 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 return Err(Gap::NoLid(last.number));
             }
             Some(Status::INVALID_FIELD) if !has_lid => {}
-            // The next Get shows what a busy port did; a lost response decides nothing.
             Some(Status::OK) => {}
             _ => {
                 f.status("C14-26", set, &[Status::OK]);

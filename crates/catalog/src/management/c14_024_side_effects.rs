@@ -1,9 +1,9 @@
 //! `c14-024-side-effects`: a Set of one attribute changes no other attribute.
 //!
 //! The test reads every attribute. It then sets GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable and
-//! PortInfo to other values, and reads every attribute after each Set: only the set attribute may have changed.
-//! Reading: other tests check that the port stores the set value. False alarm: another SM that writes the port's
-//! attributes during the test.
+//! PortInfo to other values. After each Set it reads every attribute: only the set attribute may have changed. Reading:
+//! other tests check that the port stores the set value. False alarm: another SM that writes the port's attributes
+//! during the test.
 
 use verbatim_record::{Findings, Gap, Label, Trace};
 use verbatim_tester::{Need, Settable, Step, Stop, Test, Tester};

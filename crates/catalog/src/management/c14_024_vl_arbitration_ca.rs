@@ -110,7 +110,7 @@ fn operational(port: &PortInfo) -> u8 {
         .unwrap_or(1)
 }
 
-/// Returns the illegal part values of a run, the most revealing ones first.
+/// Returns the illegal part values of a run, the most revealing values first.
 fn illegal_parts(seed: &mut Stream, count: u64) -> Vec<u32> {
     if count >= ILLEGAL {
         return core::iter::once(0).chain(5..=65_535).collect();

@@ -1,8 +1,8 @@
-//! `c14-029-counter`: M_KeyViolations does not change when it is read, counts many violations, stops at 0xFFFF, and is
-//! cleared by a Set of 0 from any value.
+//! `c14-029-counter`: M_KeyViolations does not change when it is read, counts many violations, and stops at 0xFFFF. A
+//! Set of 0 clears the counter from any value.
 //!
-//! Reading: VL 15 may lose packets of a burst, so the test sends at most as many at once as the port counted in a first
-//! burst. On hardware a count below the number sent is still inconclusive. The port must then count three more
+//! Reading: VL 15 may lose packets of a burst. The test therefore sends at most as many at once as the port counted in
+//! a first burst. On hardware a count below the number sent is still inconclusive. The port must then count three more
 //! violations, each sent alone, or stay at 0xFFFF; one of the three may be lost. Reads in between must never show a
 //! smaller value. `violations` exceeds 0xFFFF on a simulated rig, and 255 on hardware, where each window of outstanding
 //! requests takes the time of proven silence. False alarm: another SM.

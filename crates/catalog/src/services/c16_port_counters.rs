@@ -10,8 +10,8 @@
 //! each MAD is one packet, counted once from LRH to ICRC. A missing response to an unknown method or version is only an
 //! observation. The counters of data and packets are optional; a counter that the device lacks is always 0. The test
 //! runs only if the rig allows writing counters. A restore is not exact, because the port counts packets meanwhile. A
-//! run that is cut off leaves its own values in the counters. A real port also counts link errors and other traffic, so
-//! there a value above the expected range is inconclusive, and only a value below it fails. False alarm: another
+//! run that is cut off leaves its own values in the counters. A real port also counts link errors and other traffic. On
+//! such a port a value above the expected range is inconclusive, and only a value below it fails. False alarm: another
 //! program that resets counters, such as a performance manager. By allowing the writes, the user rules out such a
 //! program.
 
@@ -128,8 +128,7 @@ const OF_SWITCHES: [&str; 3] = [
 const REDIRECT: Status = Status(0x0002);
 /// The largest increment between a Set and the next read, with retries, on a port with other traffic.
 const MOST: u64 = 20_000;
-/// The length of a packet with a MAD from its first delimiter to its VCRC, in units of 4 bytes: LRH, BTH, DETH, 256
-/// bytes and ICRC.
+/// The counted length of a packet with a MAD, in units of 4 bytes: LRH, BTH, DETH, 256 bytes and ICRC.
 const DWORDS: u64 = 72;
 
 pub(super) static TEST: Test = Test {

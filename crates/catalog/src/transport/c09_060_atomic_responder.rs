@@ -1,6 +1,6 @@
 //! `c09-060-fetch-add-responder`, `c09-060-compare-swap-responder` (C09_060_09_01): the DUT executes atomics.
 //!
-//! The peer sends five atomics, each after the response to the previous one. The operands reveal errors in carries
+//! The peer sends five atomics, each after the response to the previous atomic. The operands reveal errors in carries
 //! beyond 32 bits, in comparisons of the upper half, and in the byte order. The DUT answers each atomic with one ATOMIC
 //! ACKNOWLEDGE, which carries the request's PSN, the original value, and the MSN of the message. The memory then holds
 //! the results, and nothing else changed.

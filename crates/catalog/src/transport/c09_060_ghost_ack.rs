@@ -5,9 +5,9 @@
 //! - RNR NAKs of PSNs that the DUT never sent;
 //! - the second SEND's ACK with a wrong ICRC.
 //!
-//! The DUT must neither complete nor retransmit the second SEND. The peer sends each packet three times, because one
-//! may be lost. Then the valid ACK completes the SEND. A completed READ and a completed atomic get another response
-//! with other bytes, which must change nothing.
+//! The DUT must neither complete nor retransmit the second SEND. The peer sends each packet three times, because a
+//! packet may be lost. Then the valid ACK completes the SEND. A completed READ and a completed atomic get another
+//! response with other bytes, which must change nothing.
 //!
 //! Reading: the DUT may take credits from such an ACK; the test cannot observe the DUT's credits.
 //!

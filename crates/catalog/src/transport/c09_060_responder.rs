@@ -1,8 +1,8 @@
 //! `c09-060-OPERATION-responder` (C09_060_01_01 and its siblings): the DUT responds to the peer's requests.
 //!
-//! The peer sends four messages, each after the response to the previous one: three full packets, three packets with
-//! padding, an empty message, and three packets with a short last packet. The DUT acknowledges a SEND or WRITE with the
-//! PSN of its last packet, and not before that packet arrived. It answers a READ with the data of its memory, in
+//! The peer sends four messages, each after the response to the previous message. They have three full packets, three
+//! packets with padding, no data, and three packets with a short last packet. The DUT acknowledges a SEND or WRITE with
+//! the PSN of its last packet, and not before that packet arrived. It answers a READ with the data of its memory, in
 //! packets as long as the path MTU. The MSN counts the messages. Receives complete in order, each once, with length and
 //! immediate data. The DUT's memory holds the expected bytes and nothing else.
 //!

@@ -3,8 +3,8 @@
 //!
 //! One side posts every operation once, between the DUT's memory and the tester's memory; the other side responds. The
 //! test reads both memories back and compares all of them. If the DUT is the requester, the tester's queue pair then
-//! moves to error, and one more request must stay outstanding: the tester does not respond, and the ACK timeout is off.
-//! No adapter can withhold the ACK of a request that it executed, so the test leaves out this case. The test leaves out
+//! moves to error and does not respond. One more request must stay outstanding, because the ACK timeout is off. No
+//! adapter can withhold the ACK of a request that it executed, so the test leaves out this case. The test leaves out
 //! atomics if one of the two adapters reports none.
 //!
 //! False alarm: none known. The DUT's ACK timeout is off, so a lost packet leaves its request incomplete, and the

@@ -240,8 +240,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             early += 1;
             continue;
         }
-        // An ACK counts only if it had surely arrived: its request completed before the peer sent the next ACK, and
-        // packets that the DUT was already sending had time to arrive.
+        // An ACK counts only if it had surely arrived. Its request must have completed before the next ACK, and packets
+        // that the DUT was already sending must have had time to arrive.
         let surely = |(wr_id, ack): &(usize, &&FrameSeen)| {
             let next = acks.get(*wr_id).map_or(usize::MAX, |next| next.place);
             let done = case.dialogue.completions_between(ack.place, next.min(seen.frame.place));

@@ -6,8 +6,8 @@
 //!
 //! Reading: over IPv4 the traffic class is the type of service, and there is no flow label. Congestion control owns the
 //! two ECN bits. With a flow label of 0 the device chooses the value. The test leaves out requests that the device
-//! lacks. On a host the kernel resolves the address and sets the hop limit of its route, so the test judges the hop
-//! limit only on the virtual rig.
+//! lacks. On a host the kernel sets the hop limit of the route, so the test judges the hop limit only on the virtual
+//! rig.
 //!
 //! False alarm: a switch may rewrite the DSCP, so a different DSCP on a real path is INCONCLUSIVE.
 

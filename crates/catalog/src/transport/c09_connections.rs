@@ -1,10 +1,10 @@
 //! `c09-connections`: packets on one connection do not affect another connection.
 //!
-//! The peer sends messages of three packets on two connections, packet by packet in turns: SENDs, WRITEs and WRITEs
-//! with Immediate, each beside a message of the same or of another kind. The DUT must deliver all of them, each to its
-//! own memory. It must also keep apart atomics with the same PSN, and report a PSN gap on each of several connections.
-//! Finally the DUT's request on one connection stays unanswered, or waits after an RNR NAK, while another connection
-//! makes progress.
+//! The peer sends messages of three packets on two connections, packet by packet in turns. It sends SENDs, WRITEs and
+//! WRITEs with Immediate, each beside a message of the same or of another kind. The DUT must deliver all of them, each
+//! to its own memory. It must also keep apart atomics with the same PSN, and report a PSN gap on each of several
+//! connections. Finally the DUT's request on one connection stays unanswered, or waits after an RNR NAK, while another
+//! connection makes progress.
 //!
 //! Reading: nothing is unclear.
 //!

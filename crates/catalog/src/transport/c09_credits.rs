@@ -1,14 +1,15 @@
-//! `c09-credits`: the credits in an ACK delay only requests that consume a receive, and none of them forever.
+//! `c09-credits`: the credits in an ACK delay only requests that consume a receive, and delay no request forever.
 //!
 //! The peer's ACKs and responses carry each of the 32 credit codes. With each code the DUT posts a SEND of two packets.
-//! Then, with code 0, it posts every operation alone, and three at a time. If the next packet of a message does not
-//! arrive, the peer acknowledges the packets before it.
+//! Then, with code 0, the DUT posts every operation alone, and three operations at a time. If the next packet of a
+//! message does not arrive, the peer acknowledges the packets before it.
 //!
 //! Reading: a requester need not count credits. If it counts them and knows no receive for a message, it sends one
-//! packet, and the others after the ACK of that packet. READs, atomics and WRITEs without immediate data consume no
-//! receive, so they do not wait.
+//! packet, and the other packets after the ACK of that packet. READs, atomics and WRITEs without immediate data consume
+//! no receive, so they do not wait.
 //!
-//! False alarm: the ACK timeout is on, so the DUT retransmits a lost packet. A packet that never arrives was not lost.
+//! False alarm: the ACK timeout is on, so the DUT retransmits a lost packet. If a packet never arrives, a loss is not
+//! the reason.
 
 use core::time::Duration;
 
@@ -29,7 +30,8 @@ const PART: Label<Frames> = Label::new("ACK with credits of a part of a message"
 const PART_AGAIN: Label<Frames> = Label::new("ACK with credits of a part of a message, again");
 const MISSING: Label<Wait> = Label::new("for a packet that did not come");
 
-/// Long enough for a busy tester to respond in time, short enough for all retries to take only a few seconds.
+/// ACK timeout that is long enough for a busy tester to respond, and short enough for all retries to take only a few
+/// seconds.
 const TIMEOUT: AckTimeout = AckTimeout(16);
 const RETRY_CNT: u8 = 3;
 
@@ -90,7 +92,8 @@ fn sequence(t: &mut Tester<'_>, dut: &mut Requester) -> Step<bool> {
     Ok(true)
 }
 
-/// Has the DUT post these operations, and answers each one when its packets arrived. Returns whether all completed.
+/// Has the DUT post these operations, and answers each operation when its packets arrived. Returns whether all
+/// completed.
 ///
 /// Each message has two packets, except atomics.
 fn exchange(t: &mut Tester<'_>, dut: &mut Requester, operations: &[Operation]) -> Step<bool> {

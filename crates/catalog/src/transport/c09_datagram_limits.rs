@@ -1,11 +1,12 @@
-//! `c09-datagram-limits`: a datagram queue pair sends no message that it does not support, and ends each receive once.
+//! `c09-datagram-limits`: a datagram queue pair sends no message that it does not support, and completes each receive
+//! once.
 //!
-//! The DUT posts three requests on a datagram queue pair: a datagram as long as the MTU, a datagram one byte longer,
-//! and an RDMA WRITE. It sends the first. The host refuses the others, or no packet of them comes.
+//! The DUT posts three requests on a datagram queue pair: an MTU-sized datagram, a datagram one byte longer, and an
+//! RDMA WRITE. It sends the first datagram. The host refuses the other requests, or the DUT sends no packet of them.
 //!
-//! Then the DUT posts three receives: one that is too short for its datagram, one in memory that the device may not
-//! write, and one that gets no datagram. The queue pair moves to ERR. By then each receive has completed once, none
-//! with success.
+//! Then the DUT posts three receives: a receive that is too short, a receive in memory that the device may not write,
+//! and a receive without a datagram. The queue pair moves to ERR. Each receive must complete once, and not with
+//! success.
 //!
 //! Reading: a host may refuse a datagram that is too long, fail it, or complete it as if it had been sent. The DUT must
 //! not send it. A receive that cannot be filled may fail at once, or stay and be flushed.
@@ -102,7 +103,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.verbs(FULL, Side::Dut, post(4, pb::Operation::Send, mtu))?;
         t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     }
-    // Three times: a lost packet would look like a packet that was not sent.
+    // Post three times, because a lost packet would look like a packet that was not sent.
     for _ in 0..TRIES {
         if let Some(mtu) = mtu {
             t.verbs(LONG, Side::Dut, post(1, pb::Operation::Send, mtu + 1))?;
@@ -110,7 +111,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         t.verbs(WRITE, Side::Dut, post(2, pb::Operation::Write, LENGTH))?;
     }
     t.wait_for(AFTER, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0))?;
-    // The requests before may have moved the queue pair to error.
+    // The earlier requests may have moved the queue pair to error, so this request may fail.
     t.verbs(LAST, Side::Dut, post(3, pb::Operation::Send, LENGTH))?;
     t.next_completion(Side::Dut, ud.qp, t.now().after(ask::RESPONSE_WAIT))?;
     ask::post_receive(t, &ud, RECEIVE, SHORT, (1024, HEADER + LENGTH - 1))?;
@@ -181,7 +182,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the DUT sends the datagram as long as the MTU as posted.
+/// Checks that the DUT sends the MTU-sized datagram as posted.
 fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let filled = rc::effect::written(t.command(FILL)?);
     let sent = datagrams::sent_by(t, qpn);
@@ -232,7 +233,7 @@ fn whole(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the DUT sends no packet of requests that a datagram queue pair does not support.
+/// Checks that the DUT sends no packet of requests that a datagram queue pair does not support.
 fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let last = t.command(LAST)?;
     // The datagram as long as the MTU uses the first PSN.

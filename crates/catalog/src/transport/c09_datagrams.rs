@@ -1,15 +1,15 @@
 //! `c09-datagrams`: a datagram queue pair sends posted datagrams, and accepts datagrams that fit, with its Q_Key.
 //!
 //! The DUT posts datagrams of several lengths, with and without immediate data and solicited event, with its own Q_Key
-//! and with another. It must send each as one packet with the next PSN, and complete it once. Then the peer sends
-//! datagrams of several lengths to the DUT. A receive holds the network header in its first 40 bytes, and the payload
-//! behind it. A datagram longer than its receive must not complete with success.
+//! and with another Q_Key. It must send each datagram as one packet with the next PSN, and complete each request once.
+//! Then the peer sends datagrams of several lengths to the DUT. A receive holds the network header in its first 40
+//! bytes, and the payload behind it. A datagram longer than its receive must not complete with success.
 //!
-//! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. The test compares only the
-//! addresses in the 40 bytes: those of the IPv6 header, or those of an IPv4 header in the last 20 bytes. A datagram
-//! that is too long must not be reported as received; its other effects are left open.
+//! Reading: a Q_Key with the highest bit set stands for the queue pair's own Q_Key. Of the 40 bytes, the test compares
+//! only the addresses, in the IPv6 header or in an IPv4 header in the last 20 bytes. A datagram that is too long must
+//! not be reported as received; its other effects are left open.
 //!
-//! False alarm: a datagram may be lost in either direction, so a missing one proves nothing on a real path.
+//! False alarm: a datagram may be lost in either direction, so a missing datagram proves nothing on a real path.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -38,10 +38,10 @@ const AFTER: Label<Wait> = Label::new("after all datagrams");
 const RESULT: Label<Verbs> = Label::new("read the memory");
 const STATE: Label<Verbs> = Label::new("is the host still there");
 
-/// Q_Key of the DUT's queue pair, and another one.
+/// Q_Key of the DUT's queue pair, and another Q_Key.
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const OTHER: QKey = QKey(0x0246_8ACE);
-/// First PSN of the DUT: the PSNs wrap.
+/// First PSN of the DUT, so that the PSNs wrap.
 const FIRST: Psn = Psn(0xFF_FFFE);
 /// The DUT's datagrams: length in bytes, immediate data, solicited event, Q_Key.
 const POSTS: [(u32, bool, bool, QKey); 5] = [
@@ -138,7 +138,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Returns the result for a missing datagram. On a real path it may have been lost.
+/// Returns the result for a missing datagram. On a real path the datagram may have been lost.
 fn absent(t: &Trace, place: usize) -> Passed {
     if t.begin.simulated {
         rc::alive(t, place, true)
@@ -165,7 +165,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     received(t, f, read, filled, &receives)
 }
 
-/// Proves that the DUT sent each posted datagram as posted, and completed it.
+/// Checks that the DUT sent each posted datagram as posted, and completed it.
 fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Done<'_>]) {
     let frames = datagrams::sent_by(t, qpn);
     datagrams::sound_packets(f, &frames);
@@ -265,7 +265,7 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
     f.prove(DATAGRAMS, &[], "datagrams of the DUT", words, is(!more));
 }
 
-/// Proves that each datagram that fits is in its receive, and that the rest of the memory is unchanged.
+/// Checks that each datagram that fits is in its receive, and that the rest of the memory is unchanged.
 fn received(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -279,7 +279,7 @@ fn received(
         return Err(Gap::Missing(RESULT.name));
     };
     let count = t.frames(SENT).count();
-    // A lost datagram leaves its receive to the next one.
+    // After a loss, the next datagram fills the receive of the lost datagram.
     let in_time = done.iter().filter(|done| done.event.place < long.place).count();
     if !t.begin.simulated && in_time < count {
         let words = ("all of them", "fewer, which may have been lost");
@@ -343,7 +343,7 @@ fn received(
     Ok(())
 }
 
-/// Proves that the network header before a payload has the packet's addresses.
+/// Checks that the network header before a payload has the packet's addresses.
 fn addresses(f: &mut Findings<'_>, read: &VerbsDone, about: &str, (packet, slot): (&Packet<'_>, &[u8])) {
     let ip = |from: usize, bytes: usize| -> Option<IpAddr> {
         let bytes = slot.get(from..from + bytes)?;

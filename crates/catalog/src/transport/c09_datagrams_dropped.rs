@@ -1,10 +1,10 @@
-//! `c09-datagrams-dropped`: a datagram that is early, finds no receive or is invalid is dropped without an effect.
+//! `c09-datagrams-dropped`: the DUT drops a datagram that is early, finds no receive or is invalid, without any effect.
 //!
 //! The DUT's datagram queue pair has a receive. In INIT it must drop datagrams; in RTR a datagram must fill the
-//! receive. In RTS it must drop datagrams that find no receive; the next datagram fills the next receive. Then come
-//! packets of other services, of other partitions and with P_Key 0, a wrong Q_Key with immediate data, and a wrong
-//! ICRC. A valid datagram follows. The last datagram finds a receive in memory that the device may not write: the
-//! receive must not complete with success.
+//! receive. In RTS it must drop datagrams that find no receive; the next datagram fills the next receive. Then the peer
+//! sends packets of other services, of other partitions and with P_Key 0. It also sends a datagram with a wrong Q_Key
+//! and immediate data, and a datagram with a wrong ICRC. A valid datagram follows. The last datagram finds a receive in
+//! memory that the device may not write: the receive must not complete with success.
 //!
 //! Reading: a dropped datagram consumes no receive, completes nothing, and gets no response. The state of a queue pair
 //! after a failed receive is left open, so this step is the last.
@@ -40,7 +40,8 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 const LENGTH: u32 = 64;
 const SLOT: u32 = HEADER + LENGTH;
-/// Length in bytes of a datagram to accept. It is shorter, so that it does not cover the bytes of a dropped one.
+/// Length in bytes of a datagram to accept. Such a datagram is shorter, so that it does not cover all bytes of a
+/// wrongly accepted datagram.
 const SOUND: u32 = LENGTH - 16;
 /// Number of receives in the connection's memory. The receive in other memory has the next wr_id.
 const RECEIVES: u64 = 3;
@@ -121,7 +122,8 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     });
     drop_all(t, &channel, &of, &others)?;
     drop_all(t, &channel, &of, &keys)?;
-    // Immediate data must not bypass the Q_Key, and a single wrong bit makes the ICRC wrong.
+    // Immediate data must not bypass the check of the Q_Key. In the last packet, a single wrong bit makes the ICRC
+    // wrong.
     let mut immediate = one(t, &channel, &of, "immediate data with another Q_Key");
     immediate.bth = immediate.bth.with_opcode(Opcode::UD_SEND_ONLY_IMM);
     immediate.deth = immediate.deth.map(|deth| deth.with_q_key(QKey(Q_KEY.0 ^ 1 << 16)));
@@ -198,7 +200,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .map(|wr_id| words(wr_id, WcStatus::SUCCESS, WcOpcode::RECV.0, HEADER + SOUND, None))
         .collect();
     let seen: Vec<String> = filled.iter().map(|done| seen(done)).collect();
-    // A lost datagram leaves its receive to the next one.
+    // After a loss, the next datagram fills the receive of the lost datagram.
     let sent_later = |place: usize| {
         let sent = t.timeline.frames.iter().filter(|frame| !frame.received);
         sent.map(|frame| frame.place)
@@ -214,7 +216,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ if is_late && !t.begin.simulated => Passed::Inconclusive,
         (true, _) => Passed::Pass,
         (_, true) if t.begin.simulated => rc::alive(t, after.place, true),
-        // A datagram may have been lost; then the next one fills its receive.
+        // A datagram may have been lost; then the next datagram fills the receive.
         (_, true) => Passed::Inconclusive,
         _ => Passed::Fail,
     };

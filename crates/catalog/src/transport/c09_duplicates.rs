@@ -4,16 +4,16 @@
 //! - A SEND is delivered once.
 //! - The host changes the target of a WRITE before the duplicate comes: the host's bytes stay. The ACKs of SEND and
 //!   WRITE carry the PSN of the latest request.
-//! - The host changes the memory of a READ before the duplicate comes, whole and from its second packet on: the
-//!   responses carry the current data.
+//! - The host changes the memory of a READ before two duplicates come, of the whole READ and of its part from the
+//!   second packet on. The responses carry the current data.
 //! - The response to a FetchAdd carries the original value of the first execution, and the memory stays unchanged.
 //!
 //! Duplicates do not advance the MSN, and the DUT never refuses them.
 //!
 //! Reading: a partial duplicate of a READ begins with one of its packets and reaches to its end. The test tries no
 //! other parts: serving and dropping them both conform. The FetchAdd is the latest atomic, so the DUT still stores its
-//! result. The DUT may answer a duplicate with another R_Key or ignore it, but must send no NAK. A device without READs
-//! or atomics is tested without them.
+//! result. The DUT may answer or ignore a duplicate that has another R_Key, but must send no NAK. A device without
+//! READs or atomics is tested without them.
 
 use core::time::Duration;
 
@@ -201,7 +201,7 @@ fn would_be_refused(t: &mut Tester<'_>) -> Step<Channel> {
         let overlong = Message::write(&channel, channel.own_psn, WRITES[0], &payload).changed(|packets| {
             packets[0].payload = long;
         });
-        // The device may acknowledge or drop it.
+        // The device may acknowledge or drop the overlong duplicate.
         t.skip_packets();
         t.send_frame(OVERLONG, &overlong.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
@@ -253,7 +253,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.waited(AFTER).map(drop)
 }
 
-/// Proves that no NAK answers a duplicate that the DUT would refuse if it were new.
+/// Checks that no NAK answers a duplicate that the DUT would refuse if it were new.
 fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     for label in [READ[3], ELSEWHERE[1], OVERLONG] {
@@ -273,9 +273,9 @@ fn not_refused(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the DUT answers the tail of a READ as a separate READ, from First to Last.
+/// Checks that the DUT answers the tail of a READ as a separate READ, from First to Last.
 ///
-/// A rule sees only packets, so it cannot distinguish this response from the rest of the first.
+/// A rule sees only packets, so it cannot distinguish this response from the rest of the first response.
 fn tail(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let all = rc::dialogues(t)?;
     let dialogue = all.first().ok_or(Gap::Missing(READ[2].name))?;

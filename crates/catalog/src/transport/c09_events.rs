@@ -1,13 +1,14 @@
 //! `c09-events`: a queue pair reports to its host the first packet in RTR, once, and the error that ended it.
 //!
-//! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, and a WRITE when it is in RTS.
-//! A READ with a wrong R_Key follows, or a WRITE if the device has no READs. On another connection a WRITE comes in
-//! RTS, then a WRITE longer than its DMALen. The third connection gets the same in RTR, and once more after RESET.
+//! On one connection a WRITE of two packets comes while the DUT's queue pair is in RTR, and another WRITE when it is in
+//! RTS. A READ with a wrong R_Key follows, or a WRITE if the device has no READs. On another connection a WRITE comes
+//! in RTS, then a WRITE longer than its DMALen. The third connection gets the same WRITEs in RTR, and again after
+//! RESET.
 //!
 //! Reading: a queue pair accepts requests in RTR as in RTS. The first request in RTR causes IBV_EVENT_COMM_EST, no
 //! later request does. A remote access error causes IBV_EVENT_QP_ACCESS_ERR, an invalid request IBV_EVENT_QP_REQ_ERR. A
 //! missing event is INCONCLUSIVE: no public source says that every adapter raises these events. An adapter that raised
-//! them three times must raise them after RESET, too.
+//! the error events on three connections must raise them after RESET, too.
 //!
 //! False alarm: none known.
 
@@ -95,7 +96,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Resets the queue pair and has it refuse a request again. The host must report the new error as before.
+/// Resets the queue pair, and makes it refuse a request again. The host must report the new error as before.
 fn refused_again(t: &mut Tester<'_>, channel: &Channel) -> Step {
     let reset = pb::ModifyQp {
         qp: channel.qp,

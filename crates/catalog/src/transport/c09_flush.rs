@@ -3,8 +3,8 @@
 //! A SEND of the peer consumes a receive; three receives are left. The first packet of another SEND fills the first of
 //! them in part. Two SENDs of the DUT are outstanding and stay unanswered. All requests have a wr_id of more than 32
 //! bits. Then the queue pair moves to ERR. The DUT flushes all five requests, each queue in posting order, and
-//! retransmits nothing, although an ACK timeout was running. On another connection the DUT refuses a WRITE while a SEND
-//! is outstanding: the SEND is flushed, too.
+//! retransmits nothing, although an ACK timeout was running. On another connection the DUT refuses a WRITE while its
+//! own SEND is outstanding: the SEND is flushed, too.
 //!
 //! Reading: the partly filled receive is the first of the remaining receives.
 //!
@@ -94,7 +94,7 @@ fn refuses(t: &mut Tester<'_>, options: &ChannelOptions, bytes: &[u8]) -> Step {
     let wrong = Message::write(&channel, channel.own_psn, 0, bytes)
         .changed(|packets| packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(63)));
     ask::ask(t, &channel, WRONG, &wrong)?;
-    // A host learns of its adapter's NAK later than the peer, and flushes then.
+    // A host learns of its adapter's NAK later than the peer, and flushes only then.
     let flush = Duration::from_secs(1);
     t.wait_for(AFTER_REFUSAL, t.rc_silence(Duration::ZERO, AckTimeout::OFF, 0) + flush)?;
     ask::query(t, &channel, STATE)?;

@@ -1,8 +1,8 @@
 //! `c09-header-validation`: the DUT drops packets with an invalid header, and sends no response.
 //!
-//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each three
-//! times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an address beside them. The
-//! DUT sends no response to the invalid WRITEs and acknowledges the valid one. The memory shows only the valid one.
+//! For each case the peer sends one or more WRITEs with an invalid header and a correct ICRC. It sends each WRITE three
+//! times, because a packet may be lost. Then it sends a valid WRITE with the same PSN to an adjacent address. The DUT
+//! sends no response to the invalid WRITEs and acknowledges the valid WRITE. The memory shows only the valid WRITE.
 //! Afterwards a padded SEND fills a receive without its padding, and a full member accepts the WRITE of a limited
 //! member.
 //!
@@ -10,7 +10,8 @@
 //! own packets show whether it is a full member; a limited member drops the WRITE of a limited member. Verbs cannot
 //! read the counter of P_Key violations, so the test does not judge it. A peer may use any source UDP port.
 //!
-//! False alarm: a switch or host firewall may drop the spoofed address first. That hides a fault, but never causes one.
+//! False alarm: a switch or host firewall may drop packets with a spoofed source address. Such a drop hides a fault,
+//! but never causes a failure.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -97,7 +98,7 @@ const LOOKED_AT: u32 = 4096;
 /// Length of the padded SEND in bytes, and offset of its receive.
 const ODD: u32 = 5;
 const SLOT: u32 = 3072;
-/// Wait for a response to an invalid packet, so that the packet that caused it is known.
+/// Wait for a response after the invalid packets of a case, so that the case that caused a response is known.
 const MOMENT: Duration = Duration::from_millis(20);
 
 const fn place(n: u32) -> u32 {
@@ -327,14 +328,14 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that no RC packet came between the invalid packets and the valid one, to any queue pair of the tester.
+/// Checks that no RC packet came between the invalid packets and the valid WRITE, to any queue pair of the tester.
 fn dropped(t: &Trace, f: &mut Findings<'_>, case: &Case, sound: &Turn<'_>) -> Result<(), Gap> {
     let wrong: Vec<&FrameSeen> = t.frames(case.wrong).collect();
     let first = wrong.first().ok_or(Gap::Missing(case.wrong.name))?;
     let came = |frame: &&FrameSeen| {
         let between = frame.received && frame.place > first.place && frame.place < sound.places.0;
         let packet = Packet::parse(Medium::Ethernet, &frame.bytes);
-        // Other packets of the host are no response, nor is a repeated earlier ACK.
+        // Packets of other services and repeats of an earlier ACK are no responses to the invalid packets.
         let is_of_rc = packet.is_ok_and(|packet| packet.opcode().service() == Service::Rc);
         between && is_of_rc && !is_repeated(t, frame)
     };

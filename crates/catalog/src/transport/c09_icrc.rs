@@ -1,13 +1,13 @@
 //! `c09-icrc`: the DUT drops a packet with a wrong ICRC silently; fields that the ICRC does not cover may change.
 //!
-//! For every byte that the ICRC covers, from the IP header to the ICRC itself, the peer sends a WRITE with one flipped
-//! bit, three times. The DUT sends no response. Then the DUT acknowledges a valid WRITE with the same PSN and other
-//! data, and its memory shows only that WRITE. Then the peer flips bits that may change on the path (DSCP and ECN, hop
-//! limit, flow label; FECN, BECN and the reserved bits beside them). The DUT acknowledges each of these WRITEs.
+//! For every byte that the ICRC covers, and for the ICRC itself, the peer sends a WRITE with one flipped bit, three
+//! times. The DUT sends no response. Then the DUT acknowledges a valid WRITE with the same PSN and other data, and its
+//! memory shows only that WRITE. Then the peer flips bits that may change on the path: in DSCP, ECN, hop limit, flow
+//! label, FECN, BECN and the adjacent reserved bits. The DUT acknowledges each of these WRITEs.
 //!
 //! Reading: the peer corrects the IPv4 checksum after each flip, so that only the ICRC is wrong. The ICRC does not
-//! cover the IPv4 and UDP checksums either, but another layer drops packets with a wrong checksum: the test does not
-//! flip them. It does not try a hop limit of 0. CNPs are no responses.
+//! cover the IPv4 and UDP checksums either. The test does not flip their bits, because another layer drops packets with
+//! a wrong checksum. The test does not try a hop limit of 0. CNPs are no responses.
 //!
 //! False alarm: a switch may drop packets by DSCP or ECN. Then WRITEs with a flipped uncovered bit stay unacknowledged.
 
@@ -34,7 +34,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const LENGTH: u32 = 16;
 /// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 4096;
-/// Wait for a response after each flip, so that the packet that caused it is known.
+/// Wait for a response after each flip, so that the packet that caused a response is known.
 const MOMENT: Duration = Duration::from_millis(1);
 
 const fn place(n: u32) -> u32 {
@@ -89,8 +89,8 @@ fn is_covered(frame: &[u8], offsets: &Offsets, at: (usize, u32)) -> bool {
 
 /// Returns whether flipping this bit makes a reserved opcode of the RC class.
 ///
-/// The DUT drops a reserved opcode for more than its ICRC, and Linux rxe's kernel panics over it, see
-/// `c09-nak-reserved-opcode`. The peer then flips the bit in a SEND Only, whose opcode stays defined.
+/// The DUT would drop such a packet for its opcode, not for its ICRC. A reserved opcode also makes the kernel of Linux
+/// rxe panic; see `c09-nak-reserved-opcode`. The peer then flips the bit in a SEND Only, whose opcode stays defined.
 fn gives_reserved_opcode(frame: &[u8], offsets: &Offsets, (byte, bit): (usize, u32)) -> bool {
     let opcode = Opcode(frame[byte] ^ (1 << bit));
     byte == offsets.bth && opcode.service() == Service::Rc && !opcode.is_request() && !opcode.is_response()
@@ -130,7 +130,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
             };
             let wrong = flipped(of, &offsets, at);
             if !t.executes_frame(&wrong) {
-                // The bit makes an opcode of an operation that the device lacks.
+                // The flipped bit gives the opcode of an operation that the device lacks.
                 continue;
             }
             ask::insist(t, COVERED, &wrong)?;
@@ -193,7 +193,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut evidence = Vec::new();
     let (seen, result) = match answer {
         Some(answer) => {
-            // A response comes within a moment, so the last packet before it is the cause.
+            // A response comes within `MOMENT`, so the last packet before it is the cause.
             let cause = wrong.iter().rev().find(|frame| frame.place < answer.frame.place);
             evidence.extend(cause.map(|frame| Evidence::from(*frame)));
             evidence.push(answer.frame.into());
@@ -225,7 +225,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let psn = turn.last_sent().plus(n);
         let tries: Vec<&rc::Seen<'_>> = masked.iter().filter(|seen| seen.psn() == psn).collect();
         let Some(first) = tries.first() else { continue };
-        // The offsets of the WRITEs count all chosen bits, including those not tried.
+        // The offsets of the WRITEs count all chosen bits, including the bits that the peer did not try.
         if let Some(reth) = first.packet.reth() {
             let at = reth.va().0.wrapping_sub(dialogue.memory.0);
             effect::put(

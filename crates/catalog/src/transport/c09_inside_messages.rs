@@ -1,9 +1,10 @@
-//! `c09-inside-messages`: packets in the middle of a message change nothing; each packet that requests an ACK gets it.
+//! `c09-inside-messages`: duplicates and CNPs in the middle of a message change nothing; each packet that requests an
+//! ACK gets an ACK.
 //!
 //! After a valid WRITE the peer sends a WRITE of four packets and a SEND of three. Each packet requests an ACK, and the
-//! peer waits for the response. Behind each packet but the last the peer sends duplicates: of the message's packets so
-//! far, and of the WRITE, a READ and a FetchAdd before the message. It also sends a CNP. Then the tester reads the
-//! memory.
+//! peer waits for the response. After each packet except the last, the peer sends duplicates of the message's packets
+//! so far. It also sends duplicates of the WRITE, a READ and a FetchAdd before the message, and a CNP. Then the tester
+//! reads the memory.
 //!
 //! Reading: AckReq may be set in any packet of a message, and requires a response. The DUT answers a duplicate, which
 //! changes nothing, even if another message is incomplete. The peer sends no request that the device lacks.

@@ -1,6 +1,6 @@
 //! `c09-link-tver`: a port accepts a packet with TVer 0, and discards packets with TVer 1 to 15.
 //!
-//! Reading: the architecture defines no counter for them.
+//! Reading: the architecture defines no counter for the discarded packets.
 //!
 //! False alarm: none known.
 

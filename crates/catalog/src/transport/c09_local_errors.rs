@@ -1,16 +1,16 @@
-//! Requests over memory that the device may not use: they fail locally, in order, and never complete with success.
+//! Requests with memory that the device may not use fail locally, in order, and never complete with success.
 //!
 //! `c09-local-errors`: a fenced SEND waits for a READ. The host deregisters the SEND's memory, then the peer answers
-//! the READ. The SEND fails with IBV_WC_LOC_PROT_ERR, the DUT sends nothing of it, and the SEND behind it is flushed.
+//! the READ. The SEND fails with IBV_WC_LOC_PROT_ERR, the DUT sends no packet of it, and the SEND behind it is flushed.
 //! On another connection the DUT posts a READ between two SENDs, and the READ's buffer lies in memory that the device
-//! may not write. The first SEND completes, and the READ fails likewise. Then the DUT posts a WRITE with Immediate and
-//! a receive in the error state; both are flushed.
+//! may not write. The first SEND completes, and the READ fails with the same status. Then the DUT posts a WRITE with
+//! Immediate and a receive in the error state; both are flushed.
 //!
 //! `c09-nak-operational`: the peer sends a SEND, and the receive lies in memory that the device may not write. The DUT
 //! sends one NAK 0x63, fails the receive, and leaves the memory unchanged.
 //!
-//! A device without READs cannot run the first part. A NAK moves its queue pair to error, and only the requests posted
-//! there are checked.
+//! A device without READs cannot run the first part. For such a device, a NAK moves the queue pair to error, and the
+//! test checks only the requests posted in the error state.
 //!
 //! Reading: the DUT may send a READ before it checks the READ's memory.
 //!
@@ -188,7 +188,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     rc::came_on_each(t, &[ANSWER])
 }
 
-/// Proves that a receive posted in the error state is flushed.
+/// Checks that a receive posted in the error state is flushed.
 fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     for post in rc::answer::commands_in(t, dialogue, LATE) {
         let ends = if offers::posts(t, pb::Operation::Read) {
@@ -198,7 +198,8 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
         };
         let failed = |done: &rc::Done<'_>| done.event.place < post.place && done.status() == ends;
         let was_taken = matches!(post.answer, Some((.., Reply::Done(_), _)));
-        // Before this completion the queue pair need not be in the error state. A rule judges the READ.
+        // Before this completion the queue pair need not be in the error state. A rule of the oracle judges the READ
+        // itself.
         if !was_taken || !dialogue.completions.iter().any(failed) {
             continue;
         }
@@ -219,7 +220,7 @@ fn receive_in_error(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>
 }
 
 fn receive(t: &mut Tester<'_>) -> Step {
-    // The only NAK of a connection may be lost, and in error the device sends no other.
+    // The only NAK of a connection may be lost, and in the error state the device sends no other NAK.
     for _ in 0..TRIES {
         let dut = Requester::open(t, &not_writable())?;
         let post = Command::PostReceive(pb::PostReceive {
@@ -263,7 +264,7 @@ fn judge_receive(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that memory that the device may not write is unchanged.
+/// Checks that memory that the device may not write is unchanged.
 fn is_unchanged(t: &Trace, f: &mut Findings<'_>, dialogue: &rc::Dialogue<'_>) {
     let fill = rc::answer::commands_in(t, dialogue, FILL);
     let read = rc::answer::commands_in(t, dialogue, RESULT);

@@ -1,9 +1,9 @@
-//! `c09-long-messages`: messages of more than 65,535 bytes work as any others, with the DUT as requester and as
+//! `c09-long-messages`: messages of more than 65,535 bytes work like shorter messages, with the DUT as requester and as
 //! responder.
 //!
 //! The peer sends a SEND, a WRITE with Immediate and a READ of 65,541 bytes. The DUT posts a READ, a WRITE and a SEND
 //! of the same length. The path MTU is 256 bytes, so each message takes more than 256 packets. Each completion reports
-//! the number of bytes. The test leaves out a device with shorter memory regions.
+//! the number of bytes. The test does not apply to a device with shorter memory regions.
 //!
 //! Reading: nothing is unclear.
 //!
@@ -36,7 +36,7 @@ const ANSWER: [Label<Frames>; 3] = [
 ];
 const ANSWER_AGAIN: Label<Frames> = Label::new("answer, again");
 
-/// Length of a message in bytes: more than 16 bits hold, and no multiple of a path MTU.
+/// Length of a message in bytes: more than a 16-bit number can express, and no multiple of a path MTU.
 const LENGTH: u32 = (1 << 16) + 5;
 /// Length of the DUT's memory in bytes, and offsets of the data. Sent, read and received data do not overlap.
 const MEMORY: u32 = 5 << 16;

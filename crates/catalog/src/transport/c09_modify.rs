@@ -1,18 +1,18 @@
 //! `c09-modify-steps`: a queue pair makes the transitions that the architecture allows, and refuses all others.
 //!
 //! Queue pairs of both services, without a peer, go from RESET to RTS, SQD, ERR and RESET. Before each transition the
-//! test tries others: to states that cannot follow, without a required attribute, with an attribute that the transition
-//! does not take. A refused transition leaves the queue pair's state unchanged. The queue pair goes to RTS with each
+//! test tries invalid transitions: to states that cannot follow, without a required attribute, and with an excess
+//! attribute. A refused transition leaves the queue pair's state unchanged. The queue pair goes to RTS with each
 //! optional attribute, alone and together, with the least and with the greatest values. Requests posted in ERR are
 //! flushed. A datagram queue pair whose send queue failed goes back to RTS, and to no other of the tried states. The
-//! host refuses SENDs before RTS. In RTS it accepts as many as the queue was created for.
+//! host refuses SENDs before RTS. In RTS it accepts as many SENDs as the queue was created for.
 //!
-//! Reading: the table of attributes by transition is the architecture's; Linux has the same. On a host the kernel and
-//! the driver may refuse before the device sees the command. There a wrongly accepted transition is INCONCLUSIVE, a
-//! wrongly refused one is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` all of it
-//! is judged. The test leaves out services, states and values that the device lacks, and SQD on a host without it.
-//! Without `--set soft_roce=1` it also spares Linux rxe a growing max_dest_rd_atomic: that kernel then writes out of
-//! bounds.
+//! Reading: the table of attributes by transition is the architecture's; Linux has the same table. On a host the kernel
+//! and the driver may refuse before the device sees the command. There a wrongly accepted transition is INCONCLUSIVE, a
+//! wrongly refused transition is NOT_APPLICABLE, and work posted too early is not judged. With `--set own_verbs=1` the
+//! test judges all three. The test leaves out services, states and values that the device lacks, and SQD on a host
+//! without it. Without `--set soft_roce=1` it never increases max_dest_rd_atomic on Linux rxe, whose kernel would then
+//! write out of bounds.
 //!
 //! False alarm: none known.
 
@@ -216,7 +216,7 @@ fn steps(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Makes the transitions from RESET to RTS, and tries invalid ones before each.
+/// Makes the transitions from RESET to RTS, and tries invalid transitions before each.
 fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     use pb::QpState::{Init, Rtr, Rts, Sqd, Sqe};
     let none = pb::QpAttributes::default();
@@ -312,7 +312,7 @@ fn up(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     Ok(())
 }
 
-/// Returns the attributes of a transition to RTS, with the optional ones.
+/// Returns the attributes of a transition to RTS, with the optional attributes.
 fn later(given: &Given, with: &pb::QpAttributes) -> pb::QpAttributes {
     let is_rc = given.init.access.is_some();
     pb::QpAttributes {
@@ -323,7 +323,8 @@ fn later(given: &Given, with: &pb::QpAttributes) -> pb::QpAttributes {
     }
 }
 
-/// Tries a transition without each required attribute, and with each attribute that it does not take.
+/// Tries a transition without each required attribute in turn, and with each attribute that the transition does not
+/// take.
 fn refused(t: &mut Tester<'_>, tried: &Tried, given: &Given, (to, needs): (pb::QpState, &pb::QpAttributes)) -> Step {
     let may = match to {
         pb::QpState::Rtr => pb::QpAttributes {
@@ -369,7 +370,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
         (Rtr, &none),
         (Sqe, &none),
     ];
-    // `all` also holds attributes that the transition does not take, so both kinds are tried.
+    // `all` also holds attributes that the transition does not take, so the test tries both kinds.
     taken(t, tried, (Rts, &none), &given.all)?;
     tried.not_to(t, &nowhere)?;
     for attributes in with_each(&none, &given.all) {
@@ -385,7 +386,7 @@ fn in_rts(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
             tried.to(t, Sqd, &none)?;
         }
     }
-    // Last, because the datagrams may fail, and the state is then unknown.
+    // Post the datagrams last, because they may fail and leave the state unknown.
     let is_of_datagrams = given.init.qkey.is_some();
     if is_of_datagrams {
         for wr_id in [5, 6] {
@@ -415,7 +416,7 @@ fn down(t: &mut Tester<'_>, tried: &Tried, given: &Given) -> Step {
     ];
     tried.not_to(t, &to)?;
     tried.not_to(t, &[(Sqe, &none)])?;
-    // Posts to one queue after the other: work on one must not be the reason to flush the other.
+    // Post to one queue after the other, so that work on one queue is not the reason to flush the other.
     tried.send(t, 4)?;
     t.pause(LATER)?;
     tried.receive(t, 4)?;

@@ -1,16 +1,17 @@
 //! `c09-modify-attributes`: attributes changed in RTS or SQD apply to the packets that follow.
 //!
 //! Each case has its own queue pair:
-//! - One without rights and with the shortest RNR interval gets all rights and a longer interval in RTS. The DUT then
-//!   executes the peer's requests, and its RNR NAK carries the longer interval.
-//! - One loses its rights in RTS, and then refuses a WRITE; two more refuse a READ and a FetchAdd.
-//! - Two get their rights from INIT to INIT, and with the transition to RTR.
-//! - One gets its RNR interval with the transition to RTS.
-//! - Others change attributes in SQD: ACK timeout and retry_cnt, rnr_retry, max_rd_atomic and address vector, or the
-//!   ACK timeout alone. Back in RTS they use the new values, and the old values of all other attributes.
+//! - One queue pair without rights and with the shortest RNR interval gets all rights and a longer interval in RTS. The
+//!   DUT then executes the peer's requests, and its RNR NAK carries the longer interval.
+//! - One queue pair loses its rights in RTS, and then refuses a WRITE. In the same way, two more queue pairs refuse a
+//!   READ and a FetchAdd.
+//! - Two queue pairs get their rights late: one from INIT to INIT, the other with the transition to RTR.
+//! - One queue pair gets its RNR interval with the transition to RTS.
+//! - Other queue pairs change attributes in SQD: ACK timeout and retry_cnt, rnr_retry, max_rd_atomic and address
+//!   vector, or the ACK timeout alone. Back in RTS they use the new values, and the old values of all other attributes.
 //!
-//! Reading: nothing is unclear. If a host refuses an optional transition, the test leaves out its effect. A device
-//! without SQD or READs is tested without them.
+//! Reading: nothing is unclear. If a host refuses an optional transition, the test does not check the effect of that
+//! transition. A device without SQD or READs is tested without them.
 //!
 //! False alarm: none known.
 
@@ -169,7 +170,7 @@ fn with_rts(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Takes a granted right away: the DUT executes a request before that, and refuses one after that.
+/// Withdraws a granted right. The DUT must execute a request before the change, and refuse a request after the change.
 fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     let dut = Requester::open(t, &ChannelOptions::default())?;
     let channel = dut.channel;
@@ -193,7 +194,7 @@ fn rights_taken(t: &mut Tester<'_>, operation: pb::Operation) -> Step {
     dut.close(t)
 }
 
-/// Grants rights with a later transition than the first: the DUT executes a WRITE.
+/// Grants rights with a later transition than the first. The DUT must then execute a WRITE.
 fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
     let options = ChannelOptions {
         rights_by,
@@ -214,7 +215,7 @@ fn rights_by(t: &mut Tester<'_>, rights_by: RightsBy) -> Step {
 fn in_sqd(t: &mut Tester<'_>, change: usize) -> Step {
     let options = ChannelOptions {
         rnr_retry: 7,
-        // Not 7 in the case that counts retries: some devices take 7 for retries without end.
+        // The case that counts retries does not use 7, because some devices treat 7 as retries without end.
         retry_cnt: if change == 3 { 6 } else { 7 },
         max_rd_atomic: 4,
         ..ChannelOptions::default()

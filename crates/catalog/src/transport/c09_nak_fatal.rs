@@ -1,13 +1,13 @@
-//! `c09-nak-fatal`: a NAK that refuses a request fails it, completes earlier requests, and flushes later ones.
+//! `c09-nak-fatal`: a NAK that refuses a request fails it, completes earlier requests, and flushes later requests.
 //!
 //! Three connections test one code each: invalid request, remote access error and remote operational error. Four SENDs
 //! are outstanding; the second gets the NAK. The first completes with success, the second with the status of the code,
 //! the others with IBV_WC_WR_FLUSH_ERR, in this order. Two receives are flushed, too. The DUT retransmits nothing. Its
 //! queue pair is in error and does not respond to a WRITE.
 //!
-//! On a fourth connection all four SENDs are unsignaled: the failed ones complete nevertheless, the first does not. On
-//! a fifth connection a READ of three packets gets its first response, then the NAK instead of the second. A device
-//! without READs is tested without it.
+//! On a fourth connection all four SENDs are unsignaled: the failed SENDs complete nevertheless, the successful first
+//! SEND does not. On a fifth connection a READ of three packets gets its first response, then the NAK instead of the
+//! second. A device without READs is tested without the fifth connection.
 //!
 //! Reading: nothing is unclear.
 //!

@@ -1,13 +1,13 @@
 //! `c09-nak-invalid-request`: a queue pair sends NAK 0x61 for a request that it cannot accept, and does not execute it.
 //!
 //! Each case has its own connection. The DUT acknowledges a valid SEND, then answers the case with one NAK 0x61. The
-//! NAK has the PSN of the wrong packet, and its MSN is still 1. Then the queue pair is in error, accepts nothing more,
-//! and its memory is unchanged.
+//! NAK has the PSN of the wrong packet, and its MSN is still 1. Then the queue pair is in error, accepts no further
+//! request, and the DUT's memory is unchanged.
 //!
-//! `c09-nak-max-dest-rd-atomic`: the same for READs and atomics on a queue pair that accepts none.
+//! `c09-nak-max-dest-rd-atomic`: the same for READs and atomics on a queue pair that accepts neither.
 //!
-//! Reading: a length above 2^31 lies outside every region too, so both codes conform. Data of packets before the wrong
-//! one may be in memory. `c09-nak-reserved-opcode` tries reserved opcodes.
+//! Reading: a length above 2^31 lies outside every region too, so NAK 0x62 also conforms. Data of packets before the
+//! wrong packet may be in memory. `c09-nak-reserved-opcode` tries reserved opcodes.
 
 use verbatim_record::{Findings, Gap, Trace};
 use verbatim_tester::peer::{Channel, ChannelOptions};
@@ -28,7 +28,7 @@ const EITHER: &[NakCode] = &[NakCode::INVALID_REQUEST, NakCode::REMOTE_ACCESS];
 /// One byte more than the longest message that the architecture allows.
 const TOO_LONG: u32 = (1 << 31) + 1;
 
-/// Offset of the last bytes of the DUT's memory. They are fewer than any path MTU.
+/// Offset of the last 64 bytes of the DUT's memory, fewer bytes than any path MTU.
 const LAST_BYTES: u32 = ChannelOptions::MEMORY - 64;
 
 /// Offset of a request that interrupts a message, apart from the message's own data.
@@ -317,7 +317,7 @@ static CASES: &[Refusal] = &[
         of_length(write(c, psn, mtu(c) + 64), mtu(c) + 63)
     })
     .at_second(),
-    // From the last bytes of the region on, so that not even the first response lies within the region.
+    // The READ begins at the last bytes of the region, so that not even the first response lies within the region.
     Refusal::new("READ of more than 2^31 bytes", EITHER, |c, psn| {
         of_length(Message::read(c, psn, LAST_BYTES, 64).packets, TOO_LONG)
     }),
@@ -383,7 +383,7 @@ fn first(channel: &Channel, psn: Psn) -> Vec<Transport> {
     packets
 }
 
-/// Returns the packets, followed by the others.
+/// Returns the packets, followed by the packets of `others`.
 fn behind(mut packets: Vec<Transport>, others: Vec<Transport>) -> Vec<Transport> {
     packets.extend(others);
     packets
@@ -393,19 +393,19 @@ fn write(channel: &Channel, psn: Psn, length: u32) -> Vec<Transport> {
     Message::write(channel, psn, TARGET, &pattern(length)).packets
 }
 
-/// Returns the packets, the first with four bytes of payload.
+/// Returns the packets. The first packet has four bytes of payload.
 fn with_data(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].payload = pattern(4);
     packets
 }
 
-/// Returns the packets, the first with another RETH:DMALen.
+/// Returns the packets. The first packet has another RETH:DMALen.
 fn of_length(mut packets: Vec<Transport>, length: u32) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(length));
     packets
 }
 
-/// Builds consecutive packets with these opcodes and lengths. The last one requests an acknowledgement.
+/// Builds consecutive packets with these opcodes and lengths. The last packet requests an acknowledgement.
 pub(super) fn data(channel: &Channel, psn: Psn, parts: &[(Opcode, u32)]) -> Vec<Transport> {
     let last = parts.len() as u32 - 1;
     (0u32..)

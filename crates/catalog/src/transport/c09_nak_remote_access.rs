@@ -3,10 +3,10 @@
 //!
 //! Each case has its own connection, as in `c09-nak-invalid-request`. The cases are a wrong R_Key, an address outside
 //! the region, a missing right, and a deregistered region, each with WRITE, READ and FetchAdd. The DUT answers each
-//! with one NAK 0x62, a remote access error.
+//! request with one NAK 0x62, a remote access error.
 //!
-//! Reading: the R_Key of a WRITE or READ of no bytes is not checked, so the DUT executes these requests. The commands
-//! of the agent offer no second protection domain, so the test does not try one.
+//! Reading: the R_Key of a WRITE or READ of no bytes is not checked, so the DUT executes these requests. The agent has
+//! no command for a second protection domain, so the test does not try a region of another domain.
 //!
 //! False alarm: a wrong R_Key may by chance belong to another region of the same protection domain. The test flips two
 //! bits, to avoid neighbours in the table of keys.
@@ -57,7 +57,7 @@ fn wrong_key(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets
 }
 
-/// Returns the packets, the first with the longest DMALen that conforms.
+/// Returns the packets. The first packet has the longest DMALen that conforms.
 fn longest(mut packets: Vec<Transport>) -> Vec<Transport> {
     packets[0].reth = packets[0].reth.map(|reth| reth.with_dma_len(1 << 31));
     packets

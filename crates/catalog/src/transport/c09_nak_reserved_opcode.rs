@@ -4,12 +4,12 @@
 //! Each case has its own connection, as in `c09-nak-invalid-request`. The DUT acknowledges a valid SEND, then answers
 //! the case with one NAK 0x61, and the queue pair is in error.
 //!
-//! The test is separate, and the last of its chapter: Linux rxe computes the ICRC over headers of a length that a
-//! reserved opcode does not have, and its kernel panics. The test spares rxe unless `--set soft_roce=1` says that its
-//! host may go down; a run then skips later tests on this host.
+//! The test is separate and the last of its chapter, because the opcode makes the kernel of Linux rxe panic. The cause
+//! is that rxe computes the ICRC with a header length that reserved opcodes lack. The test does not run on rxe without
+//! `--set soft_roce=1`, which permits a crash of the host. The run then skips later tests on this host.
 //!
 //! Reading: a reserved opcode of the RC class must be refused. The test does not try the codes of FLUSH and ATOMIC
-//! WRITE, since a device may support them.
+//! WRITE, because a device may support these operations.
 //!
 //! False alarm: a device that drops reserved opcodes, as some software does, fails this test.
 

@@ -7,8 +7,8 @@
 //! - With retry_cnt 2 every transmission of a SEND gets the NAK. After two retries the request fails with
 //!   IBV_WC_RETRY_EXC_ERR.
 //!
-//! Reading: a sequence NAK consumes a retry of retry_cnt, as a time-out does. A DUT may go back further than the NAK
-//! requests; the test does not judge that.
+//! Reading: a sequence NAK consumes a retry of retry_cnt, as a time-out does. A DUT may retransmit from an earlier PSN
+//! than the NAK requests; the test does not judge this.
 //!
 //! False alarm: if a NAK may have been lost, a missing retry is INCONCLUSIVE.
 

@@ -1,12 +1,12 @@
 //! `c09-network-headers`: header fields that may differ between valid packets, or change on the path, have no effect.
 //!
 //! A network marks congestion, counts hops down, sets traffic classes, and spreads flows by their source port. UDP may
-//! have a checksum. A receiver ignores reserved bits of the BTH. For each of these fields the peer sends a WRITE that
-//! has it, and the DUT executes the WRITE. The peer also answers a SEND of the DUT with an ACK that has it, and the ACK
-//! completes the SEND.
+//! have a checksum. A receiver ignores reserved bits of the BTH. For each of these fields the peer sends a WRITE with a
+//! changed field, and the DUT executes the WRITE. The peer also answers a SEND of the DUT with an ACK with the changed
+//! field, and the ACK completes the SEND.
 //!
-//! Reading: header validation checks none of these fields. The ICRC does not cover the first reserved bits of the BTH;
-//! it covers the others. A DUT may send CNPs for marked packets, and the test judges these.
+//! Reading: header validation checks none of these fields. The ICRC covers the reserved bits of the BTH except the
+//! first. A DUT may send CNPs for marked packets, and the test judges these CNPs.
 //!
 //! False alarm: a host's firewall may drop packets with few hops left, or with a mark.
 
@@ -74,7 +74,7 @@ struct Case {
     answer: Label<Frames>,
     again: Label<Frames>,
     differs: Differs,
-    /// Whether UDP has its checksum.
+    /// Whether the packet has a UDP checksum.
     summed: bool,
 }
 
@@ -90,7 +90,7 @@ macro_rules! cases {
     };
 }
 
-/// The first cases have no ECN mark, so that a CNP without a cause shows.
+/// The first cases have no ECN mark, so that a CNP before the first mark reveals a fault.
 static CASES: &[Case] = cases! {
     "DSCP 0x2E" ip!(|ip, udp| (ip.with_dscp(0x2E), udp), (ip.with_dscp(0x2E), udp));
     "DSCP 0x11" ip!(|ip, udp| (ip.with_dscp(0x11), udp), (ip.with_dscp(0x11), udp));
@@ -140,7 +140,7 @@ fn frame(channel: &Channel, case: &Case, mut transport: Transport) -> Vec<u8> {
     transport.bth = bth;
     let mut frame = packet(&network, &transport);
     if case.summed {
-        // The tester's own packet always has a UDP header.
+        // The call cannot fail: the tester's own packet always has a UDP header.
         let _ = mend_udp_checksum(Medium::Ethernet, &mut frame);
     }
     frame

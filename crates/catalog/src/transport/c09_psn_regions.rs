@@ -4,16 +4,14 @@
 //! - A WRITE with the oldest duplicate PSN is acknowledged, but not executed.
 //! - A WRITE with the PSN furthest ahead gets a sequence NAK, and is not executed.
 //! - The oldest duplicate is acknowledged again while the gap is open.
-//! - Duplicates of the WRITE have other contents: another address, length or R_Key, or another position in their
-//!   message.
+//! - The peer sends duplicates of the WRITE with other contents: with another address, length, R_Key or opcode.
 //!
-//! On a second connection a FetchAdd comes, then other requests with its PSN: another operand, another address, a
-//! CmpSwap.
+//! On a second connection the peer sends a FetchAdd, then other atomics with its PSN: with another operand, with
+//! another address, and a CmpSwap.
 //!
-//! Reading: of 2^24 PSNs, those from 2^23 before the expected PSN up to the one before it are duplicates; all others
-//! are ahead. The DUT may answer a duplicate with other contents like the original, or not at all. It must neither
-//! refuse nor execute it. The response to a duplicate atomic carries the original result. The test leaves out requests
-//! that the device lacks.
+//! Reading: the 2^23 PSNs before the expected PSN are duplicates; the other 2^23 PSNs are not. The DUT may answer a
+//! duplicate with other contents like the original, or not at all. It must neither refuse nor execute the duplicate.
+//! The response to a duplicate atomic carries the original result. The test leaves out requests that the device lacks.
 //!
 //! False alarm: none known.
 
@@ -82,7 +80,7 @@ fn write(t: &Tester<'_>, channel: &Channel, psn: Psn, (label, place): (Label<Fra
     Message::write(channel, psn, place, &ask::random_bytes(t, label.name, LENGTH))
 }
 
-/// Builds requests with an executed PSN, each different from the executed request.
+/// Builds requests with the PSN of an executed request. Each differs from the executed request.
 fn others(t: &Tester<'_>, channel: &Channel, psn: Psn) -> Vec<Transport> {
     let mtu = ask::mtu(channel);
     let bytes = |length| ask::random_bytes(t, OTHER.name, length);
@@ -289,7 +287,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     Ok(())
 }
 
-/// Proves that the DUT refuses no duplicate. A late sequence NAK of PSN `late` does not count.
+/// Checks that the DUT refuses no duplicate. A late sequence NAK of PSN `late` does not count.
 fn not_refused(f: &mut Findings<'_>, turn: &answer::Turn<'_>, about: &str, late: Option<Psn>) {
     let is_late = |seen: &rc::Seen<'_>| ask::is_sequence_nak(&seen.packet) && Some(seen.psn()) == late;
     let all = turn

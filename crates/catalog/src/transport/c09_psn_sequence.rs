@@ -1,9 +1,10 @@
 //! `c09-psn-sequence`: the DUT executes requests in the order of their PSNs, and sends one NAK for a gap.
 //!
 //! Each case has its own connection:
-//! - Behind an acknowledged WRITE two WRITEs come, and the request before them is missing. The DUT sends one sequence
-//!   NAK, with the missing PSN and the previous MSN, and executes neither. It still acknowledges a duplicate. When the
-//!   peer sends the missing WRITE and repeats the others, the DUT executes all. A second gap gets another NAK.
+//! - After an acknowledged WRITE the peer leaves out a request and sends two more WRITEs. The DUT sends one sequence
+//!   NAK, with the missing PSN and the previous MSN, and executes neither WRITE. It still acknowledges a duplicate.
+//!   When the peer sends the missing WRITE and repeats the other two, the DUT executes all three. A second gap gets
+//!   another NAK.
 //! - A message of six packets has two gaps.
 //! - A READ closes a gap, and the DUT reports the next gap.
 //! - A READ and a FetchAdd come behind a gap.
@@ -11,7 +12,7 @@
 //! - A WRITE comes behind a SEND that got an RNR NAK. The DUT ignores the WRITE, before a receive is posted and after.
 //!
 //! Reading: after the NAK the DUT ignores requests out of sequence until the missing request comes. The peer repeats an
-//! ignored request with other data, so that the memory shows which one was executed.
+//! ignored request with other data, so that the memory shows which request the DUT executed.
 //!
 //! False alarm: none known. A lost packet causes the same NAK, but the peer repeats the packet.
 
@@ -62,7 +63,7 @@ const LOOKED_AT: u32 = 4096;
 const DISTANCE: u32 = 1 << 22;
 /// Time that a late response may need.
 const LATE: Duration = Duration::from_secs(3);
-/// Longer than the interval of the RNR NAK, and than a round trip.
+/// A time longer than the interval of the RNR NAK, and longer than a round trip.
 const MOMENT: Duration = Duration::from_millis(100);
 /// Returns the offset of the WRITE with the connection's `n`-th PSN.
 const fn place(n: u32) -> u32 {
@@ -210,7 +211,7 @@ fn data_behind_gaps(t: &mut Tester<'_>) -> Step {
             false => Message::read(&channel, psn.next(), 1024, LENGTH),
         };
         ask::drain(t)?;
-        // Three times, because a wrong response could be lost.
+        // Send the request three times, because a wrong response could be lost.
         ask::insist(t, label, &asked.frames(&channel)[0])?;
         ask::listen(t, &channel)?;
         t.pause(MOMENT)?;
@@ -249,7 +250,7 @@ fn behind_rnr(t: &mut Tester<'_>) -> Step<Channel> {
     let behind = write(t, &channel, BEHIND, 1, send.next());
     ask::insist(t, BEHIND, &behind.frames(&channel)[0])?;
     t.pause(MOMENT)?;
-    // Twice, because a wrong response could be lost. The SEND consumes only the first receive.
+    // Send the WRITE twice, because a wrong response could be lost. The SEND consumes only the first receive.
     for wr_id in [1, 2] {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (place(0), LENGTH))?;
         ask::insist(t, PARTS, &behind.frames(&channel)[0])?;
@@ -282,8 +283,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     judge_behind(t, f, behind.first().ok_or(Gap::Missing(BEHIND.name))?)?;
     for label in DATA {
         for turn in all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label)) {
-            // The peer had not sent the missing request by then. A rule sees only packets and cannot know that if some
-            // are lost.
+            // The peer had not sent the missing request yet. A rule sees only packets, so it cannot know this if
+            // packets may be lost.
             let is_response = |seen: &&Seen<'_>| seen.psn() == turn.last_sent() && answer::nak_in(seen).is_none();
             let responses: Vec<Seen<'_>> = turn.answers.iter().filter(is_response).copied().collect();
             let result = if responses.is_empty() {
@@ -343,7 +344,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     Ok(())
 }
 
-/// Proves that the DUT sent one sequence NAK of the missing PSN, and no other response.
+/// Checks that the DUT sent one sequence NAK of the missing PSN, and no other response.
 fn one_nak(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -367,7 +368,7 @@ fn one_nak(
     passed
 }
 
-/// Proves that the DUT sent no response.
+/// Checks that the DUT sent no response.
 fn nothing(f: &mut Findings<'_>, about: &str, turn: &Turn<'_>) -> bool {
     let result = if turn.answers.is_empty() {
         Passed::Pass
@@ -388,7 +389,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         .ok_or(Gap::Missing(RECEIVE.name))?;
     let read = t.command(RESULT_RNR)?;
     if !unready.answers.iter().any(answer::is_rnr_nak) {
-        // The statement covers only requests after an RNR NAK, so nothing more is judged.
+        // The statement covers only requests after an RNR NAK, so the test judges nothing more.
         let words = ("an RNR NAK", rc::in_words(&unready.answers));
         let result = rc::alive(t, unready.places.0, false);
         f.prove(
@@ -400,7 +401,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         );
         return Ok(());
     }
-    // When a receive is posted, the DUT may report it with an ACK of an earlier PSN.
+    // When a receive is posted, the DUT may report the new credit with an ACK of an earlier PSN.
     let before = unready.last_sent().minus(1);
     let tells_of_it =
         |seen: &Seen<'_>| seen.frame.place > receive.place && answer::is_ack(seen) && seen.psn() == before;

@@ -2,12 +2,12 @@
 //!
 //! The DUT has a datagram queue pair with receives. Its Q_Key was changed in RTS. The peer sends datagrams with wrong
 //! Q_Keys, and a datagram to an address that the port does not have. It also sends a datagram that ends before its
-//! immediate data. It sends each three times, because one may be lost. Then it sends a datagram with the correct Q_Key
-//! and another, shorter payload. Only this datagram completes a receive, with its payload behind the 40 bytes of the
-//! network header. All other memory is unchanged.
+//! immediate data. The peer sends each datagram three times, because a datagram may be lost. Then it sends a datagram
+//! with the correct Q_Key and another, shorter payload. Only this datagram completes a receive, with its payload behind
+//! the 40 bytes of the network header. All other memory is unchanged.
 //!
-//! The kernel of Linux rxe panics over the datagram without immediate data. The peer sends it there only with
-//! `--set soft_roce=1`.
+//! The datagram without immediate data makes the kernel of Linux rxe panic. The peer sends it to rxe only with `--set
+//! soft_roce=1`.
 //!
 //! Reading: a dropped datagram consumes no receive and completes nothing. The test does not judge the 40 bytes.
 //!
@@ -43,10 +43,12 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const Q_KEY: QKey = QKey(0x1357_9BDF);
 /// Q_Key of the queue pair before the change.
 const OLD: QKey = QKey(0x2468_ACE0);
-/// Wrong Q_Keys: 0, the Q_Key of QP1, and the old one. The test adds each Q_Key that differs in one bit.
+/// Wrong Q_Keys: 0, the Q_Key of QP1, and the old Q_Key. The test adds each Q_Key that differs from the right Q_Key in
+/// one bit.
 const OTHERS: [QKey; 3] = [QKey(0), QKey::GSI, OLD];
 const LENGTH: u32 = 48;
-/// Length in bytes of the correct datagram. It is shorter, so that it does not cover the bytes of a wrong one.
+/// Length in bytes of the correct datagram. It is shorter than a wrong datagram, so that it does not cover all bytes of
+/// a wrongly accepted datagram.
 const SOUND: u32 = 32;
 /// Distance between receives in bytes.
 const SLOT: u32 = 128;

@@ -2,15 +2,15 @@
 //! length.
 //!
 //! On the first connection the peer leaves out the Middle of three responses. The READ must not complete. The DUT
-//! repeats it, from its first PSN, or from the missing PSN with advanced address and length. Further responses complete
-//! it. The memory holds the data of the responses, and nothing else changed.
+//! repeats the READ from its first PSN, or from the missing PSN with advanced address and length. Further responses
+//! complete the READ. The memory holds the data of the responses, and nothing else changed.
 //!
 //! On four other connections one response is 4 bytes too short or too long. The READ fails with a local length error or
 //! a bad response error, and the queue pair is in error. On the last connections one full response has a wrong opcode:
 //! the READ must not complete with success.
 //!
-//! Reading: both statuses conform. A repeated READ may resume anywhere, if it leaves nothing out. After a response with
-//! a wrong opcode the DUT may fail the READ or repeat it.
+//! Reading: both statuses conform. A repeated READ may resume at any packet, if no data is missing. After a response
+//! with a wrong opcode the DUT may fail the READ or repeat it.
 //!
 //! False alarm: none known. The peer sends the response behind the gap again if nothing happens.
 

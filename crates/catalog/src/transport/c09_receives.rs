@@ -1,10 +1,11 @@
 //! `c09-receives`: the peer's messages fill receives in order, and each completion describes its message.
 //!
 //! No other memory changes. On one connection the peer sends SENDs of no byte, one byte, one packet and three packets,
-//! with and without immediate data. Between them it sends WRITEs with Immediate, and one WRITE without. The receives
-//! lie in another order than the host posted them. Then the peer sends SENDs and WRITEs to each address modulo 8, the
-//! WRITEs across the end of a page. Last comes an empty SEND for an empty receive. The rules of receives and memory
-//! judge all of it, as in every test; here they decide on hardware, too.
+//! with and without immediate data. Between them it sends WRITEs with Immediate, and one WRITE without immediate data.
+//! The receives lie in another order than the host posted them. Then the peer sends SENDs and WRITEs to addresses of
+//! all eight alignments modulo 8; the WRITEs cross the end of a page. Last comes an empty SEND for an empty receive.
+//! The rules of receives and memory judge these messages as in every test; in this test, the rules decide on hardware,
+//! too.
 //!
 //! Reading: a WRITE with Immediate leaves the buffer of its receive unchanged.
 //!
@@ -92,7 +93,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         ask::ask(t, &channel, SENT, &message)?;
         psn = message.next();
     }
-    // In ascending order, so that no WRITE covers the beginning of an earlier one.
+    // The order is ascending, so that no WRITE covers the beginning of an earlier WRITE.
     for place in 0..PLACES_IN_WORD {
         let receive = place * SLOT + BEHIND + place;
         ask::post_receive(

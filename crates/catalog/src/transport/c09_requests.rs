@@ -1,4 +1,5 @@
-//! `c09-requests`: the DUT sends every operation, at every kind of size, in the packets that the architecture requires.
+//! `c09-requests`: the DUT sends each operation, with each kind of length, in the packets that the architecture
+//! requires.
 //!
 //! The DUT posts SEND, SEND with Immediate, SEND with Invalidate, RDMA WRITE, WRITE with Immediate, RDMA READ and both
 //! atomics, one after the other. Lengths are 0 bytes, 1 byte, around the path MTU, and several packets. The peer
@@ -6,9 +7,9 @@
 //! packet of a SEND or WRITE must request an ACK. At the end the DUT's memory must hold the data of the responses. The
 //! PSNs pass 2^24, 2^16 and 2^23.
 //!
-//! Reading: a packet in the middle of a message may request an ACK too, and gets it. SE is set in the last packet of a
-//! solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ. Except for SEND, WRITE and READ, the
-//! test leaves out an operation that the device lacks or the host refuses; the report says so.
+//! Reading: a packet in the middle of a message may request an ACK too, and then gets an ACK. SE is set in the last
+//! packet of a solicited SEND or WRITE with Immediate, and in no packet of a WRITE or READ. Except for SEND, WRITE and
+//! READ, the test leaves out an operation that the device lacks or the host refuses; the report says so.
 //!
 //! False alarm: a packet lost on the way to the tester is INCONCLUSIVE on hardware.
 
@@ -40,7 +41,7 @@ const OPERATIONS: [pb::Operation; 6] = [
     pb::Operation::WriteImm,
     pb::Operation::Read,
 ];
-/// Offset of the results of atomics, behind those of READs.
+/// Offset of the results of atomics, behind the results of READs.
 const ATOMICS: u32 = RESULTS + 15 * 1024;
 
 pub(super) static TEST: Test = Test {

@@ -1,11 +1,11 @@
-//! `c09-requests-in-flight`: at most max_rd_atomic READs and atomics are in flight, and a fenced request waits for
-//! them.
+//! `c09-requests-in-flight`: at most max_rd_atomic READs and atomics are in flight, and a fenced request waits for all
+//! of them.
 //!
 //! With max_rd_atomic 2 the DUT posts five READs and atomics, and the peer does not answer: at most two may come. As
-//! the peer answers them, the others come. On another connection a fenced SEND follows a READ. It must not come before
-//! the peer answers the READ, and must come then. With max_rd_atomic 1 the DUT retries the first of three READs after a
-//! time-out, and the second must still wait. A device without READs uses atomics instead. The test does not apply to a
-//! device with neither.
+//! the peer answers them, the DUT sends the others. On another connection a fenced SEND follows a READ. The DUT must
+//! not send it before the peer answers the READ, and must send it then. With max_rd_atomic 1 the DUT retries the first
+//! of three READs after a time-out, and the second must still wait. A device without READs uses atomics instead. The
+//! test does not apply to a device with neither.
 //!
 //! Reading: fewer requests in flight than allowed conform.
 //!
@@ -90,7 +90,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     )
 }
 
-/// Leaves three READs unanswered until the first is retried after a time-out. The second must still wait.
+/// Leaves three READs unanswered until the DUT retries the first after a time-out. The second READ must still wait.
 fn again(t: &mut Tester<'_>) -> Step {
     let Some(operation) = offered(t, pb::Operation::Read) else {
         return Ok(());
@@ -111,7 +111,7 @@ fn again(t: &mut Tester<'_>) -> Step {
         return dut.close(t);
     };
     if dut.see(t, first, patience)? && dut.see(t, first, patience)? {
-        // A request that must not come would have come by now.
+        // After this pause, a request that must wait would have arrived.
         t.pause(timeout.duration().unwrap_or_default() / 4)?;
         for sent in &sent {
             let answers = dut.answers(t, sent);
@@ -122,14 +122,14 @@ fn again(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Returns the operation if the device has it, or an atomic instead of a READ that it lacks.
+/// Returns the operation if the device has it. Returns an atomic if the device lacks READs.
 fn offered(t: &Tester<'_>, operation: pb::Operation) -> Option<pb::Operation> {
     let atomics = [pb::Operation::FetchAdd, pb::Operation::CompareSwap];
     let others = atomics.into_iter().filter(|_| operation == pb::Operation::Read);
     [operation].into_iter().chain(others).find(|one| t.offers(*one))
 }
 
-/// Has the DUT post all requests, waits, and then answers one after the other.
+/// Has the DUT post all requests, waits, and then answers one request after the other.
 fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Step {
     let mut dut = Requester::open(t, options)?;
     if offered(t, pb::Operation::Read).is_none() {

@@ -1,8 +1,8 @@
 //! `c09-reset`: a queue pair in RESET sends nothing, answers nothing, and reports nothing to its host.
 //!
 //! A SEND of the DUT is outstanding, with an ACK timeout, when its queue pair moves to RESET. Packets on their way may
-//! still arrive. After a round trip the queue pair is silent: it does not retransmit the SEND after its timeout, does
-//! not answer a WRITE, and completes neither the SEND nor the posted receive.
+//! still arrive. After a round trip the queue pair is silent. It does not retransmit the SEND after its timeout, and
+//! does not answer a WRITE. It completes neither the SEND nor the posted receive.
 //!
 //! `c09-destroyed`: the same for a destroyed queue pair.
 //!
@@ -35,7 +35,7 @@ const ALIVE: Label<Verbs> = Label::new("is the host still there");
 const SETTLE: Label<Wait> = Label::new("what was on its way");
 const WRITE: Label<Frames> = Label::new("WRITE in RESET");
 const STILL: Label<Wait> = Label::new("in RESET");
-/// About 67 ms, so that all retries of the SEND would come during the wait.
+/// ACK timeout of about 67 ms, so that all retries of the SEND would come during the wait.
 const TIMEOUT: AckTimeout = AckTimeout(14);
 
 pub(super) static TEST: Test = Test {
@@ -161,7 +161,7 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let mut done = rc::completions_of(t, Side::Dut, (gone.place, still.place));
     done.retain(|done| done.completion.qp == dialogue.handle);
     let words = ("no completion", rc::completions_in_words(&done));
-    // The host may report completions that were on their way before the path settled.
+    // Until the path has settled, the host may report completions that were on their way.
     done.retain(|done| done.event.place > settled.place);
     f.prove(
         VALIDATION,
@@ -175,8 +175,8 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 
 /// Returns the late packets that the path cannot have delayed.
 ///
-/// These are responses to requests after the destruction, and requests of the DUT if there are more than it may have
-/// sent before.
+/// These packets are responses to requests after the destruction. Requests of the DUT count if there are more than it
+/// may have sent before.
 fn not_on_the_way<'t>(t: &Trace, late: Vec<&'t FrameSeen>) -> Vec<&'t FrameSeen> {
     let packet = |frame: &'t FrameSeen| Packet::parse(Medium::Ethernet, &frame.bytes).ok();
     let psn = |frame: &FrameSeen| Some(Packet::parse(Medium::Ethernet, &frame.bytes).ok()?.bth().psn());

@@ -1,10 +1,12 @@
-//! `c09-reset-again`: a queue pair that went to RESET is as new: nothing of its previous connection is left.
+//! `c09-reset-again`: a queue pair after RESET behaves like a new queue pair: nothing of its previous connection is
+//! left.
 //!
-//! The DUT has work of every kind when its queue pair moves to RESET: unanswered requests, one of which waits after an
-//! RNR NAK; receives; half a SEND of the peer, and a gap behind it. The queue pair then goes to RTS again, with another
-//! queue pair of the peer, other PSNs and another path MTU. Messages of more packets than may be in flight complete
-//! without an ACK timeout. A WRITE of the peer counts as the first message. A SEND finds no receive before one is
-//! posted. A device without READs is tested without them, a device without atomics with a WRITE instead.
+//! The DUT has work of every kind when its queue pair moves to RESET. It has unanswered requests, one of which waits
+//! after an RNR NAK, and posted receives. It has received half a SEND, and a packet behind a gap. The queue pair then
+//! goes to RTS again, with another queue pair of the peer, other PSNs and another path MTU. Messages of more packets
+//! than may be in flight complete without an ACK timeout. A WRITE of the peer counts as the first message. A SEND finds
+//! no receive before the host posts a receive. A device without READs is tested without them, a device without atomics
+//! with a WRITE instead.
 //!
 //! Reading: RESET removes work requests without completions. Nothing else is unclear.
 //!
@@ -93,7 +95,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
         ask::post_receive(t, &channel, RECEIVE, wr_id, (40 * 1024, 4096))?;
     }
     let mut psn = channel.own_psn;
-    // The MSN after RESET must not include messages before it.
+    // The MSN after RESET must not count messages before RESET.
     if channel.atomics && t.executes(pb::Operation::FetchAdd) {
         ask::ask(t, &channel, ASKED, &Message::fetch_add(&channel, psn, 48 * 1024, 1))?;
         psn = psn.next();
@@ -121,7 +123,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
     if !dut.see_all(t, &send)? || !dut.see(t, send.first, patience)? {
         return dut.close(t);
     }
-    // The SEND must still wait when RESET comes: its interval of half a second is longer than all steps until then.
+    // The SEND must still wait when RESET comes: its interval of half a second is longer than all steps before RESET.
     t.send_frame(RNR, &dut.rnr_nak(send.first, RnrTimer(31), 0))?;
     t.wait_for(SETTLE, t.longest_round_trip() + Duration::from_millis(1))?;
     to_reset(t, RESET, &channel)?;
@@ -140,7 +142,7 @@ fn reset(t: &mut Tester<'_>) -> Step {
     begins(t, &dut.channel, before)?;
     second(t, &mut dut)?;
     let mut dut = third(t, dut, &options)?;
-    // The DUT reports a gap once. Three tries, because the NAK may be lost.
+    // The DUT reports a gap only once. The test tries three times, because the NAK may be lost.
     for _ in 0..TRIES {
         let (next, is_told) = told_before(t, dut, &options)?;
         dut = next;
@@ -202,7 +204,8 @@ fn spent(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
         dut.rnr_nak(sent.first, TIMER, 0),
         dut.nak(sent.first, NakCode::PSN_SEQUENCE_ERROR, 0),
     ];
-    // Each once, because each has one retry. If a NAK is lost, the peer still acknowledges the outstanding request.
+    // Send each NAK once, because the DUT has one retry for each kind. If a NAK is lost, the peer still acknowledges
+    // the outstanding request.
     for nak in &naks {
         t.send_frame(NAK, nak)?;
         if !dut.see(t, sent.first, patience)? {
@@ -226,12 +229,12 @@ fn begins(t: &mut Tester<'_>, channel: &Channel, before: Psn) -> Step {
 
 /// Uses the connection after RESET: requests of the DUT, requests of the peer, and a new receive.
 fn second(t: &mut Tester<'_>, dut: &mut Requester) -> Step {
-    // More packets than most adapters keep in flight: without a timer only ACKs make the DUT send the rest.
+    // These are more packets than most adapters keep in flight. Without a timer only ACKs make the DUT send the rest.
     let long = LONG * dut.mtu + 8;
     let asks = [
         Ask::send(long),
         Ask::new(pb::Operation::Write, long),
-        // Its result overwrites data of the messages before.
+        // The result of the READ overwrites data of the earlier messages.
         Ask::new(pb::Operation::Read, 64),
         Ask::send(64),
     ];

@@ -1,6 +1,6 @@
 //! `c09-response-validation`: an acknowledgement that a port must drop completes nothing.
 //!
-//! In each case the DUT posts a SEND. The peer answers three times with an ACK whose headers exclude it from the
+//! In each case the DUT posts a SEND. The peer answers three times with an ACK whose headers do not match the
 //! connection, and then with a valid ACK. Only the valid ACK completes the SEND.
 //!
 //! Reading: P_Keys match if their low 15 bits are equal and one side is a full member.

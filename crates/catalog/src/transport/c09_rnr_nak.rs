@@ -1,16 +1,16 @@
 //! `c09-rnr-nak`: a request that lacks a receive gets an RNR NAK, and is executed when the peer repeats it with a
 //! receive.
 //!
-//! On a queue pair without receives the DUT acknowledges a WRITE. A SEND of one packet, a SEND of three and a WRITE
-//! with Immediate each get an RNR NAK. The NAK has the PSN of the packet that lacks the receive, the interval of the
-//! responder's own min_rnr_timer, and an MSN that did not advance. Then the host posts a receive, and the peer repeats
-//! the request after the interval. The DUT acknowledges it, completes the receive, and the data is in memory. The peer
+//! On a queue pair without receives the DUT acknowledges a WRITE. A SEND of one packet, a SEND of three packets and a
+//! WRITE with Immediate each get an RNR NAK. The NAK has the PSN of the packet that lacks the receive, the interval of
+//! min_rnr_timer, and an MSN that did not advance. Then the host posts a receive, and the peer repeats the request
+//! after the interval. The DUT acknowledges the request, completes the receive, and the data is in memory. The peer
 //! sends the first SEND twice without a receive, and gets two RNR NAKs. Between them it repeats the WRITE, which the
 //! DUT acknowledges again. The test does all of this with three values of min_rnr_timer.
 //!
 //! Reading:
-//! - A SEND takes its receive with its first packet, so the NAK for three packets has the PSN of the first. The DUT
-//!   ignores the packets behind it.
+//! - A SEND takes its receive with its first packet, so the NAK for a SEND of three packets has the PSN of the first
+//!   packet. The DUT ignores the two packets behind it.
 //! - The payload of a WRITE with Immediate may be in memory before its receive is posted.
 //! - min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says. A longer interval
 //!   conforms, here as in `c09-rnr-nak-codes`, and an observation reports it.
@@ -55,7 +55,7 @@ const STATE: Label<Verbs> = Label::new("is the host still there");
 const TIMERS: [RnrTimer; 3] = [RnrTimer(14), RnrTimer(31), RnrTimer(0)];
 /// Length of the memory that is filled before and compared afterwards, in bytes.
 const LOOKED_AT: u32 = 48 * 1024;
-/// Returns the offset of request `n` in the DUT's memory. The plain WRITE is the last.
+/// Returns the offset of request `n` in the DUT's memory. The plain WRITE is the last request.
 const fn place(n: usize) -> u32 {
     n as u32 * 13 * 1024 + 40
 }

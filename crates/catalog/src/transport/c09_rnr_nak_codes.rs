@@ -4,8 +4,8 @@
 //! an RNR NAK with its PSN and this code.
 //!
 //! Reading: min_rnr_timer is the least interval that an RNR NAK may request, as its name in the verbs says ("minimum
-//! RNR NAK timer"). A longer interval conforms, and an observation reports it. The order of the codes is not that of
-//! their intervals, so the test compares intervals. Code 0 is the longest.
+//! RNR NAK timer"). A longer interval conforms, and an observation reports it. The codes are not in the order of their
+//! intervals, so the test compares intervals. Code 0 has the longest interval.
 //!
 //! False alarm: none known.
 

@@ -1,8 +1,8 @@
 //! `c09-rnr-retry`: a requester retries after RNR NAKs rnr_retry times, counted for each request anew.
 //!
-//! The DUT posts SENDs. The peer answers each transmission with an RNR NAK, or at last with an ACK. With rnr_retry 0 to
-//! 6 the DUT sends each request 1 + rnr_retry times, then completes it with IBV_WC_RNR_RETRY_EXC_ERR. The queue pair is
-//! then in error. With 7 the DUT still retries after 12 RNR NAKs. An acknowledged request reloads the counter.
+//! The DUT posts SENDs. The peer answers each transmission with an RNR NAK, or the last with an ACK. With rnr_retry 0
+//! to 6 the DUT sends each request 1 + rnr_retry times, then completes it with IBV_WC_RNR_RETRY_EXC_ERR. The queue pair
+//! is then in error. With 7 the DUT still retries after 12 RNR NAKs. An acknowledged request reloads the counter.
 //! retry_cnt is 0, so that an RNR NAK that wrongly consumes retry_cnt ends the request at once. Every retry is the same
 //! packet.
 //!
@@ -47,12 +47,12 @@ const AFTER: Label<Wait> = Label::new("after the last RNR NAK");
 /// Interval of the RNR NAKs: 1.28 ms.
 const TIMER: RnrTimer = RnrTimer(14);
 
-/// Longer interval, so that a request can be posted or acknowledged meanwhile: 163.84 ms.
+/// Longer interval of 163.84 ms, in which a request can be posted or acknowledged.
 const LONGER: RnrTimer = RnrTimer(28);
 
 /// rnr_retry, the number of retries of each request, and whether the last request fails.
 ///
-/// After its retries a request gets an ACK. The last request, if it fails, gets one RNR NAK more.
+/// After its retries a request gets an ACK. The last request, if it fails, gets one more RNR NAK.
 const CASES: &[(u8, &[usize], bool)] = &[
     (0, &[0], true),
     (1, &[1], true),
@@ -113,7 +113,7 @@ fn done_meanwhile(t: &mut Tester<'_>) -> Step {
     let send = dut.post(t, Ask::send(2 * dut.mtu + 8).at(8))?;
     if dut.see(t, write.first, patience)? && dut.see(t, write.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(write.last, LONGER, 0))?;
-        // By then the NAK has arrived, and the interval is not over.
+        // After this pause the NAK has arrived, but the interval is not over.
         t.pause(LONGER.duration() / 8)?;
         let acks = dut.answers(t, &write);
         dut.answer(t, (ACK, ACK_AGAIN), &acks, 1)?;
@@ -125,7 +125,8 @@ fn done_meanwhile(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Sends an RNR NAK of the second request. It acknowledges the first, which succeeds although the second fails.
+/// Sends an RNR NAK of the second request. The NAK acknowledges the first request, which succeeds although the second
+/// fails.
 fn second_of_two(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         rnr_retry: 0,
@@ -154,7 +155,7 @@ fn between_timeouts(t: &mut Tester<'_>) -> Step {
     let sent = dut.post(t, Ask::send(64))?;
     if dut.see(t, sent.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(sent.first, TIMER, 0))?;
-        // The retry after the NAK, and the retry after the time-out.
+        // Wait for the retry after the NAK, and for the retry after the time-out.
         if dut.see(t, sent.first, patience)? && dut.see(t, sent.first, patience)? {
             let nak = dut.rnr_nak(sent.first, TIMER, 0);
             dut.answer(t, (LAST, LAST_AGAIN), &[nak], 1)?;
@@ -167,7 +168,7 @@ fn between_timeouts(t: &mut Tester<'_>) -> Step {
 /// ACK timeout of the connections with time-outs.
 const TIMED: AckTimeout = AckTimeout(14);
 
-/// Leaves the retry after an RNR NAK unanswered. Its ACK timeout must run as for a first transmission.
+/// Leaves the retry after an RNR NAK unanswered. The ACK timeout of the retry must run as for a first transmission.
 fn then_silence(t: &mut Tester<'_>) -> Step {
     let options = ChannelOptions {
         timeout: TIMED,
@@ -197,7 +198,7 @@ fn posted_meanwhile(t: &mut Tester<'_>) -> Step {
     let first = dut.post(t, Ask::send(64))?;
     if dut.see(t, first.first, patience)? {
         t.send_frame(NAK, &dut.rnr_nak(first.first, LONGER, 0))?;
-        // By then the NAK has arrived, and the interval is not over.
+        // After this pause the NAK has arrived, but the interval is not over.
         t.pause(LONGER.duration() / 4)?;
         let second = dut.post(t, Ask::send(64).at(64))?;
         if dut.see(t, second.first, patience)? {

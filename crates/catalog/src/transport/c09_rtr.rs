@@ -2,7 +2,8 @@
 //!
 //! The DUT's queue pair stays in RTR. It acknowledges a WRITE and its duplicate, reports a gap behind it, and answers a
 //! READ. A SEND without a receive gets an RNR NAK, and is delivered when the peer repeats it with a receive. A WRITE of
-//! two packets begins. Then the queue pair moves to RTS, where this WRITE ends, and another is acknowledged.
+//! two packets begins. Then the queue pair moves to RTS, where the DUT acknowledges the end of this WRITE and another
+//! WRITE.
 //!
 //! Reading: a queue pair receives in RTR. No function of the responder requires RTS.
 //!
@@ -70,7 +71,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     let write = Message::write(&channel, channel.own_psn, PLACES[0], &payload);
     ask::ask(t, &channel, WRITE, &write)?;
     ask::ask(t, &channel, DUPLICATE, &write)?;
-    // Far enough ahead that no later request has this PSN.
+    // The PSN is far enough ahead that no later request has it.
     let behind = Message::write(&channel, write.next().plus(1000), PLACES[2], &payload);
     ask::put(t, &channel, GAP, &behind)?;
     ask::listen(t, &channel)?;

@@ -2,12 +2,12 @@
 //!
 //! Each case has its own connection, as in `c09-nak-invalid-request`. Some SENDs name the R_Key of the connection's own
 //! region, and a WRITE or READ with this R_Key follows. Others name an R_Key that differs in one bit, in a SEND of one
-//! packet and at the end of a SEND of two. On the last connection the SEND with the region's own R_Key lacks a receive,
-//! and the peer repeats it when one is posted.
+//! packet and at the end of a SEND of two packets. On the last connection the SEND with the region's own R_Key lacks a
+//! receive, and the peer repeats it when a receive is posted.
 //!
-//! Reading: the device decides whether a peer may invalidate an ordinary region. It may refuse with a NAK, or only with
-//! an error of the responder that the requester does not see. The test therefore requires no NAK. It requires that the
-//! queue pair is in error, that no receive completes with success for another R_Key, and that the WRITE is not
+//! Reading: the device decides whether a peer may invalidate an ordinary region. The device may refuse with a NAK, or
+//! only with an error of the responder that the requester does not see. The test therefore requires no NAK. It requires
+//! that the queue pair is in error, that no receive completes with success for another R_Key, and that the WRITE is not
 //! executed.
 //!
 //! False alarm: an R_Key with one flipped bit may belong to another region of the same protection domain.
@@ -106,7 +106,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     Ok(())
 }
 
-/// Proves that the DUT executes the SEND when it is repeated after an RNR NAK, if the device invalidates its R_Keys.
+/// Checks that the DUT executes the SEND when it is repeated after an RNR NAK, if the device invalidates its R_Keys.
 fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: bool) {
     t.not_judged(RECEIVE);
     let _ = t.commands(STATE).count();
@@ -160,7 +160,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::sound_packets(f, dialogue);
         let is = |holds| if holds { Passed::Pass } else { Passed::Fail };
         if OWN.contains(&at) {
-            // The DUT acknowledged the SEND, or refused the request behind it, which acknowledges the SEND, too.
+            // Either the DUT acknowledged the SEND, or its refusal of the next request acknowledges the SEND, too.
             let send = turn.last_sent().minus(1);
             let took = turn.answers.iter().any(|seen| {
                 let is_ack = answer::is_ack(seen) && seen.psn() == send;
@@ -181,7 +181,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             f.prove(ACCESS, &turn.evidence(&done), about, words, is(done.is_empty()));
         } else {
             let receive = dialogue.completions.iter().find(|done| done.completion.wr_id == 2);
-            // If the SEND was lost, the valid SEND behind it has its PSN and consumes its receive.
+            // If the SEND was lost, the valid SEND behind it has the same PSN and consumes its receive.
             let is_of_it =
                 |done: &&rc::Done<'_>| t.begin.simulated || done.completion.byte_len != refusal::SOUND_LENGTH;
             let is_done = receive
@@ -205,7 +205,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let result = match is_over {
             true => Passed::Pass,
             false if t.begin.simulated => Passed::Fail,
-            // The request to refuse may have been lost.
+            // The request that the DUT must refuse may have been lost.
             false => Passed::Inconclusive,
         };
         let words = ("ERR", if is_over { "ERR" } else { "another" });

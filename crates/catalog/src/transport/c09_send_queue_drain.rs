@@ -6,8 +6,9 @@
 //! The DUT sends the second SEND only when the queue pair is in RTS again. IBV_EVENT_SQ_DRAINED comes once, after the
 //! first SEND completed.
 //!
-//! Three more connections move to SQD with an outstanding request. The peer leaves a SEND unanswered, and the DUT
-//! retransmits it. A SEND gets an RNR NAK, and the DUT retransmits it. The peer answers a READ late.
+//! Three more connections move to SQD with an outstanding request. On the first the peer leaves a SEND unanswered, and
+//! the DUT retransmits it. On the second a SEND gets an RNR NAK, and the DUT retransmits it. On the third the peer
+//! answers a READ late.
 //!
 //! Reading: a host requests the event with the transition to SQD, but the agent does not. A missing event therefore
 //! proves nothing on a real host. Many adapters lack SQD: if the host refuses it, the test is NOT_APPLICABLE.
@@ -146,7 +147,7 @@ fn read(t: &mut Tester<'_>) -> Step {
     dut.close(t)
 }
 
-/// Sends an RNR NAK in SQD, so that the DUT retries there.
+/// Sends an RNR NAK in SQD. The DUT must retry in SQD, too.
 fn not_ready(t: &mut Tester<'_>) -> Step {
     let mut dut = Requester::open(t, &ChannelOptions::default())?;
     let patience = t.rc_silence(TIMER.duration(), AckTimeout::OFF, 0);
@@ -292,7 +293,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     Ok(())
 }
 
-/// Proves that the DUT retransmits an unanswered request in SQD.
+/// Checks that the DUT retransmits an unanswered request in SQD.
 fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> Result<(), Gap> {
     t.not_judged(LATE);
     t.not_judged(LATE_AGAIN);
@@ -314,7 +315,7 @@ fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> 
     Ok(())
 }
 
-/// Proves that all three requests complete with success, once and in order.
+/// Checks that all three requests complete with success, once and in order.
 fn completions(t: &Trace, f: &mut Findings<'_>, case: &rc::Case<'_>) {
     let done = &case.dialogue.completions;
     let are = |done: &[rc::Done<'_>]| {

@@ -2,11 +2,11 @@
 //!
 //! The DUT posts a datagram in SQD, and its memory is deregistered, so that the send queue fails in RTS (SQE). If the
 //! host reports SQE, it posts a receive, and the peer sends a datagram, three times at most. The datagram arrives
-//! whole, and the receive completes. Back in RTS the same holds.
+//! whole, and the receive completes. The test repeats these steps back in RTS.
 //!
 //! Reading: in SQE only the send queue is in error. If the send queue does not fail, the test is NOT_APPLICABLE.
 //!
-//! False alarm: none known. A datagram may be lost, so the peer sends up to three.
+//! False alarm: none known. A datagram may be lost, so the peer sends it up to three times.
 
 use verbatim_record::verbs::{Command, Reply, pb};
 use verbatim_record::{Evidence, Findings, Frames, Gap, Label, Passed, Side, TRIES, Trace, Verbs, WcStatus};
@@ -63,7 +63,7 @@ fn procedure(t: &mut Tester<'_>) -> Step {
     receives(t, &channel, &of_dut, 1)
 }
 
-/// Makes the send queue fail. Returns whether the host reports that.
+/// Makes the send queue fail. Returns whether the host reports SQE.
 fn fails(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams) -> Step<bool> {
     let none = pb::QpAttributes::default();
     let register = Command::RegisterMemory(pb::RegisterMemory {
@@ -99,7 +99,7 @@ fn fails(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams) -> Step<bool
     Ok(matches!(reply, Reply::Status(status) if status.state() == pb::QpState::Sqe))
 }
 
-/// Posts a receive, and sends datagrams until it completes.
+/// Posts a receive, and sends datagrams until the receive completes.
 fn receives(t: &mut Tester<'_>, channel: &Channel, of_dut: &Datagrams, at: usize) -> Step {
     let ud = &of_dut.channel;
     ask::post_receive(t, ud, RECEIVE[at], 100 + at as u64, (PLACES[at], HEADER + LENGTH))?;
@@ -143,7 +143,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         done.retain(|done| done.completion.qp == qp.qp && done.completion.wr_id == 100 + at as u64);
         let result = match done.as_slice() {
             [only] if only.status() == WcStatus::SUCCESS => Passed::Pass,
-            // Three datagrams are unlikely to be lost; fewer may be.
+            // A loss of three datagrams is unlikely, but fewer datagrams may be lost.
             [] => rc::alive(t, receive.place, sent.len() >= TRIES as usize),
             _ => Passed::Fail,
         };

@@ -36,7 +36,7 @@ pub(super) struct Datagrams {
 /// Creates a datagram queue pair and moves it to RTS.
 ///
 /// # Errors
-/// Returns an error when the DUT's host refuses, or when the run must stop.
+/// Returns an error when the DUT's host refuses a command, or when the run must stop.
 pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn) -> Step<Datagrams> {
     let of = begin(t, channel, q_key)?;
     let rts = pb::QpAttributes {
@@ -51,7 +51,7 @@ pub(super) fn open(t: &mut Tester<'_>, channel: &Channel, q_key: QKey, psn: Psn)
 /// Moves the queue pair to a state.
 ///
 /// # Errors
-/// Returns an error when the DUT's host refuses, or when the run must stop.
+/// Returns an error when the DUT's host refuses a command, or when the run must stop.
 pub(super) fn step(t: &mut Tester<'_>, of: &Datagrams, state: pb::QpState, attributes: pb::QpAttributes) -> Step {
     let modify = Command::ModifyQp(pb::ModifyQp {
         qp: of.channel.qp,
@@ -64,7 +64,7 @@ pub(super) fn step(t: &mut Tester<'_>, of: &Datagrams, state: pb::QpState, attri
 /// Creates a datagram queue pair and moves it to INIT.
 ///
 /// # Errors
-/// Returns an error when the DUT's host refuses, or when the run must stop.
+/// Returns an error when the DUT's host refuses a command, or when the run must stop.
 pub(super) fn begin(t: &mut Tester<'_>, channel: &Channel, q_key: QKey) -> Step<Datagrams> {
     let opened = t.verbs_must(labels::OPEN, Side::Dut, Command::Open(pb::Open {}))?;
     let Reply::Opened(facts) = &opened else {

@@ -1,6 +1,6 @@
 //! Chapter 9, the transport layer: reliable connections and datagrams.
 //!
-//! Module `rc` holds the code that the judges of reliable connections share.
+//! Module `rc` holds the code that the tests of reliable connections share.
 
 pub(crate) mod rc;
 
@@ -41,7 +41,7 @@ mod c09_requests;
 mod c09_requests_in_flight;
 mod c09_reserved_bits;
 
-// Packets that the receiver must drop: CRCs, headers, keys
+// Packets that must have no effect: wrong CRCs, headers or keys, and duplicates within messages
 mod c09_header_validation;
 mod c09_icrc;
 mod c09_inside_messages;
@@ -49,7 +49,7 @@ mod c09_link_p_key;
 mod c09_link_tver;
 mod c09_q_key;
 
-// Datagrams
+// Datagrams and credits; Linux rxe as the DUT
 mod c09_credits;
 mod c09_datagram_limits;
 mod c09_datagrams;
@@ -57,7 +57,7 @@ mod c09_datagrams_dropped;
 mod datagrams;
 mod soft_roce;
 
-// Requests that the responder refuses
+// NAKs and RNR NAKs; header changes; responses to drop; RESET and RTR
 mod c09_nak_fatal;
 mod c09_nak_implied;
 mod c09_nak_invalid_request;

@@ -1,8 +1,8 @@
 //! Linux rxe as the DUT: some packets crash its kernel.
 //!
-//! It computes the ICRC over the headers that an opcode should have. Its kernel panics over a shorter packet, and over
-//! an opcode without headers. A test crashes no host without permission. The files `deviations/linux-rxe*.toml` name
-//! the device and the kernels.
+//! Linux rxe computes the ICRC over the headers that an opcode should have. Its kernel panics over a shorter packet,
+//! and over an opcode without headers. A test crashes no host without permission. The files
+//! `deviations/linux-rxe*.toml` name the device and the kernels.
 
 use verbatim_record::Trace;
 use verbatim_record::verbs::Reply;
@@ -33,13 +33,14 @@ pub(super) fn is_spared(t: &Tester<'_>, test: &str, opened: &Reply) -> bool {
     t.parameter(NAME) != 1 && danger(test, opened).is_some()
 }
 
-/// Returns why the packets were not sent, if the device was spared. `sent` tells whether the record has them.
+/// Returns the reason why the test did not send the dangerous packets to this device. `sent` states whether the record
+/// has these packets.
 pub(super) fn spared(t: &Trace, test: &str, opened: Option<&Reply>, sent: bool) -> Option<String> {
     let Reply::Opened(facts) = opened? else { return None };
     if t.parameter(NAME) == Some(1) || sent {
         return None;
     }
-    // Older versions spared any host with VendorID 0, whatever its agent reported.
+    // Older versions of the test spared any host with VendorID 0, independent of its agent's report.
     let by_number = || endangering(test, &Device::of_host(facts.vendor_id, "")).filter(|_| t.stopped.is_none());
     let danger = danger(test, opened?).or_else(by_number)?;
     let (is, of) = match facts.vendor_id {

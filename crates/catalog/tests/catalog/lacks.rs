@@ -1,4 +1,4 @@
-//! A test that stopped at a feature which the device lacks: earlier violations still count.
+//! Verdicts of tests that stopped because the device lacks a feature: earlier violations still count.
 
 use verbatim_archives::golden;
 use verbatim_catalog::judge;
@@ -7,15 +7,15 @@ use verbatim_record::{Cause, Entry, Outcome, StopReason, Stopped};
 /// The most places at which a record is cut.
 const CUTS: usize = 60;
 
-/// Returns the names of chapter 9's golden records, of a conforming device or of one with a defect.
+/// Returns the names of chapter 9's golden records, of a conforming device or of a device with a defect.
 fn records(with_defect: bool) -> Vec<String> {
     let mut names = golden::names();
     names.retain(|name| name.starts_with("c09-") && name.contains('@') == with_defect);
     names
 }
 
-/// Returns whether the procedure sends or asks a host for something here. At such an entry a missing feature may end
-/// it.
+/// Returns whether the entry is a sent frame or a command to a host. A missing feature may end the procedure at such an
+/// entry.
 fn acts(entry: &Entry) -> bool {
     match entry {
         Entry::Frame(frame) => !frame.received,

@@ -1,4 +1,5 @@
-//! Records of conforming devices in real time that once failed; each file's name is the reason. They must pass.
+//! Records of conforming devices in real time that once failed; each file's name states the reason. These records must
+//! pass.
 
 use std::fs;
 use std::path::Path;

@@ -16,7 +16,7 @@ use super::frame::Path;
 use super::memory::{self, Regions};
 use super::port::Port;
 use super::profile::AdapterProfile;
-use super::qp::{Context, Qp, Told};
+use super::qp::{Context, HostQueue, Qp};
 use super::validate;
 use super::verbs::{Memory, MemoryHandle, QpHandle, ReceiveRequest, Refusal, SendRequest, Slice};
 
@@ -29,7 +29,7 @@ pub struct Adapter {
     memory: Regions,
     qps: BTreeMap<QpHandle, Qp>,
     by_number: BTreeMap<Qpn, QpHandle>,
-    told: Told,
+    told: HostQueue,
     qps_made: u32,
     p_key_violations: u16,
     now: Duration,
@@ -47,7 +47,7 @@ impl Adapter {
             memory: Regions::default(),
             qps: BTreeMap::new(),
             by_number: BTreeMap::new(),
-            told: Told::default(),
+            told: HostQueue::default(),
             qps_made: 0,
             p_key_violations: 0,
             now: Duration::ZERO,
@@ -408,7 +408,7 @@ impl Adapter {
             let _ = self.destroy(handle);
         }
         self.memory.clear();
-        self.told = Told::default();
+        self.told = HostQueue::default();
     }
 
     /// Returns the Ethernet address.

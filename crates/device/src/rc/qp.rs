@@ -28,7 +28,7 @@ pub(crate) struct Context<'a> {
     pub(crate) faults: &'a RcFaults,
     pub(crate) port: &'a mut Port,
     pub(crate) memory: &'a mut Regions,
-    pub(crate) told: &'a mut Told,
+    pub(crate) told: &'a mut HostQueue,
 }
 
 impl Context<'_> {
@@ -44,7 +44,7 @@ impl Context<'_> {
 
 /// Completions and events that the host has not fetched.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct HostQueue {
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) events: VecDeque<AsyncEvent>,
     /// The location of the next WRITE packet of any queue pair. Only a defective adapter uses it.

@@ -230,7 +230,7 @@ impl PacketSocket {
         }
     }
 
-    /// Waits for the stamp of the frame whose send began at `before`, and returns its bounds.
+    /// Waits for the stamp of the frame that was sent after `before`, and returns the bounds.
     fn sent(&self, sender: &mut Sender, before: Duration) -> Stamp {
         let bound = if sender.misses < MISSES {
             STAMP_BOUND

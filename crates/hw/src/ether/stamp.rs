@@ -11,8 +11,8 @@ const READINGS: usize = 3;
 
 /// Time when a frame was on the wire, on CLOCK_MONOTONIC: not before `earliest`, not after `latest`.
 ///
-/// With [`StampSource::Bracket`], a sent frame may have left after `latest`, if a queue of the interface delayed it for
-/// longer than the wait for its stamp.
+/// With [`StampSource::Bracket`], a sent frame may have left after `latest`. This happens if a queue of the interface
+/// delayed the frame for longer than the wait for its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The lower bound.

@@ -6,7 +6,7 @@ use verbatim_wire::{Lid, Mtu, Qpn, verbs::EventKind, verbs::Gid};
 
 use super::{c, types::GidType};
 
-/// Properties and limits of a device (`struct ibv_device_attr`; the names are those of the header).
+/// Properties and limits of a device (`struct ibv_device_attr`; the header defines the names).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceAttributes {
     /// Firmware version, as the driver reports it; empty for rxe.
@@ -27,7 +27,7 @@ pub struct DeviceAttributes {
     pub max_qp_init_rd_atom: i32,
     /// Whether the device supports atomics.
     pub atomics: bool,
-    /// Local CA ACK Delay: how long a response may take, as a code of 4.096 us * 2^code.
+    /// Local CA ACK Delay: the longest response time, as a code of 4.096 us * 2^code.
     pub local_ca_ack_delay: u8,
     /// Number of ports.
     pub phys_port_cnt: u8,
@@ -51,7 +51,7 @@ impl From<&c::ibv_device_attr> for DeviceAttributes {
     }
 }
 
-/// State of a port (`struct ibv_port_attr`; the names are those of the header).
+/// State of a port (`struct ibv_port_attr`; the header defines the names).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortAttributes {
     /// `enum ibv_port_state`: 4 is active.

@@ -127,7 +127,7 @@ impl Context {
     /// [`VerbsError::Call`].
     pub fn query_device(&self) -> Result<DeviceAttributes, VerbsError> {
         let mut attributes = c::ibv_device_attr::zeroed();
-        // SAFETY: the context is open, the structure ours.
+        // SAFETY: the context is open; the structure is a local variable.
         let code = unsafe { (self.inner.symbols().ibv_query_device)(self.pointer(), &raw mut attributes) };
         self.inner.check("ibv_query_device", format_args!(""), code)?;
         Ok(DeviceAttributes::from(&attributes))

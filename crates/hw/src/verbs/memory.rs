@@ -153,8 +153,8 @@ struct Region {
     domain: ProtectionDomain,
 }
 
-// SAFETY: libibverbs may be called from any thread; only one of our threads accesses the memory at a time (`copying`);
-// the keys read here do not change.
+// SAFETY: libibverbs may be called from any thread, and the keys read here do not change. Only one thread of this
+// process accesses the memory at a time (`copying`).
 unsafe impl Send for Region {}
 // SAFETY: as for Send.
 unsafe impl Sync for Region {}

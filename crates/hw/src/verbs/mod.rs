@@ -53,8 +53,8 @@
 //! - Remote addresses and keys of a request are passed on unchanged.
 //! - A misbehaving remote side can write into registered memory at any time, so [`MemoryRegion`] copies and never lends
 //!   a slice.
-//! - A value that a device writes (the status of a completion, the kind of an event) is a number with a name, so an
-//!   unknown value is visible.
+//! - A value that a device writes, such as the status of a completion, is a number with a name. An unknown value
+//!   therefore stays visible.
 //!
 //! # Threads
 //!

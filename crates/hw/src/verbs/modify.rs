@@ -8,7 +8,7 @@ use super::{
     types::access_flags,
 };
 
-/// Returns the C attributes, the mask of those that are set, and the names of the given attributes. An address uses the
+/// Returns the C attributes, the mask of the set attributes, and the names of the given attributes. An address uses the
 /// local port `port`.
 ///
 /// Passes values on unchanged, even invalid values, because the driver must refuse them.

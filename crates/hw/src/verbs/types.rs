@@ -1,4 +1,4 @@
-//! Values that only the library has: GID types and access flags.
+//! Values that `verbatim_wire` does not define: GID types and bits of access flags.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::c::{self, ibv_access_flags as bit};
 pub enum GidType {
     /// InfiniBand.
     Ib,
-    /// RoCE version 1: an InfiniBand network header behind Ethertype 0x8915.
+    /// RoCE version 1: a GRH behind Ethertype 0x8915.
     RoceV1,
     /// RoCE version 2: UDP over IPv4 or IPv6.
     RoceV2,

@@ -32,17 +32,17 @@ pub struct Segment {
 /// A request for the send queue.
 #[derive(Clone, Debug)]
 pub struct SendRequest {
-    /// Identifier that its completion carries.
+    /// Identifier that the completion returns.
     pub wr_id: u64,
-    /// The operation. Remote addresses and keys are passed on unchanged: the other side must refuse wrong ones.
+    /// The operation. Remote addresses and keys are passed on unchanged, because the other side must check them.
     pub work: Work,
     /// Local memory: the source of the data, or the destination for READs and atomics.
     pub data: Option<Segment>,
-    /// Whether to generate a completion on success, too.
+    /// Whether success generates a completion. A failure always generates one.
     pub signaled: bool,
-    /// Whether to notify the other side if it waits only for solicited completions.
+    /// Whether to set the Solicited Event bit of the message.
     pub solicited: bool,
-    /// Whether to wait for earlier READs and atomics.
+    /// Whether the request waits for earlier READs and atomics.
     pub fence: bool,
     /// Destination of a datagram; only for UD queue pairs.
     pub destination: Option<Destination>,
@@ -55,16 +55,16 @@ pub struct Destination {
     pub address: AddressHandle,
     /// Queue pair at the destination.
     pub qpn: Qpn,
-    /// Q_Key of that queue pair. If its top bit is set, the Q_Key of our own queue pair is sent instead.
+    /// Q_Key of that queue pair. If the top bit is set, the packet carries the Q_Key of the sending queue pair instead.
     pub qkey: QKey,
 }
 
 /// A request for the receive queue.
 #[derive(Clone, Debug)]
 pub struct ReceiveRequest {
-    /// Identifier that its completion carries.
+    /// Identifier that the completion returns.
     pub wr_id: u64,
-    /// Memory for the message. A UD queue pair needs 40 bytes more than the payload, because the GRH comes first.
+    /// Memory for the message. A UD queue pair needs 40 bytes more than the payload, because the GRH precedes it.
     pub data: Option<Segment>,
 }
 
@@ -110,7 +110,7 @@ impl SendRequest {
         let rkey = r_key.0;
         match operation {
             Operation::SendImm | Operation::WriteImm => c::word!(request).imm_data = imm.to_be(),
-            // This is `invalidate_rkey`, at the same offset.
+            // Sets the R_Key to invalidate, which is at the same offset.
             Operation::SendInvalidate => c::word!(request).imm_data = rkey,
             _ => {}
         }
@@ -142,8 +142,8 @@ impl SendRequest {
     }
 }
 
-/// The work requests of a queue pair that may still be outstanding, in posting order. They keep the memory and the
-/// address handles that they were posted with.
+/// The work requests of a queue pair that may still be outstanding, in posting order. The list keeps their memory and
+/// address handles alive.
 #[derive(Debug)]
 pub(super) struct InFlight {
     queues: Mutex<Queues>,
@@ -158,8 +158,8 @@ struct Queues {
 #[derive(Debug)]
 struct Queue {
     posted: VecDeque<Posted>,
-    /// Upper limit of requests. Beyond it the oldest must have completed, else the driver would have refused the post.
-    /// The limit keeps unsignaled requests from piling up.
+    /// Maximum length of `posted`. If the driver accepts more requests, the oldest request must have completed. The
+    /// limit prevents an endless list of unsignaled requests.
     most: usize,
 }
 
@@ -175,7 +175,7 @@ impl Queue {
     fn new(max_wr: u32) -> Self {
         Self {
             posted: VecDeque::new(),
-            // Drivers round up, hence twice the next power of two.
+            // The limit is twice the next power of two, because drivers round the queue size up.
             most: usize::try_from(max_wr).unwrap_or(0).max(1).next_power_of_two() * 2,
         }
     }
@@ -202,7 +202,8 @@ impl InFlight {
         }
     }
 
-    /// Posts a send with `post`, and keeps its objects on success. Completions wait meanwhile.
+    /// Posts a send request with `post`. Keeps the objects of the request if `post` succeeds. `completed` waits until
+    /// `post` returns.
     pub(super) fn send<T, E>(&self, request: SendRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -215,7 +216,8 @@ impl InFlight {
         Ok(posted)
     }
 
-    /// Posts a receive with `post`, and keeps its objects on success. Completions wait meanwhile.
+    /// Posts a receive request with `post`. Keeps the objects of the request if `post` succeeds. `completed` waits
+    /// until `post` returns.
     pub(super) fn receive<T, E>(&self, request: ReceiveRequest, post: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let kept = Posted {
             wr_id: request.wr_id,
@@ -228,7 +230,8 @@ impl InFlight {
         Ok(posted)
     }
 
-    /// Releases the request of `completion` and all earlier ones of its queue, because a queue completes in order.
+    /// Releases the request of `completion` and all earlier requests of the same queue, because a queue completes
+    /// requests in order.
     ///
     /// On success the opcode determines the queue. A failure that could belong to either queue releases nothing:
     /// keeping an object too long does no harm.

@@ -19,7 +19,7 @@ use super::asking::{Asking, VerbsRule};
 use super::credits::Receives;
 use super::qp_trace::{EVENT_WAIT, QpTrace, qp_traces};
 use super::requester_deadlines::after;
-use super::responder_deadlines::{Due, DutResponse, Why, dues, met, responses};
+use super::responder_deadlines::{DutResponse, ExpectedResponse, Why, dues, met, responses};
 use crate::parsed::{Parsed, RequestKind};
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
@@ -35,7 +35,7 @@ pub(super) static RULES: &[(Rule, VerbsRule)] = &[
 /// Returns whether a single lost packet may explain the missing response. A NAK for a gap, or a NAK that ends the
 /// connection, is sent only once. The connection has not ended if the device responds later, or if its host reports RTR
 /// or RTS.
-fn may_be_told_once(qp: &QpTrace<'_>, due: &Due<'_>, responses: &[DutResponse]) -> bool {
+fn may_be_told_once(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, responses: &[DutResponse]) -> bool {
     let last = due.tries.last().map_or(0, |last| last.place);
     let is_up = |done: &VerbsDone| {
         let is_it = matches!(&done.command, Command::QueryQp(of) if of.qp == qp.dialogue.handle);
@@ -52,18 +52,19 @@ fn may_be_told_once(qp: &QpTrace<'_>, due: &Due<'_>, responses: &[DutResponse]) 
 
 /// Returns whether responses of that kind are missing on three connections, which excludes a single lost packet as the
 /// reason.
-fn is_missing_always(trace: &Trace, like: &Due<'_>) -> bool {
-    let is_like = |due: &&Due<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
+fn is_missing_always(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
+    let is_like =
+        |due: &&ExpectedResponse<'_>| due.is_proof && due.why == like.why && due.parsed.opcode == like.parsed.opcode;
     let (without, _) = with_and_without(trace, is_like);
     without >= TRIES as usize
 }
 
 /// Returns whether a request that was sent once got no response on any connection with the same request under the same
 /// label. At least three such connections are required. A test that repeats a request stops when the response arrives.
-fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
-    let label = |due: &Due<'_>| due.tries.first().map(|frame| frame.label.clone());
+fn is_never_answered(trace: &Trace, like: &ExpectedResponse<'_>) -> bool {
+    let label = |due: &ExpectedResponse<'_>| due.tries.first().map(|frame| frame.label.clone());
     let of = label(like);
-    let is_like = |due: &&Due<'_>| {
+    let is_like = |due: &&ExpectedResponse<'_>| {
         let alike = due.psns == like.psns && due.parsed.opcode == like.parsed.opcode;
         due.is_next && alike && label(due) == of
     };
@@ -72,7 +73,7 @@ fn is_never_answered(trace: &Trace, like: &Due<'_>) -> bool {
 }
 
 /// Returns on how many connections all expected responses are missing, and on how many at least one arrived.
-fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usize, usize) {
+fn with_and_without(trace: &Trace, is_like: impl Fn(&&ExpectedResponse<'_>) -> bool) -> (usize, usize) {
     let mut counts = (0, 0);
     for qp in qp_traces(trace) {
         let Some(first) = qp.first() else {
@@ -80,7 +81,7 @@ fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usiz
         };
         let responses = responses(&qp, first);
         let dues = dues(&qp, &responses);
-        let of_kind: Vec<&Due<'_>> = dues.iter().filter(&is_like).collect();
+        let of_kind: Vec<&ExpectedResponse<'_>> = dues.iter().filter(&is_like).collect();
         match of_kind.iter().any(|due| met(due, &responses).is_some()) {
             true => counts.1 += 1,
             false if !of_kind.is_empty() => counts.0 += 1,
@@ -91,14 +92,19 @@ fn with_and_without(trace: &Trace, is_like: impl Fn(&&Due<'_>) -> bool) -> (usiz
 }
 
 /// Returns whether a request was sent so often before its response that loss does not explain all missing responses.
-fn is_asked_often(qp: &QpTrace<'_>, due: &Due<'_>, came: &DutResponse) -> bool {
+fn is_asked_often(qp: &QpTrace<'_>, due: &ExpectedResponse<'_>, came: &DutResponse) -> bool {
     let since = due.tries.last().map_or(0, |last| last.place);
     let of_it = |of: u32, frame: &FrameSeen| of == due.psns.0 && (since..came.place).contains(&frame.place);
     qp.asked().filter(|(of, _, frame)| of_it(*of, frame)).count() > TRIES as usize
 }
 
 /// Checks the responses that are expected for the reason `why`.
-fn owes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, why: Why, is_of_rule: impl Fn(&Due<'t>) -> bool) {
+fn owes<'t>(
+    qp: &QpTrace<'t>,
+    asking: &mut Asking<'_, 't>,
+    why: Why,
+    is_of_rule: impl Fn(&ExpectedResponse<'t>) -> bool,
+) {
     // A failed request of the device itself moves the queue pair to the error state at an unknown time.
     let (Some(first), None) = (qp.first(), qp.failed()) else {
         return;
@@ -160,7 +166,7 @@ fn request_answered<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 }
 
 /// Returns whether no receive was posted for the message of a request when the request was last sent.
-fn lacks(receives: &Receives, due: &Due<'_>) -> bool {
+fn lacks(receives: &Receives, due: &ExpectedResponse<'_>) -> bool {
     let is_send = matches!(RequestKind::of(due.parsed.opcode), RequestKind::Send(_));
     let sent = due.tries.last();
     sent.is_some_and(|sent| receives.lack(due.psns, is_send, sent.place))
@@ -197,19 +203,20 @@ fn first_answers<'t>(qp: &QpTrace<'t>) -> (usize, Vec<&'t FrameSeen>) {
     };
     let responses = responses(qp, first);
     let dues = dues(qp, &responses);
-    let is_first =
-        |due: &&Due<'_>| due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response();
+    let is_first = |due: &&ExpectedResponse<'_>| {
+        due.why == Why::Asked && due.is_next && !RequestKind::of(due.parsed.opcode).has_response()
+    };
     let mut came: BTreeMap<u32, Vec<&FrameSeen>> = BTreeMap::new();
     for (at, _, frame) in qp.asked() {
         came.entry(at).or_default().push(frame);
     }
-    let came_again = |due: &Due<'t>| {
+    let came_again = |due: &ExpectedResponse<'t>| {
         let first = due.tries.first()?;
         let mut again = came.get(&due.psns.0)?.iter().copied();
         again.find(|frame| frame.place > first.place)
     };
     // The responder drops requests after an RNR NAK, and the requester repeats them.
-    let is_put_off = |due: &&Due<'t>| {
+    let is_put_off = |due: &&ExpectedResponse<'t>| {
         let from = due.tries.first().map_or(usize::MAX, |first| first.place);
         let mut put_off = responses.iter().filter(|response| response.says == ResponseKind::Rnr);
         put_off.any(|response| response.place > from && response.offset <= due.psns.0)

@@ -16,7 +16,7 @@ pub(super) type VerbsRule = for<'t> fn(&QpTrace<'t>, &mut Asking<'_, 't>);
 
 /// Violation, or undecided case, of a rule at one event.
 #[derive(Clone, Debug)]
-pub(crate) struct Said<'t> {
+pub(crate) struct RuleFinding<'t> {
     pub(crate) rule: Rule,
     /// Event that the outcome is about.
     pub(crate) about: String,
@@ -33,7 +33,7 @@ pub(crate) struct Said<'t> {
 
 /// Number of times that a rule held, and the case that came closest to a violation.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept<'t> {
+pub(crate) struct RuleHeld<'t> {
     pub(crate) rule: Rule,
     pub(crate) times: u32,
     /// Value and bound of the closest case, in words; empty if the evidence is the value.
@@ -47,9 +47,9 @@ pub(crate) struct Kept<'t> {
 #[derive(Debug, Default)]
 pub(crate) struct Ruling<'t> {
     /// Violations and undecided cases.
-    pub(crate) said: Vec<Said<'t>>,
+    pub(crate) said: Vec<RuleFinding<'t>>,
     /// Rules that were applied and held.
-    pub(crate) held: Vec<Kept<'t>>,
+    pub(crate) held: Vec<RuleHeld<'t>>,
 }
 
 /// Rule that is being applied.
@@ -80,7 +80,7 @@ impl<'t> Asking<'_, 't> {
             return;
         }
         let (about, expected, seen) = words();
-        self.ruling.said.push(Said {
+        self.ruling.said.push(RuleFinding {
             rule: self.rule,
             about,
             expected,
@@ -127,7 +127,7 @@ impl<'t> Ruling<'t> {
     fn hold(&mut self, rule: Rule, evidence: impl IntoIterator<Item = Evidence<'t>>, closest: String, slack: f64) {
         let Some(held) = self.held.iter_mut().find(|held| held.rule == rule) else {
             let evidence = evidence.into_iter().collect();
-            self.held.push(Kept {
+            self.held.push(RuleHeld {
                 rule,
                 times: 1,
                 closest,

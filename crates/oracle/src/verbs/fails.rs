@@ -14,7 +14,7 @@ use super::completion::may_acknowledge;
 use super::errors::{refuses, rnr_naks};
 use super::next::fits;
 use super::pace::QUEUED;
-use super::qp_trace::{Completion, EVENT_WAIT, Owed, PeerResponse, QpTrace, Request, WorkRequest, shown};
+use super::qp_trace::{Completion, Deadline, EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest, shown};
 use super::received::{commands, posted};
 use super::requester_deadlines::{after, in_words, is_disturbed, patience};
 use super::retransmission::{interval, is_flushed, unanswered, waits_since};
@@ -52,7 +52,7 @@ fn fails<'t>(
     let other = other.filter(|status| !allowed.contains(status) && *status != WcStatus::WR_FLUSH_ERR);
     let is_local = other.is_some_and(|status| matches!(status, WcStatus::LOC_PROT_ERR | WcStatus::LOC_QP_OP_ERR));
     let owed = match (other, completion.first()) {
-        (Some(_), Some(_)) => qp.after(since).map_or(Owed::NotDue, Owed::Unmet),
+        (Some(_), Some(_)) => qp.after(since).map_or(Deadline::NotDue, Deadline::Unmet),
         _ => qp.owed(since, within, met.map(|completion| completion.done.event.at.earliest)),
     };
     // A lost packet does not explain a local error.
@@ -267,12 +267,12 @@ fn flushed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         };
         let owed = match (completion.first(), after) {
             // A queue pair that was moved to the error state may have failed by itself just before.
-            (Some(completion), _) if is_flush(completion) || !has_failed => Owed::Met,
+            (Some(completion), _) if is_flush(completion) || !has_failed => Deadline::Met,
             (Some(completion), _) => qp
                 .after(completion.done.event.at.latest)
-                .map_or(Owed::NotDue, Owed::Unmet),
-            (None, Some(after)) => Owed::Unmet(after),
-            (None, None) => Owed::NotDue,
+                .map_or(Deadline::NotDue, Deadline::Unmet),
+            (None, Some(after)) => Deadline::Unmet(after),
+            (None, None) => Deadline::NotDue,
         };
         // The host reports over a reliable stream, so that no report can be lost.
         asking.owes(owed, true, [by], || {
@@ -300,9 +300,9 @@ fn receives_flushed<'t>(
     let before = all.iter().take_while(|(done, _)| done.place < place);
     for (at, (done, post)) in before.enumerate() {
         let owed = match (qp.received.get(at), after) {
-            (Some(_), _) => Owed::Met,
-            (None, Some(after)) => Owed::Unmet(after),
-            (None, None) => Owed::NotDue,
+            (Some(_), _) => Deadline::Met,
+            (None, Some(after)) => Deadline::Unmet(after),
+            (None, None) => Deadline::NotDue,
         };
         asking.owes(owed, true, [by, Evidence::from(*done)], || {
             (

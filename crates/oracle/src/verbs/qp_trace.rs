@@ -125,7 +125,7 @@ impl Completion<'_> {
 
 /// Outcome of a requirement with a deadline.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Owed<'t> {
+pub(super) enum Deadline<'t> {
     /// The requirement was met in time.
     Met,
     /// The record ends, or the tester interferes, before the deadline.
@@ -532,15 +532,20 @@ impl<'t> QpTrace<'t> {
 
     /// Returns the outcome of a requirement with the deadline `within` after `since`. `met`: the time when it was
     /// met.
-    pub(super) fn owed(&self, since: Time, within: Duration, met: Option<Time>) -> Owed<'t> {
+    pub(super) fn owed(&self, since: Time, within: Duration, met: Option<Time>) -> Deadline<'t> {
         self.owed_before(self.until, (since, within), met)
     }
 
     /// Returns the outcome of a requirement that ends at the place `until`.
-    pub(super) fn owed_before(&self, until: usize, (since, within): (Time, Duration), met: Option<Time>) -> Owed<'t> {
+    pub(super) fn owed_before(
+        &self,
+        until: usize,
+        (since, within): (Time, Duration),
+        met: Option<Time>,
+    ) -> Deadline<'t> {
         let due = since.after(within);
         if met.is_some_and(|met| met <= due) {
-            return Owed::Met;
+            return Deadline::Met;
         }
         let is_alive = |done: &&VerbsDone| {
             let said = matches!(&done.answer, Some((.., reply, _)) if !matches!(reply, Reply::Refused(_)));
@@ -550,7 +555,7 @@ impl<'t> QpTrace<'t> {
         let (begin, _) = self.dialogue.places;
         let mut later = self.trace.timeline.commands_between((begin, usize::MAX)).iter();
         let after = later.find(is_alive);
-        after.map_or(Owed::NotDue, Owed::Unmet)
+        after.map_or(Deadline::NotDue, Deadline::Unmet)
     }
 
     /// Returns the first command after `since` that shows that the host is alive.

@@ -15,7 +15,7 @@ use super::asking::{Asking, VerbsRule};
 use super::completion::may_acknowledge;
 use super::local::has_reason;
 use super::next::{expected, fits, is_read};
-use super::qp_trace::{Completion, EVENT_WAIT, Owed, PeerResponse, QpTrace, Request, WorkRequest};
+use super::qp_trace::{Completion, Deadline, EVENT_WAIT, PeerResponse, QpTrace, Request, WorkRequest};
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
 
@@ -41,16 +41,16 @@ impl<'t> Asking<'_, 't> {
     /// Notes the outcome of a requirement with a deadline. `proven`: its cause has certainly arrived.
     pub(super) fn owes(
         &mut self,
-        owed: Owed<'t>,
+        owed: Deadline<'t>,
         proven: bool,
         evidence: impl IntoIterator<Item = Evidence<'t>>,
         words: impl FnOnce() -> (String, String, String),
     ) {
         let (result, after) = match owed {
-            Owed::Met => (Passed::Pass, None),
-            Owed::NotDue => return,
-            Owed::Unmet(after) if proven => (Passed::Fail, Some(after)),
-            Owed::Unmet(after) => (Passed::Inconclusive, Some(after)),
+            Deadline::Met => (Passed::Pass, None),
+            Deadline::NotDue => return,
+            Deadline::Unmet(after) if proven => (Passed::Fail, Some(after)),
+            Deadline::Unmet(after) => (Passed::Inconclusive, Some(after)),
         };
         self.say(result, evidence.into_iter().chain(after.map(Evidence::from)), words);
     }
@@ -315,7 +315,7 @@ fn completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of_kind: fn(&Pee
         let owed = match without_reason {
             Some(completion) => qp
                 .after(completion.done.event.at.latest)
-                .map_or(Owed::NotDue, Owed::Unmet),
+                .map_or(Deadline::NotDue, Deadline::Unmet),
             None => qp.owed(since, EVENT_WAIT, came),
         };
         let evidence = [Evidence::from(answer.frame)];

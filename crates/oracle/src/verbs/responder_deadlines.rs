@@ -36,7 +36,7 @@ pub(super) enum Why {
 
 /// Expected response.
 #[derive(Debug)]
-pub(super) struct Due<'t> {
+pub(super) struct ExpectedResponse<'t> {
     pub(super) why: Why,
     pub(super) parsed: Parsed<'t>,
     /// First and last PSN of the request, counted from the first PSN that the device expects.
@@ -51,7 +51,7 @@ pub(super) struct Due<'t> {
     pub(super) until: usize,
 }
 
-impl Due<'_> {
+impl ExpectedResponse<'_> {
     /// Returns whether a response answers the request, or explains the missing answer.
     fn is_met_by(&self, response: &DutResponse) -> bool {
         let (first, last) = self.psns;
@@ -122,7 +122,7 @@ struct Responder<'k, 't> {
     /// PSN up to which no request is missing, from `expects` on.
     whole: u32,
     parsed: Vec<&'k DutResponse>,
-    due: Vec<Due<'t>>,
+    due: Vec<ExpectedResponse<'t>>,
     /// For each first PSN of a request: indices in `due` of the responses that later packets may still provide.
     open: BTreeMap<u32, Vec<usize>>,
 }
@@ -295,7 +295,7 @@ impl<'k, 't> Responder<'k, 't> {
     }
 
     fn owe(&mut self, (why, is_next): (Why, bool), parsed: Parsed<'t>, psns: (u32, u32), tries: Vec<&'t FrameSeen>) {
-        let mut due = Due {
+        let mut due = ExpectedResponse {
             why,
             parsed,
             psns,
@@ -348,7 +348,7 @@ impl<'k, 't> Responder<'k, 't> {
 }
 
 /// Returns all responses that are expected on a connection.
-pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<Due<'t>> {
+pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<ExpectedResponse<'t>> {
     let mut events: Vec<(usize, Happens<'_, 't>)> = Vec::new();
     for (offset, parsed, frame) in qp.asked_anywhere() {
         events.push((frame.place, Happens::Sent(offset, parsed, frame)));
@@ -370,7 +370,7 @@ pub(super) fn dues<'t>(qp: &QpTrace<'t>, responses: &[DutResponse]) -> Vec<Due<'
 }
 
 /// Returns the first response that satisfies the expectation, if any.
-pub(super) fn met<'r>(due: &Due<'_>, responses: &'r [DutResponse]) -> Option<&'r DutResponse> {
+pub(super) fn met<'r>(due: &ExpectedResponse<'_>, responses: &'r [DutResponse]) -> Option<&'r DutResponse> {
     let first = due.tries.first().map_or(usize::MAX, |first| first.place);
     let since = responses.partition_point(|response| response.place < first);
     responses[since..].iter().find(|response| due.is_met_by(response))

@@ -16,8 +16,8 @@ pub fn takes(listed: &[i32], one: impl Into<i32>) -> bool {
     listed.is_empty() || listed.contains(&one.into())
 }
 
-/// Returns the operation that a request packet's opcode implies on a reliable connection. First and middle packets of a
-/// message may imply more than one; the function then returns the plain one.
+/// Returns the operation that a request packet's opcode implies on a reliable connection. For a first or middle packet
+/// of a message, returns `Send` or `Write`: immediate data or an R_Key to invalidate may follow in the last packet.
 #[must_use]
 pub fn asks_for(opcode: Opcode) -> Option<Operation> {
     if !opcode.is_request() {

@@ -275,7 +275,7 @@ messages! {
     RoundTrips { answered lost of; shortest = shortest_ns longest = longest_ns }
 }
 
-/// Implements [`Form`] for `Entry`. The variants before the `;` hold a struct, the others hold their fields.
+/// Implements [`Form`] for `Entry`. The variants before the `;` hold a struct; the variants after it have named fields.
 macro_rules! kinds {
     (
         $($whole:ident)*;

@@ -104,7 +104,7 @@ pub struct Waited {
     pub until: Time,
 }
 
-/// The delay of the path, measured with requests that the device answers at once.
+/// The delay of the path, measured with requests to which the device responds at once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RoundTrips {
     /// The number of answered requests.

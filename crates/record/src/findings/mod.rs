@@ -120,7 +120,8 @@ impl<'t> Findings<'t> {
             .comes_to(expected.into(), result)
     }
 
-    /// Checks that these fields of an exchange's response equal those of `wanted`. Returns true if all do.
+    /// Checks that these fields of an exchange's response equal the same fields of `wanted`. Returns true if all are
+    /// equal.
     ///
     /// # Errors
     /// Returns an error when there was no response, or an error status.

@@ -11,7 +11,7 @@ use verbatim_tester::Arrival;
 
 use super::{AT_ONCE, Found};
 use crate::clock::Clock;
-use verbatim_verbs::{Gone, Said, VerbsLink};
+use verbatim_verbs::{AgentMessage, Gone, VerbsLink};
 
 /// After a refusal that may mean a removed device, the time to wait for the host's report of the removal.
 const WORD_WITHIN: Duration = Duration::from_millis(500);
@@ -49,7 +49,7 @@ pub(super) struct Host {
     /// Outstanding commands. The key is a command's number on the connection, the value is the tester's number.
     asked: BTreeMap<u64, u32>,
     /// A report that was received and is not processed yet.
-    next: Option<Said>,
+    next: Option<AgentMessage>,
     pub(super) signs: Signs,
     /// The rig's clock.
     clock: Clock,
@@ -91,8 +91,8 @@ impl Host {
             self.asked_for_sign = None;
             match said {
                 // Ignore kinds of events that a newer agent may add.
-                Said::Event(_, proto::Event { kind: None }) => {}
-                Said::Event(host_at, proto::Event { kind: Some(event) }) => {
+                AgentMessage::Event(_, proto::Event { kind: None }) => {}
+                AgentMessage::Event(host_at, proto::Event { kind: Some(event) }) => {
                     let over = match &event {
                         Event::AsyncEvent(of) if of.name == DEVICE_FATAL => Some(format!(
                             "the {}'s device is gone: it reported {DEVICE_FATAL}",
@@ -112,7 +112,7 @@ impl Host {
                         return Err(why);
                     }
                 }
-                Said::Answer(number, host_at, proto::Reply { kind: Some(reply) }) if number <= self.last => {
+                AgentMessage::Answer(number, host_at, proto::Reply { kind: Some(reply) }) if number <= self.last => {
                     if smells_of_gone(&reply) {
                         self.wait_for_the_word(&reply)?;
                     }
@@ -124,7 +124,7 @@ impl Host {
                         );
                     }
                 }
-                Said::Answer(number, ..) => {
+                AgentMessage::Answer(number, ..) => {
                     return Err(format!(
                         "the host of the {}'s device gave command {number} of {} an answer that this version does not \
                          know: run the agent of the same version",
@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Returns the host's next report, without waiting.
-    fn receive(&mut self) -> Result<Option<Said>, String> {
+    fn receive(&mut self) -> Result<Option<AgentMessage>, String> {
         match self.next.take() {
             None => self.link.recv(Duration::ZERO).map_err(|Gone(why)| why),
             next => Ok(next),

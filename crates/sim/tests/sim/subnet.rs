@@ -76,7 +76,7 @@ fn assigned_lid_remains_rest_is_restored() {
             (Lid(7), Lid(1), OURS)
         );
         assert!(is_complete(&ran.restored), "{:?}", ran.restored);
-        // An assigned LID can be changed but not removed. The report says so.
+        // An assigned LID can be changed but not removed. The report names this limit.
         assert!(
             ran.restored[0].not_restorable[0].starts_with("LID: found 0"),
             "{:?}",

@@ -446,8 +446,8 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
 /// First line of the lock file while a journal must exist. The owner follows as JSON.
 const WITNESS: &[u8] = b"a journal is to be restored\n";
 
-/// Records in the lock file whether a journal must exist, and its owner. A later process thereby detects a removed
-/// journal, and knows the device of a damaged journal.
+/// Records in the lock file whether a journal must exist, and its owner. From this record, a later process detects a
+/// removed journal, and finds the device of a damaged journal.
 fn witness(mut lock: &File, owner: Option<&Owner>) -> io::Result<()> {
     let text = match owner {
         None => Vec::new(),

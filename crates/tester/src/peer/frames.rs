@@ -50,8 +50,8 @@ impl Tester<'_> {
     /// Sends a frame unchanged.
     ///
     /// # Errors
-    /// [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the frame, or when the tester
-    /// had to destroy the frame's queue pair. Also when the run must stop.
+    /// When the run must stop. [`Stop::NotOffered`] when the DUT reported that it does not execute the request in the
+    /// frame. Also when the tester destroyed the frame's queue pair for lack of room.
     pub fn send_frame(&mut self, label: Label<Frames>, bytes: &[u8]) -> Step<Span> {
         self.must_be_executed(bytes)?;
         self.must_be_there_for(bytes)?;
@@ -137,8 +137,8 @@ impl Tester<'_> {
         self.peer.landing.is_any()
     }
 
-    /// Whether the bytes `shown`, which the host read from memory at address `from`, lack data that the DUT has
-    /// acknowledged since the last call of [`Tester::looked_at_memory`].
+    /// Whether the bytes `shown`, read from memory at address `from`, lack data that the DUT has acknowledged. Only
+    /// data acknowledged since the last call of [`Tester::looked_at_memory`] counts.
     #[must_use]
     pub fn is_missing(&self, from: u64, shown: &[u8]) -> bool {
         self.peer.landing.is_missing(from, shown)

@@ -118,7 +118,8 @@ impl Tester<'_> {
         Ok(())
     }
 
-    /// Calls `take` after each arrival until `take` returns an item. Returns `None` if this does not happen by `until`.
+    /// Calls `take` after each arrival until `take` returns an item. Returns `None` if `take` returns no item by
+    /// `until`.
     fn await_until<T>(&mut self, until: Time, take: impl Fn(&mut PeerState) -> Option<T>) -> Step<Option<T>> {
         loop {
             if let Some(taken) = take(&mut self.peer) {

@@ -44,9 +44,9 @@ impl Offered {
         own.or_else(other)
     }
 
-    /// Returns the options with the ACK timeout, the RNR timer and the default RNR retry count replaced by the nearest
-    /// values that the side's device supports. If the device cannot disable the ACK timeout, uses the longest timeout
-    /// instead.
+    /// Returns the options with the nearest values that the side's device supports. Replaces the ACK timeout, the RNR
+    /// timer, and the RNR retry count if it has its default. If the device cannot disable the ACK timeout, uses the
+    /// longest timeout instead.
     pub(super) fn nearest(&self, side: Side, asked: &ChannelOptions) -> ChannelOptions {
         let Some((_, has)) = self.0.get(&side) else {
             return *asked;

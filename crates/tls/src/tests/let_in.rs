@@ -188,8 +188,7 @@ async fn failed_reload_keeps_the_gate() {
     );
     let (other, _) = lab();
     fs::copy(other.path().join("crl.pem"), directory.path().join("crl.pem")).unwrap();
-    // The CAs of both labs have the same name. A CRL signed by another key refuses every client, which a client
-    // notices.
+    // The CAs of both labs have the same name. With a CRL signed by another key, the server refuses every client.
     server.gate.reload(&server.files).unwrap();
     let error = server
         .connect(directory.path(), "bob", "localhost")
@@ -229,7 +228,7 @@ async fn both_sides_explain_a_refusal() {
     let told = server.told.recv().await.unwrap();
     assert!(told.contains("does not accept the server's certificate"), "{told}");
 
-    // Errors that our own side notices before it connects.
+    // Errors that the client detects before it connects.
     for (client, ours) in [("old", "expired on"), ("server", "not made for clients")] {
         let error = server
             .connect(directory.path(), client, "localhost")
@@ -301,7 +300,7 @@ async fn silent_clients_block_no_others() {
     let (directory, _issuer) = lab();
     let server = Server::start(directory.path(), true).await;
     let mut silent = Vec::new();
-    // A client that has begun to send and is slow.
+    // A slow client that has begun to send.
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(&[0x16]).await.unwrap();
     for _ in 0..300 {

@@ -1,7 +1,7 @@
 //! Fakes of the library's functions.
 //!
-//! The state of fakes that a test calls on its own thread is thread-local. On the helper thread the device's name
-//! determines their behaviour.
+//! Fakes that run on the test's own thread have thread-local state. Fakes that run on the helper thread behave
+//! according to the device's name.
 
 use std::{
     cell::RefCell,
@@ -54,7 +54,7 @@ pub(super) fn slow() -> MutexGuard<'static, ()> {
     SLOW.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Serialises tests that open a port: opening is serialised in the whole process, and one test blocks it.
+/// Serialises tests that open a port, because one test blocks all opens of the process.
 pub(super) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,7 +1,7 @@
 //! A fake device in memory, for tests.
 //!
-//! The device logs every creation and destruction in order. A request completes when the test says so. After
-//! [`Strings::follow_states`] it completes when a real device that never sends would complete it.
+//! The device logs every creation and destruction in order. The test determines when a request completes. After
+//! [`Strings::follow_states`], requests complete as on a real device that never sends: only in state ERR.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use verbatim_proto::agent::{Gid, Opened};
 use verbatim_verbs::clock::now_ns;
 use verbatim_verbs::device::{Completed, Device, Failure, Memory, Pair, Report};
-use verbatim_verbs::values::{Post, SendPost};
+use verbatim_verbs::values::{SendPost, WorkRequest};
 use verbatim_wire::Psn;
 use verbatim_wire::verbs::{Access, QpAttributes, QpState, QpStatus, Service};
 
@@ -74,7 +74,8 @@ impl Strings {
         self.lock().complete_at_once = true;
     }
 
-    /// Restricts queue pairs to the transitions of `ibv_modify_qp`, and flushes posted requests in ERR, from now on.
+    /// From now on, restricts queue pairs to the transitions of `ibv_modify_qp`, and flushes posted requests of queue
+    /// pairs in state ERR.
     pub fn follow_states(&self) {
         self.lock().follows_states = true;
     }
@@ -90,7 +91,7 @@ impl Strings {
         self.lock().reports.push_back(Report { name, qpn });
     }
 
-    /// Makes the next call fail.
+    /// Queues a failure for the next call that can fail.
     pub fn fail_next(&self, errno: i32, text: &str) {
         let text = text.into();
         self.lock().failures.push_back(Failure { errno, text });
@@ -152,7 +153,7 @@ pub struct FakePair {
     qpn: u32,
     state: QpState,
     psns: (Psn, Psn),
-    /// The wr_id of posted requests that have not completed: sends, then receives.
+    /// `wr_id` of each posted request that has not completed: sends at index 0, receives at index 1.
     posted: [Vec<u64>; 2],
     strings: Strings,
 }
@@ -261,12 +262,12 @@ impl Drop for FakeMemory {
     }
 }
 
-/// Makes the EINVAL of a driver.
+/// Makes a failure with EINVAL.
 fn invalid(text: String) -> Failure {
     Failure { errno: 22, text }
 }
 
-/// Whether a transition is one of `ibv_modify_qp`, as far as tests use them.
+/// Whether `ibv_modify_qp` permits a transition. Only transitions that tests use are permitted.
 fn is_step(from: QpState, to: QpState) -> bool {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd};
     matches!(to, Reset | Err)
@@ -322,9 +323,9 @@ impl Pair for FakePair {
         })
     }
 
-    fn post(&mut self, post: &Post<'_, FakeMemory>) -> Result<u64, Failure> {
+    fn post(&mut self, post: &WorkRequest<'_, FakeMemory>) -> Result<u64, Failure> {
         let called = now_ns();
-        let is_send = matches!(post, Post::Send(_));
+        let is_send = matches!(post, WorkRequest::Send(_));
         if self.follows_states() {
             let takes = match self.state {
                 QpState::Rts | QpState::Err => true,
@@ -336,8 +337,8 @@ impl Pair for FakePair {
             }
         }
         let (wr_id, piece, what) = match post {
-            Post::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
-            Post::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
+            WorkRequest::Send(SendPost { wr_id, work, local, .. }) => (*wr_id, local, format!("{:?}", work.operation)),
+            WorkRequest::Receive { wr_id, into } => (*wr_id, into, "Receive".into()),
         };
         let bytes = piece.as_ref().map_or(0, |piece| piece.length);
         self.strings.call(format!("post {what} of {bytes}"))?;

@@ -1,11 +1,11 @@
-//! Checks of replies: each command gets one, in order, with plausible times.
+//! Checks of replies: the agent must reply to each command once, in order, with plausible times.
 
 use core::time::Duration;
 use std::time::Instant as Here;
 
 use verbatim_proto::agent::{self as proto, command, reply};
 
-use super::talk::{Answer, Talk, in_words};
+use super::agent_session::{AgentSession, TimedReply, in_words};
 use super::{Check, Checked, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -21,25 +21,25 @@ const BETWEEN: Duration = Duration::from_millis(300);
 
 const LIFE: command::Kind = command::Kind::QueryQp(proto::QueryQp { qp: 0 });
 
-fn sign_of_life(talk: &mut Talk) -> Checked {
-    let refused = talk.refused("QueryQp of queue pair 0, which never is,", true, LIFE)?;
+fn sign_of_life(agent_session: &mut AgentSession) -> Checked {
+    let refused = agent_session.refused("QueryQp of queue pair 0, which never is,", true, LIFE)?;
     Ok(format!("QueryQp of queue pair 0 is refused: {}", refused.text))
 }
 
-/// Sends several commands at once, because a tester does not wait for each reply.
-fn answers(talk: &mut Talk) -> Checked {
+/// Sends several commands without waiting for replies, as a tester does.
+fn answers(agent_session: &mut AgentSession) -> Checked {
     const COUNT: usize = 8;
     let asked = Here::now();
     let mut numbers = Vec::new();
     for at in 0..COUNT {
-        numbers.push(talk.send(Some(if at % 2 == 0 {
+        numbers.push(agent_session.send(Some(if at % 2 == 0 {
             LIFE
         } else {
             command::Kind::Open(proto::Open {})
         }))?);
     }
     for (at, number) in numbers.into_iter().enumerate() {
-        match (at % 2, talk.answer(number, asked)?.kind) {
+        match (at % 2, agent_session.answer(number, asked)?.kind) {
             (0, reply::Kind::Refused(_)) | (1, reply::Kind::Opened(_)) => {}
             (_, other) => {
                 return wrong(format!(
@@ -56,11 +56,11 @@ fn answers(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Sends a command without a kind, which is how an agent sees a command of a later protocol version.
-fn unknown_command(talk: &mut Talk) -> Checked {
+/// Sends a command without a kind. A command of a later protocol version looks like this to an agent.
+fn unknown_command(agent_session: &mut AgentSession) -> Checked {
     let asked = Here::now();
-    let number = talk.send(None)?;
-    match talk.answer(number, asked)?.kind {
+    let number = agent_session.send(None)?;
+    match agent_session.answer(number, asked)?.kind {
         reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
             wrong("it is refused without a text; say that agent and tester must be of one version")
         }
@@ -77,7 +77,7 @@ fn unknown_command(talk: &mut Talk) -> Checked {
 }
 
 /// Sends each kind of command with a handle that does not exist; the session must survive.
-fn refusals(talk: &mut Talk) -> Checked {
+fn refusals(agent_session: &mut AgentSession) -> Checked {
     const NONE: u32 = 0x7FFF_FFF0;
     let slice = proto::Slice {
         memory: NONE,
@@ -110,19 +110,19 @@ fn refusals(talk: &mut Talk) -> Checked {
     ];
     let count = commands.len();
     for command in commands {
-        talk.refused("a command for a handle that was never given out", true, command)?;
+        agent_session.refused("a command for a handle that was never given out", true, command)?;
     }
-    talk.refused("QueryQp after refusals", true, LIFE)?;
+    agent_session.refused("QueryQp after refusals", true, LIFE)?;
     Ok(format!(
         "{count} commands for handles that are not: errno 0, a text, and the session goes on"
     ))
 }
 
-/// Compares the agent's clock with ours: both must run, and count nanoseconds.
-fn clock(talk: &mut Talk) -> Checked {
-    let first = talk.ask(LIFE)?;
-    talk.idle(BETWEEN)?;
-    let last = talk.ask(LIFE)?;
+/// Compares the agent's clock with the local clock: the agent's clock must run, and count nanoseconds.
+fn clock(agent_session: &mut AgentSession) -> Checked {
+    let first = agent_session.ask(LIFE)?;
+    agent_session.idle(BETWEEN)?;
+    let last = agent_session.ask(LIFE)?;
     for answer in [&first, &last] {
         let (span, ours) = (
             answer.at.latest_ns.saturating_sub(answer.at.earliest_ns),
@@ -152,7 +152,7 @@ fn clock(talk: &mut Talk) -> Checked {
     ))
 }
 
-/// Returns the shortest and longest time between two replies, by our clock.
-fn bounds(first: &Answer, last: &Answer) -> (Duration, Duration) {
+/// Returns the shortest and longest possible time between two replies, by the local clock.
+fn bounds(first: &TimedReply, last: &TimedReply) -> (Duration, Duration) {
     (last.asked - first.came, last.came - first.asked)
 }

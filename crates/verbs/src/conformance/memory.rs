@@ -2,7 +2,7 @@
 
 use verbatim_proto::agent::{self as proto, Slice, command, reply};
 
-use super::talk::{ALL, Talk, in_words};
+use super::agent_session::{ALL, AgentSession, in_words};
 use super::{Check, Checked, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -12,7 +12,7 @@ pub(super) const CHECKS: &[Check] = &[
     ("large messages", large),
 ];
 
-/// Length in bytes: above gRPC's default limit, below the limit of one command.
+/// Length of a large message in bytes: above gRPC's default limit, below the limit of one command.
 const LARGE: u32 = 5 << 20;
 
 fn slice(memory: u32, offset: u32, length: u32) -> Slice {
@@ -31,8 +31,8 @@ fn deregister(memory: u32) -> command::Kind {
     command::Kind::DeregisterMemory(proto::DeregisterMemory { memory })
 }
 
-fn read(talk: &mut Talk, from: Slice) -> Result<Vec<u8>, Not> {
-    match talk.ask(read_command(from))?.kind {
+fn read(agent_session: &mut AgentSession, from: Slice) -> Result<Vec<u8>, Not> {
+    match agent_session.ask(read_command(from))?.kind {
         reply::Kind::Bytes(bytes) if bytes.bytes.len() as u64 == u64::from(from.length) => Ok(bytes.bytes),
         other => wrong(format!(
             "ReadMemory of {} bytes: expected as many in `bytes`, and {} came",
@@ -42,21 +42,21 @@ fn read(talk: &mut Talk, from: Slice) -> Result<Vec<u8>, Not> {
     }
 }
 
-fn handles(talk: &mut Talk) -> Checked {
-    let first = talk.memory(64)?.memory;
+fn handles(agent_session: &mut AgentSession) -> Checked {
+    let first = agent_session.memory(64)?.memory;
     if first == 0 {
         return wrong("memory has the handle 0, which stands for none; give out handles from 1 on");
     }
-    talk.done("DeregisterMemory", deregister(first))?;
-    let second = talk.memory(64)?.memory;
-    let qp = talk.queue_pair(proto::Service::Rc, 4)?.qp;
+    agent_session.done("DeregisterMemory", deregister(first))?;
+    let second = agent_session.memory(64)?.memory;
+    let qp = agent_session.queue_pair(proto::Service::Rc, 4)?.qp;
     if qp == 0 {
         return wrong("a queue pair has the handle 0, which the sign of life asks for; give out handles from 1 on");
     }
-    talk.destroy(qp)?;
-    let again = talk.queue_pair(proto::Service::Rc, 4)?.qp;
-    talk.done("DestroyAll", command::Kind::DestroyAll(proto::DestroyAll {}))?;
-    let last = talk.memory(64)?.memory;
+    agent_session.destroy(qp)?;
+    let again = agent_session.queue_pair(proto::Service::Rc, 4)?.qp;
+    agent_session.done("DestroyAll", command::Kind::DestroyAll(proto::DestroyAll {}))?;
+    let last = agent_session.memory(64)?.memory;
     for (what, old, new) in [
         ("memory", first, second),
         ("memory after DestroyAll", first.max(second), last),
@@ -69,7 +69,7 @@ fn handles(talk: &mut Talk) -> Checked {
             ));
         }
     }
-    talk.refused(
+    agent_session.refused(
         "a handle from before DestroyAll",
         true,
         read_command(slice(second, 0, 1)),
@@ -79,10 +79,10 @@ fn handles(talk: &mut Talk) -> Checked {
     ))
 }
 
-fn bytes(talk: &mut Talk) -> Checked {
+fn bytes(agent_session: &mut AgentSession) -> Checked {
     const LENGTH: u32 = 5000;
-    let memory = talk.memory(LENGTH)?;
-    let other = talk.memory(LENGTH)?;
+    let memory = agent_session.memory(LENGTH)?;
+    let other = agent_session.memory(LENGTH)?;
     let end = memory.address.checked_add(LENGTH.into());
     if end.is_none() {
         return wrong(format!(
@@ -91,7 +91,7 @@ fn bytes(talk: &mut Talk) -> Checked {
         ));
     }
     let apart = other.address >= end.unwrap_or(u64::MAX) || other.address + u64::from(LENGTH) <= memory.address;
-    // Two memories whose addresses both start at 0 differ only in their keys.
+    // Two memories that both begin at address 0 differ only in their keys.
     let from_0 = memory.address == 0 && other.address == 0;
     if !apart && !from_0 {
         return wrong(format!(
@@ -105,15 +105,15 @@ fn bytes(talk: &mut Talk) -> Checked {
             memory.r_key
         ));
     }
-    if read(talk, slice(memory.memory, 0, LENGTH))?
+    if read(agent_session, slice(memory.memory, 0, LENGTH))?
         .iter()
         .any(|byte| *byte != 0)
     {
         return wrong("fresh memory is not all zeros; clear it when it is registered, or old bytes pass for new ones");
     }
     let written: Vec<u8> = (0..100).map(|byte| byte ^ 0xA5).collect();
-    talk.done("WriteMemory", write_command(memory.memory, 4050, written.clone()))?;
-    let seen = read(talk, slice(memory.memory, 4000, 200))?;
+    agent_session.done("WriteMemory", write_command(memory.memory, 4050, written.clone()))?;
+    let seen = read(agent_session, slice(memory.memory, 4000, 200))?;
     let mut expected = [0; 200];
     expected[50..150].copy_from_slice(&written);
     if let Some(at) = (0..200).find(|at| seen[*at] != expected[*at]) {
@@ -124,15 +124,15 @@ fn bytes(talk: &mut Talk) -> Checked {
             expected[at]
         ));
     }
-    if read(talk, slice(other.memory, 0, LENGTH))?
+    if read(agent_session, slice(other.memory, 0, LENGTH))?
         .iter()
         .any(|byte| *byte != 0)
     {
         return wrong("bytes written to one memory stand in another one too");
     }
-    talk.done("WriteMemory of no bytes", write_command(memory.memory, 0, Vec::new()))?;
-    talk.done("DeregisterMemory", deregister(memory.memory))?;
-    talk.refused(
+    agent_session.done("WriteMemory of no bytes", write_command(memory.memory, 0, Vec::new()))?;
+    agent_session.done("DeregisterMemory", deregister(memory.memory))?;
+    agent_session.refused(
         "ReadMemory of memory that was deregistered",
         true,
         read_command(slice(memory.memory, 0, 1)),
@@ -140,8 +140,8 @@ fn bytes(talk: &mut Talk) -> Checked {
     Ok("zeros at first; what is written is read; the rest stays as it was".into())
 }
 
-fn bounds(talk: &mut Talk) -> Checked {
-    let memory = talk.memory(100)?.memory;
+fn bounds(agent_session: &mut AgentSession) -> Checked {
+    let memory = agent_session.memory(100)?.memory;
     let beyond = [
         read_command(slice(memory, 90, 11)),
         read_command(slice(memory, 101, 1)),
@@ -156,9 +156,12 @@ fn bounds(talk: &mut Talk) -> Checked {
     ];
     let count = beyond.len();
     for command in beyond {
-        talk.refused(&format!("{} beyond 100 bytes", name(&command)), true, command)?;
+        agent_session.refused(&format!("{} beyond 100 bytes", name(&command)), true, command)?;
     }
-    if read(talk, slice(memory, 0, 100))?.iter().any(|byte| *byte != 0) {
+    if read(agent_session, slice(memory, 0, 100))?
+        .iter()
+        .any(|byte| *byte != 0)
+    {
         return wrong("a WriteMemory that was refused has written; check before the first byte");
     }
     Ok(format!(
@@ -174,13 +177,13 @@ fn name(kind: &command::Kind) -> &'static str {
     }
 }
 
-fn large(talk: &mut Talk) -> Checked {
+fn large(agent_session: &mut AgentSession) -> Checked {
     const REMEDY: &str = "take and send messages of up to 32 MiB: gRPC's own limit is 4 MiB";
     let register = command::Kind::RegisterMemory(proto::RegisterMemory {
         length: LARGE,
         access: Some(ALL),
     });
-    let memory = match talk.ask(register)?.kind {
+    let memory = match agent_session.ask(register)?.kind {
         reply::Kind::Memory(memory) => memory.memory,
         reply::Kind::Refused(refused) => {
             return Err(Not::Has(format!(
@@ -200,9 +203,10 @@ fn large(talk: &mut Talk) -> Checked {
         Not::Wrong(words) => Not::Wrong(format!("{LARGE} bytes in one command: {words}; {REMEDY}")),
         other => other,
     };
-    talk.done("WriteMemory", write_command(memory, 0, bytes.clone()))
+    agent_session
+        .done("WriteMemory", write_command(memory, 0, bytes.clone()))
         .map_err(lost)?;
-    let seen = read(talk, slice(memory, 0, LARGE)).map_err(lost)?;
+    let seen = read(agent_session, slice(memory, 0, LARGE)).map_err(lost)?;
     if seen != bytes {
         return wrong(format!("{LARGE} bytes were written, and others were read"));
     }

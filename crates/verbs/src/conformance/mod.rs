@@ -1,8 +1,9 @@
-//! Checks whether an agent follows `verbatim.agent.v1`, for authors of agents. `verbatim doctor --agent` runs them.
+//! Checks whether an agent follows `verbatim.agent.v1`, for authors of agents. `verbatim doctor --agent` runs these
+//! checks.
 //!
 //! | module | checks |
 //! |---|---|
-//! | `talk` | one session: a command, its reply, and the events before it |
+//! | `agent_session` | one session: a command, its reply, and the events before it |
 //! | `answers` | sign of life, order and numbers of replies, unknown commands, the clock |
 //! | `opened` | the reported properties of the device |
 //! | `memory` | handles, bytes, bounds |
@@ -10,28 +11,28 @@
 //! | `posts` | requests: flushing in ERR, dropping by RESET and destruction |
 //! | `sessions` | limit of sessions, the end of a session, pings |
 //!
-//! The checks judge the agent, not its device. No queue pair ever sends, so no packet leaves the host: queue pairs
+//! The checks judge the agent, not its device. No packet leaves the host, because no queue pair ever sends. Queue pairs
 //! connect to the device's own GID, and send requests are posted only in ERR.
 
+mod agent_session;
 mod answers;
 mod memory;
 mod opened;
 mod posts;
 mod queue_pairs;
 mod sessions;
-mod talk;
 
 use core::fmt;
 use core::time::Duration;
 
 use crate::link::{AgentAddress, AgentClient, Reached};
-use talk::Talk;
+use agent_session::AgentSession;
 
 /// Longest time for connecting, and for one reply: a tester waits no longer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest wait for events that may come at any time. A device needs less.
+/// Longest wait for expected events.
 const EVENT_WAIT: Duration = Duration::from_secs(5);
-/// Wait for events that must not come.
+/// How long a check waits for events that must not come.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// The result of a check.
@@ -41,7 +42,7 @@ pub enum Outcome {
     Pass,
     /// The agent violates the protocol.
     Fail,
-    /// The protocol does not forbid this, but the author should know it.
+    /// The protocol does not forbid the behaviour, but the author should know about it.
     Note,
     /// The check did not run, or the device lacks the feature.
     Skip,
@@ -83,9 +84,9 @@ fn wrong<T>(words: impl Into<String>) -> Result<T, Not> {
 
 /// The result of a check; the text describes a pass.
 type Checked = Result<String, Not>;
-type Check = (&'static str, fn(&mut Talk) -> Checked);
+type Check = (&'static str, fn(&mut AgentSession) -> Checked);
 
-/// Checks that share a session, in order. After a broken session the next check opens a new one.
+/// Checks that share a session, in order. After a broken session the next check opens a new session.
 const CHECKS: &[&[Check]] = &[
     opened::CHECKS,
     answers::CHECKS,
@@ -96,11 +97,11 @@ const CHECKS: &[&[Check]] = &[
 
 /// Checks an agent and calls `tell` with the result of each check. `slow` adds a check that takes half a minute.
 pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) {
-    let mut talk = match AgentClient::connect_step_by_step(address, PATIENCE) {
+    let mut agent_session = match AgentClient::connect_step_by_step(address, PATIENCE) {
         Ok(client) => {
             tell(found("session", Ok(told(&client))));
             tell(found("headers", Ok("they came before the first command".into())));
-            Some(Talk::new(client))
+            Some(AgentSession::new(client))
         }
         Err(error) => {
             let (what, why) = (
@@ -115,10 +116,10 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
         }
     };
     for (what, check) in CHECKS.iter().copied().flatten() {
-        let mut of = match talk.take() {
-            Some(talk) => talk,
+        let mut of = match agent_session.take() {
+            Some(agent_session) => agent_session,
             None => match AgentClient::connect(address, PATIENCE) {
-                Ok(client) => Talk::new(client),
+                Ok(client) => AgentSession::new(client),
                 Err(why) => {
                     let again = "no session begins after one that broke";
                     tell(found(what, wrong(format!("{again}: {why}"))));
@@ -128,14 +129,14 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
         };
         tell(found(what, check(&mut of)));
         if of.clean() {
-            talk = Some(of);
+            agent_session = Some(of);
         }
     }
-    if let Some(talk) = talk {
-        tell(found("instants", talk.instants()));
-        tell(found("order of events", talk.order_of_events()));
-        // The agent frees the session's slot only when it has ended the session.
-        let _ = talk.close();
+    if let Some(agent_session) = agent_session {
+        tell(found("instants", agent_session.instants()));
+        tell(found("order of events", agent_session.order_of_events()));
+        // Waits for the end of the session, because the agent frees the session's slot only then.
+        let _ = agent_session.close();
     }
     for (what, check) in sessions::CHECKS {
         tell(found(what, check(address)));

@@ -2,17 +2,17 @@
 
 use verbatim_proto::agent::{Capabilities, Gid, Opened, Operation, QpState, Service};
 
-use super::talk::Talk;
+use super::agent_session::AgentSession;
 use super::{Check, Checked, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[("Opened", opened), ("GIDs", gids), ("capabilities", capabilities)];
 
-fn opened(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
+fn opened(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
     if of.device.is_empty() {
         return wrong("device is empty; give the device a name: rig files and records know it by it");
     }
-    let named = talk.agent().devices.contains(&of.device);
+    let named = agent_session.agent().devices.contains(&of.device);
     let facts = [
         (
             !named,
@@ -77,8 +77,8 @@ fn opened(talk: &mut Talk) -> Checked {
     Ok(words)
 }
 
-fn gids(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
+fn gids(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
     for (at, gid) in of.gids.iter().enumerate() {
         if gid.gid.len() != 16 {
             return wrong(format!("GID {} has {} bytes; expected 16", gid.index, gid.gid.len()));
@@ -120,8 +120,8 @@ fn gids(talk: &mut Talk) -> Checked {
     }
 }
 
-fn capabilities(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
+fn capabilities(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
     let Some(has) = &of.capabilities else {
         return Ok("not said: the device has all that the protocol asks for".into());
     };
@@ -139,7 +139,7 @@ fn capabilities(talk: &mut Talk) -> Checked {
     Ok(said(has))
 }
 
-/// Returns the first invalid capability: a code that the protocol lacks, or a repeated one.
+/// Describes the first invalid capability: a code that the protocol does not define, or a repeated code.
 fn not_capabilities(has: &Capabilities) -> Option<String> {
     let codes = |values: &[i32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();
     let numbers = |values: &[u32]| values.iter().map(|value| i64::from(*value)).collect::<Vec<_>>();

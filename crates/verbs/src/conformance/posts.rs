@@ -2,8 +2,8 @@
 
 use verbatim_proto::agent::{self as proto, Completion, Operation, QpState, Service, command, reply};
 
+use super::agent_session::{AgentSession, in_words};
 use super::queue_pairs::{DEPTH, end, go_on, take_to};
-use super::talk::{Talk, in_words};
 use super::{Check, Checked, EVENT_WAIT, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -49,15 +49,16 @@ fn send(qp: u32, wr_id: u64, memory: u32, signaled: bool) -> command::Kind {
     })
 }
 
-/// Creates a queue pair with receives posted in INIT and modifies it to `state`. Returns it and its memory.
-fn with_receives(talk: &mut Talk, state: QpState) -> Result<(proto::Qp, u32), Not> {
-    let memory = talk.memory(64)?.memory;
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-    take_to(talk, &qp, QpState::Init)?;
+/// Creates a queue pair, posts receives in INIT, and modifies the queue pair to `state`. Returns the queue pair and the
+/// handle of its memory.
+fn with_receives(agent_session: &mut AgentSession, state: QpState) -> Result<(proto::Qp, u32), Not> {
+    let memory = agent_session.memory(64)?.memory;
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+    take_to(agent_session, &qp, QpState::Init)?;
     for wr_id in FIRST..FIRST + RECEIVES {
-        talk.done("PostReceive in INIT", receive(qp.qp, wr_id, memory))?;
+        agent_session.done("PostReceive in INIT", receive(qp.qp, wr_id, memory))?;
     }
-    go_on(talk, &qp, state)?;
+    go_on(agent_session, &qp, state)?;
     Ok((qp, memory))
 }
 
@@ -103,13 +104,13 @@ fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) ->
     Ok(())
 }
 
-fn flush(talk: &mut Talk) -> Checked {
+fn flush(agent_session: &mut AgentSession) -> Checked {
     for state in [QpState::Init, QpState::Rts] {
-        let (qp, _) = with_receives(talk, state)?;
-        end(talk, qp.qp, QpState::Err)?;
-        let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
+        let (qp, _) = with_receives(agent_session, state)?;
+        end(agent_session, qp.qp, QpState::Err)?;
+        let seen = agent_session.completions(RECEIVES as usize, EVENT_WAIT)?;
         are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
-        end(talk, qp.qp, QpState::Reset)?;
+        end(agent_session, qp.qp, QpState::Reset)?;
     }
     Ok(format!(
         "{RECEIVES} receives of a queue pair that goes to ERR: WR_FLUSH_ERR, in order, once"
@@ -117,19 +118,19 @@ fn flush(talk: &mut Talk) -> Checked {
 }
 
 /// Posts to a queue pair in ERR, so nothing is sent. Unsignaled requests must be flushed, too.
-fn posts_in_error(talk: &mut Talk) -> Checked {
-    let (qp, memory) = with_receives(talk, QpState::Rts)?;
-    end(talk, qp.qp, QpState::Err)?;
-    talk.completions(RECEIVES as usize, EVENT_WAIT)?;
+fn posts_in_error(agent_session: &mut AgentSession) -> Checked {
+    let (qp, memory) = with_receives(agent_session, QpState::Rts)?;
+    end(agent_session, qp.qp, QpState::Err)?;
+    agent_session.completions(RECEIVES as usize, EVENT_WAIT)?;
     for wr_id in FIRST..FIRST + SENDS {
-        talk.done("PostSend in ERR", send(qp.qp, wr_id, memory, wr_id % 2 == 0))?;
+        agent_session.done("PostSend in ERR", send(qp.qp, wr_id, memory, wr_id % 2 == 0))?;
     }
-    let seen = talk.completions(SENDS as usize, EVENT_WAIT)?;
+    let seen = agent_session.completions(SENDS as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + SENDS)?;
     for wr_id in FIRST..FIRST + RECEIVES {
-        talk.done("PostReceive in ERR", receive(qp.qp, wr_id, memory))?;
+        agent_session.done("PostReceive in ERR", receive(qp.qp, wr_id, memory))?;
     }
-    let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
+    let seen = agent_session.completions(RECEIVES as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
     Ok(format!(
         "{SENDS} sends, signalled or not, and {RECEIVES} receives: WR_FLUSH_ERR, in order, once"
@@ -146,35 +147,35 @@ fn none(seen: &[Completion], what: &str) -> Result<(), Not> {
     }
 }
 
-fn reset_forgets(talk: &mut Talk) -> Checked {
-    let (qp, _) = with_receives(talk, QpState::Rts)?;
-    end(talk, qp.qp, QpState::Reset)?;
-    none(&talk.completions(0, EVENT_WAIT)?, "RESET")?;
+fn reset_forgets(agent_session: &mut AgentSession) -> Checked {
+    let (qp, _) = with_receives(agent_session, QpState::Rts)?;
+    end(agent_session, qp.qp, QpState::Reset)?;
+    none(&agent_session.completions(0, EVENT_WAIT)?, "RESET")?;
     // Dropped requests must not complete later either.
-    take_to(talk, &qp, QpState::Init)?;
-    end(talk, qp.qp, QpState::Err)?;
-    none(&talk.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
+    take_to(agent_session, &qp, QpState::Init)?;
+    end(agent_session, qp.qp, QpState::Err)?;
+    none(&agent_session.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
     Ok("what was posted completes neither then nor later".into())
 }
 
-fn destroy_forgets(talk: &mut Talk) -> Checked {
-    let (qp, memory) = with_receives(talk, QpState::Rts)?;
-    let other = match talk.has_one_queue_pair()? {
+fn destroy_forgets(agent_session: &mut AgentSession) -> Checked {
+    let (qp, memory) = with_receives(agent_session, QpState::Rts)?;
+    let other = match agent_session.has_one_queue_pair()? {
         true => None,
-        false => Some(talk.queue_pair(Service::Rc, DEPTH)?),
+        false => Some(agent_session.queue_pair(Service::Rc, DEPTH)?),
     };
-    talk.destroy(qp.qp)?;
-    none(&talk.completions(0, EVENT_WAIT)?, "DestroyQp")?;
-    talk.refused(
+    agent_session.destroy(qp.qp)?;
+    none(&agent_session.completions(0, EVENT_WAIT)?, "DestroyQp")?;
+    agent_session.refused(
         "PostReceive to a queue pair that was destroyed",
         true,
         receive(qp.qp, 1, memory),
     )?;
     if let Some(other) = other {
-        talk.query(other.qp)?;
+        agent_session.query(other.qp)?;
     }
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
-    talk.done(
+    agent_session.done(
         "DeregisterMemory after the queue pair that named it is destroyed",
         deregister,
     )?;
@@ -183,10 +184,10 @@ fn destroy_forgets(talk: &mut Talk) -> Checked {
 
 /// Checks that memory of a posted receive cannot be deregistered. A device that writes into freed memory corrupts the
 /// host.
-fn memory_in_use(talk: &mut Talk) -> Checked {
-    let (_, memory) = with_receives(talk, QpState::Init)?;
+fn memory_in_use(agent_session: &mut AgentSession) -> Checked {
+    let (_, memory) = with_receives(agent_session, QpState::Init)?;
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
-    match talk.ask(deregister)?.kind {
+    match agent_session.ask(deregister)?.kind {
         reply::Kind::Refused(refused) => Ok(format!("it cannot be deregistered: {}", refused.text)),
         reply::Kind::Done(_) => Err(Not::Worth(
             "memory that a posted receive names was deregistered; refuse it, unless your device cannot write there any more"
@@ -196,8 +197,8 @@ fn memory_in_use(talk: &mut Talk) -> Checked {
     }
 }
 
-fn wrong_requests(talk: &mut Talk) -> Checked {
-    let (qp, memory) = with_receives(talk, QpState::Init)?;
+fn wrong_requests(agent_session: &mut AgentSession) -> Checked {
+    let (qp, memory) = with_receives(agent_session, QpState::Init)?;
     let slice = |memory, offset, length| Some(proto::Slice { memory, offset, length });
     let receive = |local| {
         command::Kind::PostReceive(proto::PostReceive {
@@ -215,10 +216,10 @@ fn wrong_requests(talk: &mut Talk) -> Checked {
         ("a receive into memory that is not", receive(slice(0x7FFF_FFF0, 0, 1))),
         ("a send request without an operation", operation),
     ] {
-        talk.refused(what, true, command)?;
+        agent_session.refused(what, true, command)?;
     }
-    end(talk, qp.qp, QpState::Err)?;
-    let seen = talk.completions(RECEIVES as usize, EVENT_WAIT)?;
+    end(agent_session, qp.qp, QpState::Err)?;
+    let seen = agent_session.completions(RECEIVES as usize, EVENT_WAIT)?;
     are_flushed(qp.qp, &seen, FIRST..FIRST + RECEIVES)?;
     Ok("they are refused, and complete nothing".into())
 }

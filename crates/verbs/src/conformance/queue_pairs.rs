@@ -1,9 +1,9 @@
-//! Checks of queue pairs: creating, querying, and modifying exactly the named attributes.
+//! Checks of queue pairs: creating, querying, and modifying exactly the given attributes.
 
 use verbatim_proto::agent::{self as proto, QpAttributes, QpState, Service, command, reply};
 
+use super::agent_session::{ALL, AgentSession, in_words};
 use super::opened::own_gid;
-use super::talk::{ALL, Talk, in_words};
 use super::{Check, Checked, Not, wrong};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -62,7 +62,7 @@ fn attributes(of: &proto::Opened, qpn: u32, to: QpState) -> QpAttributes {
     }
 }
 
-/// Returns the usual value, or else the first one that the device supports.
+/// Returns `usual` if the device supports it, or else the first value that the device lists.
 fn one_of(listed: &[u32], usual: u32) -> u32 {
     match listed {
         [first, ..] if !listed.contains(&usual) => *first,
@@ -87,33 +87,33 @@ fn address(of: &proto::Opened) -> proto::AddressVector {
 }
 
 /// Modifies a new RC queue pair through the states up to `last`.
-pub(super) fn take_to(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
-    step(talk, qp, QpState::Init)?;
-    go_on(talk, qp, last)
+pub(super) fn take_to(agent_session: &mut AgentSession, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
+    step(agent_session, qp, QpState::Init)?;
+    go_on(agent_session, qp, last)
 }
 
 /// Modifies a queue pair in INIT through the states up to `last`.
-pub(super) fn go_on(talk: &mut Talk, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
+pub(super) fn go_on(agent_session: &mut AgentSession, qp: &proto::Qp, last: QpState) -> Result<(), Not> {
     for to in [QpState::Rtr, QpState::Rts]
         .into_iter()
         .filter(|to| *to as i32 <= last as i32)
     {
-        step(talk, qp, to)?;
+        step(agent_session, qp, to)?;
     }
     Ok(())
 }
 
-fn step(talk: &mut Talk, qp: &proto::Qp, to: QpState) -> Result<(), Not> {
-    let of = talk.opened()?;
-    talk.done(
+fn step(agent_session: &mut AgentSession, qp: &proto::Qp, to: QpState) -> Result<(), Not> {
+    let of = agent_session.opened()?;
+    agent_session.done(
         &format!("ModifyQp to {} with what this step needs", state(to)),
         modify(qp.qp, to, attributes(&of, qp.qpn, to)),
     )
 }
 
 /// Modifies a queue pair to ERR or RESET.
-pub(super) fn end(talk: &mut Talk, qp: u32, to: QpState) -> Result<(), Not> {
-    talk.done(
+pub(super) fn end(agent_session: &mut AgentSession, qp: u32, to: QpState) -> Result<(), Not> {
+    agent_session.done(
         &format!("ModifyQp to {}", state(to)),
         modify(qp, to, QpAttributes::default()),
     )
@@ -127,8 +127,8 @@ fn name(code: i32) -> String {
     QpState::try_from(code).map_or_else(|_| format!("{code}, which is none"), |of| state(of).into())
 }
 
-fn is_in(talk: &mut Talk, qp: u32, expected: QpState) -> Result<proto::QpStatus, Not> {
-    let status = talk.query(qp)?;
+fn is_in(agent_session: &mut AgentSession, qp: u32, expected: QpState) -> Result<proto::QpStatus, Not> {
+    let status = agent_session.query(qp)?;
     if status.state != i32::from(expected) {
         return wrong(format!(
             "QueryQp says state {}; expected {}",
@@ -139,25 +139,25 @@ fn is_in(talk: &mut Talk, qp: u32, expected: QpState) -> Result<proto::QpStatus,
     Ok(status)
 }
 
-fn is_fresh(talk: &mut Talk, qp: &proto::Qp) -> Result<(), Not> {
+fn is_fresh(agent_session: &mut AgentSession, qp: &proto::Qp) -> Result<(), Not> {
     if !(2..0xFF_FFFF).contains(&qp.qpn) {
         return wrong(format!(
             "a queue pair has the number {:#x}; expected 2..=0xfffffe, of 24 bits",
             qp.qpn
         ));
     }
-    is_in(talk, qp.qp, QpState::Reset).map(drop)
+    is_in(agent_session, qp.qp, QpState::Reset).map(drop)
 }
 
-fn made(talk: &mut Talk, service: Service) -> Checked {
-    let one = talk.queue_pair(service, DEPTH)?;
-    is_fresh(talk, &one)?;
-    let other = match talk.has_one_queue_pair()? {
+fn made(agent_session: &mut AgentSession, service: Service) -> Checked {
+    let one = agent_session.queue_pair(service, DEPTH)?;
+    is_fresh(agent_session, &one)?;
+    let other = match agent_session.has_one_queue_pair()? {
         true => None,
-        false => Some(talk.queue_pair(service, DEPTH)?),
+        false => Some(agent_session.queue_pair(service, DEPTH)?),
     };
     if let Some(other) = &other {
-        is_fresh(talk, other)?;
+        is_fresh(agent_session, other)?;
         if one.qpn == other.qpn {
             return wrong(format!(
                 "two queue pairs have the number {:#x}; give each its own",
@@ -165,37 +165,41 @@ fn made(talk: &mut Talk, service: Service) -> Checked {
             ));
         }
     }
-    talk.destroy(one.qp)?;
+    agent_session.destroy(one.qp)?;
     let query = command::Kind::QueryQp(proto::QueryQp { qp: one.qp });
-    talk.refused("QueryQp of a queue pair that was destroyed", true, query)?;
+    agent_session.refused("QueryQp of a queue pair that was destroyed", true, query)?;
     let Some(other) = other else {
         return Ok(format!("number {:#x}, in RESET, and destroyed: max_qp is 1", one.qpn));
     };
-    is_in(talk, other.qp, QpState::Reset)?;
+    is_in(agent_session, other.qp, QpState::Reset)?;
     Ok(format!(
         "numbers {:#x} and {:#x}, in RESET; one is destroyed, and the other stays",
         one.qpn, other.qpn
     ))
 }
 
-fn reliable(talk: &mut Talk) -> Checked {
-    made(talk, Service::Rc)
+fn reliable(agent_session: &mut AgentSession) -> Checked {
+    made(agent_session, Service::Rc)
 }
 
-fn datagrams(talk: &mut Talk) -> Checked {
-    made(talk, Service::Ud)
+fn datagrams(agent_session: &mut AgentSession) -> Checked {
+    made(agent_session, Service::Ud)
 }
 
-/// Checks that as many receives fit as were requested, and that no depth ends the session.
-fn depths(talk: &mut Talk) -> Checked {
-    talk.queue_pair(Service::Rc, 1)?;
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-    let room = talk.opened()?.capabilities.map_or(0, |has| has.max_receive_depth);
+/// Checks that a queue pair accepts as many receives as requested. Also checks that the agent refuses invalid depths
+/// and services.
+fn depths(agent_session: &mut AgentSession) -> Checked {
+    agent_session.queue_pair(Service::Rc, 1)?;
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+    let room = agent_session
+        .opened()?
+        .capabilities
+        .map_or(0, |has| has.max_receive_depth);
     let depth = if room == 0 { DEPTH } else { DEPTH.min(room) };
-    take_to(talk, &qp, QpState::Init)?;
-    let memory = talk.memory(64)?.memory;
+    take_to(agent_session, &qp, QpState::Init)?;
+    let memory = agent_session.memory(64)?.memory;
     for at in 0..depth {
-        talk.done(
+        agent_session.done(
             &format!("receive {} of {depth} that receive_depth asked for, in INIT", at + 1),
             command::Kind::PostReceive(proto::PostReceive {
                 qp: qp.qp,
@@ -215,27 +219,27 @@ fn depths(talk: &mut Talk) -> Checked {
             receive_depth: depth,
         });
         let what = format!("CreateQp of {} and depth {depth}", service.as_str_name());
-        talk.refused(&what, false, create)?;
+        agent_session.refused(&what, false, create)?;
     }
     Ok(format!(
         "{depth} receives fit; depths 0 and 2^32 - 1, and no service, are refused"
     ))
 }
 
-fn steps(talk: &mut Talk) -> Checked {
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-    take_to(talk, &qp, QpState::Init)?;
-    is_in(talk, qp.qp, QpState::Init)?;
-    step(talk, &qp, QpState::Rtr)?;
-    let rtr = is_in(talk, qp.qp, QpState::Rtr)?;
+fn steps(agent_session: &mut AgentSession) -> Checked {
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+    take_to(agent_session, &qp, QpState::Init)?;
+    is_in(agent_session, qp.qp, QpState::Init)?;
+    step(agent_session, &qp, QpState::Rtr)?;
+    let rtr = is_in(agent_session, qp.qp, QpState::Rtr)?;
     if rtr.rq_psn != RQ_PSN {
         return wrong(format!(
             "in RTR QueryQp says rq_psn {:#x}; expected {RQ_PSN:#x}, as it was set: the PSN that is expected next",
             rtr.rq_psn
         ));
     }
-    step(talk, &qp, QpState::Rts)?;
-    let rts = is_in(talk, qp.qp, QpState::Rts)?;
+    step(agent_session, &qp, QpState::Rts)?;
+    let rts = is_in(agent_session, qp.qp, QpState::Rts)?;
     if (rts.sq_psn, rts.rq_psn) != (SQ_PSN, RQ_PSN) {
         return wrong(format!(
             "in RTS QueryQp says sq_psn {:#x} and rq_psn {:#x}; expected {SQ_PSN:#x} and {RQ_PSN:#x}, as they were set: the \
@@ -243,18 +247,18 @@ fn steps(talk: &mut Talk) -> Checked {
             rts.sq_psn, rts.rq_psn
         ));
     }
-    end(talk, qp.qp, QpState::Reset)?;
-    is_in(talk, qp.qp, QpState::Reset)?;
-    take_to(talk, &qp, QpState::Rts)?;
-    is_in(talk, qp.qp, QpState::Rts)?;
-    end(talk, qp.qp, QpState::Err)?;
-    is_in(talk, qp.qp, QpState::Err)?;
+    end(agent_session, qp.qp, QpState::Reset)?;
+    is_in(agent_session, qp.qp, QpState::Reset)?;
+    take_to(agent_session, &qp, QpState::Rts)?;
+    is_in(agent_session, qp.qp, QpState::Rts)?;
+    end(agent_session, qp.qp, QpState::Err)?;
+    is_in(agent_session, qp.qp, QpState::Err)?;
     Ok("each state is what QueryQp says, with sq_psn and rq_psn as set; RESET and again; ERR".into())
 }
 
-fn datagram_steps(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
-    let qp = talk.queue_pair(Service::Ud, DEPTH)?;
+fn datagram_steps(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
+    let qp = agent_session.queue_pair(Service::Ud, DEPTH)?;
     let init = QpAttributes {
         pkey_index: Some(0),
         port: Some(of.port),
@@ -271,27 +275,27 @@ fn datagram_steps(talk: &mut Talk) -> Checked {
         (QpState::Rts, rts),
     ];
     for (to, attributes) in steps {
-        talk.done(
+        agent_session.done(
             &format!("ModifyQp of a UD queue pair to {}", state(to)),
             modify(qp.qp, to, attributes),
         )?;
-        is_in(talk, qp.qp, to)?;
+        is_in(agent_session, qp.qp, to)?;
     }
     Ok("each state is what QueryQp says".into())
 }
 
-/// Checks that an unnamed attribute keeps its value: an absent attribute is not 0.
-fn unnamed(talk: &mut Talk) -> Checked {
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-    take_to(talk, &qp, QpState::Rts)?;
+/// Checks that ModifyQp does not set absent attributes to 0.
+fn unnamed(agent_session: &mut AgentSession) -> Checked {
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+    take_to(agent_session, &qp, QpState::Rts)?;
     let timer = QpAttributes {
         min_rnr_timer: Some(1),
         ..QpAttributes::default()
     };
-    match talk.ask(modify(qp.qp, QpState::Rts, timer))?.kind {
+    match agent_session.ask(modify(qp.qp, QpState::Rts, timer))?.kind {
         reply::Kind::Done(_) => {}
         reply::Kind::Refused(refused) => {
-            is_in(talk, qp.qp, QpState::Rts)?;
+            is_in(agent_session, qp.qp, QpState::Rts)?;
             return Err(Not::Has(format!(
                 "the device changes no min_rnr_timer in RTS: {}",
                 refused.text
@@ -299,7 +303,7 @@ fn unnamed(talk: &mut Talk) -> Checked {
         }
         other => return wrong(format!("ModifyQp: expected `done`, and {} came", in_words(&other))),
     }
-    let status = is_in(talk, qp.qp, QpState::Rts)?;
+    let status = is_in(agent_session, qp.qp, QpState::Rts)?;
     if (status.sq_psn, status.rq_psn) != (SQ_PSN, RQ_PSN) {
         return wrong(format!(
             "min_rnr_timer alone was named, and sq_psn and rq_psn became {:#x} and {:#x}; expected {SQ_PSN:#x} and \
@@ -310,11 +314,12 @@ fn unnamed(talk: &mut Talk) -> Checked {
     Ok("min_rnr_timer alone: sq_psn and rq_psn stay".into())
 }
 
-/// Checks numbers that do not fit a field of the device. Truncating them would test another value.
-fn fields(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-    take_to(talk, &qp, QpState::Init)?;
+/// Checks that the agent refuses numbers that do not fit a field of the device. A truncated number would test another
+/// value.
+fn fields(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+    take_to(agent_session, &qp, QpState::Init)?;
     let rtr = attributes(&of, qp.qpn, QpState::Rtr);
     let with = |change: fn(&mut QpAttributes)| {
         let mut attributes = rtr.clone();
@@ -335,10 +340,10 @@ fn fields(talk: &mut Talk) -> Checked {
         ),
     ];
     for (what, attributes) in &cases {
-        talk.refused(what, false, modify(qp.qp, QpState::Rtr, attributes.clone()))?;
-        is_in(talk, qp.qp, QpState::Init)?;
+        agent_session.refused(what, false, modify(qp.qp, QpState::Rtr, attributes.clone()))?;
+        is_in(agent_session, qp.qp, QpState::Init)?;
     }
-    talk.done("ModifyQp to RTR after refusals", modify(qp.qp, QpState::Rtr, rtr))?;
+    agent_session.done("ModifyQp to RTR after refusals", modify(qp.qp, QpState::Rtr, rtr))?;
     let rts = attributes(&of, qp.qpn, QpState::Rts);
     for (what, attributes) in [
         (
@@ -363,51 +368,51 @@ fn fields(talk: &mut Talk) -> Checked {
             },
         ),
     ] {
-        talk.refused(what, false, modify(qp.qp, QpState::Rts, attributes))?;
+        agent_session.refused(what, false, modify(qp.qp, QpState::Rts, attributes))?;
     }
-    talk.refused("state 8", false, {
+    agent_session.refused("state 8", false, {
         command::Kind::ModifyQp(proto::ModifyQp {
             qp: qp.qp,
             state: 8,
             attributes: None,
         })
     })?;
-    is_in(talk, qp.qp, QpState::Rtr)?;
+    is_in(agent_session, qp.qp, QpState::Rtr)?;
     Ok("those that it cannot hold are refused, and nothing changes".into())
 }
 
 /// Checks illegal transitions: the device must refuse them and change nothing.
-fn illegal(talk: &mut Talk) -> Checked {
-    let of = talk.opened()?;
+fn illegal(agent_session: &mut AgentSession) -> Checked {
+    let of = agent_session.opened()?;
     let mut taken = Vec::new();
     for to in [QpState::Rts, QpState::Rtr, QpState::Sqd] {
-        let qp = talk.queue_pair(Service::Rc, DEPTH)?;
-        match talk.ask(modify(qp.qp, to, attributes(&of, qp.qpn, to)))?.kind {
+        let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
+        match agent_session.ask(modify(qp.qp, to, attributes(&of, qp.qpn, to)))?.kind {
             reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
                 return wrong(format!("RESET to {} is refused without a text; say why", state(to)));
             }
             reply::Kind::Refused(_) => {
-                is_in(talk, qp.qp, QpState::Reset)?;
+                is_in(agent_session, qp.qp, QpState::Reset)?;
                 // The queue pair must still be usable.
-                take_to(talk, &qp, QpState::Init)?;
+                take_to(agent_session, &qp, QpState::Init)?;
             }
             reply::Kind::Done(_) => taken.push(format!("RESET to {}", state(to))),
             other => return wrong(format!("ModifyQp: expected `refused`, and {} came", in_words(&other))),
         }
     }
-    let qp = talk.queue_pair(Service::Rc, DEPTH)?;
+    let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
     let post = command::Kind::PostSend(proto::PostSend {
         qp: qp.qp,
         wr_id: 1,
         operation: proto::Operation::Send.into(),
         ..Default::default()
     });
-    match talk.ask(post)?.kind {
+    match agent_session.ask(post)?.kind {
         reply::Kind::Refused(_) => {}
         reply::Kind::Done(_) => taken.push("a send request in RESET".into()),
         other => return wrong(format!("PostSend: expected `refused`, and {} came", in_words(&other))),
     }
-    is_in(talk, qp.qp, QpState::Reset)?;
+    is_in(agent_session, qp.qp, QpState::Reset)?;
     if taken.is_empty() {
         return Ok("RESET to RTR, RTS and SQD, and a send request in RESET, are refused; nothing changes".into());
     }

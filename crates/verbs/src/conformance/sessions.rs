@@ -5,9 +5,9 @@ use std::time::Instant as Here;
 
 use verbatim_proto::agent::{self as proto, command, reply};
 
-use super::talk::{Talk, in_words};
+use super::agent_session::{AgentSession, in_words};
 use super::{Checked, Not, PATIENCE, wrong};
-use crate::drive::Said;
+use crate::drive::AgentMessage;
 use crate::link::{AgentAddress, AgentClient};
 
 type Check = (&'static str, fn(&AgentAddress) -> Checked);
@@ -16,12 +16,13 @@ type Check = (&'static str, fn(&AgentAddress) -> Checked);
 pub(super) const CHECKS: &[Check] = &[("a second session", second), ("end of a session", ends)];
 pub(super) const PINGS: &str = "pings";
 
-/// A tester pings every 5 s. gRPC closes the connection after the fourth ping that it does not expect.
+/// How long the check of pings sends no command. A tester pings every 5 s. gRPC closes the connection after the fourth
+/// ping that it does not expect.
 const IDLE: Duration = Duration::from_secs(23);
 
-fn begin(address: &AgentAddress, what: &str) -> Result<Talk, Not> {
+fn begin(address: &AgentAddress, what: &str) -> Result<AgentSession, Not> {
     match AgentClient::connect(address, PATIENCE) {
-        Ok(client) => Ok(Talk::new(client)),
+        Ok(client) => Ok(AgentSession::new(client)),
         Err(why) => wrong(format!("{what} does not begin: {why}")),
     }
 }
@@ -66,7 +67,7 @@ fn second(address: &AgentAddress) -> Checked {
             return wrong("it is refused without a text; say how many sessions there may be");
         }
         reply::Kind::Refused(refused) => {
-            // The stream must then end, with the same reason.
+            // The stream must then end.
             match other.idle(PATIENCE) {
                 Err(_) => format!("it is refused, and ended: {}", refused.text),
                 Ok(()) => {
@@ -93,7 +94,8 @@ fn second(address: &AgentAddress) -> Checked {
     }
 }
 
-/// Checks that a client which closes its side gets all replies, and that the agent then destroys everything.
+/// Checks that a client gets all replies after it closes its side, and that the agent then destroys the session's
+/// objects.
 fn ends(address: &AgentAddress) -> Checked {
     const WAITING: usize = 3;
     let mut first = begin(address, "a session after the second one")?;
@@ -111,7 +113,10 @@ fn ends(address: &AgentAddress) -> Checked {
             ));
         }
     };
-    let answers = said.iter().filter(|said| matches!(said, Said::Answer(..))).count();
+    let answers = said
+        .iter()
+        .filter(|said| matches!(said, AgentMessage::Answer(..)))
+        .count();
     if answers != WAITING {
         return wrong(format!(
             "{WAITING} commands were sent before the client closed its side, and {answers} answers came; do them all first"
@@ -148,9 +153,9 @@ pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
             IDLE.as_secs()
         )));
     }
-    let mut talk = begin(address, "a session")?;
-    talk.opened()?;
-    if let Err(Not::Wrong(why)) = talk.idle(IDLE) {
+    let mut agent_session = begin(address, "a session")?;
+    agent_session.opened()?;
+    if let Err(Not::Wrong(why)) = agent_session.idle(IDLE) {
         return wrong(format!(
             "a session that was left alone ended within {} s: {why}. A tester pings every 5 s (HTTP/2 PING), which gRPC in C, \
              Python and Go takes for an attack unless it is told otherwise: grpc.http2.max_ping_strikes 0 and \
@@ -158,7 +163,7 @@ pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
             IDLE.as_secs()
         ));
     }
-    talk.refused(
+    agent_session.refused(
         "QueryQp after pings",
         true,
         command::Kind::QueryQp(proto::QueryQp { qp: 0 }),

@@ -11,7 +11,7 @@ use crate::tls::ClientFiles;
 pub struct AgentAddress {
     /// The place where the agent listens.
     pub place: Place,
-    /// Certificates, for a TCP address. An agent accepts no other TCP connections from another host.
+    /// Certificates, for a TCP address. An agent accepts TCP connections from another host only with certificates.
     pub tls: Option<AgentTls>,
 }
 
@@ -24,7 +24,7 @@ pub enum Place {
     Tcp(SocketAddr),
     /// A host name and a port. The name is resolved anew for each connection, and identifies the agent at any address.
     Named {
-        /// The name, in lower case and without a final dot: other spellings are the same name.
+        /// The name, in lower case and without a final dot, because other spellings denote the same name.
         host: String,
         /// The port.
         port: u16,
@@ -45,7 +45,7 @@ impl Place {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        // A last label of digits is a mistyped IP address, which a resolver would interpret otherwise.
+        // A last label of digits means a mistyped IP address. A resolver could take it for a different address.
         let last = host.rsplit('.').next()?;
         if host.len() > 253 || !host.split('.').all(is_of_letters) || last.bytes().all(|c| c.is_ascii_digit()) {
             return None;
@@ -69,9 +69,9 @@ impl Place {
 /// The certificates for an agent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AgentTls {
-    /// Our certificate and key, and the CA of the agent's certificate.
+    /// The client's certificate and key, and the CA of the agent's certificate.
     pub files: ClientFiles,
-    /// The name or address in the agent's certificate. If absent, the address of the connection.
+    /// The name or address in the agent's certificate. If `None`, the host of the agent's address is used.
     pub server_name: Option<String>,
 }
 

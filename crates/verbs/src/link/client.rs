@@ -22,7 +22,7 @@ use verbatim_proto::agent::{Command, GetAgentResponse, SessionRequest, SessionRe
 use super::address::AgentAddress;
 use super::connect::{call_failed, connect};
 use super::inbox::{Inbox, Putter, inbox};
-use super::{Gone, Said, VerbsLink};
+use super::{AgentMessage, Gone, VerbsLink};
 
 /// Largest number of commands that wait to be sent.
 const WAITING: usize = 256;
@@ -46,7 +46,7 @@ pub struct AgentClient {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum Reached {
-    /// No agent: no process listened, or none answered `GetAgent`.
+    /// No agent: no process listened, or the process did not answer `GetAgent`.
     Nobody,
     /// An agent that answered `GetAgent`.
     Agent,
@@ -141,7 +141,7 @@ impl AgentClient {
             .name("agent".into())
             .spawn(work)
             .map_err(internal)?;
-        // The thread gives up by itself; this limit is for a thread that hangs.
+        // The thread itself gives up after `timeout`. This longer limit is for a thread that hangs.
         let patience = timeout.saturating_add(FAREWELL).saturating_sub(begun.elapsed());
         let agent = match connected.recv_timeout(patience) {
             Ok(connected) => connected?,
@@ -161,7 +161,7 @@ impl AgentClient {
         })
     }
 
-    /// Returns what the agent reported of itself when the session began.
+    /// Returns the agent's response to `GetAgent` when the session began.
     #[must_use]
     pub fn agent(&self) -> &GetAgentResponse {
         &self.agent
@@ -196,21 +196,21 @@ impl AgentClient {
         }
     }
 
-    /// Returns the next reply or event, or `None` if none comes in time.
+    /// Returns the next reply or event, or `None` if no message arrives in time.
     ///
     /// # Errors
     /// When the session has ended and all its messages were taken.
-    pub fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    pub fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         self.inbox.recv(timeout)
     }
 
-    /// Ends the session, and waits until the agent has destroyed the session's objects. Returns the messages until
-    /// then.
+    /// Ends the session, and waits until the agent has destroyed the session's objects. Returns the messages received
+    /// until the end.
     ///
     /// # Errors
     /// When the session had ended before, or its end is not confirmed. It is then unknown whether all objects are
     /// destroyed.
-    pub fn close(mut self) -> Result<Vec<Said>, Gone> {
+    pub fn close(mut self) -> Result<Vec<AgentMessage>, Gone> {
         self.requests = None;
         let begun = Instant::now();
         let mut said = Vec::new();
@@ -225,7 +225,7 @@ impl AgentClient {
     }
 }
 
-/// Text of the end when the agent confirms that the client left.
+/// Reason of the end if the agent confirms that the client left.
 const CONFIRMED: &str = "the agent ended the session";
 
 impl Drop for AgentClient {
@@ -243,7 +243,7 @@ impl Drop for AgentClient {
         if let Some(leave) = self.leave.take() {
             let _ = leave.send(());
         }
-        // Another error is the end of the thread: nothing is ever sent here.
+        // Any error except a timeout means that the thread has ended, because no value is ever sent on this channel.
         let hangs = matches!(
             self.ended.recv_timeout(FAREWELL),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout)
@@ -267,7 +267,7 @@ impl VerbsLink for AgentClient {
         Self::send(self, number, command)
     }
 
-    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         Self::recv(self, timeout)
     }
 }
@@ -322,10 +322,12 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
 }
 
 /// Parses a message. The error names the missing part.
-fn read(response: SessionResponse) -> Result<Said, &'static str> {
+fn read(response: SessionResponse) -> Result<AgentMessage, &'static str> {
     let at = response.at.ok_or("`at`")?;
     Ok(match response.kind.ok_or("`answer` or `event`")? {
-        Kind::Answer(answer) => Said::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?),
-        Kind::Event(event) => Said::Event(at, event),
+        Kind::Answer(answer) => {
+            AgentMessage::Answer(answer.number, at, answer.reply.ok_or("a `reply` in its `answer`")?)
+        }
+        Kind::Event(event) => AgentMessage::Event(at, event),
     })
 }

@@ -54,7 +54,7 @@ pub(super) async fn connect(address: &AgentAddress) -> Result<Channel, String> {
         }
         (Place::Tcp(at), Some(tls)) => return with_tls(&at.ip().to_string(), at.port(), tls, endpoint).await,
         (Place::Named { host, port }, Some(tls)) => {
-            // Only for its error text: the connector resolves the name itself and tries each address.
+            // Resolves the name only for the error text: the connector resolves the name itself and tries each address.
             looked_up(host, *port).await?;
             return with_tls(host, *port, tls, endpoint).await;
         }
@@ -84,7 +84,7 @@ async fn with_tls(
     })
 }
 
-/// Returns an address of this host, which needs no certificates, or an error.
+/// Returns `at` if it is an address of this host, which needs no certificates; otherwise returns an error.
 fn on_this_host(at: SocketAddr) -> Result<SocketAddr, String> {
     if at.ip().to_canonical().is_loopback() {
         return Ok(at);

@@ -8,24 +8,24 @@ use crate::wake::Wake;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use super::{Gone, Said};
+use super::{AgentMessage, Gone};
 
 /// Largest number of queued messages. A sender waits while the queue is full, so no message is lost.
 const WAITING: usize = 4096;
 /// Longest wait for the reason of a session's end, after the session stopped taking commands.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// The receiving end.
+/// The receiving end of the queue.
 #[derive(Debug)]
 pub(super) struct Inbox {
-    said: Receiver<Said>,
+    said: Receiver<AgentMessage>,
     shared: Arc<Shared>,
 }
 
-/// The sending end. Dropping it ends the session for the receiver.
+/// The sending end of the queue. Dropping it ends the session for the receiver.
 #[derive(Debug)]
 pub(super) struct Putter {
-    said: Option<Sender<Said>>,
+    said: Option<Sender<AgentMessage>>,
     shared: Arc<Shared>,
 }
 
@@ -45,7 +45,7 @@ impl Shared {
     }
 }
 
-/// Makes both ends.
+/// Makes both ends of the queue.
 pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
     let (put, take) = channel(WAITING);
     let shared = Arc::new(Shared {
@@ -61,18 +61,18 @@ pub(super) fn inbox() -> std::io::Result<(Putter, Inbox)> {
 }
 
 impl Inbox {
-    pub(super) fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    pub(super) fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         let begun = Instant::now();
         loop {
             if let Some(found) = self.take()? {
                 return Ok(Some(found));
             }
-            // Messages sent from here on wake again.
+            // A message sent from here on wakes the receiver again.
             self.shared.wake.clear();
             match self.take() {
                 Ok(None) => {}
                 found => {
-                    // There may be more messages; the end, too, must stay visible.
+                    // Keeps the descriptor readable, because there may be more messages, and the end must stay visible.
                     self.shared.wake.wake();
                     return found;
                 }
@@ -85,12 +85,12 @@ impl Inbox {
         }
     }
 
-    /// Stops receiving. A sender, also a waiting one, gets an error.
+    /// Stops receiving. A sender gets an error, even if it already waits.
     pub(super) fn close(&mut self) {
         self.said.close();
     }
 
-    fn take(&mut self) -> Result<Option<Said>, Gone> {
+    fn take(&mut self) -> Result<Option<AgentMessage>, Gone> {
         match self.said.try_recv() {
             Ok(said) => Ok(Some(said)),
             Err(TryRecvError::Empty) => Ok(None),
@@ -105,7 +105,7 @@ impl Inbox {
     }
 
     /// Returns why the session ended. A broken connection may stop taking commands before the reason is known, so this
-    /// waits for the reason.
+    /// function waits for the reason.
     pub(super) fn gone(&self) -> Gone {
         let end = self.shared.end.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -130,7 +130,7 @@ impl AsFd for Inbox {
 
 impl Putter {
     /// Sends a message, and waits while the queue is full. Returns whether the receiver still exists.
-    pub(super) async fn put(&self, said: Said) -> bool {
+    pub(super) async fn put(&self, said: AgentMessage) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.send(said).await.is_ok();
         self.shared.wake.wake();
@@ -138,7 +138,7 @@ impl Putter {
     }
 
     /// Sends a message from a thread outside the runtime, like [`Putter::put`].
-    pub(super) fn blocking_put(&self, said: Said) -> bool {
+    pub(super) fn blocking_put(&self, said: AgentMessage) -> bool {
         let Some(put) = &self.said else { return false };
         let taken = put.blocking_send(said).is_ok();
         self.shared.wake.wake();
@@ -153,7 +153,7 @@ impl Putter {
 
 impl Drop for Putter {
     fn drop(&mut self) {
-        // The end comes first; only then is the receiver woken.
+        // Stores the end before it wakes the receiver.
         self.shared
             .end(|| "the session was given up by this side; if nobody cancelled the run, please report it".into());
         self.said = None;
@@ -166,15 +166,14 @@ mod tests {
     use super::*;
     use verbatim_proto::agent::{Event, Instant as At};
 
-    fn event(earliest_ns: u64) -> Said {
+    fn event(earliest_ns: u64) -> AgentMessage {
         let at = At {
             earliest_ns,
             latest_ns: 0,
         };
-        Said::Event(at, Event { kind: None })
+        AgentMessage::Event(at, Event { kind: None })
     }
 
-    /// Whether the descriptor is readable now.
     fn readable(inbox: &Inbox) -> bool {
         let mut fds = [nix::poll::PollFd::new(inbox.as_fd(), nix::poll::PollFlags::POLLIN)];
         nix::poll::poll(&mut fds, 0_u8).unwrap() == 1

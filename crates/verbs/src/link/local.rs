@@ -12,7 +12,7 @@ use verbatim_hw::verbs::Library;
 use verbatim_proto::agent::Command;
 
 use super::inbox::{Inbox, inbox};
-use super::{Gone, Said, VerbsLink};
+use super::{AgentMessage, Gone, VerbsLink};
 
 /// Longest time for the beginning, and for the end, of a session.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -104,7 +104,7 @@ impl VerbsLink for LocalVerbs {
         }
     }
 
-    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone> {
+    fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone> {
         self.inbox.recv(timeout)
     }
 }

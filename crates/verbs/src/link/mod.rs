@@ -8,7 +8,7 @@
 //! | `local` | [`LocalVerbs`]: a session on a device of this host |
 //! | `inbox` | the queue of a session's messages to its user |
 //!
-//! Both sessions are [`VerbsLink`]s: commands go in under numbers, and replies and events come out in order. A
+//! Both sessions are [`VerbsLink`]s: commands with numbers go in, and replies and events come out in order. A
 //! descriptor becomes readable when a message is available, so one `poll` can wait for packets and completions alike.
 
 mod address;
@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 
 use verbatim_proto::agent::Command;
 
-use crate::drive::Said;
+use crate::drive::AgentMessage;
 
 pub use address::{AgentAddress, AgentTls, Place};
 pub use client::{AgentClient, NotConnected, Reached};
@@ -37,17 +37,18 @@ pub trait VerbsLink: AsFd + fmt::Debug + Send {
     /// When the session has ended.
     fn send(&mut self, number: u64, command: Command) -> Result<(), Gone>;
 
-    /// Returns the next reply or event, or `None` if none comes in time. Completions that existed when a command was
-    /// executed come before its reply.
+    /// Returns the next reply or event, or `None` if no message arrives in time. Completions that existed when a
+    /// command was executed come before its reply.
     ///
-    /// The descriptor is readable whenever this would return a message, and sometimes when it would not.
+    /// The descriptor is readable whenever `recv` would return a message. It may also be readable when there is no
+    /// message.
     ///
     /// # Errors
     /// When the session has ended and all its messages were taken.
-    fn recv(&mut self, timeout: Duration) -> Result<Option<Said>, Gone>;
+    fn recv(&mut self, timeout: Duration) -> Result<Option<AgentMessage>, Gone>;
 }
 
-/// The end of a session and its reason. It is not by itself a fault of the device under test.
+/// The end of a session and its reason. The end of a session alone is not a fault of the device under test.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Gone(pub String);

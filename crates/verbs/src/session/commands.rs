@@ -10,7 +10,7 @@ use super::limits::counted;
 use super::{Done, Held, MAX_TRANSFER, Region, Session, refused};
 use crate::clock::now_ns;
 use crate::device::{Device, Failure, Memory, Pair};
-use crate::values::{Datagram, Piece, Post, SendPost};
+use crate::values::{Datagram, Piece, SendPost, WorkRequest};
 
 type Answer = Result<reply::Kind, Failure>;
 
@@ -19,10 +19,10 @@ const DONE: reply::Kind = reply::Kind::Done(proto::Done {});
 impl<D: Device> Session<D> {
     /// Executes a command. If it fails, the reply is a [`proto::Refused`] with the reason, and the session goes on.
     pub fn execute(&mut self, command: &Command) -> Done {
-        // Polls first, for three reasons. A completion of this post then has a time after this one. No completion is
-        // lost with its queue pair. Memory that is no longer in use is known to be free.
+        // Polls first, for three reasons. A completion of this post then has a time after this poll. Completions of a
+        // queue pair are not lost when it is destroyed. The session knows which memory is no longer in use.
         let mut before = self.completions(now_ns()).happened;
-        // Events of a queue pair are lost when it is destroyed, so they are read first.
+        // Events of a queue pair are lost when it is destroyed, so the session reads them first.
         if matches!(
             command.kind,
             Some(command::Kind::DestroyQp(_) | command::Kind::DestroyAll(_))
@@ -144,7 +144,7 @@ impl<D: Device> Session<D> {
     fn post_send(&mut self, asked: &proto::PostSend) -> Answer {
         let work = Work::try_from(asked)?;
         let held = find_pair(&mut self.pairs, asked.qp)?;
-        let post = Post::Send(SendPost {
+        let post = WorkRequest::Send(SendPost {
             wr_id: asked.wr_id,
             work,
             local: piece(&self.memory, asked.local)?,
@@ -161,7 +161,7 @@ impl<D: Device> Session<D> {
     fn post_receive(&mut self, asked: &proto::PostReceive) -> Answer {
         let held = find_pair(&mut self.pairs, asked.qp)?;
         let (wr_id, into) = (asked.wr_id, piece(&self.memory, asked.local)?);
-        self.called_ns = Some(held.pair.post(&Post::Receive { wr_id, into })?);
+        self.called_ns = Some(held.pair.post(&WorkRequest::Receive { wr_id, into })?);
         held.note(asked.local);
         Ok(DONE)
     }

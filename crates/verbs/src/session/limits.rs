@@ -2,7 +2,7 @@
 
 use crate::device::Failure;
 
-/// Memory is registered and locked in whole pages of this size in bytes, and counted in them.
+/// Page size in bytes. Memory is registered and locked in whole pages, and the limit counts whole pages.
 const PAGE: u64 = 4096;
 
 /// Limits of the objects of one session.
@@ -26,7 +26,7 @@ impl Default for Limits {
     }
 }
 
-/// Returns the bytes that a region of this length counts for: whole pages.
+/// Returns the length of a region in bytes, rounded up to whole pages.
 pub(super) fn counted(length: u32) -> u64 {
     u64::from(length).next_multiple_of(PAGE)
 }

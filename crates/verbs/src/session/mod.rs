@@ -5,12 +5,12 @@
 //!
 //! # Times
 //!
-//! All times are on [`crate::clock`]. The time of a reply spans the call of the driver. The time of a completion spans
-//! from when its completion queue was last seen empty until it was polled.
+//! All times are on [`crate::clock`]. The time of a reply spans the call of the driver. The time of a completion begins
+//! when its completion queue was last seen empty, and ends when the completion was polled.
 //!
 //! The session polls the completion queues before each command, so no completion has a time before the post of its
 //! request. After a post it polls without a pause for up to a millisecond. Then it polls every 100 µs while requests
-//! are posted, so the span stays short for a late completion.
+//! are outstanding, so the span stays short for a late completion.
 
 mod commands;
 mod limits;
@@ -32,9 +32,9 @@ use crate::wake::Wake;
 /// Largest number of bytes that one command reads or writes.
 pub const MAX_TRANSFER: u32 = 16 << 20;
 
-/// Interval of polling the completion queues while requests are posted.
+/// Interval of polling the completion queues while requests are outstanding.
 const LOOK: Duration = Duration::from_micros(100);
-/// Interval of reading the device's events while no requests are posted.
+/// Interval of reading the device's events while no requests are outstanding.
 const IDLE_LOOK: Duration = Duration::from_millis(20);
 /// Interval of checking that the device still exists.
 const LOOK_FOR_DEVICE: Duration = Duration::from_millis(250);
@@ -42,7 +42,8 @@ const LOOK_FOR_DEVICE: Duration = Duration::from_millis(250);
 /// The outcome of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
-    /// Events before the reply: every completion that was in any completion queue when the command was executed.
+    /// Events that precede the reply. They include every completion that was in any completion queue when the command
+    /// was executed.
     pub before: Vec<Happened>,
     /// Time of the execution.
     pub at: Instant,
@@ -82,10 +83,10 @@ struct Held<P> {
     service: Service,
     /// Time when the completion queue was last seen empty, or before it was created.
     empty_ns: u64,
-    /// Posted requests that have not completed. A request with unsignaled success counts until the queue is empty or
-    /// reset.
+    /// Posted requests that have not completed. An unsignaled request that succeeds has no completion, and counts until
+    /// the queue pair is reset.
     posted: u64,
-    /// Handles of the memory that these requests may name: all since the number of posted requests was last 0.
+    /// Handles of the memory that these requests may use: those of all requests posted since `posted` was last 0.
     names: Vec<u32>,
 }
 
@@ -120,7 +121,8 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Returns why the device is unusable, once the session has noticed it. The caller should then end the session.
+    /// Returns the reason why the device is unusable, once the session has noticed this. The caller should then end the
+    /// session.
     #[must_use]
     pub fn gone(&self) -> Option<&str> {
         self.gone.as_deref()
@@ -133,7 +135,7 @@ impl<D: Device> Session<D> {
         found.happened
     }
 
-    /// Polls for completions without a pause, so that the time of the first one is known to within one poll. Ends at
+    /// Polls for completions without a pause, so that the time of the first completion is accurate to one poll. Ends at
     /// the first completion, when `until` returns true, or after `at_most`.
     pub fn attend(&mut self, at_most: Duration, until: impl Fn() -> bool) -> Vec<Happened> {
         let begun = now_ns();
@@ -167,7 +169,7 @@ impl<D: Device> Session<D> {
         if self.gone.is_some() {
             return;
         }
-        // Only posted requests complete.
+        // Only posted requests complete, so the wait may be longer without them.
         let busy = self.pairs.values().any(|held| held.posted > 0);
         wake.wait(timeout.min(if busy { LOOK } else { IDLE_LOOK }));
         if now_ns().saturating_sub(self.looked_for_device_ns) >= nanoseconds(LOOK_FOR_DEVICE) {
@@ -223,7 +225,7 @@ impl<D: Device> Session<D> {
         found.map(|(handle, _)| *handle)
     }
 
-    /// Returns a handle that was never used: a handle kept by mistake must not name another object.
+    /// Returns a handle that was never used, so that an outdated handle never names another object.
     fn new_handle(&mut self) -> Result<u32, Failure> {
         let next = self.last_handle.checked_add(1).ok_or_else(|| {
             Failure::refused("this session has given out all its 2^32 - 1 handles; open another session")
@@ -241,8 +243,8 @@ impl<D: Device> Drop for Session<D> {
 }
 
 impl<P: Pair> Held<P> {
-    /// Polls all completions, at `begun` or later. The clock is read only after a poll that found some: reading it may
-    /// take longer than a poll.
+    /// Polls all completions, at `begun` or later. Reads the clock only after a poll that found completions, because
+    /// reading the clock may take longer than a poll.
     fn drain(&mut self, handle: u32, mut begun: u64, found: &mut Found) -> Result<(), Failure> {
         let mut completed = Vec::new();
         loop {

@@ -472,7 +472,7 @@ fn wait_is_short_while_requests_are_posted() {
     let memory = made_memory(&mut session, 64);
     let qp = made_qp(&mut session).qp;
     done(&mut session, receive(qp, 1, memory, 0, 64));
-    // The median of many waits: the machine may be busy.
+    // Compares the median of many waits, because the machine may be busy.
     let mut waited: Vec<Duration> = (0..101)
         .map(|_| {
             let begun = StdInstant::now();

@@ -28,11 +28,11 @@ impl Plan {
         self.away = true;
         let Some(lease) = self.leases.get_mut(id) else { return };
         let Some(held) = lease.held.take() else { return };
-        if let Some(lane) = self.lanes.get_mut(&held.rig) {
-            lane.holder = None;
-            if let Phase::Running(run) = &lane.phase {
+        if let Some(slot) = self.slots.get_mut(&held.rig) {
+            slot.holder = None;
+            if let Phase::Running(run) = &slot.phase {
                 lease.runs.push_front(run.clone());
-                lane.phase = Phase::Idle;
+                slot.phase = Phase::Idle;
             }
         }
     }
@@ -80,7 +80,7 @@ impl Plan {
     /// Marks the store as back: rigs are granted again.
     pub fn is_back(&mut self, now: Duration) -> Vec<Action> {
         self.away = false;
-        let rigs: Vec<String> = self.lanes.keys().cloned().collect();
+        let rigs: Vec<String> = self.slots.keys().cloned().collect();
         self.give(now, &rigs, None)
     }
 

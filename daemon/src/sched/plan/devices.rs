@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use verbatim_run::RunId;
 
-use super::{Action, Cancelled, Lane, Lease, Left, NeverBegan, Phase, Plan, Refusal};
+use super::{Action, Cancelled, Lease, Left, NeverBegan, Phase, Plan, Refusal, RigSlot};
 use crate::store::LeaseId;
 
 impl Plan {
     /// Updates the plan after the end of a run.
     pub fn run_ended(&mut self, now: Duration, rig: &str, left: Left) -> Vec<Action> {
-        let run = match self.lanes.get(rig).map(|lane| lane.phase.clone()) {
+        let run = match self.slots.get(rig).map(|slot| slot.phase.clone()) {
             Some(Phase::Running(run)) => Some(run),
             _ => None,
         };
@@ -44,7 +44,7 @@ impl Plan {
             }
             Err(reason) => {
                 self.set(rig, Phase::Quarantined(reason.clone()));
-                let holder = self.lanes.get(rig).and_then(|lane| lane.holder.clone());
+                let holder = self.slots.get(rig).and_then(|slot| slot.holder.clone());
                 let mut actions = Vec::new();
                 if let Some(holder) = holder {
                     actions.extend(self.end_waiting(&holder, &NeverBegan::Quarantined(reason.clone())));
@@ -64,7 +64,7 @@ impl Plan {
 
     fn takes_none(&self, rigs: &[String]) -> bool {
         let quarantined =
-            |rig: &String| matches!(self.lanes.get(rig).map(|lane| &lane.phase), Some(Phase::Quarantined(_)));
+            |rig: &String| matches!(self.slots.get(rig).map(|slot| &slot.phase), Some(Phase::Quarantined(_)));
         rigs.iter().all(quarantined)
     }
 
@@ -73,8 +73,8 @@ impl Plan {
     /// # Errors
     /// When there is no such rig, a run or restore is running on it, or the daemon is stopping.
     pub fn restore(&mut self, rig: &str) -> Result<Vec<Action>, Refusal> {
-        let lane = self.lanes.get(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
-        match &lane.phase {
+        let slot = self.slots.get(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
+        match &slot.phase {
             Phase::Running(run) => Err(Refusal::Running {
                 rig: rig.into(),
                 run: run.clone(),
@@ -93,8 +93,8 @@ impl Plan {
     /// # Errors
     /// When there is no such rig.
     pub fn drain(&mut self, now: Duration, rig: &str, why: Option<String>) -> Result<Vec<Action>, Refusal> {
-        let lane = self.lanes.get_mut(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
-        lane.drained = why;
+        let slot = self.slots.get_mut(rig).ok_or_else(|| Refusal::UnknownRig(rig.into()))?;
+        slot.drained = why;
         Ok(self.give(now, &[rig.to_string()], None))
     }
 
@@ -122,27 +122,27 @@ impl Plan {
     /// the next daemon.
     pub fn stop(&mut self) -> Vec<Action> {
         self.stopping = true;
-        let running = |lane: &Lane| match &lane.phase {
+        let running = |slot: &RigSlot| match &slot.phase {
             Phase::Running(run) => Some(Action::Stop(run.clone(), "stopped, because the daemon was".into())),
             _ => None,
         };
-        self.lanes.values().filter_map(running).collect()
+        self.slots.values().filter_map(running).collect()
     }
 
     /// Starts the next run under the lease that holds an idle rig.
     pub(super) fn next(&mut self, rig: &str) -> Vec<Action> {
-        let idle = |lane: &&mut Lane| lane.phase == Phase::Idle;
-        let Some(lane) = self.lanes.get_mut(rig).filter(idle).filter(|_| !self.stopping) else {
+        let idle = |slot: &&mut RigSlot| slot.phase == Phase::Idle;
+        let Some(slot) = self.slots.get_mut(rig).filter(idle).filter(|_| !self.stopping) else {
             return Vec::new();
         };
-        let lease = lane.holder.as_ref().and_then(|holder| self.leases.get_mut(holder));
+        let lease = slot.holder.as_ref().and_then(|holder| self.leases.get_mut(holder));
         let Some(run) = lease
             .filter(|lease| lease.ends.is_none())
             .and_then(|lease| lease.runs.pop_front())
         else {
             return Vec::new();
         };
-        lane.phase = Phase::Running(run.clone());
+        slot.phase = Phase::Running(run.clone());
         vec![Action::Start(run)]
     }
 }

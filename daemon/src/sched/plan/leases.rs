@@ -26,10 +26,10 @@ impl Plan {
         }
         let mut first = None;
         for rig in rigs {
-            let lane = self.lanes.get(rig);
-            let refused = match lane.map(|lane| &lane.phase) {
+            let slot = self.slots.get(rig);
+            let refused = match slot.map(|slot| &slot.phase) {
                 None => Refusal::UnknownRig(rig.clone()),
-                Some(_) if lane.is_some_and(|lane| lane.leaving) => Refusal::LeftOver(rig.clone()),
+                Some(_) if slot.is_some_and(|slot| slot.leaving) => Refusal::LeftOver(rig.clone()),
                 Some(Phase::Quarantined(reason)) => Refusal::Quarantined {
                     rig: rig.clone(),
                     reason: reason.clone(),
@@ -103,9 +103,9 @@ impl Plan {
     /// When the lease doesn't accept a run.
     pub fn takes_under(&self, id: &LeaseId) -> Result<String, Refusal> {
         let rig = self.rig_of(id)?;
-        match self.lanes.get(&rig) {
+        match self.slots.get(&rig) {
             _ if self.stopping => Err(Refusal::Stopping),
-            Some(lane) if lane.leaving => Err(Refusal::LeftOver(rig)),
+            Some(slot) if slot.leaving => Err(Refusal::LeftOver(rig)),
             _ => Ok(rig),
         }
     }
@@ -188,7 +188,7 @@ impl Plan {
         let end = |id: &LeaseId| self.end_lease(now, id, "expired");
         let mut actions: Vec<Action> = over.iter().flat_map(end).collect();
         // The order of waiting leases changes with time, so consider all rigs.
-        let rigs: Vec<String> = self.lanes.keys().cloned().collect();
+        let rigs: Vec<String> = self.slots.keys().cloned().collect();
         if !over.is_empty() {
             actions.extend(self.give(now, &rigs, None));
             self.soonest = self.exactly_soonest();
@@ -209,7 +209,7 @@ impl Plan {
     }
 
     fn exactly_soonest(&self) -> Option<Duration> {
-        let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
+        let holders = self.slots.values().filter_map(|slot| slot.holder.as_ref());
         let held = holders
             .filter_map(|id| self.leases.get(id))
             .filter(|lease| lease.ends.is_none());
@@ -245,8 +245,8 @@ impl Plan {
             let lasted = now.saturating_sub(held.since);
             *self.had.entry(lease.owner).or_default() += lasted;
             // After a restart, the rig file may no longer have the rig.
-            if let Some(lane) = self.lanes.get_mut(&held.rig) {
-                lane.holder = None;
+            if let Some(slot) = self.slots.get_mut(&held.rig) {
+                slot.holder = None;
             }
             actions.extend(self.give(now, &[held.rig], None));
         }
@@ -267,14 +267,14 @@ impl Plan {
         }
         let uses = rigs
             .iter()
-            .filter_map(|rig| self.lanes.get(rig).map(|lane| self.used(now, rig, lane)));
+            .filter_map(|rig| self.slots.get(rig).map(|slot| self.used(now, rig, slot)));
         let free: Vec<Use<'_>> = uses.filter(|used| used.by == By::Nobody).collect();
         if free.is_empty() {
             let wanted = |rig: &&String| {
                 let of = self.leases.of_rigs(std::slice::from_ref(*rig));
                 of.into_iter().any(|lease| waits(lease).is_some())
             };
-            let unknown = |rig: &&String| self.lanes.get(*rig).is_some_and(|lane| !lane.reach.is_fresh(now));
+            let unknown = |rig: &&String| self.slots.get(*rig).is_some_and(|slot| !slot.reach.is_fresh(now));
             let wanted = match to {
                 None => rigs.iter().filter(unknown).find(wanted).cloned(),
                 Some(_) => None,
@@ -299,7 +299,7 @@ impl Plan {
             let Decision::Grant { lease, rig } = decision else {
                 continue;
             };
-            let (Some(of), Some(lane)) = (self.leases.get_mut(&lease), self.lanes.get_mut(&rig)) else {
+            let (Some(of), Some(slot)) = (self.leases.get_mut(&lease), self.slots.get_mut(&rig)) else {
                 continue;
             };
             self.last_token += 1;
@@ -309,7 +309,7 @@ impl Plan {
                 since: now,
                 until: now.saturating_add(of.lasts),
             });
-            lane.holder = Some(lease.clone());
+            slot.holder = Some(lease.clone());
             let until = now.saturating_add(of.lasts);
             self.expires(until);
             actions.push(Action::Keep(lease));

@@ -59,7 +59,7 @@ pub enum Phase {
 
 /// The state of a rig.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Lane {
+pub struct RigSlot {
     /// The use of the rig's device.
     pub phase: Phase,
     /// The lease that holds the rig.
@@ -72,7 +72,7 @@ pub struct Lane {
     pub reach: Reach,
 }
 
-impl Lane {
+impl RigSlot {
     /// Returns the rig's state in the terms of the API, and the reason for the state.
     #[must_use]
     pub fn state(&self) -> (RigState, String) {
@@ -95,9 +95,9 @@ impl Lane {
 
 /// A rig, and the runs that wait for it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LaneView {
+pub struct RigSlotView {
     /// The rig.
-    pub lane: Lane,
+    pub slot: RigSlot,
     /// The waiting runs, in order.
     pub queue: Vec<RunId>,
 }
@@ -220,7 +220,7 @@ pub enum Cancelled {
 /// The plan of all rigs and leases.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Plan {
-    lanes: BTreeMap<String, Lane>,
+    slots: BTreeMap<String, RigSlot>,
     leases: Table,
     /// The lease of each waiting or running run.
     of_run: HashMap<RunId, LeaseId>,
@@ -254,9 +254,9 @@ impl Plan {
         let mut actions: Vec<Action> = rigs.into_iter().filter_map(|rig| plan.add(rig)).collect();
         let mut over = Vec::new();
         for lease in leases {
-            let lane = lease.held.as_ref().map(|held| plan.lanes.get_mut(&held.rig));
-            match lane {
-                Some(Some(lane)) if lane.holder.is_none() => lane.holder = Some(lease.id.clone()),
+            let slot = lease.held.as_ref().map(|held| plan.slots.get_mut(&held.rig));
+            match slot {
+                Some(Some(slot)) if slot.holder.is_none() => slot.holder = Some(lease.id.clone()),
                 Some(_) => over.push(lease.id.clone()),
                 None => {}
             }
@@ -271,7 +271,7 @@ impl Plan {
         for id in over {
             actions.extend(plan.end_lease(now, &id, "ended: its rig is not in the rig file any more"));
         }
-        let rigs: Vec<String> = plan.lanes.keys().cloned().collect();
+        let rigs: Vec<String> = plan.slots.keys().cloned().collect();
         for rig in &rigs {
             actions.extend(plan.next(rig));
         }
@@ -285,14 +285,14 @@ impl Plan {
             Left::AsFound => Phase::Idle,
             Left::Changed => Phase::Restoring,
         };
-        let lane = Lane {
+        let slot = RigSlot {
             phase,
             drained: found.drained,
             leaving: found.leaving,
             reach: Reach::new(found.is_looked_at),
-            ..Lane::default()
+            ..RigSlot::default()
         };
-        self.lanes.insert(found.rig.into(), lane);
+        self.slots.insert(found.rig.into(), slot);
         (found.left == Left::Changed).then(|| Action::Restore(found.rig.into()))
     }
 
@@ -304,8 +304,8 @@ impl Plan {
 
     /// Returns a rig, without the runs that wait for it.
     #[must_use]
-    pub fn lane(&self, rig: &str) -> Option<&Lane> {
-        self.lanes.get(rig)
+    pub fn slot(&self, rig: &str) -> Option<&RigSlot> {
+        self.slots.get(rig)
     }
 
     /// Returns a lease that has not ended.
@@ -322,15 +322,15 @@ impl Plan {
 
     /// Returns the rigs on which a run or restore is running.
     pub fn under_way(&self) -> impl Iterator<Item = &str> {
-        self.lanes
+        self.slots
             .iter()
-            .filter(|(_, lane)| matches!(lane.phase, Phase::Running(_) | Phase::Restoring))
+            .filter(|(_, slot)| matches!(slot.phase, Phase::Running(_) | Phase::Restoring))
             .map(|(rig, _)| rig.as_str())
     }
 
     fn set(&mut self, rig: &str, phase: Phase) {
-        if let Some(lane) = self.lanes.get_mut(rig) {
-            lane.phase = phase;
+        if let Some(slot) = self.slots.get_mut(rig) {
+            slot.phase = phase;
         }
     }
 
@@ -338,7 +338,7 @@ impl Plan {
     #[must_use]
     pub fn running_under(&self, id: &LeaseId) -> Option<RunId> {
         let held = self.leases.get(id)?.held.as_ref()?;
-        match &self.lanes.get(&held.rig)?.phase {
+        match &self.slots.get(&held.rig)?.phase {
             Phase::Running(run) => Some(run.clone()),
             _ => None,
         }

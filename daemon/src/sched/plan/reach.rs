@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Lane, Phase, Plan};
+use super::{Action, Phase, Plan, RigSlot};
 
 /// The interval of checks of an unused rig.
 const EVERY: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ impl Reach {
     }
 }
 
-impl Lane {
+impl RigSlot {
     /// Returns whether the rig is unused.
     pub(super) fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle && self.holder.is_none()
@@ -58,17 +58,17 @@ impl Lane {
 
 impl Plan {
     fn every(&self) -> Duration {
-        EVERY.max(SHARE * u32::try_from(self.lanes.len()).unwrap_or(u32::MAX))
+        EVERY.max(SHARE * u32::try_from(self.slots.len()).unwrap_or(u32::MAX))
     }
 
-    fn is_due(now: Duration, lane: &Lane) -> bool {
-        lane.reach.is_looked_at && lane.is_at_rest() && lane.reach.next <= now
+    fn is_due(now: Duration, slot: &RigSlot) -> bool {
+        slot.reach.is_looked_at && slot.is_at_rest() && slot.reach.next <= now
     }
 
     /// Returns whether [`Plan::look`] would start a check.
     #[must_use]
     pub fn is_look_due(&self, now: Duration) -> bool {
-        !self.stopping && self.lanes.values().any(|lane| Self::is_due(now, lane))
+        !self.stopping && self.slots.values().any(|slot| Self::is_due(now, slot))
     }
 
     /// Starts the checks that are due.
@@ -76,20 +76,20 @@ impl Plan {
         if self.stopping {
             return Vec::new();
         }
-        let under_way = self.lanes.values().filter(|lane| lane.phase == Phase::Looking).count();
-        let due = self.lanes.iter_mut().filter(|(_, lane)| Self::is_due(now, lane));
+        let under_way = self.slots.values().filter(|slot| slot.phase == Phase::Looking).count();
+        let due = self.slots.iter_mut().filter(|(_, slot)| Self::is_due(now, slot));
         due.take(AT_ONCE.saturating_sub(under_way)).map(begin).collect()
     }
 
     /// Updates the plan with the result of a check.
     pub fn looked(&mut self, now: Duration, rig: &str, result: Result<(), String>) -> Vec<Action> {
         let every = self.every();
-        let Some(lane) = self.lanes.get_mut(rig).filter(|lane| lane.phase == Phase::Looking) else {
+        let Some(slot) = self.slots.get_mut(rig).filter(|slot| slot.phase == Phase::Looking) else {
             // Meanwhile a restore has begun on the rig, or the rig was removed.
             return Vec::new();
         };
-        lane.phase = Phase::Idle;
-        let reach = &mut lane.reach;
+        slot.phase = Phase::Idle;
+        let reach = &mut slot.reach;
         match result {
             Ok(()) => reach.there(now, every),
             Err(why) => {
@@ -100,7 +100,7 @@ impl Plan {
             }
         }
         let mut actions = self.give(now, &[rig.to_string()], None);
-        if self.lanes.get(rig).is_some_and(|lane| lane.reach.away.is_some()) {
+        if self.slots.get(rig).is_some_and(|slot| slot.reach.away.is_some()) {
             // The leases that wait for this rig may get another rig.
             let others = self.leases.of_rigs(&[rig.to_string()]).into_iter();
             let others = others.filter(|lease| lease.held.is_none());
@@ -114,10 +114,10 @@ impl Plan {
     /// Records whether the device responded to a run.
     pub fn answered(&mut self, now: Duration, rig: &str, answered: bool) {
         let every = self.every();
-        if let Some(lane) = self.lanes.get_mut(rig) {
+        if let Some(slot) = self.slots.get_mut(rig) {
             match answered {
-                true => lane.reach.there(now, every),
-                false => (lane.reach.fresh_until, lane.reach.next) = (None, now),
+                true => slot.reach.there(now, every),
+                false => (slot.reach.fresh_until, slot.reach.next) = (None, now),
             }
         }
     }
@@ -125,23 +125,23 @@ impl Plan {
     /// Starts a check of the first of these rigs that is unused and was not checked recently. Does nothing while any of
     /// these rigs is being checked.
     pub(super) fn look_before(&mut self, now: Duration, rigs: &[String]) -> Vec<Action> {
-        let lane = |rig: &String| self.lanes.get(rig);
-        let looking = |rig: &String| lane(rig).is_some_and(|lane| lane.phase == Phase::Looking);
+        let slot = |rig: &String| self.slots.get(rig);
+        let looking = |rig: &String| slot(rig).is_some_and(|slot| slot.phase == Phase::Looking);
         if self.stopping || rigs.iter().any(looking) {
             return Vec::new();
         }
         let unknown = |rig: &&String| {
-            lane(rig).is_some_and(|lane| {
-                let in_use = lane.drained.is_none() && !lane.leaving;
-                in_use && lane.is_at_rest() && lane.reach.away.is_none() && !lane.reach.is_fresh(now)
+            slot(rig).is_some_and(|slot| {
+                let in_use = slot.drained.is_none() && !slot.leaving;
+                in_use && slot.is_at_rest() && slot.reach.away.is_none() && !slot.reach.is_fresh(now)
             })
         };
         let Some(rig) = rigs.iter().find(unknown) else {
             return Vec::new();
         };
-        self.lanes
+        self.slots
             .get_mut(rig)
-            .map(|lane| begin((rig, lane)))
+            .map(|slot| begin((rig, slot)))
             .into_iter()
             .collect()
     }
@@ -156,7 +156,7 @@ impl Reach {
     }
 }
 
-fn begin((rig, lane): (&String, &mut Lane)) -> Action {
-    lane.phase = Phase::Looking;
+fn begin((rig, slot): (&String, &mut RigSlot)) -> Action {
+    slot.phase = Phase::Looking;
     Action::Look(rig.clone())
 }

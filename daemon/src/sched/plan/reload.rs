@@ -9,8 +9,8 @@ impl Plan {
     /// Returns why a rig must keep its device: its use, or an outstanding restore. `None` if the device may change.
     #[must_use]
     pub fn in_use(&self, rig: &str) -> Option<String> {
-        let lane = self.lanes.get(rig)?;
-        match (&lane.phase, &lane.holder) {
+        let slot = self.slots.get(rig)?;
+        match (&slot.phase, &slot.holder) {
             (Phase::Running(run), _) => Some(format!("run {run} is under way on it")),
             (Phase::Restoring, _) => Some("its device is being restored".into()),
             (Phase::Quarantined(_), _) => Some("its device is still to be restored".into()),
@@ -33,18 +33,18 @@ impl Plan {
         let mut there = Vec::new();
         for rig in found {
             there.push(rig.rig.to_string());
-            match self.lanes.get_mut(rig.rig) {
-                Some(lane) => lane.leaving = false,
+            match self.slots.get_mut(rig.rig) {
+                Some(slot) => slot.leaving = false,
                 None => actions.extend(self.add(rig)),
             }
         }
         let (stay, go): (Vec<String>, Vec<String>) = gone.iter().cloned().partition(|rig| self.in_use(rig).is_some());
         for rig in &stay {
-            if let Some(lane) = self.lanes.get_mut(rig) {
-                lane.leaving = true;
+            if let Some(slot) = self.slots.get_mut(rig) {
+                slot.leaving = true;
             }
         }
-        self.lanes.retain(|rig, _| !go.contains(rig));
+        self.slots.retain(|rig, _| !go.contains(rig));
         // A waiting lease can no longer get a removed rig.
         let mut hopeless: Vec<LeaseId> = Vec::new();
         let waiting = self

@@ -203,11 +203,11 @@ impl World {
                 Some(Cancelled::Waiting(actions) | Cancelled::UnderWay(actions)) => actions,
                 _ => Vec::new(),
             },
-            Happens::Ended { rig, left } => match self.plan.lane(RIGS[rig]).map(|lane| &lane.phase) {
+            Happens::Ended { rig, left } => match self.plan.slot(RIGS[rig]).map(|slot| &slot.phase) {
                 Some(Phase::Running(_)) => self.plan.run_ended(now, RIGS[rig], left),
                 _ => Vec::new(),
             },
-            Happens::Restored { rig, well } => match self.plan.lane(RIGS[rig]).map(|lane| &lane.phase) {
+            Happens::Restored { rig, well } => match self.plan.slot(RIGS[rig]).map(|slot| &slot.phase) {
                 Some(Phase::Restoring) => {
                     let how = if well { Ok(()) } else { Err("no answer".into()) };
                     self.plan.restore_ended(now, RIGS[rig], how)
@@ -215,7 +215,7 @@ impl World {
                 _ => Vec::new(),
             },
             Happens::AskRestore { rig } => self.plan.restore(RIGS[rig]).unwrap_or_default(),
-            Happens::Looked { rig, well } => match self.plan.lane(RIGS[rig]).map(|lane| &lane.phase) {
+            Happens::Looked { rig, well } => match self.plan.slot(RIGS[rig]).map(|slot| &slot.phase) {
                 Some(Phase::Looking) => {
                     let how = if well { Ok(()) } else { Err("no cable".into()) };
                     self.plan.looked(now, RIGS[rig], how)
@@ -302,21 +302,21 @@ impl World {
             if let Some(of) = &lease.held {
                 assert!(held.insert(of.rig.clone()), "{} is held twice", of.rig);
                 assert!(
-                    lease.rigs.contains(&of.rig) || plan.lanes[&of.rig].leaving,
+                    lease.rigs.contains(&of.rig) || plan.slots[&of.rig].leaving,
                     "{} was not asked for",
                     of.rig
                 );
-                assert_eq!(plan.lanes[&of.rig].holder.as_ref(), Some(&lease.id));
+                assert_eq!(plan.slots[&of.rig].holder.as_ref(), Some(&lease.id));
             }
             assert!(!self.ended.contains(&lease.id), "{} has ended", lease.id);
         }
-        for (rig, lane) in &plan.lanes {
-            if let Some(holder) = &lane.holder {
+        for (rig, slot) in &plan.slots {
+            if let Some(holder) = &slot.holder {
                 let of = plan.leases.get(holder).and_then(|lease| lease.held.as_ref());
                 assert_eq!(of.map(|held| &held.rig), Some(rig));
             }
             // No usable rig stays free while a lease waits for it.
-            let is_free = plan.used(self.now, rig, lane).by == crate::sched::queue::By::Nobody;
+            let is_free = plan.used(self.now, rig, slot).by == crate::sched::queue::By::Nobody;
             let wanted = all
                 .iter()
                 .filter_map(|lease| waits(lease))

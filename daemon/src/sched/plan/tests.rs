@@ -105,7 +105,7 @@ fn runs_of_a_rig_start_in_creation_order() {
     assert_eq!(submit(&mut plan, 3), Ok(vec![]));
     let place = |plan: &Plan, serial| plan.place(at(10), &run(serial));
     assert_eq!((place(&plan, 2), place(&plan, 3)), (Some(1), Some(2)));
-    assert_eq!(plan.lanes(at(10))["r"].queue, [run(2), run(3)]);
+    assert_eq!(plan.slots(at(10))["r"].queue, [run(2), run(3)]);
     let ended = plan.run_ended(at(11), "r", Left::AsFound);
     assert_eq!(ends(&ended), [(lease_id(1), "ended with its run".into())]);
     assert_eq!(without_ends(ended), begins(2));
@@ -113,7 +113,7 @@ fn runs_of_a_rig_start_in_creation_order() {
     assert_eq!(without_ends(plan.run_ended(at(12), "r", Left::AsFound)), begins(3));
     assert_eq!(without_ends(plan.run_ended(at(13), "r", Left::AsFound)), []);
     assert_eq!(plan.under_way().count(), 0);
-    assert_eq!(plan.lane("r"), Some(&Lane::default()));
+    assert_eq!(plan.slot("r"), Some(&RigSlot::default()));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn run_gives_way_to_higher_class() {
     assert_eq!(gave_way, [&waits_again[..], &begins(3)].concat());
     assert_eq!(plan.lease(&lease_id(1)).unwrap().held, None);
     assert_eq!(
-        plan.lanes(at(12))["r"].queue,
+        plan.slots(at(12))["r"].queue,
         [run(4), run(1), run(2)],
         "at its place, before who came later"
     );
@@ -470,7 +470,7 @@ fn reload_keeps_rigs_in_use() {
         ends(&actions),
         [(lease_id(4), "ended: its rig is no longer in the rig file".into())]
     );
-    assert!(actions.contains(&Action::Restore("old".into())) && plan.lane("idle").is_none());
+    assert!(actions.contains(&Action::Restore("old".into())) && plan.slot("idle").is_none());
     assert_eq!(plan.lease(&lease_id(5)).unwrap().rigs, ["stays"]);
     assert_eq!(plan.ask(at(3), of_run(6, "new")), Ok(begins(6)));
     let refused = Err(Refusal::LeftOver("held".into()));
@@ -487,7 +487,7 @@ fn reload_keeps_rigs_in_use() {
     plan.run_ended(at(6), "busy", Left::AsFound);
     assert_eq!(plan.ask(at(7), of_run(9, "held")), Ok(begins(9)));
     assert!(plan.reload(at(8), Vec::new(), &["busy".into()]).0.is_empty());
-    assert!(plan.lane("busy").is_none());
+    assert!(plan.slot("busy").is_none());
 }
 
 /// Returns a plan of rigs whose devices can be unreachable.
@@ -507,7 +507,7 @@ fn unreachable_rig_is_not_granted() {
     assert!(plan.is_looked_at_for(&lease_id(1)), "it is about to begin");
     assert_eq!(submit(&mut plan, 2), Ok(vec![]), "once");
     assert_eq!(plan.looked(at(11), "r", Err("no cable".into())), []);
-    assert_eq!(plan.lane("r").unwrap().reach.away(), Some("no cable"));
+    assert_eq!(plan.slot("r").unwrap().reach.away(), Some("no cable"));
     assert!(plan.closed(&lease_id(1))[0].contains("no cable"));
     assert!(!plan.is_look_due(at(11)) && plan.is_look_due(at(12)));
     assert_eq!(plan.look(at(12)), look());
@@ -516,7 +516,7 @@ fn unreachable_rig_is_not_granted() {
     assert!(!plan.is_look_due(at(13)), "each time later");
     assert_eq!(plan.look(at(14)), look());
     assert_eq!(plan.looked(at(14), "r", Ok(())), begins(1));
-    assert_eq!(plan.lane("r").unwrap().reach.away(), None);
+    assert_eq!(plan.slot("r").unwrap().reach.away(), None);
     // A run whose device responded counts as a check. A run that failed because of the rig makes a new check necessary.
     plan.answered(at(500), "r", true);
     assert_eq!(without_ends(plan.run_ended(at(500), "r", Left::AsFound)), begins(2));

@@ -7,34 +7,35 @@ use std::time::Duration;
 use verbatim_proto::v1::RigState;
 use verbatim_run::RunId;
 
-use super::{Held, Lane, LaneView, Lease, Phase, Plan};
+use super::{Held, Lease, Phase, Plan, RigSlot, RigSlotView};
 use crate::sched::queue::{self, By, Shares, Use, Wait, Waiting};
 use crate::store::LeaseId;
 
 impl Plan {
     /// Returns all rigs with the runs that wait for each, by name.
     #[must_use]
-    pub fn lanes(&self, now: Duration) -> BTreeMap<String, LaneView> {
+    pub fn slots(&self, now: Duration) -> BTreeMap<String, RigSlotView> {
         let shares = self.shares();
-        let view = |(rig, lane): (&String, &Lane)| (rig.clone(), self.seen(now, rig, lane, |_| Cow::Borrowed(&shares)));
-        self.lanes.iter().map(view).collect()
+        let view =
+            |(rig, slot): (&String, &RigSlot)| (rig.clone(), self.seen(now, rig, slot, |_| Cow::Borrowed(&shares)));
+        self.slots.iter().map(view).collect()
     }
 
     /// Returns a rig with the runs that wait for it.
     #[must_use]
-    pub fn lane_view(&self, now: Duration, rig: &str) -> Option<LaneView> {
-        let lane = self.lanes.get(rig)?;
-        Some(self.seen(now, rig, lane, |waiting| Cow::Owned(self.shares_of(waiting))))
+    pub fn lane_view(&self, now: Duration, rig: &str) -> Option<RigSlotView> {
+        let slot = self.slots.get(rig)?;
+        Some(self.seen(now, rig, slot, |waiting| Cow::Owned(self.shares_of(waiting))))
     }
 
     fn seen<'s>(
         &self,
         now: Duration,
         rig: &str,
-        lane: &Lane,
+        slot: &RigSlot,
         shares: impl FnOnce(&[Waiting<'_>]) -> Cow<'s, Shares>,
-    ) -> LaneView {
-        let under = lane.holder.as_ref().and_then(|holder| self.leases.get(holder));
+    ) -> RigSlotView {
+        let under = slot.holder.as_ref().and_then(|holder| self.leases.get(holder));
         let first = under.into_iter().flat_map(|lease| lease.runs.iter().cloned());
         let of = self.leases.of_rigs(&[rig.to_string()]).into_iter();
         // A lease without a run has no place in a queue of runs.
@@ -43,8 +44,8 @@ impl Plan {
         let order = queue::in_order(now, &waiting, &shares).into_iter();
         let then = order.filter_map(|waiting| self.leases.get(waiting.lease));
         let queue = first.chain(then.flat_map(|lease| lease.runs.iter().cloned()));
-        LaneView {
-            lane: lane.clone(),
+        RigSlotView {
+            slot: slot.clone(),
             queue: queue.collect(),
         }
     }
@@ -52,7 +53,7 @@ impl Plan {
     /// Returns the shares of all owners that hold or recently held rigs.
     fn shares(&self) -> Shares {
         let mut shares: Shares = self.had.iter().map(|(who, had)| (who.clone(), (0, *had))).collect();
-        let holders = self.lanes.values().filter_map(|lane| lane.holder.as_ref());
+        let holders = self.slots.values().filter_map(|slot| slot.holder.as_ref());
         for lease in holders.filter_map(|holder| self.leases.get(holder)) {
             match shares.get_mut(&lease.owner) {
                 Some(share) => share.0 += 1,
@@ -65,22 +66,22 @@ impl Plan {
     /// Returns the number of rigs.
     #[must_use]
     pub fn rigs(&self) -> usize {
-        self.lanes.len()
+        self.slots.len()
     }
 
     /// Returns the state of each rig, and the number of runs that wait for it, by name.
     #[must_use]
     pub fn stands(&self) -> BTreeMap<String, (RigState, usize)> {
-        let stands = |(rig, lane): (&String, &Lane)| {
+        let stands = |(rig, slot): (&String, &RigSlot)| {
             let of = self.leases.of_rigs(std::slice::from_ref(rig)).into_iter();
             let waits_here = |lease: &&Lease| match &lease.held {
                 Some(held) => held.rig == *rig,
                 None => waits(lease).is_some(),
             };
             let waiting = of.filter(waits_here).map(|lease| lease.runs.len()).sum();
-            (rig.clone(), (lane.state().0, waiting))
+            (rig.clone(), (slot.state().0, waiting))
         };
-        self.lanes.iter().map(stands).collect()
+        self.slots.iter().map(stands).collect()
     }
 
     /// Returns the place of a run among the runs that wait for its rig, starting at 1.
@@ -99,8 +100,8 @@ impl Plan {
     pub fn why(&self, now: Duration, lease: &LeaseId) -> Option<Wait> {
         let waiting = self.waiting_for(&self.leases.get(lease)?.rigs);
         let rigs: BTreeSet<&String> = waiting.iter().flat_map(|waiting| waiting.rigs).collect();
-        let lanes = rigs.into_iter().filter_map(|rig| self.lanes.get_key_value(rig));
-        let uses: Vec<_> = lanes.map(|(rig, lane)| self.used(now, rig, lane)).collect();
+        let slots = rigs.into_iter().filter_map(|rig| self.slots.get_key_value(rig));
+        let uses: Vec<_> = slots.map(|(rig, slot)| self.used(now, rig, slot)).collect();
         queue::why(now, lease, &waiting, &uses, &self.shares_of(&waiting))
     }
 
@@ -114,12 +115,12 @@ impl Plan {
     pub fn closed(&self, lease: &LeaseId) -> Vec<String> {
         const FEW: usize = 3;
         let why = |rig: &String| {
-            let lane = self.lanes.get(rig)?;
-            Some(match (&lane.phase, &lane.drained, lane.reach.away()) {
+            let slot = self.slots.get(rig)?;
+            Some(match (&slot.phase, &slot.drained, slot.reach.away()) {
                 (Phase::Quarantined(_), ..) => format!("rig {rig} is quarantined"),
                 (_, Some(why), _) => format!("rig {rig} was {why}"),
                 (Phase::Restoring, ..) => format!("the device of rig {rig} is being restored"),
-                (_, None, Some(why)) if lane.holder.is_none() => {
+                (_, None, Some(why)) if slot.holder.is_none() => {
                     format!("the device of rig {rig} cannot be reached, and is looked at again by itself: {why}")
                 }
                 (Phase::Looking, ..) => format!("it is looked at whether the device of rig {rig} can be reached"),
@@ -134,13 +135,13 @@ impl Plan {
     #[must_use]
     pub fn is_looked_at_for(&self, lease: &LeaseId) -> bool {
         let rigs = self.leases.get(lease).map(|lease| lease.rigs.iter());
-        let mut lanes = rigs.into_iter().flatten().filter_map(|rig| self.lanes.get(rig));
-        lanes.any(|lane| lane.phase == Phase::Looking && lane.drained.is_none() && lane.reach.away().is_none())
+        let mut slots = rigs.into_iter().flatten().filter_map(|rig| self.slots.get(rig));
+        slots.any(|slot| slot.phase == Phase::Looking && slot.drained.is_none() && slot.reach.away().is_none())
     }
 
-    pub(super) fn used<'a>(&'a self, now: Duration, rig: &'a str, lane: &'a Lane) -> Use<'a> {
-        let holder = lane.holder.as_ref().and_then(|holder| self.leases.get(holder));
-        let by = match (holder, &lane.phase) {
+    pub(super) fn used<'a>(&'a self, now: Duration, rig: &'a str, slot: &'a RigSlot) -> Use<'a> {
+        let holder = slot.holder.as_ref().and_then(|holder| self.leases.get(holder));
+        let by = match (holder, &slot.phase) {
             (_, Phase::Quarantined(_)) => By::Closed,
             (Some(lease), _) => match &lease.held {
                 Some(held) => By::Lease {
@@ -152,8 +153,8 @@ impl Plan {
                 },
                 None => By::Closed,
             },
-            (None, Phase::Idle) if lane.drained.is_none() && !lane.leaving && !self.stopping && !self.away => {
-                if lane.reach.is_fresh(now) {
+            (None, Phase::Idle) if slot.drained.is_none() && !slot.leaving && !self.stopping && !self.away => {
+                if slot.reach.is_fresh(now) {
                     By::Nobody
                 } else {
                     By::Closed
@@ -178,9 +179,9 @@ impl Plan {
                     .of_owner(who)
                     .filter_map(|lease| Some((&lease.id, lease.held.as_ref()?)));
                 let holds = |(id, held): &(&LeaseId, &Held)| {
-                    self.lanes
+                    self.slots
                         .get(&held.rig)
-                        .is_some_and(|lane| lane.holder.as_ref() == Some(id))
+                        .is_some_and(|slot| slot.holder.as_ref() == Some(id))
                 };
                 let had = self.had.get(who).copied().unwrap_or_default();
                 shares.insert(who.clone(), (held.filter(holds).count(), had));

@@ -22,8 +22,8 @@ impl Plan {
             .filter_map(|id| self.leases.get(id))
             .flat_map(|lease| &lease.rigs);
         let wanted: BTreeSet<&String> = wanted.collect();
-        let lanes = wanted.iter().filter_map(|rig| self.lanes.get_key_value(*rig));
-        let rigs = lanes.clone().map(|(rig, lane)| self.used(now, rig, lane));
+        let slots = wanted.iter().filter_map(|rig| self.slots.get_key_value(*rig));
+        let rigs = slots.clone().map(|(rig, slot)| self.used(now, rig, slot));
         let below = |used: &Use<'_>| match used.by {
             By::Lease {
                 class, gives_way: true, ..
@@ -35,7 +35,7 @@ impl Plan {
             return Vec::new();
         };
         // Skip leases to which a run already gives way.
-        let holders = lanes.filter_map(|(_, lane)| self.leases.get(lane.holder.as_ref()?));
+        let holders = slots.filter_map(|(_, slot)| self.leases.get(slot.holder.as_ref()?));
         let served: BTreeSet<&LeaseId> = holders.filter_map(|of| of.gives_way.as_ref()).collect();
         let of = |id: &LeaseId| self.leases.get(id).and_then(waits);
         let waiting = to.iter().filter(|id| !served.contains(id)).filter_map(of);
@@ -55,7 +55,7 @@ impl Plan {
 
     /// Lets a run that gave way between two tests wait again. Returns `None` if the run must end instead.
     pub fn gave_way(&mut self, now: Duration, rig: &str, left: Left) -> Option<Vec<Action>> {
-        let Some(Phase::Running(run)) = self.lanes.get(rig).map(|lane| lane.phase.clone()) else {
+        let Some(Phase::Running(run)) = self.slots.get(rig).map(|slot| slot.phase.clone()) else {
             return None;
         };
         let id = self.of_run.get(&run)?.clone();
@@ -76,7 +76,7 @@ impl Plan {
 
     /// Lets the lease that holds a rig give way before its run begins, if it must give way.
     pub(super) fn gives_way_at_once(&mut self, now: Duration, rig: &str) -> Vec<Action> {
-        let holder = self.lanes.get(rig).and_then(|lane| lane.holder.clone());
+        let holder = self.slots.get(rig).and_then(|slot| slot.holder.clone());
         let gives_way = |id: &LeaseId| self.leases.get(id).is_some_and(|lease| lease.gives_way.is_some());
         match holder.filter(gives_way) {
             Some(id) => self.wait_again(now, &id),
@@ -95,8 +95,8 @@ impl Plan {
         };
         // The time with the rig doesn't count against the owner before the lease ends, so the lease waits at its old
         // place.
-        if let Some(lane) = self.lanes.get_mut(&held.rig) {
-            lane.holder = None;
+        if let Some(slot) = self.slots.get_mut(&held.rig) {
+            slot.holder = None;
         }
         let mut actions = vec![Action::Keep(id.clone())];
         actions.extend(self.give(now, &[held.rig], None));

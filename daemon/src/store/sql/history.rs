@@ -14,7 +14,7 @@ use super::{Connection, Op, Outlives, Row, SqlStore, Value, seal};
 use crate::access::Identity;
 use crate::sched::to_watch;
 use crate::store::retention::Files;
-use crate::store::{Detail, Filter, HistoryStore, Kept, StoreError, StoredLease, StoredRun, head_of};
+use crate::store::{Detail, Filter, HistoryStore, RunEntry, StoreError, StoredLease, StoredRun, head_of};
 
 /// The most rows that one query reads.
 const PAGE: usize = 1000;
@@ -55,7 +55,7 @@ impl HistoryStore for SqlStore {
         self.note(Op::events(id, events))
     }
 
-    fn get(&self, id: &RunId) -> Result<Kept, StoreError> {
+    fn get(&self, id: &RunId) -> Result<RunEntry, StoreError> {
         let sql = "SELECT body, pinned, purged_ns FROM run WHERE id = $1";
         let found = self.read(|db| db.first(sql, values![id.as_str()]))?;
         let found = found.ok_or_else(|| StoreError::Unknown(id.clone()))?;
@@ -73,8 +73,8 @@ impl HistoryStore for SqlStore {
         id.map(|id| self.get(&id).map(|kept| kept.run)).transpose()
     }
 
-    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError> {
-        let mut found: Vec<Kept> = Vec::new();
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<RunEntry>, StoreError> {
+        let mut found: Vec<RunEntry> = Vec::new();
         let mut after = after.map(|id| id.as_str().to_string());
         let limit = at_most.clamp(1, PAGE);
         loop {
@@ -332,10 +332,10 @@ impl SqlStore {
     }
 
     /// Parses a row with the columns body, pinned and purged_ns.
-    fn understood(&self, id: &RunId, mut row: Row) -> Result<Kept, StoreError> {
+    fn understood(&self, id: &RunId, mut row: Row) -> Result<RunEntry, StoreError> {
         let run = seal::open_document(id.as_str(), &row.text());
         let run = run.map_err(|error| self.database.damaged(format!("run {id}: {error}")))?;
-        Ok(Kept {
+        Ok(RunEntry {
             run,
             pinned: row.flag(),
             purged_ns: row.number(),

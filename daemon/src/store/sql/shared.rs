@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::SqlStore;
 use super::connection::values;
 use super::postgres::{SILENT_NS, read_clock};
-use crate::store::{Elsewhere, Lab, LeaseStore as _, StoreError, StoredLease, StoredRun, Wish};
+use crate::store::{Elsewhere, Lab, LeaseStore as _, RemoteRequest, StoreError, StoredLease, StoredRun};
 
 impl Lab for SqlStore {
     fn host(&self) -> &str {
@@ -94,13 +94,16 @@ impl Lab for SqlStore {
         self.found(sql, values![self.host.as_str()])
     }
 
-    fn wish(&self, host: &str, wish: &Wish) -> Result<(), StoreError> {
-        let (host, body) = (host.to_string(), serde_json::to_string(wish).expect("plain data"));
+    fn remote_request(&self, host: &str, remote_request: &RemoteRequest) -> Result<(), StoreError> {
+        let (host, body) = (
+            host.to_string(),
+            serde_json::to_string(remote_request).expect("plain data"),
+        );
         let sql = "INSERT INTO wish (host, body) VALUES ($1, $2)";
         self.write(move |db| db.execute(sql, values![host.as_str(), body.as_str()]).map(drop))
     }
 
-    fn wishes(&self) -> Result<Vec<Wish>, StoreError> {
+    fn remote_requests(&self) -> Result<Vec<RemoteRequest>, StoreError> {
         let host = self.host.clone();
         let bodies = self.write(move |db| {
             let sql = format!(
@@ -108,20 +111,21 @@ impl Lab for SqlStore {
                 db.or_skip()
             );
             let rows = db.query(&sql, values![host.as_str()])?;
-            let wishes: Vec<(u64, String)> = rows
+            let remote_requests: Vec<(u64, String)> = rows
                 .into_iter()
                 .map(|mut row| (row.number().unwrap_or(0), row.text()))
                 .collect();
-            for (number, _) in &wishes {
+            for (number, _) in &remote_requests {
                 db.execute("DELETE FROM wish WHERE number = $1", values![*number])?;
             }
-            Ok(wishes)
+            Ok(remote_requests)
         })?;
-        let wish = |(_, body): (u64, String)| {
-            let wish = serde_json::from_str(&body);
-            wish.inspect_err(|error| tracing::error!(%error, "what another host asks for is not understood"))
+        let remote_request = |(_, body): (u64, String)| {
+            let remote_request = serde_json::from_str(&body);
+            remote_request
+                .inspect_err(|error| tracing::error!(%error, "what another host asks for is not understood"))
                 .ok()
         };
-        Ok(bodies.into_iter().filter_map(wish).collect())
+        Ok(bodies.into_iter().filter_map(remote_request).collect())
     }
 }

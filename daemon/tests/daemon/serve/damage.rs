@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use verbatim_daemon::access::Identity;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, Kept, LeaseId, LeaseStore, Patience, SqlStore, StoreError, StoredLease, StoredRun,
+    Detail, Filter, HistoryStore, LeaseId, LeaseStore, Patience, RunEntry, SqlStore, StoreError, StoredLease, StoredRun,
 };
 use verbatim_proto::v1::run_event::Event;
 use verbatim_proto::v1::{LeaseState, LogLine, Outcome, Priority, RunEvent, RunSpec, RunState, TestEnded, Verdict};
@@ -160,7 +160,7 @@ fn fill(store: &SqlStore, numbers: std::ops::Range<u64>) {
 /// All data of a store.
 #[derive(PartialEq, Debug)]
 struct Told {
-    runs: Vec<Kept>,
+    runs: Vec<RunEntry>,
     queued: Vec<RunId>,
     of_run: Vec<(Vec<RunEvent>, Vec<Verdict>, Vec<Verdict>)>,
     leases: Vec<StoredLease>,
@@ -174,7 +174,7 @@ fn told(store: &SqlStore) -> Result<Told, StoreError> {
         states: vec![RunState::Queued],
         ..Filter::default()
     };
-    let of_run = |kept: &Kept| {
+    let of_run = |kept: &RunEntry| {
         let id = &kept.run.id;
         let verdicts = |detail| store.verdicts(id, detail);
         Ok((

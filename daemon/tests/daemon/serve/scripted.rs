@@ -12,7 +12,7 @@ use verbatim_daemon::api::{Runs, Shared};
 use verbatim_daemon::sched::{Execute, Scheduler};
 use verbatim_daemon::store::retention::Files;
 use verbatim_daemon::store::{
-    Detail, Filter, HistoryStore, Kept, LeaseId, LeaseStore, SqlStore, Store, StoreError, StoredLease, StoredRun,
+    Detail, Filter, HistoryStore, LeaseId, LeaseStore, RunEntry, SqlStore, Store, StoreError, StoredLease, StoredRun,
 };
 use verbatim_daemon::worker::{Job, WorkerEnd};
 use verbatim_proto::v1::run_service_server::RunService;
@@ -283,13 +283,13 @@ impl HistoryStore for FullDisk {
     fn append(&self, id: &RunId, events: &[RunEvent]) -> Result<(), StoreError> {
         self.write(|| self.store.append(id, events))
     }
-    fn get(&self, id: &RunId) -> Result<Kept, StoreError> {
+    fn get(&self, id: &RunId) -> Result<RunEntry, StoreError> {
         self.store.get(id)
     }
     fn of_request(&self, owner: &Identity, request_id: &str) -> Result<Option<StoredRun>, StoreError> {
         self.store.of_request(owner, request_id)
     }
-    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<Kept>, StoreError> {
+    fn list(&self, filter: &Filter, after: Option<&RunId>, at_most: usize) -> Result<Vec<RunEntry>, StoreError> {
         self.store.list(filter, after, at_most)
     }
     fn verdicts(&self, id: &RunId, detail: Detail) -> Result<Vec<Verdict>, StoreError> {

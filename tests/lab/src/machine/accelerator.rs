@@ -10,7 +10,7 @@ use super::error::{io_error, path_error};
 use super::image::locked_store;
 use super::{Image, MachineError, host};
 
-/// Longest time for the probe kernel under KVM. Even emulation takes only 3 s on an idle host.
+/// Longest time of a probe's boot under KVM. Even emulation takes only 3 s on an idle host.
 const PROBE: Duration = Duration::from_secs(10);
 /// Environment variable with the user's choice: `kvm` or `tcg`.
 const CHOICE: &str = "VERBATIM_ACCELERATOR";
@@ -43,13 +43,13 @@ pub fn choose_accelerator() -> Result<(), MachineError> {
     Ok(())
 }
 
-/// Returns the accelerator of this host. On some hosts `/dev/kvm` exists but a machine hangs under it. The first caller
-/// after the host's boot therefore boots the image without a share, which ends by itself, and stores the answer beside
-/// the image.
+/// Returns the accelerator of this host. On some hosts `/dev/kvm` exists, but a machine hangs under KVM. The first
+/// caller after the host's boot therefore probes KVM: it boots the image without a share, and stores the result beside
+/// the image. A machine without a share ends by itself.
 ///
 /// # Errors
 ///
-/// When storing the answer or starting QEMU fails.
+/// When storing the result or starting QEMU fails.
 pub(crate) fn accelerator(image: &Image) -> Result<Accelerator, MachineError> {
     match env::var(CHOICE).as_deref() {
         Ok("kvm") => return Ok(Accelerator::Kvm),

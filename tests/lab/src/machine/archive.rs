@@ -1,7 +1,7 @@
-//! The root file system as an archive that the kernel unpacks: cpio's "new ASCII" form, see the kernel's
+//! The root file system as an archive that the kernel unpacks. The format is cpio's "new ASCII" form; see the kernel's
 //! `Documentation/driver-api/early-userspace/buffer-format.rst`.
 //!
-//! The archive is not compressed: the machine would have to decompress it under emulation.
+//! The archive is uncompressed, because decompression is slow in an emulated machine.
 
 use std::{
     collections::BTreeMap,
@@ -40,7 +40,7 @@ impl Tree {
     /// Writes the archive. Every file belongs to root and has the epoch as its time, so equal trees give equal
     /// archives.
     pub(crate) fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        // In the order of their names, a directory comes before its contents.
+        // Sorted by name, a directory comes before its contents.
         for (number, (path, entry)) in (1_u32..).zip(&self.0) {
             let (mode, content): (u32, &[u8]) = match entry {
                 Entry::Directory => (0o040_755, &[]),
@@ -63,8 +63,8 @@ fn record(to: &mut impl Write, number: u32, mode: u32, name: &str, content: &[u8
     let length = u32::try_from(content.len())
         .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, format!("{name} has 4 GiB or more")))?;
     let name_length = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
-    // uid, gid, nlink and mtime. After the size come four device numbers, the name's length, and a checksum that is 0
-    // in this form.
+    // First uid, gid, nlink and mtime. After the size come four device numbers, the name's length, and the checksum,
+    // which is 0 in this form.
     write!(to, "070701{number:08x}{mode:08x}{:08x}{:08x}{:08x}{:08x}", 0, 0, 1, 0)?;
     write!(
         to,
@@ -77,7 +77,7 @@ fn record(to: &mut impl Write, number: u32, mode: u32, name: &str, content: &[u8
     fill(to, content.len(), 0)
 }
 
-/// Writes `least` zeros, then as many as make `length` a multiple of four.
+/// Writes `least` zeros, then the padding of `length` to a multiple of four.
 fn fill(to: &mut impl Write, length: usize, least: usize) -> io::Result<()> {
     to.write_all(&[0; 4][..least + length.next_multiple_of(4) - length])
 }

@@ -27,7 +27,7 @@ use crate::machine::{
 };
 use crate::process::Process;
 
-/// Bytes of a console that an error quotes.
+/// Number of bytes of a console log that an error quotes.
 const TAIL: u64 = 2000;
 /// Maximum number of ports on a virtio-serial device. QEMU queues at most 32 unread control messages for the guest,
 /// sends three for each port, and loses the rest. A port with lost messages never connects.
@@ -46,7 +46,7 @@ pub(crate) struct Booted {
     pub(crate) took: Duration,
 }
 
-/// Why an attempt failed, and whether another attempt may succeed.
+/// The error of an attempt, and whether another attempt may succeed.
 pub(crate) struct Failure {
     pub(crate) error: MachineError,
     pub(crate) again: bool,
@@ -58,7 +58,6 @@ impl From<MachineError> for Failure {
     }
 }
 
-/// Boots once.
 pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failure> {
     let start = Instant::now();
     let deadline = start + options.limit;
@@ -101,7 +100,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
-            // Keep Ctrl-C away from QEMU: the command beside the machine may still have to restore the device.
+            // Keep Ctrl-C away from QEMU, because a command beside the machine may still have to restore the device.
             .process_group(0);
     };
     let process = Process::start(prepare, &qemu).map_err(io_error("starting QEMU"))?;
@@ -127,7 +126,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
     let output = options.output.then(|| (next(), next()));
     let line = events.read_line(deadline).map_err(failure)?;
     if line != "ready" {
-        // The script reported the failure itself; a second attempt would fail in the same way.
+        // The script itself reported the failure. A second attempt would fail in the same way.
         return Err(not_ready(format!("did not come up: its script says \"{line}\""), &options.console).into());
     }
     Ok(Booted {
@@ -179,7 +178,7 @@ fn check_socket(path: &Path) -> Result<(), MachineError> {
     })
 }
 
-/// Returns a TCP port of 127.0.0.1 that is free now. Another process may take it before QEMU does; then the boot fails
+/// Returns a TCP port of 127.0.0.1 that is free now. If another process takes the port before QEMU does, the boot fails
 /// and is repeated.
 fn free_port() -> Result<SocketAddr, MachineError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io_error("looking for a free TCP port"))?;

@@ -19,14 +19,14 @@ const SUITE: &str = "bookworm";
 const INCLUDE: &str = "systemd-sysv,udev,dbus,iproute2,passwd,busybox-static,libibverbs1,libibumad3,ibverbs-providers,init-system-helpers,apt";
 /// Path patterns that are not installed, to save memory: the machine holds all files in memory.
 const LEFT_OUT: [&str; 3] = ["/usr/share/locale/*", "/usr/share/man/*", "/usr/share/doc/*"];
-/// Shell code that removes installed files that the machine does not need. $1 is the tree.
+/// Shell code that removes unneeded files from the tree $1.
 const CLEAN: &str =
     r#"rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/usr/share/zoneinfo/* "$1"/usr/lib/udev/hwdb.bin"#;
-/// Version of the recipe; raise it when the same ingredients give a different result.
+/// Version of the recipe. Increase the version when the same ingredients give a different result.
 const RECIPE: &str = "2";
 
-/// Returns the path of the userland's archive, and makes it if there is none. That takes a minute or two and downloads
-/// 50 MB.
+/// Returns the path of the userland's archive, and makes the archive if there is none. Making it takes a minute or two,
+/// and downloads 50 MB.
 ///
 /// # Errors
 ///

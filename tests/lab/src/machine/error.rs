@@ -14,7 +14,7 @@ pub enum MachineError {
     NotInstalled {
         /// The missing program or package.
         missing: String,
-        /// The instruction that installs it.
+        /// The instruction for the installation.
         remedy: String,
     },
     /// A tool failed.
@@ -24,9 +24,9 @@ pub enum MachineError {
         what: String,
         /// The command line.
         command: String,
-        /// How the tool ended.
+        /// The tool's exit status.
         status: String,
-        /// Its standard error.
+        /// The tool's standard error.
         said: String,
     },
     /// A file is not as expected.

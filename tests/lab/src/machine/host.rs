@@ -24,7 +24,7 @@ pub const PACKAGES: &[Package] = &[
     ("libibumad3", "libibumad.so.3"),
 ];
 
-/// Fails with one line that installs every missing package.
+/// Checks that all packages are installed. The error has one command line that installs every missing package.
 pub(crate) fn check() -> Result<(), MachineError> {
     if env::consts::ARCH != "x86_64" {
         return Err(MachineError::NotInstalled {
@@ -46,7 +46,7 @@ pub(crate) fn check() -> Result<(), MachineError> {
     })
 }
 
-/// Returns the path of a program that [`check`] has found.
+/// Returns the path of a program of the packages that [`check`] checks.
 pub(crate) fn needed(name: &str) -> Result<PathBuf, MachineError> {
     program(name).ok_or_else(|| MachineError::NotInstalled {
         missing: format!("the program {name}"),

@@ -1,4 +1,4 @@
-//! The image: made once for each kernel package, recipe and set of host programs, then stored.
+//! The image of a machine. An image is made once for each kernel package, recipe and set of host programs, then stored.
 
 use std::{
     env, fs,
@@ -19,11 +19,11 @@ use crate::machine::{
 };
 use crate::workspace::root;
 
-/// Version of the recipe; raise it when the same ingredients give a different result.
+/// Version of the recipe. Increase the version when the same ingredients give a different result.
 const RECIPE: &str = "1";
-/// How long unused images are stored: another checkout may still use them.
+/// Time for which unused images are stored. Another checkout may still use them.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Number of console logs that are stored.
+/// Number of stored console logs.
 const CONSOLES: usize = 100;
 
 /// A kernel and a root file system, ready to boot.
@@ -69,7 +69,7 @@ pub fn console_log(name: &str) -> Result<PathBuf, MachineError> {
     Ok(place.join(format!("{name}-{}-{count}.log", std::process::id())))
 }
 
-/// Returns the store with an exclusive lock on it. The system releases the lock when this process ends.
+/// Returns the store's path, and an exclusive lock on the store. The system releases the lock when this process ends.
 pub(crate) fn locked_store() -> Result<(PathBuf, fs::File), MachineError> {
     let store = store();
     fs::create_dir_all(&store).map_err(path_error("making", &store))?;
@@ -80,8 +80,8 @@ pub(crate) fn locked_store() -> Result<(PathBuf, fs::File), MachineError> {
 }
 
 impl Image {
-    /// Returns the image, and makes it if there is none: that takes seconds and, for a new kernel, a download of 70 MB.
-    /// If two processes need the image at the same time, one makes it and the other waits.
+    /// Returns the image, and makes it if there is none. Making it takes seconds and, for a new kernel, a download of
+    /// 70 MB. If several processes need the image at the same time, the first makes it and the others wait.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl Image {
         &self.release
     }
 
-    /// Returns whether the image has a program of this name: a program for rxe, or an applet of busybox.
+    /// Returns whether the image has a program of this name: one of our list of programs, or an applet of busybox.
     #[must_use]
     pub fn has_program(&self, name: &str) -> bool {
         let busybox = || {
@@ -150,8 +150,7 @@ impl Image {
     }
 }
 
-/// Returns a file's path, length and modification time, as part of a key. Hashing the contents would take longer than
-/// all the rest.
+/// Returns a file's path, length and modification time, as part of a key. A hash of the contents would take too long.
 pub(crate) fn stamp(path: &Path) -> Result<String, MachineError> {
     let file = fs::metadata(path).map_err(path_error("looking at", path))?;
     Ok(format!(

@@ -13,14 +13,14 @@ use crate::machine::{
     image, vmlinux,
 };
 
-/// Environment variable with the file of a kernel package to use instead of apt's.
+/// Environment variable with the path of a kernel package, which replaces apt's package.
 const OVERRIDE: &str = "VERBATIM_LAB_RXE_KERNEL";
 
 /// Directory of apt's package lists. Its modification time changes when apt gets new lists.
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// Modules in the order of loading, each after its dependencies. A module that the kernel has built in or no longer has
-/// is left out, unless the flag marks it as needed.
+/// Modules in the order of loading, each after its dependencies. The flag marks needed modules. Other modules are left
+/// out if the kernel has them built in or does not have them.
 const MODULES: &[(&str, bool)] = &[
     ("virtio_pci", true),
     ("virtio_console", true),
@@ -44,7 +44,7 @@ pub(crate) fn recipe<'a>() -> impl Iterator<Item = &'a str> {
 /// A kernel package.
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
-    /// Unique key of the package: name and version, or a file's path, length and time.
+    /// Unique key of the package: name and version, or the file's path, length and modification time.
     pub(crate) identity: String,
     source: Source,
 }
@@ -56,8 +56,8 @@ enum Source {
 }
 
 impl Package {
-    /// Returns the package that apt would install as Debian's kernel, or the file that the environment names. Stores
-    /// apt's answer in `store` while its lists stay the same: asking apt takes more than a second of processor time.
+    /// Returns the package that apt would install as Debian's kernel, or the file that the environment names. A query
+    /// to apt takes more than a second of processor time, so the result is stored in `store` until apt's lists change.
     pub(crate) fn find(store: &Path) -> Result<Package, MachineError> {
         if let Some(path) = env::var_os(OVERRIDE).filter(|path| !path.is_empty()).map(PathBuf::from) {
             if !path.is_file() {
@@ -105,7 +105,7 @@ impl Package {
         })
     }
 
-    /// Extracts into `to`, which exists: `vmlinux`, `release`, and `modules/` with the modules and their `order`.
+    /// Extracts `vmlinux`, `release`, and `modules/` with the modules and their `order` into the directory `to`.
     pub(crate) fn take_apart(&self, to: &Path) -> Result<(), MachineError> {
         let work = tempfile::tempdir_in(to).map_err(path_error("making a directory in", to))?;
         let package = match &self.source {
@@ -135,7 +135,7 @@ impl Package {
 
 /// Returns the text after the first `key` in apt-cache's output.
 fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineError> {
-    // Ignore apt-cache's exit code: it fails for an unknown package, which the missing key shows too.
+    // Ignore apt-cache's exit code: for an unknown package the key is missing as well.
     let output = Command::new("apt-cache")
         .args(arguments)
         .env("LC_ALL", "C")
@@ -146,7 +146,7 @@ fn apt_cache(arguments: &[&str], key: &str) -> Result<Option<String>, MachineErr
     Ok(found.map(|word| word.trim().to_owned()))
 }
 
-/// Downloads a package. Tries twice, since apt sometimes fails once.
+/// Downloads a package. Tries twice, because apt sometimes fails once.
 fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
     let place = to.join("package");
     fs::create_dir(&place).map_err(path_error("making", &place))?;

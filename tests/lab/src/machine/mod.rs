@@ -1,8 +1,8 @@
 //! An emulated Linux machine with the kernel's own RoCEv2 stack (`rdma_rxe`), for the lab and for tests.
 //!
 //! [`Image::ensure`] makes the image: Debian's unmodified kernel, and a small root file system of this host's own
-//! programs. [`Machine::boot`] starts it. Root is not needed: QEMU emulates the machine, and Unix datagrams carry its
-//! frames.
+//! programs. [`Machine::boot`] starts a machine. Root is not needed, because QEMU emulates the machine, and Unix
+//! datagrams carry its frames.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -52,6 +52,6 @@ pub const DUT_SCRIPT: &str = include_str!("../../guest/dut.sh");
 /// 10.0.0.2, fd00::2) on a veth pair. Beside them the script runs `agent.cmd`, `daemon.cmd` and `command.cmd` of the
 /// share.
 pub const PAIR_SCRIPT: &str = include_str!("../../guest/pair.sh");
-/// The script of the native adapter: `vib0` of `vib.ko` in the share, with its cables on the ports `cable1` and up.
-/// Beside it the script runs the share's commands.
+/// The script of the native adapter. The script loads `vib.ko` of the share, which makes `vib0`, connects the cables to
+/// the ports `cable1` and up, and runs the share's commands.
 pub(crate) const VIB_SCRIPT: &str = include_str!("../../guest/vib.sh");

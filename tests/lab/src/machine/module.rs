@@ -14,12 +14,12 @@ use crate::machine::{
 };
 use crate::workspace::root;
 
-/// Returns the path of the module `vib.ko` for the kernel of this image, and builds it if there is none, which takes
-/// seconds.
+/// Returns the path of the module `vib.ko` for the kernel of this image. Builds the module if there is none; the build
+/// takes seconds.
 ///
 /// # Errors
 ///
-/// [`MachineError::NotInstalled`] with the line that installs the missing packages, [`MachineError::Tool`] with the
+/// [`MachineError::NotInstalled`] with the line that installs the missing packages; [`MachineError::Tool`] with the
 /// compiler's messages.
 pub(crate) fn adapter_module(image: &Image) -> Result<PathBuf, MachineError> {
     let release = image.release();
@@ -45,7 +45,7 @@ pub(crate) fn adapter_module(image: &Image) -> Result<PathBuf, MachineError> {
     Ok(made.join("vib.ko"))
 }
 
-/// Returns the source files of the module: name and path, sorted.
+/// Returns the name and path of each source file of the module, sorted.
 fn sources() -> Result<Vec<(String, PathBuf)>, MachineError> {
     let place = root().join("tests/machine/vib");
     let mut found = Vec::new();

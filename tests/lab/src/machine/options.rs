@@ -16,9 +16,9 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// The two ends of the data cable: Unix datagram sockets. Each datagram is one Ethernet frame without its FCS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataSockets {
-    /// The machine's end: QEMU makes it, the tester sends to it.
+    /// The machine's end. QEMU makes this socket, and the tester sends to it.
     pub machine: PathBuf,
-    /// The tester's end, which the tester binds. Before that, frames of the machine are lost, as on an unplugged cable.
+    /// The tester's end, which the tester binds. Until then, frames of the machine are lost, as on an unplugged cable.
     pub tester: PathBuf,
 }
 
@@ -48,7 +48,7 @@ pub struct BootOptions {
 
 impl BootOptions {
     /// Returns options for a machine that mounts the directory `share` at `/mnt/share` and runs its file `script`. The
-    /// script reports when it serves, see `ready` in `guest/lab.sh`. The console's log is appended to `console`, and
+    /// script reports when it is ready; see `ready` in `guest/lab.sh`. The console's log is appended to `console`, and
     /// stays.
     #[must_use]
     pub fn new(share: impl Into<PathBuf>, script: impl Into<String>, console: impl Into<PathBuf>) -> Self {
@@ -68,7 +68,7 @@ impl BootOptions {
         }
     }
 
-    /// Adds a data interface on a cable of its own; [`crate::machine::Machine::data_sockets`] returns its ends.
+    /// Adds a data interface with a new cable. [`crate::machine::Machine::data_sockets`] returns the cable's ends.
     #[must_use]
     pub fn with_data_nic(mut self) -> Self {
         self.data = DataNic::Private;
@@ -106,8 +106,8 @@ impl BootOptions {
         self
     }
 
-    /// Mounts a directory of the host at the same path in the machine, writable; the script starts in it. The boot
-    /// fails if the mount would hide a directory of the machine's own.
+    /// Mounts a directory of the host at the same path in the machine, writable. The script starts in this directory.
+    /// The boot fails if the mount would hide one of the machine's own directories.
     #[must_use]
     pub fn with_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.directory = Some(path.into());
@@ -121,10 +121,10 @@ impl BootOptions {
         self
     }
 
-    /// Uses a clock that advances by 2 ns with each instruction. The machine then has one virtual processor, even if
-    /// [`BootOptions::with_cpus`] sets more: two do not boot with this clock. A duration in the machine is a count of
-    /// its instructions: it is the same in every measurement, unaffected by the host's other programs and the
-    /// emulator's caches. It says nothing about real time.
+    /// Uses a clock that advances by 2 ns with each instruction. The machine then has one virtual processor, for any
+    /// value of [`BootOptions::with_cpus`], because two processors do not boot with this clock. A duration in the
+    /// machine is a count of instructions. It is the same in every measurement: the host's other programs and the
+    /// emulator's caches have no effect. The duration is unrelated to real time.
     #[must_use]
     pub fn with_counted_time(mut self) -> Self {
         self.counted_time = true;
@@ -138,7 +138,7 @@ impl BootOptions {
         self
     }
 
-    /// Sets the limit of a boot; a second attempt gets the same limit again.
+    /// Sets the time limit of a boot. A second attempt has the same limit.
     #[must_use]
     pub fn with_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -159,7 +159,7 @@ pub(crate) fn is_mountable(path: &Path) -> bool {
     match parts.next() {
         None => false,
         Some("tmp") => parts.next().is_some(),
-        // In these, the image has no deeper directory that a script needs, except the share.
+        // Below these directories, scripts need only the share.
         Some("root" | "mnt") => parts.next().is_some_and(|part| part != "share"),
         Some(first) => path.is_absolute() && !OURS.contains(&first),
     }

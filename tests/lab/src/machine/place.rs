@@ -1,4 +1,4 @@
-//! Temporary directories that are removed even if their process was killed: the next process removes them.
+//! Temporary directories. If their process was killed, the next process removes the directories.
 
 use std::{
     env,
@@ -13,10 +13,10 @@ use crate::machine::{MachineError, error::path_error};
 /// Upper bound (exclusive) of the length of a Unix socket's path, in bytes.
 pub(crate) const PATH_LIMIT: usize = 108;
 
-/// A directory of this process, with a short path: sockets are made in it.
+/// A directory of this process. The path is short enough for the sockets in the directory.
 #[derive(Debug)]
 pub(crate) struct Place {
-    // Fields drop in order: the directory is removed before the lock is released.
+    // Fields are dropped in order, so the directory is removed before the lock is released.
     directory: TempDir,
     _lock: File,
 }
@@ -42,7 +42,7 @@ impl Place {
             .prefix(&prefix)
             .tempdir_in(above)
             .map_err(failed)?;
-        // Lock the file before it gets its name, so that no other process sees it unlocked.
+        // Lock the file before it gets its name, so that other processes always see a locked file.
         let lock = tempfile::NamedTempFile::new_in(directory.path()).map_err(failed)?;
         lock.as_file().lock().map_err(failed)?;
         let lock = lock
@@ -63,7 +63,7 @@ fn sweep(above: &Path, prefix: &str) {
         if !is_ours {
             continue;
         }
-        // A directory without a lock file is just being made.
+        // Keep a directory without a lock file: another process is making it.
         let free = File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if free {
             let _ = fs::remove_dir_all(entry.path());

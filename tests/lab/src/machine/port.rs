@@ -10,7 +10,7 @@ use std::{
 
 use crate::process::Process;
 
-/// Why reading or writing failed.
+/// The reason why reading or writing failed.
 #[derive(Debug)]
 pub(crate) enum PortError {
     /// The machine has ended.
@@ -43,7 +43,7 @@ impl Listener {
         Ok(Self(listener))
     }
 
-    /// Accepts QEMU's connection. QEMU connects before it runs the machine, or ends.
+    /// Accepts QEMU's connection. QEMU connects before it runs the machine. Fails if QEMU ends first.
     pub(crate) fn accept(&self, qemu: &Process, deadline: Instant) -> Result<UnixStream, PortError> {
         loop {
             // Check the end first: if QEMU connects and then ends, a later read reports the end.
@@ -87,7 +87,7 @@ impl Port {
         Ok(self.stream.write_all(bytes)?)
     }
 
-    /// Reads one line; returns it without its end.
+    /// Reads one line, and returns it without the line break.
     pub(crate) fn read_line(&mut self, deadline: Instant) -> Result<String, PortError> {
         let mut searched = 0;
         loop {

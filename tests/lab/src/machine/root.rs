@@ -12,7 +12,7 @@ use crate::machine::{
     host,
 };
 
-/// Programs besides busybox's; they replace applets of the same name.
+/// Programs of the image. They replace busybox's applets of the same name.
 pub(crate) const PROGRAMS: &[&str] = &[
     "ip",
     "rdma",
@@ -30,7 +30,7 @@ pub(crate) const PROGRAMS: &[&str] = &[
 /// Libraries that programs open at run time: for verbs, MADs, and unwinding of threads.
 const LIBRARIES: &[&str] = &["libibverbs.so.1", "libibumad.so.3", "libgcc_s.so.1"];
 
-/// Our own files: their paths in the machine, their content, and whether they are executable.
+/// Our own files: path in the machine, content, and whether the file is executable.
 const OWN: &[(&str, &str, bool)] = &[
     ("init", include_str!("../../guest/init"), true),
     ("etc/lab.sh", include_str!("../../guest/lab.sh"), false),
@@ -55,7 +55,7 @@ pub(crate) fn host_files() -> Result<Vec<(String, PathBuf)>, MachineError> {
     for name in PROGRAMS.iter().chain(&["busybox"]) {
         add(format!("usr/bin/{name}"), host::needed(name)?)?;
     }
-    // busybox's own shell would run busybox's `ip`.
+    // Use dash, because busybox's own shell would run busybox's `ip`.
     add("usr/bin/sh".to_owned(), host::needed("dash")?)?;
     for name in LIBRARIES {
         let path = crate::host::library(name).ok_or_else(|| MachineError::NotInstalled {

@@ -25,7 +25,7 @@ pub struct Machine {
     booted: Booted,
 }
 
-/// The script's output streams. The script blocks while they are not read; they end when the machine ends.
+/// The script's output streams. The script blocks if the caller does not read them. The streams end with the machine.
 #[derive(Debug)]
 pub struct Output {
     /// Stream of the port `out`.
@@ -52,13 +52,13 @@ impl Ran {
 }
 
 impl Machine {
-    /// Boots a machine, and returns when its script reports that it serves. A boot that ends early or takes too long is
-    /// tried once more; the console's log has both attempts.
+    /// Boots a machine, and returns when its script reports that it is ready. If the boot ends early or takes too long,
+    /// tries once more; the console's log has both attempts.
     ///
     /// # Errors
     ///
-    /// [`MachineError::NotReady`] with the end of the console; [`MachineError::File`] for a share without the script, a
-    /// directory that cannot be mounted or a socket's path that is too long.
+    /// [`MachineError::NotReady`] with the end of the console. [`MachineError::File`] for a share without the script, a
+    /// directory that cannot be mounted, or a socket's path that is too long.
     pub fn boot(image: &Image, options: &BootOptions) -> Result<Machine, MachineError> {
         if let Some(place) = options.console.parent() {
             std::fs::create_dir_all(place).map_err(path_error("making", place))?;
@@ -72,7 +72,7 @@ impl Machine {
         Ok(Machine { console, booted })
     }
 
-    /// Returns how long the boot took, until the script reported that it serves.
+    /// Returns the duration of the boot, until the script reported that it is ready.
     #[must_use]
     pub fn booted_in(&self) -> Duration {
         self.booted.took
@@ -108,7 +108,7 @@ impl Machine {
         self.booted.agent
     }
 
-    /// Returns a directory of this machine with a short path, for sockets. It is removed with the machine.
+    /// Returns a directory of this machine with a short path, for sockets. The directory is removed with the machine.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.booted.place.path()
@@ -119,13 +119,13 @@ impl Machine {
         self.booted.output.take().map(|(out, err)| Output { out, err })
     }
 
-    /// Runs a shell command in the machine, beside its script, and waits for it; one command at a time. Its standard
-    /// input is empty; its working directory is the script's.
+    /// Runs a shell command in the machine, beside its script, and waits for the command's end. Commands run one at a
+    /// time, with an empty standard input, in the script's working directory.
     ///
     /// # Errors
     ///
-    /// [`MachineError::TooLate`] when the command takes longer than `limit`: then no further command can run, since the
-    /// first one still does. [`MachineError::Ended`] when the machine has ended.
+    /// [`MachineError::TooLate`] when the command takes longer than `limit`. The command then still runs, so the
+    /// machine can run no further command. [`MachineError::Ended`] when the machine has ended.
     pub fn run(&self, command: &str, limit: Duration) -> Result<Ran, MachineError> {
         let deadline = Instant::now() + limit;
         let mut line = String::with_capacity(2 * command.len() + 1);

@@ -8,11 +8,10 @@ use std::{
 
 use crate::machine::{MachineError, error::path_error, host, place::Place};
 
-/// The directory of one machine's share. Dropping this value removes the directory, so keep the value as long as the
-/// machine.
+/// The directory of one machine's share. Dropping this value removes the directory, so drop it after the machine.
 ///
 /// Programs are in `bin`, which is last on the machine's PATH; their libraries are in `lib`. Add all files before the
-/// boot: the machine caches what it reads.
+/// boot, because the machine caches the share.
 #[derive(Debug)]
 pub struct Share(Place);
 

@@ -18,7 +18,7 @@ use crate::machine::{
 
 /// Magic bytes of the compressed kernel, and the command that decompresses it.
 const FORMS: &[(&[u8], &[&str])] = &[
-    // Four bytes that are not part of the stream follow it.
+    // Four further bytes follow the stream.
     (b"\xfd7zXZ\0", &["xz", "--decompress", "--stdout", "--single-stream"]),
     (b"\x28\xb5\x2f\xfd", &["zstd", "--decompress", "--stdout", "--quiet"]),
     (b"\x1f\x8b", &["gzip", "--decompress", "--stdout"]),
@@ -98,7 +98,7 @@ fn expand(line: &[&str], stream: &[u8]) -> Result<Vec<u8>, MachineError> {
     let mut child = command.spawn().map_err(io_error(format!("starting {}", line[0])))?;
     let mut input = child.stdin.take().expect("it was asked for");
     let output = thread::scope(|scope| {
-        // If the command stops reading, its exit status says why.
+        // Ignore a write error: if the command stops reading, its exit status has the reason.
         scope.spawn(move || drop(input.write_all(stream)));
         child.wait_with_output()
     });

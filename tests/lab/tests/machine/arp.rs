@@ -1,8 +1,8 @@
-//! ARP (RFC 826) without a kernel: frames that the tester sends and receives at its end of the data cable.
+//! ARP (RFC 826) frames that the test itself sends and receives at its end of the data cable.
 
 use std::net::Ipv4Addr;
 
-/// The tester's addresses. No kernel has them, so only the test answers for them.
+/// The tester's addresses. Only the test responds for these addresses, because no kernel has them.
 pub(crate) const TESTER: ([u8; 6], Ipv4Addr) = ([0x52, 0x54, 0, 0, 0, 0x0a], Ipv4Addr::new(10, 0, 0, 2));
 /// The machine's addresses.
 pub(crate) const MACHINE: ([u8; 6], Ipv4Addr) = ([0x52, 0x54, 0, 0, 0, 0x01], Ipv4Addr::new(10, 0, 0, 1));
@@ -10,7 +10,7 @@ pub(crate) const MACHINE: ([u8; 6], Ipv4Addr) = ([0x52, 0x54, 0, 0, 0, 0x01], Ip
 /// The contents of an ARP frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arp {
-    /// 1 is a request, 2 a reply.
+    /// The operation: 1 is a request, 2 a reply.
     pub(crate) operation: u8,
     pub(crate) from: ([u8; 6], Ipv4Addr),
     pub(crate) to: ([u8; 6], Ipv4Addr),
@@ -21,7 +21,8 @@ impl Arp {
     pub(crate) fn frame(&self, destination: [u8; 6]) -> Vec<u8> {
         let mut frame = destination.to_vec();
         frame.extend(self.from.0);
-        // EtherType ARP; hardware Ethernet, protocol IPv4, and the lengths of their addresses.
+        // EtherType ARP, then hardware type Ethernet, protocol type IPv4, the lengths of both addresses, and the
+        // operation.
         frame.extend([0x08, 0x06, 0, 1, 0x08, 0, 6, 4, 0, self.operation]);
         for (mac, ip) in [self.from, self.to] {
             frame.extend(mac);

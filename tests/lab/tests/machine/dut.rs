@@ -1,4 +1,4 @@
-//! The device under test, from outside: its data cable and its management port.
+//! The machine with the device under test, reached from outside: the data cable and the management port.
 
 use std::{
     fs,
@@ -33,7 +33,7 @@ impl Cable {
         self.0.send(&arp.frame(destination)).unwrap();
     }
 
-    /// Returns the next ARP frame that `wanted` accepts. Sends `arp` repeatedly until then.
+    /// Returns the next ARP frame that `wanted` accepts. Meanwhile, sends `arp` repeatedly.
     fn exchange(&self, arp: Option<Arp>, wanted: impl Fn(&Arp) -> bool) -> Arp {
         let deadline = Instant::now() + LIMIT;
         let mut frame = [0; 2048];
@@ -81,7 +81,7 @@ fn machine_sends_arp_and_learns_reply() {
             to: MACHINE,
         };
         cable.send(reply, MACHINE.0);
-        // QEMU already has the frame, but the machine's kernel may not have received it yet.
+        // QEMU has the frame already, but the machine's kernel may receive it later.
         let neighbours = run(
             machine,
             "n=0; until ip neigh show 10.0.0.2 | grep lladdr; do n=$((n+1)); [ $n -gt 200 ] && exit 1; sleep 0.05; done",

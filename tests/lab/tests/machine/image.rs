@@ -17,7 +17,7 @@ fn an_image_is_made_once() {
 #[test]
 fn lost_image_is_rebuilt_identically() {
     let Some(first) = image() else { return };
-    // Use a separate store: other tests are booting from the usual one.
+    // Use a separate store, because other tests boot from the usual store.
     let place = tempfile::tempdir().unwrap();
     let kernel = first.vmlinux().parent().unwrap();
     let copy = place.path().join("rxe-machine").join(kernel.file_name().unwrap());

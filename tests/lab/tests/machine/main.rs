@@ -1,6 +1,6 @@
 //! Tests of the machine: its image is made once, it boots in time, its programs work, and its end is detected.
 //!
-//! A group of tests shares one machine, since a boot takes seconds.
+//! A boot takes seconds, so a group of tests shares one machine.
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod arp;
@@ -48,12 +48,12 @@ fn boot(script: &str, text: &str, with: impl FnOnce(BootOptions) -> BootOptions)
     Some(Lab { machine, _share: share })
 }
 
-/// The machine of most tests, in the verbs set-up; the first test that needs it boots it. The mutex lets one test at a
-/// time use its devices.
+/// The machine of most tests, in the verbs set-up. The first test that needs the machine boots it. The mutex lets one
+/// test at a time use the machine's devices.
 static PAIR: LazyLock<Mutex<Option<Lab>>> =
     LazyLock::new(|| Mutex::new(boot("pair.sh", PAIR_SCRIPT, |options| options)));
 
-/// The device under test, with both interfaces.
+/// The machine with the device under test and both interfaces.
 static DUT: LazyLock<Mutex<Option<Lab>>> = LazyLock::new(|| {
     Mutex::new(boot("dut.sh", DUT_SCRIPT, |options| {
         options.with_data_nic().with_agent_port()

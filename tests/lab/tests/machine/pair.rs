@@ -4,7 +4,7 @@ use verbatim_lab::machine::Machine;
 
 use crate::{PAIR, on, run};
 
-/// Patterns for the devices' GIDs that are IPv4 addresses.
+/// Patterns of the two devices' IPv4 GIDs.
 const IPV4: [&str; 2] = ["ffff:0a00:0001", "ffff:0a00:0002"];
 
 /// Returns a shell command that prints the index of the first GID table entry that matches `gid`.
@@ -12,7 +12,7 @@ fn gid_index(device: &str, gid: &str) -> String {
     format!("grep -l '{gid}' /sys/class/infiniband/{device}/ports/1/gids/* | head -1 | sed 's,.*/,,'")
 }
 
-/// Runs a ping-pong between the two devices. `gids` are patterns for their GIDs of one family.
+/// Runs a ping-pong between the two devices. `gids` are patterns of the GIDs to use, one for each device.
 fn pingpong(machine: &Machine, gids: [&str; 2]) {
     let text = run(
         machine,

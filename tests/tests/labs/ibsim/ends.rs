@@ -1,4 +1,5 @@
-//! Sudden ends in mid-run: of the simulator, the run, the program, or the cable.
+//! Runs that end suddenly: the simulator is killed, the run is interrupted, the program is killed, or the cable is
+//! pulled.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use verbatim_tests::product::run;
 
 use crate::ibsim::lab::{AFTER, LONG, PLAIN, RUN_LIMIT, Sim, came_to};
 
-/// Checks that the next run restores what an interrupted run left changed, reports the restore, and passes.
+/// Checks that the next run restores the changes of an interrupted run, reports the restore, and passes.
 fn next_run_restores_first(sim: &Sim, area: &str) {
     assert!(sim.journal().exists(), "what was found is on disk");
     let output = run(&mut sim.verbatim(&format!("run --rig ibsim {PLAIN} --json")));
@@ -92,7 +93,7 @@ fn next_run_restores_after_kill() {
 fn pulled_cable_is_rig_error() {
     let Some(sim) = Sim::start() else { return };
     let before = sim.tables();
-    // A short subnet timeout, so that the run soon notices the silence.
+    // Set a short subnet timeout, so that the run soon notices the silence.
     let rigs = fs::read_to_string(sim.lab.rig_file()).unwrap();
     fs::write(
         sim.lab.rig_file(),
@@ -177,7 +178,7 @@ const TWO_WAYS: &str = "Switch 4 \"S\"\n[1] \"A\"[1]\n[2] \"T\"[1]\n[3] \"T\"[2]
 fn device_lock_spans_routes_and_state() {
     let Some(sim) = Sim::start_with(TWO_WAYS) else { return };
     let one_way = fs::read_to_string(sim.lab.rig_file()).unwrap();
-    // A short subnet timeout, so that silence is soon proven.
+    // Set a short subnet timeout, so that silence is soon proven.
     let one_way = one_way.replace("subnet_timeout = 18", "subnet_timeout = 8");
     let head = "config_version = 1\n";
     let rig = |name: &str, route: &str| {

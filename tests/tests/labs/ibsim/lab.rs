@@ -1,4 +1,4 @@
-//! A simulator, a directory for the program, and the device's tables as another program reads them.
+//! A simulator, a directory for the program, and the device's tables, read by another program.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ pub(crate) const AFTER: &str = "c14-029-trap-repress";
 /// A test that changes nothing on the device.
 pub(crate) const PLAIN: &str = "c13-013-resp-time-value";
 
-/// Queries for smpquery: every attribute of an adapter that it knows, with M_Keys shown.
+/// Queries of smpquery for every attribute of an adapter that smpquery knows.
 const TABLES: [&str; 6] = ["nodeinfo", "nodedesc", "portinfo", "pkeys", "sl2vl", "vlarb"];
 /// Counters, which a restore cannot undo.
 const COUNTERS: [&str; 3] = ["MkeyViolations", "PkeyViolations", "QkeyViolations"];
@@ -62,13 +62,14 @@ impl Sim {
         command
     }
 
-    /// Runs the long test with a record, and returns when the test is under way and has changed the device.
+    /// Starts the long test with a record, and returns when the test has changed the device.
     pub(crate) fn long_run(&self, more: &str) -> Running {
         let mut running =
             Running::start(&mut self.verbatim(&format!("run --rig ibsim {LONG} {more} --json --record record")));
         let record = self.place.path(&format!("record/001-{LONG}.rec"));
         let deadline = Instant::now() + Duration::from_secs(240);
-        // The legal parts come first. The sweep, with tens of megabytes, begins well below this size.
+        // The test writes legal parts first. Its sweep begins well below this size of the record, and adds tens of
+        // megabytes.
         while fs::metadata(&record).map_or(0, |file| file.len()) < 1 << 20 {
             if !running.is_running() || Instant::now() > deadline {
                 panic!("no record of 1 MiB at {}: {}", record.display(), running.end(RUN_LIMIT));
@@ -78,7 +79,7 @@ impl Sim {
         running
     }
 
-    /// Returns the path of the rig's restore journal, which exists while something is to be restored.
+    /// Returns the path of the rig's restore journal, which exists until the device is restored.
     pub(crate) fn journal(&self) -> PathBuf {
         self.place.path("state/journals/ibsim/ibsim.journal.json")
     }

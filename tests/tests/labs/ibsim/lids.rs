@@ -12,8 +12,8 @@ use crate::ibsim::lab::{Sim, came_to};
 const FABRIC: &str = "Switch 4 \"S\"\n[1] \"A\"[1]\n[2] \"B\"[1]\n[3] \"C\"[1]\n\n\
                       Hca 1 \"A\"\n[1] \"S\"[1]\n\nHca 1 \"B\"\n[1] \"S\"[2]\n\nHca 1 \"C\"\n[1] \"S\"[3]\n";
 
-/// Lets OpenSM sweep once from A, with LMC 2: each port gets four LIDs, the device under test those between its
-/// neighbours'.
+/// Lets OpenSM sweep once from A, with LMC 2. Each port gets four LIDs. The LIDs of the device under test are between
+/// its neighbours' LIDs. Returns false if OpenSM is not installed.
 fn configure(sim: &Sim) -> bool {
     let Some(opensm) = program("opensm") else {
         skipped("opensm", &apt_line(&["opensm"]));
@@ -52,8 +52,8 @@ fn port_answers_at_every_assigned_lid() {
     assert!(rigs.contains("route = \"0,1\""), "{rigs}");
     sim.place
         .write("rigs.toml", rigs.replace("route = \"0,1\"", "route = \"0,1,2\""));
-    // OpenSM has exited, but the port still has its LID as the SM's. No manager manages the subnet, so the tests may
-    // disturb it.
+    // OpenSM has exited, but the port still has OpenSM's LID as the SM's LID. The subnet has no manager now, so the
+    // tests may disturb it.
     let output = run(&mut sim.verbatim("doctor --rig ibsim --rig-file rigs.toml"));
     assert!(output.stdout.contains("LID 12 of one that does not answer"), "{output}");
     let output = run(&mut sim.verbatim("run --rig ibsim --rig-file rigs.toml c04-dlid-lmc --json"));

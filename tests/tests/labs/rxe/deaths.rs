@@ -1,5 +1,5 @@
-//! Sudden ends in mid-run: of the agent, the agent's client, the device, or the whole machine. They must give no
-//! verdict on the device. By the kernel's count, every object of the agent must be destroyed afterwards.
+//! Runs that end suddenly: the agent, the agent's client, the device or the whole machine disappears. The run must give
+//! no verdict on the device. Afterwards the kernel's counts must show that every object of the agent is destroyed.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::rxe::guest::{LIMIT, run, rxe_lab, verbs_lab};
 
 /// A test that has queue pairs for about four seconds: six intervals of 655.36 ms.
 const VERBS_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=0 --set rnr_retry=6";
-/// The same test with packets of the tester's own making.
+/// The same test with packets that the tester makes itself.
 const PACKET_TEST: &str = "c09-130-rnr-interval --set rnr_code=0 --set rnr_retry=6";
-/// The verbs test with a short duration: one interval of 81.92 ms, which a busy machine can measure too.
+/// The verbs test with a short duration: one interval of 81.92 ms, which even a busy machine can measure.
 const SHORT_TEST: &str = "c09-130-rnr-interval-verbs --set rnr_code=26 --set rnr_retry=1";
 
-/// Returns the numbers of queue pairs and memory regions of a device, from `rdma resource`; `None` if the device is
-/// absent.
+/// Returns the numbers of queue pairs and memory regions of a device, from `rdma resource`. Returns `None` if the
+/// device is absent.
 fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
     let ran = machine.run(&format!("rdma resource show {device}"), LIMIT).unwrap();
     let text = ran.text();
@@ -26,7 +26,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
         let mut words = text.split_whitespace().skip_while(|word| *word != name);
         words.nth(1)?.parse().ok()
     };
-    // For an absent device, `rdma` prints no such line and still exits with 0.
+    // For an absent device, `rdma` omits the device's line but exits with 0.
     text.contains(&format!(": {device}: ")).then(|| {
         number("qp")
             .zip(number("mr"))
@@ -34,7 +34,7 @@ fn resources(machine: &Machine, device: &str) -> Option<(u32, u32)> {
     })
 }
 
-/// Waits until a device has the same numbers of objects as before.
+/// Waits until the numbers of a device's objects equal `before`.
 fn counts_back(machine: &Machine, device: &str, before: Option<(u32, u32)>) {
     let deadline = Instant::now() + Duration::from_secs(240);
     loop {
@@ -75,7 +75,7 @@ fn interrupted(lab: &RxeVerbsLab, environment: &str, death: &str) -> (u32, Strin
     (code.parse().unwrap(), json.to_owned())
 }
 
-/// Checks that a run has no verdict on the device; returns the reason.
+/// Checks that a run gave no verdict on the device. Returns the reason in the report.
 fn no_verdict_on_the_device(code: u32, json: &str) -> String {
     let report: Value = serde_json::from_str(json).unwrap_or_else(|error| panic!("{error}: exit {code}: {json}"));
     let verdict = &report["verdicts"][0];
@@ -118,7 +118,7 @@ fn killed_client_leaves_no_objects() {
     for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {
         counts_back(lab.machine(), device, before);
     }
-    // A busy machine may not measure the interval well enough (exit code 4); the run was served all the same.
+    // On a busy machine the interval's measurement may be inconclusive (exit code 4). The agent served the run anyway.
     let next = run(
         lab.machine(),
         &format!("{own}\nverbatim run --rig rxe-verbs {SHORT_TEST} 2>&1 || [ $? -eq 4 ]"),

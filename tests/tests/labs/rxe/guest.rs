@@ -11,7 +11,7 @@ use verbatim_tests::product::programs;
 /// Longest time of a command in a machine, on the busiest host.
 pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
-/// Examples of this package, built once; debug builds would be too slow in the machine.
+/// Examples of this package, built once. Debug builds would be too slow in the machine.
 static PROGRAMS: LazyLock<PathBuf> =
     LazyLock::new(|| build_examples(&["pingpong", "umad_gmp"]).unwrap_or_else(|error| panic!("{error:#}")));
 
@@ -45,8 +45,8 @@ pub(crate) fn verbs_lab() -> Option<RxeVerbsLab> {
     Some(RxeVerbsLab::start(Some(programs())).unwrap_or_else(|error| panic!("{error:#}")))
 }
 
-/// A machine with `rxe0` and `rxe1` on a veth pair and no other programs. The first test that needs the machine boots
-/// it. The mutex lets one test at a time use it.
+/// A machine with `rxe0` and `rxe1` on a veth pair, without agent and daemon. The first test that needs the machine
+/// boots it. The mutex lets one test at a time use the machine.
 static PAIR: LazyLock<Mutex<Option<Guest>>> = LazyLock::new(|| {
     let boot = || {
         let image = image()?;
@@ -77,7 +77,7 @@ pub(crate) fn run(machine: &Machine, command: &str) -> String {
     ran.text()
 }
 
-/// Returns the index of a device's RoCEv2 GID that reads `gid`, with colons.
+/// Returns the index of a device's RoCEv2 GID. `gid` is the text of the GID, with colons.
 pub(crate) fn gid_index(machine: &Machine, device: &str, gid: &str) -> u32 {
     let ports = format!("/sys/class/infiniband/{device}/ports/1");
     let script = format!(

@@ -1,4 +1,4 @@
-//! Compares the versions in which Linux rxe was fixed with Debian's changelog of the kernel's sources on this host.
+//! Compares the known versions of fixes in Linux rxe with Debian's kernel changelog on this host.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,10 +6,10 @@ use std::process::Command;
 use verbatim_catalog::deviations::deviations;
 use verbatim_tests::oracle::skipped;
 
-/// Part of every Debian with a C compiler.
+/// The changelog. Every Debian with a C compiler has this file.
 const CHANGELOG: &str = "/usr/share/doc/linux-libc-dev/changelog.Debian.gz";
 
-/// Returns the version of the changelog's newest entry that has a line with this title, such as `6.1.176`.
+/// Returns the version of the newest entry that contains this title, such as `6.1.176`.
 fn version_with<'a>(changelog: &'a str, title: &str) -> Option<&'a str> {
     let before = &changelog[..changelog.find(title)?];
     let head = before.lines().rfind(|line| line.starts_with("linux"))?;

@@ -1,8 +1,8 @@
-//! The kernel's own RoCEv2 stack in an emulated machine, against our programs. The tests cover the reference device on
-//! a real Ethernet link, management datagrams through the kernel's umad, and the objects that remain when a process of
-//! a session dies.
+//! Tests of our programs with the kernel's own RoCEv2 stack in an emulated machine. The tests cover the reference
+//! device on a real Ethernet link, management datagrams through the kernel's umad, and the cleanup after the death of a
+//! process.
 //!
-//! A group of tests shares one machine, since a boot takes seconds.
+//! A boot takes seconds, so a group of tests shares one machine.
 
 mod deaths;
 mod guest;

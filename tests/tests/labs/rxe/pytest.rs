@@ -1,5 +1,5 @@
-//! The pytest plug-in on Linux rxe, through a daemon: the outcome of each item, its known deviations, and the bundle
-//! that its report names, as docs/python.md describes.
+//! The pytest plug-in on Linux rxe, through a daemon. The test checks the outcome of each item, its known deviations,
+//! and the bundle that its report names, as docs/python.md describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use verbatim_tests::python;
 
 use crate::rxe::guest::rxe_lab;
 
-/// Longest time of a session; it takes seconds on an idle host.
+/// Longest time of a session. On an idle host a session takes seconds.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 const PASSES: &str = "c09-060-send-responder";
 /// A test that fails on Linux rxe 6.1: a SEND completes wrongly, known as deviation `rxe-ghost-ack`.
 const KNOWN: &str = "c09-060-ghost-ack";
-/// A test that needs an adapter of the tester's own, which this rig lacks.
+/// A test that needs an adapter on the tester's side, which this rig lacks.
 const NOT_APPLICABLE: &str = "c09-060-requester-verbs";
 
 /// The result of a pytest session.
@@ -83,7 +83,7 @@ impl Session {
         );
     }
 
-    /// Returns the path of the bundle; all items must name the same one.
+    /// Returns the path of the bundle, and asserts that all items name the same bundle.
     fn bundle(&self) -> PathBuf {
         let named = |test| {
             let item = self.item(test);
@@ -127,7 +127,8 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Checks that a bundle has the records, verifies, and is judged to the outcomes of the items.
+/// Checks that a bundle has all records, passes `verbatim verify`, and gives the outcomes of the items when it is
+/// judged again.
 fn is_whole(place: &Place, bundle: &Path) {
     let names: Vec<String> = fs::read_dir(bundle)
         .unwrap_or_else(|error| panic!("the bundle {}, which items name: {error}", bundle.display()))

@@ -1,5 +1,6 @@
-//! Two rxe machines on a switch that loses packets. The tests make the captures of the tutorial in `docs/inspect.md`,
-//! from the port of each machine. `BLESS=1 cargo test -p verbatim-tests --test labs rxe::stalled` rewrites them.
+//! Two rxe machines on a switch that loses packets. The test captures the packets at the port of each machine, and
+//! makes the captures of the tutorial in `docs/inspect.md`. `BLESS=1 cargo test -p verbatim-tests --test labs
+//! rxe::stalled` rewrites the captures.
 
 use std::fs;
 use std::os::unix::net::UnixDatagram;
@@ -17,16 +18,16 @@ use verbatim_wire::{Medium, Opcode, Packet, Psn};
 
 use super::guest;
 
-/// Messages that each machine sends.
+/// Number of messages that each machine sends.
 const MESSAGES: u32 = 20;
-/// The first machine's messages with losses, by number: the message whose second packet is lost; and in `LOSES_LAST`,
-/// the message whose last packet is lost, and how often.
+/// The number of the first machine's message whose second packet is lost. `LOSES_LAST` is the number of the message
+/// whose last packet is lost, and the number of losses.
 const LOSES_MIDDLE: u32 = 8;
 const LOSES_LAST: (u32, u32) = (14, 3);
 /// The names of the captures in `docs/examples`.
 const NAMES: [&str; 2] = ["stall-sender.pcap.gz", "stall-receiver.pcap.gz"];
 
-/// The packets of the first machine that the switch drops.
+/// Selects the packets of the first machine that the switch drops.
 #[derive(Default)]
 struct Loss {
     firsts: u32,
@@ -89,7 +90,7 @@ impl Switch {
         }
     }
 
-    /// Carries the frames of one machine to the other, until the switch ends.
+    /// Forwards the frames of one machine to the other machine until the switch ends.
     fn carry(&self, from: usize, ports: &[UnixDatagram; 2]) {
         let mut buffer = vec![0; 1 << 16];
         while !self.is_over.load(Ordering::Relaxed) {
@@ -127,7 +128,7 @@ impl Switch {
     }
 }
 
-/// Ends the switch when dropped, also if a test fails.
+/// Ends the switch when dropped, even if a test fails.
 struct Ends<'s>(&'s AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -207,7 +208,7 @@ fn exchanged([first, second]: [&Machine; 2], ports: &[UnixDatagram; 2]) -> Optio
     is_whole.then(|| switch.captures.map(bytes))
 }
 
-/// Returns the rules that the one connection breaks unless packets were lost. The connection must break no other rule.
+/// Returns the rules that the only connection breaks unless packets were lost. Asserts that it breaks no other rule.
 fn or_lost(place: &Place, capture: &str) -> Vec<String> {
     let output = run(&mut place.verbatim(&format!("inspect --rc --json {capture}")));
     assert_eq!(output.code(), 0, "{output}");

@@ -6,7 +6,7 @@ use crate::rxe::guest::{gid_index, in_machine, run};
 fn unanswered_gmp_returns_once() {
     in_machine(|machine| {
         let index = gid_index(machine, "rxe1", "fd00:0000:0000:0000:0000:0000:0000:0002");
-        // The program itself checks the facts. It sends from rxe1 to rxe0, whose frames arrive at veth0.
+        // The program checks the facts itself. The requests go from rxe1 to rxe0, and arrive at veth0.
         let text = run(machine, &format!("umad_gmp rxe1 1 {index} fd00::1 veth0 2>&1"));
         eprintln!("{text}");
         for fact in [

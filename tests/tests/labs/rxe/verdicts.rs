@@ -1,4 +1,4 @@
-//! The outcomes of the tests of chapter 9 on rxe, with the tester outside the machine and packets of its own making. A
+//! The outcomes of the tests of chapter 9 on rxe. The tester is outside the machine and makes its packets itself. A
 //! committed table has the expected outcomes, with a reason for every FAIL.
 
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use verbatim_tests::product::{Output, Place, Running};
 
 use crate::rxe::guest::rxe_lab;
 
-/// Returns the checks that failed.
+/// Returns the failed checks of a verdict, in the form of [`in_words`].
 fn failed(verdict: &Value) -> BTreeSet<String> {
     let checks = verdict["findings"].as_array().unwrap().iter();
     checks.filter(|check| check["result"] == "FAIL").map(in_words).collect()
 }
 
-/// Runs `verbatim` in a lab of its own. Returns `None` if this host lacks a package and may skip the test.
+/// Runs `verbatim` in a new lab. Returns `None` if this host lacks a package and may skip the test.
 fn run(place: &Place, arguments: &str, within: Duration) -> Option<Output> {
     let lab = rxe_lab()?;
     let mut command = place.verbatim(arguments);
@@ -29,7 +29,7 @@ fn run(place: &Place, arguments: &str, within: Duration) -> Option<Output> {
 /// Directory for the records of tests with unexpected outcomes.
 const KEPT: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/rxe-surprises");
 
-/// Stores the record of a test, since a rare outcome is hard to reproduce.
+/// Stores the record of a test, because a rare outcome is hard to reproduce.
 fn keep(records: &Path, test: &str) {
     let is_of_it = |name: &str| name.ends_with(&format!("-{test}.rec"));
     for entry in fs::read_dir(records).unwrap() {
@@ -52,7 +52,7 @@ fn rxe_outcomes_match_table() {
     let report = output.json();
     let text = include_str!("../../../data/rxe-outcomes.toml");
     let mut outcomes = Outcomes::read(text);
-    // Check all verdicts before failing: a run takes minutes, and each surprise should be reported.
+    // Check all verdicts before the assertion: a run takes minutes, and the test must report every unexpected outcome.
     let mut surprises = Vec::new();
     let verdicts = report["verdicts"].as_array().unwrap();
     for verdict in verdicts {
@@ -136,8 +136,8 @@ fn walk_takes_fresh_seed() {
     );
     let seed = report["run"]["seed"].as_u64().unwrap();
     assert_ne!(seed, 0, "the seed of the virtual rig, and not a fresh one");
-    // A fresh seed may show a new deviation of rxe, which the change under test did not cause. So report it, with its
-    // record, without failing.
+    // A fresh seed may show a new deviation of rxe, which is no fault of our code. Report the deviation and its record
+    // without failing.
     if outcome == "FAIL" && !is_known {
         keep(&place.path("records"), "c09-walk");
         eprintln!("news: {:#?}; its record is in {KEPT}", failed(verdict));

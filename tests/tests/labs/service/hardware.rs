@@ -1,5 +1,5 @@
-//! Rigs of the machine's InfiniBand adapter and of the kernel's RoCE stack, each with its worker in a unit of its own,
-//! used by a client on another host.
+//! Rigs of the machine's InfiniBand adapter and of the kernel's RoCE stack. Each rig has its own worker unit. A client
+//! on another host uses the rigs.
 
 use verbatim_lab::ServiceLab;
 

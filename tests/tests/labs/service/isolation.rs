@@ -1,10 +1,10 @@
-//! A compromised worker in its rig's unit: the files and sockets that it can reach.
+//! Checks which files and sockets a compromised worker in its rig's unit can reach.
 
 use verbatim_lab::ServiceLab;
 
 use crate::service::done;
 
-/// A program in the place of rig `vib`'s worker, which tries the accesses that an attacker in the worker would try. Its
+/// A program that replaces the worker of the rig `vib`, and tries the accesses that an attacker would try. Its
 /// arguments are the daemon's process id, and a file of another rig's run.
 const PROBE: &str = r#"#!/usr/bin/perl
 use Socket;
@@ -55,7 +55,7 @@ pub(crate) fn a_worker_reaches_its_own_rig_alone(lab: &ServiceLab) {
     let record = done(lab, "ls /var/lib/verbatim/runs/rxe/*/record/manifest.json | head -n 1");
     let record = record.trim();
     assert!(!record.is_empty(), "another rig's run has left no record");
-    // The unit with all its settings, but another program.
+    // Replace the unit's program, and keep all other settings.
     done(
         lab,
         &format!(

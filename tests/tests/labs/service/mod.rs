@@ -1,4 +1,5 @@
-//! The packages in a Debian with systemd, in a machine: installed, started, used, upgraded in mid-run, removed, purged.
+//! Our packages in a Debian with systemd, in a machine. The test installs, starts, uses, upgrades (in mid-run), removes
+//! and purges them.
 
 mod hardware;
 mod isolation;
@@ -186,8 +187,8 @@ fn watched_and_reloaded(lab: &ServiceLab) {
 }
 
 fn upgraded_in_mid_run(lab: &ServiceLab) {
-    // These tests lock the device, try wrong keys and wait for silence for minutes. The packages are upgraded in
-    // mid-run even on the busiest host.
+    // These tests lock the device, try wrong keys and wait for silence for minutes. Even on the busiest host the
+    // upgrade happens in mid-run.
     done(
         lab,
         &format!(
@@ -240,7 +241,7 @@ fn removed_and_purged(lab: &ServiceLab) {
         "ls -d /var/lib/verbatim /etc/verbatim /run/verbatim /usr/bin/verbatim* /usr/lib/systemd/system/verbatim* \
          /usr/lib/udev/rules.d/*verbatim* /var/lib/systemd/deb-systemd-helper-enabled/verbatim* 2>/dev/null; pidof verbatimd",
     );
-    // Ignore the output of pidof: the model still runs, and does not belong to the packages.
+    // Keep only the paths. pidof prints the process of the model, which does not belong to the packages.
     let left: Vec<&str> = left.lines().filter(|line| line.starts_with('/')).collect();
     assert!(left.is_empty(), "{left:?}");
 }

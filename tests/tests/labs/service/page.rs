@@ -1,4 +1,4 @@
-//! The commands of docs/install.md, run as the page shows them: on the host of the rigs, and on a client's.
+//! Runs the commands of docs/install.md as the page shows them, on the host of the rigs and on a client's host.
 
 use std::fs;
 use std::process::Command;
@@ -10,12 +10,12 @@ use verbatim_tests::product::{Place, program, programs, run};
 
 use crate::service::{LIMIT, asked, done, user};
 
-/// The page's network, and the machine's.
+/// The address prefix on the page, and the address prefix of the machine.
 const NETWORK: [&str; 2] = ["192.0.2.", "10.0.2."];
 /// A client's files.
 const FILES: [&str; 5] = ["ca.pem", "alice.pem", "alice-key.pem", "client.pem", "client-key.pem"];
 
-/// Runs the commands of the page; its packages stay installed. Returns a client that alice's certificate admits.
+/// Runs the commands of the page. The packages stay installed. Returns a client with alice's certificate.
 pub(crate) fn holds(lab: &ServiceLab) -> Client {
     let client = Client::new(lab);
     done(
@@ -39,7 +39,7 @@ pub(crate) fn holds(lab: &ServiceLab) -> Client {
     }
     assert!(differs.is_empty(), "docs/install.md shows what is not so:\n{differs}");
     an_expired_certificate_is_refused(lab, &client);
-    // The package for the host of a device; this machine is one too.
+    // Install the package for the host of a device. This machine also has devices.
     done(
         lab,
         "cd /root/work && apt-get install --yes ./verbatim-agent_0.1.0_amd64.deb 2>&1",
@@ -57,8 +57,8 @@ fn in_machine(lab: &ServiceLab, command: &str) -> String {
     asked(lab, &whole).1
 }
 
-/// Checks that the daemon refuses an expired certificate. Alice's is valid for a day, and the clock is set two days
-/// ahead.
+/// Checks that the daemon refuses an expired certificate. Alice's certificate is valid for a day. The test sets the
+/// clock two days ahead.
 fn an_expired_certificate_is_refused(lab: &ServiceLab, client: &Client) {
     let alice = "verbatim rigs --cert alice.pem --key alice-key.pem";
     assert!(client.says(alice).contains("virtual"));
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Copies the files from the machine to the client, as their maker would send them.
+    /// Copies the client's files from the machine to the client.
     fn takes_its_files(&self, lab: &ServiceLab) {
         for name in FILES {
             if !self.place.path(name).exists() {
@@ -106,7 +106,7 @@ impl Client {
 
     /// Returns a command's output on both streams.
     pub(crate) fn says(&self, command: &str) -> String {
-        // The page's `export` applies to all later commands, and is set for each of them below.
+        // The page's `export` applies to all later commands. Each command below gets these variables.
         if command.starts_with("export ") {
             assert_eq!(
                 command,

@@ -1,7 +1,7 @@
 //! The umad rig on ibsim: an independent subnet management agent behind the real libibumad.
 //!
-//! A process under the simulator's preload can end suddenly, so each case is a process of its own: this program again,
-//! with the name of a role in [`ROLE`].
+//! The simulator's preload can end its process suddenly, so each case runs in a separate process. The process is this
+//! program again, with the name of a role in [`ROLE`].
 
 mod roles;
 
@@ -16,7 +16,7 @@ use verbatim_tests::oracle::skipped;
 
 /// The environment variable with the role of a process of this program.
 const ROLE: &str = "VERBATIM_TEST_ROLE";
-/// Longest time of a run. It is well below the interrupted pause of ten minutes, with room for a busy host.
+/// Longest time of a run. The limit leaves room for a busy host, but is far below the interrupted pause of ten minutes.
 const RUN_LIMIT: Duration = Duration::from_secs(480);
 
 fn lab() -> Option<IbsimLab> {
@@ -37,7 +37,7 @@ struct Actor {
 }
 
 impl Actor {
-    /// Starts the process in an empty working directory, which must be empty again at the end.
+    /// Starts the process in an empty working directory, which must be empty at the end.
     fn start(lab: &IbsimLab, role: &str, place: &Path) -> Self {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["umad_rig::a_process_with_a_role", "--exact", "--ignored", "--nocapture"])

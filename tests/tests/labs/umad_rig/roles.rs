@@ -1,4 +1,4 @@
-//! The roles of the processes.
+//! The roles of the test processes.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +31,7 @@ const BUSY: Test = Test {
     ..BLANK
 };
 
-/// Sends requests that are never answered, and waits for a response.
+/// Sends requests that get no response, and waits for a response.
 const AWAITING: Test = Test {
     procedure: |tester| {
         say("running", "awaiting");
@@ -51,7 +51,7 @@ const PAUSING: Test = Test {
     ..BLANK
 };
 
-/// The meeting point of the role that changes the device and the thread that cancels it.
+/// The barrier between the role that changes the device and the thread that cancels the run.
 static CHANGED: Barrier = Barrier::new(2);
 
 /// Changes a field of the device, then pauses.
@@ -108,7 +108,7 @@ fn real(session: &mut Session) -> &mut dyn Rig {
     }
 }
 
-/// Runs a test; returns why it stopped.
+/// Runs a test. Returns the reason of its early end.
 fn perform(test: &Test, cancel: Arc<AtomicBool>) -> String {
     let mut open = open(cancel);
     let (mut entries, mut journal): (Vec<Entry>, _) = (Vec::new(), MemoryJournal::default());

@@ -11,7 +11,7 @@ use verbatim_tests::product::programs;
 /// Longest time of a command in a machine, on the busiest host.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Arguments of the device model of most tests: a device that has no LID yet.
+/// Arguments of the device model of most tests. The device has no LID yet.
 pub(crate) const SOUND: [&str; 4] = ["--profile", "full", "--seed", "1"];
 
 /// The path of `umad_read`, built once.
@@ -109,7 +109,7 @@ pub(crate) fn text(lab: &VibLab, command: &str) -> String {
     text
 }
 
-/// Repeats a command until its status and output satisfy `is_so`: there is no event to wait for.
+/// Repeats a command until its status and output satisfy `is_so`.
 pub(crate) fn until(lab: &VibLab, command: &str, is_so: impl Fn(u8, &str) -> bool) {
     let bound = std::time::Instant::now() + LIMIT;
     loop {
@@ -122,7 +122,7 @@ pub(crate) fn until(lab: &VibLab, command: &str, is_so: impl Fn(u8, &str) -> boo
     }
 }
 
-/// Returns the device's fields, read by our own reader: lines `Attribute[modifier].Field = 0x1f`.
+/// Returns the device's fields from our own reader, as lines `Attribute[modifier].Field = 0x1f`.
 pub(crate) fn read(lab: &VibLab) -> Vec<String> {
     let text = text(lab, "umad_read $VERBATIM_RIG_FILE vib");
     text.lines().map(str::to_owned).collect()

@@ -1,7 +1,7 @@
-//! A native InfiniBand adapter in the machine, under the kernel's own ib_mad and ib_umad, with the device model at the
+//! A native InfiniBand adapter in a machine, under the kernel's own ib_mad and ib_umad, with the device model at the
 //! far end of its cable. The tests run `verbatim`, unmodified OpenSM and infiniband-diags, and cut the machine's power.
 //!
-//! Most tests share two machines, one with OpenSM, since a boot takes seconds.
+//! A boot takes seconds, so most tests share two machines, one of them with OpenSM.
 
 mod lab;
 mod runs;

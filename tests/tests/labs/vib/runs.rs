@@ -64,7 +64,7 @@ fn traps_are_received_and_repressed() {
     let Some(mut lab) = start(1, SubnetManager::Never) else {
         return;
     };
-    // A device that sends traps.
+    // This device sends traps.
     let device = ["--profile", "full", "--seed", "4"];
     lab.exchange_model(1, &device.map(Into::into)).unwrap();
     text(
@@ -83,7 +83,7 @@ fn foreign_subnet_manager_ends_run() {
     let Some(lab) = start_switched() else {
         return;
     };
-    // Through the switch, without a subnet manager.
+    // Run through the switch, without a subnet manager.
     let said = text(&lab, "verbatim run --rig vib c14-024-node-info");
     assert!(said.contains("PASS           c14-024-node-info"), "{said}");
     let run = text(
@@ -91,7 +91,8 @@ fn foreign_subnet_manager_ends_run() {
         "verbatim run --detach --rig vib c14-016-set-protect-2 c14-024-node-info",
     );
     until(&lab, "smpquery -t 300 -D portinfo 0,1,2", |status, _| status != 0);
-    // OpenSM runs at the adapter's second port, which the run does not use. There OpenSM can register for traps.
+    // Start OpenSM at the adapter's second port. The run does not use this port, so OpenSM can register for traps
+    // there.
     text(
         &lab,
         &format!(
@@ -116,7 +117,7 @@ fn foreign_subnet_manager_ends_run() {
         said.contains("a subnet manager at LID 1 took over the subnet of vib0/1 in mid-run"),
         "{said}"
     );
-    // The device is restored, and the next run is refused with the remedy.
+    // The run restores the device. The next run is refused with the remedy.
     until(&lab, "smpquery -t 300 -D portinfo 0,1,2", |status, _| status == 0);
     let (status, said) = ran(&lab, "verbatim run --rig vib c14-024-node-info");
     assert!(status != 0 && said.contains("shared_subnet = true"), "{status} {said}");
@@ -151,7 +152,7 @@ fn sixteen_port_adapter_reaches_each_device() {
         } else {
             format!("vib{port}")
         };
-        // infiniband-diags support only ten ports, so use our own reader.
+        // infiniband-diags support only ten ports, so read with our own reader.
         let said = text(&lab, &format!("umad_read $VERBATIM_RIG_FILE {rig}"));
         assert!(said.contains("PortInfo[0].LocalPortNum = 0x1"), "port {port}: {said}");
     }

@@ -7,7 +7,7 @@ use verbatim_lab::VibLab;
 
 use crate::vib::lab::{managed, ran, read, text};
 
-/// Returns the output of our reader: the numbers of each field, by `Attribute[modifier].Field`.
+/// Returns the output of our reader. The key is `Attribute[modifier].Field`; the value is the field's numbers.
 fn ours(lab: &VibLab) -> BTreeMap<String, Vec<u64>> {
     let line = |line: &String| {
         let (name, values) = line.split_once(" = ").unwrap();
@@ -24,7 +24,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Returns the number that infiniband-diags show as words.
+/// Returns the number for the words that infiniband-diags show.
 fn in_words(name: &str, words: &str) -> Option<u64> {
     let bits = |all: &[&str]| {
         let known = words
@@ -163,8 +163,8 @@ fn theirs(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Compares the fields of an attribute in a tool's output with our reader's. The tool must show each name, and each
-/// name in its output must be known.
+/// Compares the fields of an attribute in a tool's output with our reader's output. The tool must show every field of
+/// `names`, and no field outside `names` and `not_compared`.
 fn compare(lab: &VibLab, command: &str, attribute: &str, names: Names, not_compared: &[&str]) {
     let (ours, said) = (ours(lab), text(lab, command));
     let theirs = theirs(&said);
@@ -209,7 +209,7 @@ fn opensm_activates_device() {
         assert_eq!((port["LinkState"], port["SMLid"]), ("Active", "1"), "{said}");
         let host = text(lab, "ibstat vib0 1");
         assert!(host.contains("State: Active") && host.contains("SM lid: 1"), "{host}");
-        // A GMP to the assigned LID.
+        // Query the assigned LID with a GMP.
         text(lab, &format!("perfquery {} 1", port["Lid"]));
     });
 }
@@ -220,9 +220,9 @@ fn smpquery_and_perfquery_fields_agree() {
         compare(lab, "smpquery -D nodeinfo 0,1", "NodeInfo[0]", NODE_INFO, &[]);
         compare(lab, "smpquery -D portinfo 0,1", "PortInfo[0]", PORT_INFO, &["Mkey"]);
         compare(lab, "smpquery portinfo 2", "PortInfo[0]", PORT_INFO, &["Mkey"]);
-        // The counters of traffic also count the packets that read them. If the port's CapabilityMask lacks QP1Dropped,
-        // perfquery shows VL15Dropped under that name; `libibmad_agrees` compares the field's offset with libibmad
-        // itself.
+        // Leave out the traffic counters, because they also count the packets that read them. If the port's
+        // CapabilityMask lacks QP1Dropped, perfquery shows VL15Dropped as QP1Dropped; `libibmad_agrees` compares the
+        // field's offset with libibmad itself.
         let others = [
             "PortXmitData",
             "PortRcvData",
@@ -254,8 +254,8 @@ fn smpquery_tables_agree() {
         assert_eq!(row(&lanes, "ports:"), ours["SLtoVLMappingTable[0].SLtoVL"], "{lanes}");
         let arbitration = text(lab, "smpquery -D vlarb 0,1");
         for (rows, field) in [("VL", "VL"), ("WEIGHT", "Weight")] {
-            // First the low-priority table, then the high-priority one, each in two parts. smpquery shows only as many
-            // entries as the port has.
+            // smpquery shows the low-priority table, then the high-priority table, each in two parts and only with the
+            // entries that the port has.
             let table = |first: u32, cap: &str| {
                 let parts = [first, first + 1].map(|part| format!("VLArbitrationTable[{}].{field}", part << 16));
                 let entries = parts.into_iter().flat_map(|part| ours[&part].clone());
@@ -295,7 +295,7 @@ fn ibnetdiscover_and_saquery_agree() {
         ] {
             assert!(said.contains(words), "{words:?} is not in {said}");
         }
-        // OpenSM's record of the node.
+        // Read OpenSM's record of the node.
         let said = text(lab, &format!("saquery NR {lid}"));
         for (name, field) in [
             ("num_ports", "NumPorts"),

@@ -1,4 +1,4 @@
-//! `verbatim export --pcapng`, as tshark reads its captures.
+//! The captures of `verbatim export --pcapng`, read by tshark.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ struct Packet {
     comments: Vec<String>,
 }
 
-/// Returns every packet of a capture. No packet may be malformed.
+/// Returns every packet of a capture, and asserts that no packet is malformed.
 fn dissect(place: &Place, file: &str) -> Vec<Packet> {
     let fields = [
         "frame.protocols",
@@ -61,7 +61,8 @@ fn dissect(place: &Place, file: &str) -> Vec<Packet> {
         .collect()
 }
 
-/// Returns the packets of each exchange, by test and number. Unsolicited packets, such as traps, belong to no exchange.
+/// Returns the packets of each exchange. The key has the test and the exchange's number. Unsolicited packets, such as
+/// traps, belong to no exchange and are left out.
 fn by_exchange(packets: &[Packet]) -> HashMap<String, Vec<&Packet>> {
     let mut exchanges: HashMap<_, Vec<_>> = HashMap::new();
     for packet in packets {
@@ -166,7 +167,7 @@ fn unwritable_capture_error_names_path() {
 #[test]
 fn inspect_ignores_reconstructed_lids() {
     let place = Place::new();
-    // The test's traps use LIDs, which a record does not have.
+    // The test's traps are LID-routed, but a record has no LIDs.
     let ran = run(&mut place.verbatim("run c14-016-get-protect-2 --record record"));
     assert_eq!(ran.code(), 0, "{ran}");
     assert_eq!(run(&mut place.verbatim("export record --pcapng own.pcapng")).code(), 0);
@@ -218,7 +219,7 @@ fn tshark_finds_no_malformed_frame() {
     let exported = run(&mut place.verbatim("export record --pcapng record.pcapng"));
     assert_eq!(exported.code(), 0, "{exported}");
     let mut tshark = place.command("tshark");
-    // Disable heuristic dissectors: their guesses about the payload do not concern the frame.
+    // Disable heuristic dissectors, which may misread the payload.
     tshark.args(["-n", "-r", "record.pcapng", "-T", "fields"]);
     let guesses = [
         "drbd",

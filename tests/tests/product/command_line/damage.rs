@@ -1,4 +1,4 @@
-//! A record with one wrong byte, or without its tail. `verbatim` must not panic, must give no verdict, and must name
+//! Records with one wrong byte, or without their tail. `verbatim` must not panic, must give no verdict, and must name
 //! the file.
 
 use std::fs;
@@ -11,10 +11,10 @@ use verbatim_tests::product::{Place, program, run};
 
 use crate::command_line::{files, keys};
 
-/// A few tests: each flipped bit costs a process, whose duration grows with the record.
+/// A few tests. Each flipped bit costs a process, whose duration grows with the record.
 const FEW: &str = "c07-link-crcs c09-060-send c14-016-get-protect-2 c16-port-counters";
 
-/// Damaged places in each file besides its first and last 16 bytes.
+/// Number of damaged places in each file besides its first and last 16 bytes.
 const PLACES: usize = 100;
 
 /// Makes a signed run, and returns the files of its directory.
@@ -85,7 +85,7 @@ fn refused(place: &Place, directory: &Path, file: &str, damage: &str, commands: 
     );
 }
 
-/// Applies each kind of damage to each file, always to the sound file. The commands take turns.
+/// Damages each file in each way, one damage at a time. The commands take turns.
 fn everywhere(
     commands: &[&str],
     damages: impl Fn(usize, &mut Random) -> Vec<(String, Box<dyn Fn(&[u8]) -> Vec<u8>>)> + Sync,
@@ -176,7 +176,7 @@ fn missing_or_swapped_file_is_named() {
     let place = Place::new();
     let files = sound(&place);
     let judge = || run(&mut place.verbatim("judge sound --json"));
-    // Without its signature the bundle is sound but unsigned, which only `verify` reports.
+    // Without its signature the bundle is sound but unsigned; only `verify` reports the lack.
     for (name, content) in files.iter().filter(|(name, _)| name != "manifest.sig") {
         let path = place.path("sound").join(name);
         fs::remove_file(&path).unwrap();
@@ -185,7 +185,7 @@ fn missing_or_swapped_file_is_named() {
         assert!(output.stderr.contains(name.as_str()), "{name}: {output}");
         fs::write(&path, content).unwrap();
     }
-    // Two swapped records: each is sound, but the run is not.
+    // Swap two records: each record is sound, but the run is not.
     let [first, second] = ["001-", "002-"].map(|start| files.iter().find(|(name, _)| name.starts_with(start)).unwrap());
     fs::write(place.path("sound").join(&first.0), &second.1).unwrap();
     fs::write(place.path("sound").join(&second.0), &first.1).unwrap();

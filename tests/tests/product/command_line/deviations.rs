@@ -1,4 +1,4 @@
-//! Known deviations: a known FAIL gets one line and stays a FAIL. A known deviation that does not occur is reported.
+//! Known deviations. A known FAIL gets one line and stays a FAIL. A known deviation that does not occur is reported.
 
 use std::fs;
 use std::path::Path;

@@ -9,7 +9,7 @@ use verbatim_tests::product::{Output, Place, program, run};
 
 use crate::command_line::SHORT;
 
-/// A rig at a port of a device that this machine does not have.
+/// A rig file for a device that this machine does not have.
 const ABSENT: &str = r#"config_version = 1
 
 [[rig]]
@@ -25,7 +25,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Copies the program to a place where any user may start it.
+/// Copies the program to a path at which any user may start it.
 fn for_everybody(place: &Place) -> PathBuf {
     let copy = place.path("verbatim");
     // Copy in another process. A child of a concurrent test could inherit a writable descriptor of the copy, which
@@ -77,7 +77,7 @@ fn virtual_rig_leaves_no_files() {
     );
 }
 
-/// Checks for "unavailable" on stderr, with each of the words, and no verdict.
+/// Checks that there is no verdict, and that stderr has "unavailable" and each of the words.
 fn unavailable(output: &Output, words: &[&str]) {
     assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
     assert!(output.stderr.contains("\"bench\" is unavailable: "), "{output}");
@@ -126,7 +126,7 @@ fn bare_root(place: &Place) -> PathBuf {
     root
 }
 
-/// Returns a chroot command, as root or in a user namespace; `None` if neither is allowed.
+/// Returns a chroot command, as root or in a user namespace. Returns `None` if this host allows neither.
 fn in_root(place: &Place, root: &Path) -> Option<Command> {
     let mut chroot = if is_root() {
         place.command("chroot")

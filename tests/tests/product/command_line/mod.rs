@@ -1,4 +1,4 @@
-//! `verbatim` as users run it, on the virtual rig: no lab, no hardware.
+//! `verbatim` as users run it, on the virtual rig, without labs and hardware.
 
 mod capture;
 mod choose;
@@ -21,7 +21,7 @@ use verbatim_tests::product::{Place, run};
 /// Parameters that shorten the long sweeps, for records of some 100 kB.
 const SHORT: &str = "--set illegal_parts=100 --set violations=300";
 
-/// A rig whose device answers requests that it must not answer.
+/// A rig whose device responds to requests to which it must not respond.
 const BROKEN: &str = r#"config_version = 1
 
 [[rig]]
@@ -40,7 +40,7 @@ fn keys(place: &Place, name: &str) {
     openssl(&format!("pkey -in {name}.pem -pubout -out {name}.pub"));
 }
 
-/// Returns the files of a directory: name and content, in order of name.
+/// Returns name and content of each file of a directory, in order of name.
 fn files(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()

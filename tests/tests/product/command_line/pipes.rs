@@ -1,4 +1,4 @@
-//! Commands whose output is not read or cannot be written: they end without a panic.
+//! Commands whose output is not read or cannot be written. They must end without a panic.
 
 use std::fs::File;
 use std::process::{Command, Stdio};

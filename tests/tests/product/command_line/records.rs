@@ -1,4 +1,4 @@
-//! The files of a run: the same for the same seed, and enough to judge again.
+//! The files of a run. They depend only on the seed, and suffice to judge the run again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn keep_one(place: &Place, name: &str, test: &str) -> Vec<u8> {
     fs::read(place.path(name).join(format!("001-{test}.rec"))).unwrap()
 }
 
-/// Returns the JSON document of a run, after a check that no verdict was judged otherwise.
+/// Returns the JSON document of a run, and asserts that judging again gave the same verdicts.
 fn judged(output: &Output) -> Value {
     assert!(!output.stderr.contains("judged otherwise"), "{output}");
     output.json()

@@ -1,4 +1,4 @@
-//! `verbatim run` repeats the cases of a qualification.
+//! Checks that `verbatim run` repeats the cases of a qualification.
 
 use verbatim_catalog::TESTS;
 use verbatim_device::Defect;
@@ -57,7 +57,7 @@ fn case_and_its_command_give_same_bytes() {
         ("c09-060-compare-swap", "adapter", 0, Rules::Simulated),
         ("c09-130-rnr-interval", "adapter", 1, Rules::Simulated),
         ("c09-130-rnr-interval-verbs", "adapter", 4, Rules::Simulated),
-        // A link that loses frames, a link that swaps frames, and a link with all disturbances.
+        // The seeds select a link that loses frames, a link that swaps frames, and a link with all disturbances.
         ("c14-016-get-protect-2", "minimal", 1, Rules::Hardware),
         ("c09-060-compare-swap", "adapter", 2, Rules::Hardware),
         ("c09-060-compare-swap", "adapter", 4, Rules::Hardware),
@@ -98,7 +98,7 @@ fn false_alarm_command_repeats_verdict() {
         model
     });
     let qualification = qualify(&extent(&tests, models.collect(), Vec::new()), &|_, _| {});
-    // Three profiles for two of the tests, one adapter for the third test, two seeds.
+    // Two tests run on three profiles, and the third test on one adapter. Each runs with two seeds.
     assert_eq!(qualification.false_alarms.len(), 3 * 2 * 2 + 2);
     for alarm in qualification.false_alarms {
         let output = shell(&place, &format!("{} --json", alarm.repeat));
@@ -125,7 +125,7 @@ fn survivor_command_runs_its_tests() {
         .iter()
         .filter(|test| test.statements.contains(&"7.4 discard or corrupt"));
     assert_eq!(verdicts(&output).len(), there_for_it.count());
-    // A partial selection of tests need not detect it.
+    // A partial selection of tests need not detect the defect.
     wanted.tests.pop();
     assert_eq!(qualify(&wanted, &|_, _| {}).survived, [] as [&str; 0]);
 }
@@ -187,19 +187,19 @@ fn past_false_alarms_do_not_fail() {
         "verbatim run c09-walk --seed 759027 --rig-key 'profile=\"any\"' --rig-key ipv6=true --set steps=48 --set kinds=0",
         // A NAK of a READ whose responses have all arrived is stale.
         "verbatim run c09-walk --seed 81001474 --set steps=48 --set kinds=0",
-        // The same, for a READ that was being retransmitted when its responses arrived.
+        // The NAK is also stale if the READ was being retransmitted when its responses arrived.
         "verbatim run c09-walk --seed 90002473 --rig-key ipv6=true --set steps=48 --set kinds=0",
-        // A CNP has the P_Key of the connection, even if the peer's first packet had another.
+        // A CNP has the P_Key of the connection, even if the peer's first packet had another P_Key.
         "verbatim run c09-walk --seed 298 --set steps=48",
-        // A request behind others starts its waiting time when those are complete.
+        // The waiting time of a request begins when the earlier requests are complete.
         "verbatim run c09-walk --seed 2659 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key ipv6=true --rig-key simulated=false --set steps=48",
         // Requests behind a postponed atomic are retransmitted, and so are requests behind a lost RNR NAK.
         "verbatim run c09-walk --seed 320009518 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
         "verbatim run c09-walk --seed 320006174 --rig-key 'disturbance=[\"loses\", \"swaps\", \"late\"]' --rig-key simulated=false --set steps=48",
-        // The link lost the SEND on its way to the tester, which acknowledged the SEND all the same.
+        // The link lost the SEND on its way to the tester, but the tester acknowledged the SEND.
         "verbatim run c09-142-timer-restart --seed 41 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         "verbatim run c09-142-timer-restart --seed 221 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
-        // The first packet waited behind packets of another queue pair; its retransmission did not.
+        // The first packet waited behind packets of another queue pair; the retransmission did not wait.
         "verbatim run c09-142-timer-restart --seed 212 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
         // The judge took a repeated ACK for the ACK of a lost SEND.
         "verbatim run c09-send-invalidate --seed 259 --rig-key 'profile=\"any\"' --rig-key 'disturbance=[\"loses\"]' --rig-key simulated=false",
@@ -208,7 +208,7 @@ fn past_false_alarms_do_not_fail() {
     ] {
         let output = shell(&place, &format!("{command} --json"));
         let outcome = &verdicts(&output)[0].0;
-        // Losses on the link may leave a verdict open.
+        // Losses on the link may make a verdict inconclusive.
         let is_so = outcome == "PASS" || command.contains("loses") && outcome == "INCONCLUSIVE";
         assert!(is_so, "{command}: {:?}", verdicts(&output));
     }

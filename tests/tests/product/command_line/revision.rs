@@ -1,4 +1,4 @@
-//! A bundle with another revision of a test: its recorded verdicts are shown and marked, and not judged again.
+//! A bundle with another revision of a test. The commands show and mark its recorded verdicts, and do not judge again.
 
 use std::fs;
 use std::path::Path;
@@ -12,8 +12,7 @@ fn verbatim(place: &Place, arguments: &str) -> Output {
     run(&mut place.verbatim(arguments))
 }
 
-/// Makes the bundle `kept` of a run of that test, and the bundle `other` as a version with the test's next revision
-/// would seal it.
+/// Makes the bundle `kept` of a run of the test, and its copy `other` with the test's next revision.
 fn kept_and_other(place: &Place) {
     let output = verbatim(place, &format!("run {TEST} --record kept"));
     assert_eq!(output.code(), 0, "{output}");
@@ -28,7 +27,7 @@ fn reseal(from: &Path, to: &Path) {
             if let Entry::Begin(begin) = &mut entry {
                 begin.revision += 1;
             }
-            // Leave out the end entry: the writer makes a new one.
+            // Leave out the end entry, because the writer makes a new end entry.
             if !matches!(entry, Entry::End { .. }) {
                 sink.put(entry);
             }

@@ -1,4 +1,4 @@
-//! Signed bundles with openssl's keys. openssl must agree with us about valid and invalid signatures.
+//! Bundles signed with openssl's keys. openssl and `verbatim` must agree about valid and invalid signatures.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn openssl_takes(place: &Place, public: &str) -> bool {
     run(place.command("openssl").args(command.split_whitespace())).code() == 0
 }
 
-/// Makes a record of one test in `kept`.
+/// Runs one test with its record in `kept`.
 fn kept(place: &Place, more: &str) {
     let output = verbatim(place, &format!("run c14-024-node-type --record kept {more}"));
     assert_eq!(output.code(), 0, "{output}");
@@ -50,7 +50,7 @@ fn openssl_verifies_our_signature() {
     let theirs = run(place.command("sh").args(["-c", der]));
     assert_eq!(theirs.stdout.split(' ').next(), Some(id.as_str()), "{theirs}");
     assert!(signed.stdout.contains(&id), "{signed}");
-    // A signed record is read like any other.
+    // A signed record can be judged like any other.
     assert_eq!(verbatim(&place, "judge kept").code(), 0);
 }
 
@@ -88,7 +88,7 @@ fn forged_signed_record_is_refused() {
     }
     assert!(!openssl_takes(&place, "mine.pub"), "openssl refuses it, too");
 
-    // Signed with the forger's own key, the bundle is whole, but signed by the wrong key.
+    // With a signature of the forger's key, the bundle is whole, but the key is wrong.
     assert_eq!(verbatim(&place, "sign kept --key other.pem --force").code(), 0);
     let whole = verbatim(&place, "verify kept");
     assert!(whole.stdout.contains("--key PUBLIC.pem demands whose"), "{whole}");

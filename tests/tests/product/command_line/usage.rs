@@ -1,4 +1,4 @@
-//! Usage errors: every wrong word gives exit code 2, an empty stdout, and an instruction on stderr.
+//! Usage errors. Every wrong word gives exit code 2, an empty stdout, and an instruction on stderr.
 
 use verbatim_tests::product::{Place, run};
 
@@ -168,12 +168,12 @@ fn help_shows_relevant_options() {
         let heading = help.contains("Connection to a daemon:") && help.contains("--server");
         assert_eq!(heading, has, "{command}: {help}");
     }
-    // Hidden in the help, but accepted.
+    // The help hides `--server` here, but the command accepts it.
     assert_eq!(run(&mut place.verbatim("--server none pki --help")).code(), 0);
     assert_eq!(run(&mut place.verbatim("judge --server none --help")).code(), 0);
 }
 
-/// Returns the completions of the last word.
+/// Returns the shell completions of the line's last word.
 fn offered(place: &Place, line: &str) -> Vec<String> {
     let words: Vec<&str> = line.split(' ').collect();
     let mut command = place.verbatim("");

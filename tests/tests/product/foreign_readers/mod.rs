@@ -1,4 +1,4 @@
-//! Independent programs read our reports: a run with every outcome, and with text that has a special meaning in the
+//! Independent programs read our reports. The reported run has every outcome, and texts with a special meaning in the
 //! report's format.
 
 mod readers;
@@ -16,7 +16,7 @@ use verbatim_report::Reported;
 use verbatim_tests::browser;
 use verbatim_tests::product::{Place, run};
 
-/// Text that a device, an operator or a bundle may contain. Each is put in every text field.
+/// Texts that may come from a device, an operator or a bundle. Each text is put into every text field.
 const TEXTS: &[&str] = &[
     "plain",
     "",
@@ -106,7 +106,7 @@ fn form(text: &str, form: impl FnOnce(&Reported<'_>) -> String) -> String {
 const HASTY: &str =
     "config_version = 1\n[[rig]]\nname = \"hasty\"\nkind = \"virtual\"\ndefects = [\"rnr-interval-halved\"]\n";
 
-/// Makes a record in `kept` of a device that breaks a statement; returns the run's document.
+/// Makes a record in `kept` of a device that breaks a statement. Returns the run's JSON document.
 fn kept(place: &Place) -> serde_json::Value {
     place.write(
         "rigs.toml",
@@ -224,7 +224,7 @@ fn axe_finds_nothing_in_run_page() {
     kept(&place);
     let page = run(&mut place.verbatim("report kept --html -")).stdout;
     verbatim_tests::axe::finds_nothing(&place, &page);
-    // A page with both charts: the times against their bounds, and the times over several runs.
+    // Check a page with both charts: the times with their bounds, and the times over several runs.
     place.write("hasty.toml", HASTY);
     for (record, rig) in [("sound", ""), ("hasty", "--rig-file hasty.toml --rig hasty")] {
         let output = run(&mut place.verbatim(&format!("run c09-130-rnr-interval --record {record} {rig}")));

@@ -1,4 +1,4 @@
-//! The independent programs.
+//! Calls of the independent programs.
 
 use serde_json::Value;
 use verbatim_lab::workspace::root;
@@ -44,7 +44,7 @@ pub(crate) fn follows_the_schema_of_jenkins(place: &Place, xml: &str) -> bool {
     true
 }
 
-/// Returns Perl's reading of a TAP report; `None` if Perl is missing.
+/// Returns the result of Perl's TAP::Parser for a TAP report, or `None` if Perl is missing.
 pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
     if !available("prove", "apt-get install perl") {
         return None;
@@ -55,7 +55,7 @@ pub(crate) fn perl_reads(place: &Place, tap: &str) -> Option<String> {
     Some(output.stdout)
 }
 
-/// Returns the errors that Python's jsonschema finds in the documents by a schema of `docs/schema`; `None` if
+/// Returns the errors that Python's jsonschema finds in the documents with a schema of `docs/schema`. Returns `None` if
 /// jsonschema is missing.
 pub(crate) fn wrong_by_the_schema(place: &Place, schema: &str, documents: &[Value]) -> Option<String> {
     if python::lacks(&[("jsonschema", "jsonschema")]) {

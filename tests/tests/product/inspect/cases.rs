@@ -1,4 +1,5 @@
-//! Small captures of kinds that occur in the field, stored as files. A generator made them; they have no real traffic.
+//! Small captures of kinds that occur in practice, stored as files. A generator made the captures; they contain no real
+//! traffic.
 
 use std::fs;
 
@@ -8,7 +9,7 @@ use crate::inspect::documents;
 use crate::inspect::example::root;
 
 fn inspected(file: &str, options: &str) -> Output {
-    // The documentation shows one of them.
+    // One capture is also part of the documentation.
     let directories = ["tests/data/captures", "docs/examples"].map(|directory| root().join(directory).join(file));
     let path = directories.iter().find(|path| path.exists()).unwrap();
     run(&mut Place::new().verbatim(&format!("inspect {options} {}", path.display())))
@@ -103,7 +104,7 @@ fn wrong_msn_of_repeated_ack_is_blamed() {
         8,
         "{output}"
     );
-    // If nothing can be lost, the repeated SEND breaks a rule too.
+    // Without losses, the repeated SEND breaks a rule too.
     let output = inspected("duplicate-with-wrong-msn.pcap", "--rc --json --lossless");
     let (connections, _) = documents(&output);
     let violations = connections[0]["violations"].as_array().unwrap();

@@ -1,4 +1,4 @@
-//! Files that are not captures, truncated captures, and output that cannot be written: each gives a clear error.
+//! Files that are not captures, truncated captures, and output that cannot be written. Each must give a clear error.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -76,7 +76,7 @@ fn rejects_wrong_options() {
     }
 }
 
-/// Writes a capture of five packets, of which the last is broken.
+/// Writes a capture of five packets. The last packet is broken.
 fn five(place: &Place) -> std::path::PathBuf {
     let sound = roce(64)[0].clone();
     let mut broken = sound.clone();

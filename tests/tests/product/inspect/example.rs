@@ -1,4 +1,4 @@
-//! The capture that the documentation shows, made here and stored there.
+//! Makes the capture of the documentation, and compares it with the stored file.
 
 use std::path::PathBuf;
 

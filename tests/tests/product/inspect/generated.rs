@@ -1,4 +1,4 @@
-//! The kinds of captures of `cases`, on dialogues that a generator makes: three of each kind.
+//! Captures of the same kinds as in `cases`, made from three generated dialogues each.
 
 use serde_json::Value;
 use verbatim_tests::product::{Output, Place, run};
@@ -13,7 +13,7 @@ use crate::inspect::{documents, pcap_header, pcap_packet};
 const PMTU: usize = 1024;
 const ETHERNET: usize = 14;
 
-/// The operations of a dialogue, which also select its network.
+/// The operations of a dialogue. They also select the dialogue's network.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialogue {
     Sends,
@@ -23,7 +23,7 @@ pub(super) enum Dialogue {
 
 const DIALOGUES: [Dialogue; 3] = [Dialogue::Sends, Dialogue::Writes, Dialogue::Reads];
 
-/// A packet of a dialogue: whether it is a response, and its headers and payload.
+/// A packet of a dialogue: whether the packet is a response, and its headers and payload.
 pub(super) type Said = (bool, Transport);
 
 impl Dialogue {
@@ -119,7 +119,7 @@ fn inspected(capture: &[u8], options: &str) -> Output {
     run(&mut place.verbatim(&format!("inspect {options} capture")))
 }
 
-/// Checks that both commands read all packets, as one connection without violations.
+/// Checks that `inspect` and `inspect --rc` read all packets, as one connection without violations.
 fn is_read(name: &str, dialogue: Dialogue, capture: &[u8]) {
     let shown = format!("{name}, {dialogue:?}");
     let count = dialogue.said().len();
@@ -299,7 +299,7 @@ fn wrong_first_icrc_is_shown() {
         let (connections, summary) = documents(&output);
         assert_eq!(breaking(&connections, "or_lost", "icrc"), [1], "{dialogue:?}: {output}");
         assert_eq!(summary["wrong_icrcs_by_end_or_way"], 1, "{dialogue:?}: {output}");
-        // The response to the damaged request is reported too. A WRITE's only acknowledgement is for a later packet.
+        // The response to the damaged request is reported too, except for a WRITE: its only ACK is for a later packet.
         let answered = breaking(&connections, "or_lost", "damaged-request");
         let is_answered_itself = !matches!(dialogue, Dialogue::Writes);
         assert_eq!(

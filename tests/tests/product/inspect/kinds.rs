@@ -1,4 +1,4 @@
-//! Link types, options, and packets that are not judged.
+//! Link types, options, and packets that `verbatim inspect` leaves unjudged.
 
 use serde_json::json;
 use verbatim_capture::pcapng::LinkType;

@@ -1,5 +1,5 @@
 //! `inspect --interface` on a pair of virtual Ethernet interfaces. The test starts this program again in a network
-//! namespace, which ends with its process.
+//! namespace. The namespace ends with the process.
 
 use std::process::Command;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn captures(place: &Place) -> Running {
     let sockets = || std::fs::read_to_string("/proc/net/packet").unwrap().lines().count();
     let before = sockets();
     let mut running = Running::start(&mut place.verbatim("inspect --rc --interface e0 --json"));
-    // One socket sends, the other receives.
+    // One socket is for sent packets, the other for received packets.
     while sockets() < before + 2 {
         assert!(running.is_running(), "{}", running.end(LIMIT));
         std::thread::yield_now();
@@ -56,7 +56,7 @@ fn captures(place: &Place) -> Running {
     running
 }
 
-/// Sends a dialogue: requests leave by `e0`, responses arrive at it. Returns the number of frames.
+/// Sends a dialogue. Requests leave by `e0`, and responses arrive at `e0`. Returns the number of frames.
 fn speak(ends: &[PacketSocket; 2]) -> usize {
     let said = Dialogue::Sends.said();
     let frames = frames(&said, &Dialogue::Sends.networks());
@@ -66,7 +66,7 @@ fn speak(ends: &[PacketSocket; 2]) -> usize {
     frames.len()
 }
 
-/// Ends the capture once another socket has received `count` RoCE frames of the interface.
+/// Ends the capture after another socket has received `count` RoCE frames of the interface.
 fn end(running: Running, seen: &PacketSocket, count: usize) -> Output {
     let mut left = count;
     while left > 0 {
@@ -97,7 +97,7 @@ fn in_a_namespace() {
     assert_eq!(summary["lost_by_the_capture"], 0, "{output}");
     assert!(!output.stderr.contains("lost"), "{output}");
 
-    // The stopped capture does not read, and more frames arrive than the kernel can buffer.
+    // Stop the capture, and send more frames than the kernel can buffer.
     let running = captures(&place);
     running.signal(Signal::SIGSTOP);
     let large = vec![0; 1500];

@@ -1,5 +1,5 @@
-//! `verbatim inspect` on generated captures: every check alone and in pairs, every link type, and files that are not
-//! captures.
+//! `verbatim inspect` on generated captures. The tests cover every check alone and in pairs, every link type, and files
+//! that are not captures.
 
 #[path = "../../../../crates/oracle/src/packet_check/tests/damage.rs"]
 mod damage;
@@ -50,7 +50,7 @@ fn pcap_header(link_type: u32) -> Vec<u8> {
     header
 }
 
-/// Returns a packet's record of a pcap file.
+/// Returns a packet's record in a pcap file.
 fn pcap_packet(bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     [&[0; 8], &length[..], &length[..], bytes].concat()

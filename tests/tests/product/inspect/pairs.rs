@@ -1,4 +1,4 @@
-//! Each check alone and each pair of checks, compared with the checker's own table.
+//! Compares the results of each check alone and of each pair of checks with the checker's own table.
 
 use serde_json::{Value, json};
 use verbatim_capture::pcapng::LinkType;
@@ -8,7 +8,7 @@ use crate::inspect::damage::{failing, port, sound};
 use crate::inspect::link::{Action, Check, Kind, check};
 use crate::inspect::{PORT, documents, pcap_header, pcap_packet, pcapng};
 
-/// Each line: `first second certainty counter switch`.
+/// The checker's table. Each line has the form `first second certainty counter switch`.
 const TABLE: &str = include_str!("../../../../crates/oracle/src/packet_check/tests/pairs.txt");
 
 /// The expectation for a packet: its failed checks in order, the certainty, the counter, and the action of a switch on
@@ -20,7 +20,7 @@ struct Expected {
     switch: &'static str,
 }
 
-/// Returns the rows whose checks a capture can show: a capture has no delimiters and no port state.
+/// Returns the rows of checks that a capture can show. A capture has no delimiters and no port state.
 fn expected() -> Vec<Expected> {
     let named = |name: &str| Check::ALL.into_iter().find(|check| check.name() == name).unwrap();
     let shown = |check: &Check| !matches!(check, Check::Delimiter | Check::PortState);

@@ -1,4 +1,4 @@
-//! A capture that arrives through a pipe while it is being made.
+//! A capture that arrives through a pipe, packet by packet.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -17,7 +17,7 @@ fn packet_is_shown_at_once() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     into.write_all(&pcap_header(1)).unwrap();
     for number in 1..=3 {
-        // Write the next packet only after the line of this one.
+        // Write the next packet only after the line of this packet.
         into.write_all(&pcap_packet(&roce(64)[0])).unwrap();
         let line = lines.next().unwrap().unwrap();
         assert!(line.contains(&format!("\"packet\":{number},")), "{line}");

@@ -1,4 +1,4 @@
-//! `verbatim inspect --rc` on the capture that the documentation shows, whole and altered.
+//! `verbatim inspect --rc` on the documentation's capture, whole and altered.
 
 use std::fs;
 

@@ -1,8 +1,8 @@
-//! libibmad reads our bytes, and we read libibmad's.
+//! libibmad reads our bytes, and we read libibmad's bytes.
 //!
-//! A C program over libibmad's field table (`tests/c/ibmad_fields.c`) decodes our bytes and encodes our values. The
-//! values are random, reserved bits included. `names.rs` lists, with the reason, the fields that only libibmad or only
-//! we know, or that libibmad gets wrong.
+//! The oracle `tests/c/ibmad_fields.c`, a C program over libibmad's field table, decodes our bytes and encodes our
+//! values. The values are random, reserved bits included. `names.rs` lists, with reasons, the fields that only one side
+//! knows, and the fields that libibmad gets wrong.
 
 mod names;
 
@@ -15,7 +15,7 @@ use verbatim_wire::{Field, get_bits, set_bits};
 
 const ROUNDS: usize = 64;
 
-/// Returns the oracle's answers, one per line; `None` if the oracle cannot be built here.
+/// Returns the oracle's responses, one per line. Returns `None` if the oracle cannot be built here.
 fn oracle(questions: &[String]) -> Option<String> {
     let directory = match build_c_programs() {
         Ok(directory) => directory,
@@ -38,7 +38,7 @@ fn oracle(questions: &[String]) -> Option<String> {
     Some(answers)
 }
 
-/// Returns the offsets of the object's bits that one of libibmad's fields covers.
+/// Returns the offsets of the object's bits that a field of libibmad covers.
 fn bits_of(subject: &Subject, ours: Ours) -> Vec<usize> {
     let Some(name) = ours.field() else {
         return (0..subject.size * 8).collect();
@@ -60,7 +60,7 @@ fn field(subject: &Subject, name: &str) -> &'static Field {
     found.unwrap_or_else(|| panic!("{} has no field {name}", subject.object))
 }
 
-/// Returns our value in the oracle's notation: a number up to 64 bits, else bytes.
+/// Returns our value in the oracle's notation: a number for up to 64 bits, otherwise bytes.
 fn value(subject: &Subject, ours: Ours, object: &[u8]) -> String {
     let bits = bits_of(subject, ours);
     let mut packed = vec![0; bits.len().div_ceil(8)];
@@ -89,7 +89,8 @@ fn samples() -> Vec<(&'static Subject, Vec<u8>)> {
 #[test]
 fn libibmad_reads_our_values() {
     let samples = samples();
-    // The oracle takes at most 64 bytes of an attribute. Our attribute of 192 bytes is reserved after the first 48.
+    // The oracle accepts at most 64 bytes of an attribute. In our attribute of 192 bytes, the bytes after the first 48
+    // are reserved.
     let room = |subject: &Subject| match subject.attribute {
         "mad" => 256,
         _ => subject.size.min(64),
@@ -151,7 +152,7 @@ fn we_read_libibmads_values() {
     let answers: Vec<&str> = answers.lines().collect();
     assert_eq!(answers.len(), samples.len());
     for ((subject, bytes), answer) in samples.iter().zip(answers) {
-        // Only the bits that libibmad was given must be set.
+        // Only the bits of the values that libibmad got may be set.
         let mut wanted = vec![0; subject.size];
         for bit in subject.pairs.iter().flat_map(|&(_, ours)| bits_of(subject, ours)) {
             set_bits(&mut wanted, bit, 1, get_bits(bytes, bit, 1));

@@ -13,20 +13,20 @@ pub(crate) struct Subject {
     pub(crate) object: &'static str,
     pub(crate) size: usize,
     pub(crate) fields: &'static [Field],
-    /// Pairs of libibmad's field and ours.
+    /// Pairs of libibmad's field and our bits.
     pub(crate) pairs: &'static [(&'static str, Ours)],
     /// Our fields that are not compared with any of libibmad's, each with the reason.
     pub(crate) ours_alone: &'static [(&'static str, &'static str)],
 }
 
-/// Our bits that one of libibmad's fields covers.
+/// Our bits that a field of libibmad covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ours {
     /// All elements of a field, in order.
     Field(&'static str),
     /// One element.
     Element(&'static str, usize),
-    /// Of a field with one element: `width` bits after the first `skip` bits.
+    /// `width` bits after the first `skip` bits of a field with one element.
     Bits(&'static str, usize, usize),
     /// All bytes of the object.
     Object,

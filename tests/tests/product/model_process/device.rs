@@ -1,4 +1,4 @@
-//! The model as a process, and its PortInfo read without the product's client.
+//! The model as a process. The tests read its PortInfo without the product's client.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ impl Device {
         device
     }
 
-    /// Kills the model, calls `meanwhile`, and starts another model like it at the same socket.
+    /// Kills the model, calls `meanwhile`, and starts an equal model at the same socket.
     pub(crate) fn restart_model(&mut self, meanwhile: impl FnOnce()) {
         self.model.signal(Signal::SIGKILL);
         self.model.wait_until_gone();
@@ -54,7 +54,7 @@ impl Device {
         self.place.path("model.socket")
     }
 
-    /// Writes a rig file whose model is behind this socket.
+    /// Writes a rig file for the model behind this socket.
     pub(crate) fn rig_file(&self, socket: &Path) {
         let (socket, key) = (socket.display(), self.key);
         let rig = format!("[[rig]]\nname = \"model\"\nkind = \"model\"\nsocket = \"{socket}\"\nm_key = \"{key}\"\n");
@@ -70,7 +70,7 @@ impl Device {
         self.place.path("state/journals/model/model.journal.json")
     }
 
-    /// Returns the device's response to Get(PortInfo) with its original key, or `None` if that is no longer its key.
+    /// Returns the device's PortInfo, read with the original key. Returns `None` if the device's key has changed.
     pub(crate) fn port_info(&self) -> Option<PortInfo> {
         let own = self.place.path("reader.socket");
         let socket = UnixDatagram::bind(&own).unwrap();
@@ -89,7 +89,7 @@ impl Device {
                 {
                     break Some(mad);
                 }
-                // A trap, or a response to a killed tester.
+                // Ignore traps, and responses to a killed tester.
                 _ => {}
             }
         };
@@ -97,7 +97,7 @@ impl Device {
         Some(answer?.attribute())
     }
 
-    /// Checks that each field of PortInfo is as before, except the counters of violations, which cannot be restored.
+    /// Checks that each field of PortInfo is as before, except the violation counters, which a restore cannot undo.
     pub(crate) fn is_as_before(&self, before: &PortInfo, when: &str) {
         let now = self
             .port_info()

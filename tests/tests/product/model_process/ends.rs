@@ -1,4 +1,4 @@
-//! A tester that is killed at each of its MADs, interrupted, or abandoned by its device.
+//! Runs that end suddenly: the tester is killed at each of its MADs or interrupted, or the device disappears.
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,11 @@ use verbatim_wire::MKey;
 use crate::model_process::device::{Device, LOCKS, PLAIN};
 use crate::model_process::proxy::{Moment, Proxy};
 
-/// Longest time of a run: some requests stay unanswered, each for 4.3 s plus the round trip.
+/// Longest time of a run. Some requests stay unanswered, each for 4.3 s plus the round trip.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Lets a run go on until its cable is cut at `moment`, then kills the run. Returns its output if it ended before.
+/// Starts a run and kills it when the proxy has cut the cable at `moment`. Returns the run's output if the run ended
+/// earlier.
 fn killed_at(device: &Device, arguments: &str, moment: Moment) -> Option<Output> {
     let proxy = Proxy::start(&device.place.path("."), &device.socket(), Some(moment));
     device.rig_file(&proxy.socket);
@@ -30,7 +31,7 @@ fn killed_at(device: &Device, arguments: &str, moment: Moment) -> Option<Output>
     ended
 }
 
-/// Checks the run after a kill: it restores first if there is a journal, and passes.
+/// Checks that the run after a kill passes. If there is a journal, the run must restore the device first.
 fn next_run(device: &Device, when: &str) {
     let left = device.journal().exists();
     let output = Running::start(&mut device.verbatim(&format!("run {PLAIN}"))).end(LIMIT);
@@ -42,7 +43,7 @@ fn next_run(device: &Device, when: &str) {
     assert!(!device.journal().exists(), "{when}");
 }
 
-/// Kills runs at all moments, each on a device of its own, in parallel. Returns how many runs were killed.
+/// Kills runs at all moments in parallel, each on its own device. Returns the number of killed runs.
 fn kills(key: MKey, mads: impl Iterator<Item = usize>) -> usize {
     let moments = mads.flat_map(|mad| [false, true].map(|arrives| Moment { mad, arrives }));
     let one = move |moment: Moment| {
@@ -110,8 +111,7 @@ fn killed_restore_is_repeated() {
     }
 }
 
-/// Starts a run of the locking test, and returns when it has locked the device and waits for a response that will not
-/// come.
+/// Starts a run of the locking test. Returns when the run has locked the device and waits in vain for a response.
 fn waiting(device: &Device, more: &str) -> (Running, Proxy) {
     let proxy = Proxy::start(&device.place.path("."), &device.socket(), None);
     device.rig_file(&proxy.socket);
@@ -147,7 +147,7 @@ fn interrupt_restores_device_at_once() {
     device.is_as_before(&before, "interrupted");
 }
 
-/// `timeout(1)` does this: it signals its child and then its whole process group.
+/// `timeout(1)` sends its signal twice: to its child, then to its whole process group.
 #[test]
 fn repeated_signal_restores_device() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {

@@ -18,11 +18,11 @@ const TURN: Duration = Duration::from_millis(20);
 pub(crate) struct Moment {
     /// Number of the tester's MAD, from 1.
     pub(crate) mad: usize,
-    /// Whether the device still gets that MAD. The tester gets nothing after it.
+    /// Whether the device still gets this MAD. The tester gets no response after it.
     pub(crate) arrives: bool,
 }
 
-/// Passes datagrams on in both directions, until the cut.
+/// Forwards datagrams in both directions until the cut.
 pub(crate) struct Proxy {
     /// The socket to name in the tester's rig file.
     pub(crate) socket: PathBuf,
@@ -77,7 +77,7 @@ impl Proxy {
                     let mad = shared.mads.fetch_add(usize::from(is_mad), Ordering::AcqRel) + 1;
                     let passes = match moment {
                         Some(moment) if is_mad && mad >= moment.mad => {
-                            // Set this first, so that no response slips through.
+                            // Set the flag before the device can respond, so that the tester gets no response.
                             shared.cut.store(true, Ordering::Release);
                             mad == moment.mad && moment.arrives
                         }
@@ -117,7 +117,7 @@ impl Proxy {
         }
     }
 
-    /// Waits a moment for the cut; returns whether it was made.
+    /// Waits a moment for the cut. Returns whether the cable is cut.
     pub(crate) fn is_cut(&self) -> bool {
         self.reached.recv_timeout(TURN).is_ok()
     }

@@ -1,4 +1,4 @@
-//! All tests `c09-*` against a small device in Python, in real time, on sixteen devices in parallel.
+//! Runs all tests `c09-*` on a small Python device in real time. Sixteen devices run in parallel.
 
 use std::time::Duration;
 

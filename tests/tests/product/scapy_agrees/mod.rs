@@ -1,7 +1,7 @@
-//! Scapy computes the same ICRC as we do, over IPv4 and IPv6, and reads our values in BTH and AETH.
+//! Checks that scapy computes the same ICRC as we do, over IPv4 and IPv6, and reads our values in BTH and AETH.
 //!
-//! The tests go in both directions: scapy reads our packets, and we read scapy's. Of the headers after the BTH, scapy
-//! knows only the AETH of an acknowledgement. It computes no ICRC for RoCEv1.
+//! The tests go in both directions: scapy reads our packets, and we read scapy's packets. Of the headers after the BTH,
+//! scapy knows only the AETH of an acknowledgement. scapy computes no ICRC for RoCEv1.
 
 mod python;
 
@@ -14,7 +14,7 @@ use verbatim_wire::{
 
 const ROUNDS: usize = 400;
 
-/// One answer of the oracle: words `name=value`, numbers in decimal.
+/// One response of the oracle: words `name=value`, with numbers in decimal.
 struct Answer<'a>(&'a str);
 
 impl<'a> Answer<'a> {
@@ -30,7 +30,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns our frames over IPv4 and IPv6: random headers, every opcode in turn.
+/// Returns our frames over IPv4 and IPv6, with random headers and every opcode in turn.
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random(0x5CA9);
     let opcodes: Vec<Opcode> = (0..=255).map(Opcode).filter(|opcode| opcode.name().is_some()).collect();

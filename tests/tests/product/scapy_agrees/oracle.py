@@ -1,4 +1,4 @@
-"""RoCEv2 packets as scapy reads and makes them, one per line.
+"""Reads and makes RoCEv2 packets with scapy, one per line.
 
     oracle.py read              reads frames in hexadecimal from stdin, prints their fields and scapy's ICRC
     oracle.py make COUNT SEED   makes frames with random fields, prints them with their fields
@@ -35,7 +35,8 @@ def seen(frame, packet):
 
 
 def made(random_bits):
-    """Returns a packet with random fields. Its opcode has no extended header but the AETH, the only one scapy knows."""
+    """Returns a packet with random fields. The opcode has no extended header other than AETH, the only one scapy
+    knows."""
     values = {name: random_bits(bits) for name, bits in BITS.items()}
     values["opcode"] = [0x00, 0x04, 0x07, 0x11, 0x24][random_bits(8) % 5]
     layer = BTH(**values)

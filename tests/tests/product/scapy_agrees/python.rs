@@ -11,7 +11,7 @@ use verbatim_tests::python::environment;
 
 const INSTALL: &str = "apt-get install python3-venv; the first run then fetches scapy from pypi.org by pip";
 
-/// Returns the oracle's answers, one per line; `None` if the oracle cannot run here.
+/// Returns the oracle's responses, one per line. Returns `None` if the oracle cannot run here.
 pub(crate) fn answers(arguments: &[&str], questions: &str) -> Option<String> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let python = match PYTHON.get_or_init(|| environment(&here().join("requirements.txt"))) {

@@ -142,7 +142,8 @@ fn traps(random: &mut Random, cases: &mut Vec<Case>) {
     }
 }
 
-/// Returns every attribute in every carrier and every trap, eight times; the same in each run.
+/// Returns cases of every attribute in every carrier and of every trap, eight times. The cases are the same in each
+/// run.
 pub(crate) fn cases() -> Vec<Case> {
     let mut random = Random(0x5EED);
     let mut cases = Vec::new();

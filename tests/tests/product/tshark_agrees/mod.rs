@@ -1,8 +1,8 @@
-//! Wireshark reads our captures, and shows our values in our fields.
+//! Checks that Wireshark reads our captures, and shows our values in our fields.
 //!
 //! Packets with random field values, reserved bits included, go through the capture writer and tshark. The tests
-//! compare each field that tshark shows. tshark does not verify the ICRC, so the tests only show that its bytes are in
-//! the right place.
+//! compare each field that tshark shows. tshark does not verify the ICRC, so the tests only check the place of its
+//! bytes.
 
 mod cases;
 mod names;
@@ -55,7 +55,7 @@ fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
     let mut compare = |theirs: &str, style: Style, ours: Vec<u64>| {
         let shown = dissection.shown(theirs);
         if shown.is_empty() && dissection.is_malformed() {
-            return; // tshark stopped before this field; the caller checks whether that is known
+            return; // tshark stopped before this field; the caller checks whether this case is known as malformed
         }
         let read: Option<Vec<u64>> = match style {
             Style::Octets => shown.first().and_then(|show| pdml::octets(show)),

@@ -1,8 +1,8 @@
-//! Wireshark's names of our fields, the fields that it does not show, and its mistakes.
+//! Wireshark's names of our fields, the fields that Wireshark does not show, and Wireshark's mistakes.
 
 /// tshark's names of the fields of one of our layouts.
 ///
-/// By default, tshark's name is a prefix and our name in lower case. The members list the exceptions.
+/// By default, tshark's name is a prefix and our name in lower case. `others` and `not_shown` list the exceptions.
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Our name of the layout.
@@ -15,16 +15,16 @@ pub(crate) struct Names {
     pub(crate) not_shown: &'static [(&'static str, &'static str)],
 }
 
-/// The part of a field that one of tshark's fields shows.
+/// The part of our field that a field of tshark shows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     /// All elements.
     All,
-    /// Of each element, `width` bits from bit `shift` up.
+    /// In each element, `width` bits from bit `shift` up.
     Bits { shift: u32, width: u32 },
-    /// Every second element, starting with this one.
+    /// Every second element, starting with this element.
     EverySecond(usize),
-    /// The first elements, as many as this.
+    /// This number of elements, from the first.
     First(usize),
 }
 
@@ -270,11 +270,11 @@ const BAD_KEY: Names = Names {
     not_shown: &[],
 };
 
-/// tshark 4.0 treats trap 259 as malformed. It decodes DataValid and SWLIDADDR, of 16 bits each, as IPv6 addresses
-/// ("Trying to fetch an IPv6 address with length 2"), and shows no later field.
+/// The trap that tshark 4.0 treats as malformed. tshark decodes DataValid and SWLIDADDR, of 16 bits each, as IPv6
+/// addresses ("Trying to fetch an IPv6 address with length 2"), and shows no later field.
 pub(crate) const MALFORMED_TRAP: u16 = 259;
 
-/// Attributes after which tshark 4.0 loses its place in the packet and shows no CRCs.
+/// Attributes after which tshark 4.0 parses at a wrong offset and shows no CRCs.
 pub(crate) const WITHOUT_CRCS: &[&str] = &["PortCounters"];
 
 /// CapabilityMask bits with other names in tshark: tshark's name and ours.

@@ -28,7 +28,7 @@ fn any<L: Layout>(random: &mut Random) -> L {
     L::from_bytes(&random.bytes(L::SIZE))
 }
 
-/// Returns random headers before the BTH, without values that would make tshark take the packet for another protocol.
+/// Returns random headers before the BTH. Avoids values that make tshark take the packet for another protocol.
 fn network(random: &mut Random, form: Form, tagged: bool) -> Network {
     let link = Link {
         ethernet: any::<Ethernet>(random),
@@ -106,7 +106,7 @@ fn case(network: &Network, transport: &Transport) -> Case {
     put(&mut before_bth, seen.udp());
     put(&mut before_bth, seen.lrh());
     put(&mut before_bth, seen.grh());
-    // The headers as they were built, not as we parse them.
+    // Take the headers from the built packet instead of the parsed packet.
     let mut from_bth = Vec::new();
     put(&mut from_bth, Some(transport.fitted_bth()));
     put::<Deth>(&mut from_bth, transport.deth);
@@ -125,7 +125,7 @@ fn case(network: &Network, transport: &Transport) -> Case {
     }
 }
 
-/// Returns every named opcode in every form, twice; the same in each run.
+/// Returns cases of every named opcode in every form, with and without a VLAN tag. The cases are the same in each run.
 pub(crate) fn cases() -> Vec<Case> {
     let mut random = Random(0x0701_B5EE);
     let mut cases = Vec::new();

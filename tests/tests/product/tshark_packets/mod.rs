@@ -1,8 +1,8 @@
-//! Wireshark shows our values in the fields of RoCE and InfiniBand packets of every form and opcode.
+//! Checks that Wireshark shows our values in the fields of RoCE and InfiniBand packets of every form and opcode.
 //!
 //! Packets with random field values go through the capture writer and tshark. The tests compare each field that tshark
-//! shows, and no packet may be malformed. tshark verifies IPv4's checksum, but not the ICRC, which the scapy tests
-//! cover.
+//! shows, and no packet may be malformed. tshark verifies IPv4's checksum. The scapy tests cover the ICRC, which tshark
+//! does not verify.
 
 mod cases;
 mod names;
@@ -60,7 +60,7 @@ fn canonical(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().copied().skip_while(|&byte| byte == 0).collect()
 }
 
-/// Returns a shown text as a value.
+/// Parses a text that tshark shows as a value.
 fn shown_value(shown: &str) -> Option<Vec<u8>> {
     if let Some(number) = pdml::number(shown) {
         return Some(canonical(&number.to_be_bytes()));
@@ -88,7 +88,7 @@ fn disagreements(case: &Case, dissection: &Dissection) -> Vec<String> {
     let mut found = Vec::new();
     let mut compare = |theirs: &str, ours: Vec<u8>| {
         let shown = dissection.shown(theirs);
-        // tshark shows some fields twice: as a tree, and as its only branch.
+        // tshark shows some fields twice: as a tree, and as the tree's only branch.
         let same = |show: &&str| shown_value(show).as_ref() == Some(&ours);
         if shown.is_empty() || !shown.iter().all(same) {
             found.push(format!("{theirs}: tshark {shown:?}, ours {ours:02x?}"));
@@ -159,7 +159,7 @@ fn notices_any_wrong_header_bit() {
             .unwrap();
         let headers = Packet::parse(medium, &sound.bytes).unwrap();
         let offsets = headers.offsets();
-        // From after the BTH's opcode, which determines the headers, to the payload.
+        // Flip each bit from the byte after the BTH's opcode to the payload. The opcode determines the headers.
         let bits = 8 * (offsets.bth + 1)..8 * offsets.payload;
         let broken: Vec<Vec<u8>> = bits
             .clone()

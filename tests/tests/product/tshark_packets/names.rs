@@ -1,10 +1,11 @@
-//! Wireshark's names of our headers' fields, the fields that it does not show, and the headers that it does not decode.
+//! Wireshark's names of our headers' fields. Lists the fields that Wireshark does not show, and the headers that it
+//! does not decode.
 
 use verbatim_wire::{Field, Opcode, Service, Style};
 
 /// tshark's names of the fields of one of our layouts.
 ///
-/// By default, tshark's name is a prefix and our name in lower case. `exceptions` lists the others.
+/// By default, tshark's name is a prefix and our name in lower case. `exceptions` lists the other fields.
 #[derive(Debug)]
 pub(crate) struct Names {
     /// Our name of the layout.
@@ -13,12 +14,12 @@ pub(crate) struct Names {
     exceptions: &'static [(&'static str, Shown)],
 }
 
-/// How tshark 4.0 shows a field.
+/// The form in which tshark 4.0 shows a field.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     /// Under this name.
     As(&'static str),
-    /// Not at all, or with another value.
+    /// Not shown, or shown with another value.
     Not,
 }
 use Shown::{As, Not};
@@ -115,7 +116,7 @@ pub(crate) const NAMES: &[Names] = &[
         prefix: "infiniband.bth.",
         exceptions: &[
             ("FECN", Not),
-            ("BECN", Not), // FECN and BECN have no fields of their own
+            ("BECN", Not), // tshark has no field for FECN and BECN
             ("Reserved65", As("infiniband.bth.reserved7")),
         ],
     },
@@ -156,7 +157,7 @@ pub(crate) const NAMES: &[Names] = &[
     },
 ];
 
-/// Returns why tshark 4.0 does not decode the headers after the BTH, or `None` if it does.
+/// Returns the reason why tshark 4.0 does not decode the headers after the BTH, or `None` if tshark decodes them.
 pub(crate) fn not_understood(opcode: Opcode) -> Option<&'static str> {
     match (opcode.service(), opcode) {
         (Service::Rd, _) => Some("begins 8 bytes too late, of answers as of requests"),
@@ -166,7 +167,7 @@ pub(crate) fn not_understood(opcode: Opcode) -> Option<&'static str> {
     }
 }
 
-/// Protocols that tshark looks for in payloads, and sometimes wrongly finds in random ones.
+/// Protocols that tshark looks for in payloads, and sometimes wrongly finds in random payloads.
 pub(crate) const GUESSES: &[&str] = &[
     "drbd",
     "ethertype",

@@ -1,7 +1,7 @@
 //! The mutants as one program.
 //!
-//! The program is built in a workspace below `target`. Its crates are links to this workspace's crates, except the
-//! device.
+//! The program is built in a workspace below `target`. The crates there are links to this workspace's crates, except
+//! the crate `device`, whose source is changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use super::known::Known;
 use super::rewrite::{self, Mutant};
 use super::sites::{self, Site};
 
-/// Files that define no behaviour of a device, but its defects and its profile.
+/// Files that define a device's defects and profile, but no behaviour.
 const LEFT_OUT: [&str; 9] = [
     "defect.rs",
     "defects.rs",
@@ -27,7 +27,7 @@ const LEFT_OUT: [&str; 9] = [
     "link/profile.rs",
     "lib.rs",
 ];
-/// Greatest number of builds. Each leaves out the mutants that did not build before.
+/// Greatest number of builds. Each build leaves out the mutants that the compiler rejected before.
 const TRIES: usize = 30;
 
 /// A source file of the device with its sites.
@@ -35,7 +35,7 @@ pub(super) struct File {
     name: String,
     source: String,
     sites: Vec<Site>,
-    /// Number of its first mutant.
+    /// Number of the file's first mutant.
     first: usize,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Returns the mutants of the site with this first mutant, without those that the compiler rejects.
+    /// Returns the numbers of a site's mutants, given the first. Leaves out mutants that the compiler rejects.
     pub(super) fn site_from(&self, first: usize) -> impl Iterator<Item = usize> {
         let count = self.sites.get(&first).copied().unwrap_or(0);
         (first..first + count).filter(|id| !self.refused.contains(id))
@@ -105,7 +105,7 @@ pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
 pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Result<Built> {
     let workspace = target_directory()?.join("mutants/workspace");
     lay_out(&workspace)?;
-    // Mutants that did not build before need no new try.
+    // Leave out the mutants that the compiler rejected in earlier campaigns.
     let known = workspace.with_file_name("refused.json");
     let mut refused = known_refused(&known, &mutants);
     for _ in 0..TRIES {
@@ -133,8 +133,8 @@ pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Resul
                 let before = refused.len();
                 refused.extend(&more);
                 if refused.len() == before {
-                    // The error follows from a missing `return` above it, so reject all mutants of the function without
-                    // one.
+                    // A missing `return` causes a compiler error further below. Reject all mutants of the function that
+                    // remove a `return`.
                     let functions: BTreeSet<_> = more.iter().map(|id| function(&mutants[*id].name)).collect();
                     let leaves = |mutant: &Mutant| {
                         functions.contains(&function(&mutant.name)) && mutant.name.contains(": without return")
@@ -151,7 +151,8 @@ pub(super) fn build((mutants, files): (Vec<Mutant>, Vec<File>)) -> anyhow::Resul
     )
 }
 
-/// Returns the mutants that did not build the last time, by their names. A clean build tries all.
+/// Returns the mutants that the compiler rejected in the last campaign. The file lists their names. Returns an empty
+/// set if there is no file.
 fn known_refused(path: &Path, mutants: &[Mutant]) -> BTreeSet<usize> {
     let text = fs::read(path).unwrap_or_default();
     let known: BTreeSet<String> = serde_json::from_slice(&text).unwrap_or_default();
@@ -313,8 +314,8 @@ fn compile(workspace: &Path, files: &[File], written: &[rewrite::Rewritten]) -> 
 
 /// Returns the mutants that may cause a compiler error at a place.
 ///
-/// The first choice is the mutant whose text contains the place. The second is all mutants of the innermost site around
-/// it. The last is all mutants of the sites within it.
+/// The first choice is the mutant whose text contains the place. The second choice is all mutants of the innermost site
+/// around the place. The last choice is all mutants of the sites within the place.
 fn culprits(written: &rewrite::Rewritten, place: std::ops::Range<usize>, primary: bool) -> Vec<usize> {
     let holds = |range: &std::ops::Range<usize>| range.start <= place.start && place.end <= range.end;
     if let Some((id, _)) = written.places.iter().find(|(_, range)| holds(range)) {

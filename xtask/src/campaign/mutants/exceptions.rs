@@ -1,4 +1,4 @@
-//! Mutants that no test can notice, each with its reason, from `tests/mutants/exceptions.toml`.
+//! Mutants that tests cannot notice, each with the reason, from `tests/mutants/exceptions.toml`.
 
 use std::fs;
 
@@ -12,9 +12,9 @@ use super::rewrite::Mutant;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Exception {
-    /// Explanation: the mutant changes nothing, or nothing outside the device shows the change.
+    /// The reason: the mutant changes no behaviour, or the change is not visible outside the device.
     pub(super) reason: String,
-    /// Names of mutants. A name that ends with `: *` stands for all survivors of a function.
+    /// Names of mutants. A name that ends with `: *` stands for all mutants of a function.
     pub(super) mutants: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ fn speaks_of(of: &str, name: &str) -> bool {
     }
 }
 
-/// Returns the names in exceptions that match no mutant: the code changed after the exception was written.
+/// Returns the names in exceptions that match no mutant, because the code changed later.
 pub(super) fn of_no_mutant<'a>(exceptions: &'a [Exception], mutants: &[Mutant]) -> Vec<&'a str> {
     let names = exceptions.iter().flat_map(|one| &one.mutants).map(String::as_str);
     let is_nobodys = |of: &&str| !mutants.iter().any(|mutant| speaks_of(of, &mutant.name));

@@ -1,5 +1,5 @@
-//! Facts about the device's files that the search for sites needs: constants, functions that only query a defect, and
-//! the variables of a function.
+//! Facts about the device's files for the search for sites: constants, functions that only query a defect, and the
+//! variables of a function.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn constants(file: &syn::File) -> BTreeSet<String> {
     found.0
 }
 
-/// Facts about all files together.
+/// Facts about all files of the device.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Names of the integer constants.

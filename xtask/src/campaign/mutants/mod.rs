@@ -1,7 +1,8 @@
-//! Mechanical mutants: each changes the device's code at one place, and the catalogue must notice.
+//! Mechanical mutants: each mutant changes the device's code at one place. A test of the catalogue must then fail.
 //!
-//! All mutants are built into one program ([`build`]), which turns one on when it runs. First it records which places
-//! each case on sound models reaches. A mutant is then tried only in the cases that reach its place.
+//! All mutants are built into one program ([`build`]); each run of the program activates one mutant. The first run has
+//! no mutant and records the places that each case reaches. A case is one test on one sound model. A mutant is then
+//! tried only in the cases that reach its place.
 
 mod build;
 mod exceptions;
@@ -24,14 +25,15 @@ use serde::Deserialize;
 use self::build::Built;
 use super::Options;
 
-/// Time limit of a mutant, added to four times the time of its cases without it.
+/// Constant part of a mutant's time limit. The other part is four times the duration of the same cases without a
+/// mutant.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Options of the campaign.
 #[derive(Debug, Parser)]
 #[command(name = "mutants", no_binary_name = true, disable_version_flag = true)]
 pub(super) struct Arguments {
-    /// How many mutants, drawn; 0: all.
+    /// Number of mutants to draw at random; 0: all.
     #[arg(long, default_value_t = 0)]
     sample: usize,
     /// Seed of the sample.
@@ -46,7 +48,7 @@ pub(super) struct Arguments {
     /// States of each sound model.
     #[arg(long, default_value_t = 8)]
     states: u64,
-    /// Cases of each test, spread over models and states, that a mutant is tried in before all others; 0: none.
+    /// Number of cases of each test, spread over models and states, to run before the other cases; 0: none.
     #[arg(long, default_value_t = 3)]
     cases: usize,
     /// Only mutants whose name contains this text; may be repeated.
@@ -55,10 +57,10 @@ pub(super) struct Arguments {
     /// Only mutants of the device's files in this folder, such as `rc`; `.`: files in no folder, the management agents.
     #[arg(long)]
     under: Vec<String>,
-    /// Do not try excepted mutants, which take as long as all survivors; the score then misses those that a test kills.
+    /// Skip excepted mutants to save time; the score then lacks the excepted mutants that a test kills.
     #[arg(long)]
     skip_excepted: bool,
-    /// Only list them, a line each: its name, a tab, why it is excepted.
+    /// List the mutants without trying them, one per line: name, tab, reason of the exception.
     #[arg(long)]
     list: bool,
     /// The least score in percent.
@@ -69,7 +71,7 @@ pub(super) struct Arguments {
     json: Option<std::path::PathBuf>,
 }
 
-/// A case without a mutant.
+/// The result of a case without a mutant.
 #[derive(Debug, Deserialize)]
 pub(super) struct Case {
     test: String,
@@ -88,7 +90,7 @@ pub(super) struct Noticed {
     outcome: String,
     reason: String,
     checks: Vec<String>,
-    /// Whether the model itself failed, so that there was no device to judge.
+    /// Whether the model itself failed, so that the test could not judge a device.
     is_broken: bool,
 }
 
@@ -97,11 +99,11 @@ pub(super) struct Noticed {
 pub(super) enum Fate {
     /// A test fails that passes without the mutant.
     Killed(Noticed),
-    /// No test fails, but a test that passes without the mutant reaches no verdict.
+    /// No test fails, but a test that passes without the mutant has another outcome than PASS.
     Unsure(Noticed),
-    /// The model itself does not run with the mutant: it panics, or a case does not end.
+    /// The model does not run with the mutant: the model panics, or a case does not end.
     Broken,
-    /// All cases that reach the mutant passed; their number.
+    /// All cases that reach the mutant passed. The number counts these cases.
     Survived(usize),
 }
 
@@ -146,7 +148,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     report::report(&built, &cases, (&fates, all - chosen.len()), &exceptions, &arguments)
 }
 
-/// Runs all cases without a mutant. Each must pass, because otherwise the result of a mutant means nothing.
+/// Runs all cases without a mutant. Every case must pass: only then does a failure prove the effect of a mutant.
 fn cases(built: &Built, arguments: &Arguments) -> anyhow::Result<Vec<Case>> {
     let output = Command::new(&built.program)
         .args(["cases", &arguments.rules, &arguments.states.to_string()])
@@ -240,8 +242,8 @@ fn judge(
                     let function = function(&built.mutants[id].name);
                     let mut order = reaching.get(&id).cloned().unwrap_or_default();
                     {
-                        // A few cases of each test come first. Tests that killed neighbours precede others, and cheap
-                        // cases costly ones.
+                        // A few cases of each test come first. Among these, tests that killed other mutants of the
+                        // function come first, then fast cases.
                         let kills = kills.lock().unwrap_or_else(PoisonError::into_inner);
                         let of = |case: usize| kills.get(&(function.clone(), cases[case].test.clone())).copied();
                         let few = spread(cases, &order, arguments.cases);
@@ -289,7 +291,7 @@ fn reaching(built: &Built, cases: &[Case]) -> BTreeMap<usize, Vec<usize>> {
     of
 }
 
-/// Returns at most `most` cases of each test, spread evenly over their order, which is that of the states.
+/// Returns at most `most` cases of each test, spread evenly over `order`.
 fn spread(cases: &[Case], order: &[usize], most: usize) -> BTreeSet<usize> {
     let mut of: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for case in order {
@@ -302,7 +304,7 @@ fn spread(cases: &[Case], order: &[usize], most: usize) -> BTreeSet<usize> {
     few.collect()
 }
 
-/// Returns file and function of a mutant's name.
+/// Returns the part of a mutant's name that names file and function.
 pub(super) fn function(name: &str) -> String {
     name.split(": ").next().unwrap_or_default().to_owned()
 }
@@ -326,14 +328,14 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = stdout.read_to_string(&mut text);
-        // After the time limit the receiver does not wait any more.
+        // After the time limit, the receiver no longer exists, so ignore the error.
         let _ = sender.send(text);
     });
     let Ok(text) = receiver.recv_timeout(limit) else {
         child.kill()?;
         child.wait()?;
         let _ = reader.join();
-        // A FAIL ends the program, so no test has noticed the mutant.
+        // A FAIL ends the program. This program did not end, so no test has noticed the mutant.
         return Ok(Fate::Broken);
     };
     let status = child.wait()?;
@@ -348,7 +350,7 @@ fn attempt(built: &Built, cases: &[Case], id: usize, order: &[usize], arguments:
                 _ => Fate::Unsure(noticed),
             })
         }
-        // The model ended the program, for example by endless recursion.
+        // The mutant made the program crash, for example by endless recursion.
         (false, _) => Ok(Fate::Broken),
     }
 }

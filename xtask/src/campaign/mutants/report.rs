@@ -10,7 +10,8 @@ use super::build::Built;
 use super::exceptions::Exception;
 use super::{Arguments, Case, Fate, function};
 
-/// Prints the survivors by function, and the score last. `skipped` excepted mutants were not tried.
+/// Prints the survivors by function, and the score last. `skipped` is the number of excepted mutants that were not
+/// tried.
 pub(super) fn report(
     built: &Built,
     cases: &[Case],

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::sites::{Form, Site};
 
-/// Statement that turns mutants off in the tester's adapter: the adapter with this address in the virtual rig.
+/// Statement that deactivates mutants in the tester's adapter, which has this MAC address in the virtual rig.
 const WHOSE: &str = "let _whose = crate::mutant::Other::new(self.profile.mac.0 == [2, 0, 0, 0, 0, 3]);";
 
 /// A change of the device's code.
@@ -13,21 +13,21 @@ pub(super) struct Mutant {
     /// Path below `crates/device/src`.
     pub(super) file: String,
     pub(super) line: usize,
-    /// Name that is stable until the function is rewritten: file, function, change.
+    /// File, function and change. The name stays the same until the function is rewritten.
     pub(super) name: String,
 }
 
-/// A file with the choices written in, and the position of each mutant's own text.
+/// A file with the choices inserted, and the position of each mutant's text.
 #[derive(Debug, Default)]
 pub(super) struct Rewritten {
     pub(super) text: String,
-    /// Mutant and byte range. The last range that contains a place is the innermost.
+    /// Each mutant with the byte range of its text. The ranges do not overlap.
     pub(super) places: Vec<(usize, Range<usize>)>,
-    /// First mutant, number of mutants, and byte range of each site.
+    /// Each site's first mutant, number of mutants, and byte range.
     pub(super) wholes: Vec<(usize, usize, Range<usize>)>,
 }
 
-/// Names the mutants of a file's sites, in the order of the numbers in [`rewrite`].
+/// Returns the mutants of a file's sites with their names, in the order in which [`rewrite`] numbers them.
 pub(super) fn mutants(file: &str, source: &str, sites: &[Site]) -> Vec<Mutant> {
     let mut found: Vec<Mutant> = Vec::new();
     for site in sites {
@@ -78,7 +78,8 @@ pub(super) fn count(site: &Site) -> usize {
     }
 }
 
-/// Writes choices into a file. Its mutants are numbered from `first`; `dead` mutants do not build and are left out.
+/// Inserts choices into a file. The file's mutants are numbered from `first`. Mutants for which `dead` returns true do
+/// not build and are left out.
 ///
 /// The sites must be in the order of [`ordered`].
 pub(super) fn rewrite(source: &str, sites: &[Site], first: usize, dead: &dyn Fn(usize) -> bool) -> Rewritten {

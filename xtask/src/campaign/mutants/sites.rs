@@ -1,9 +1,9 @@
 //! Places where the device's code can change, and the changes: the operators of cargo-mutants, found in the syntax
 //! tree.
 //!
-//! Code that only a defect executes is left out: a branch behind `faults.has(..)` is a mutant that already has a name.
-//! Patterns, types and values of constants are left out, because they allow no choice at run time. The uses of a
-//! constant are changed instead.
+//! Code that only a defect executes is left out: a branch behind `faults.has(..)` is a known defect already. Patterns,
+//! types and values of constants are left out, because they cannot depend on a choice at run time. Instead, the uses of
+//! a constant are changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) struct Site {
     pub(super) form: Form,
 }
 
-/// The form of the choice.
+/// The alternatives at a site.
 #[derive(Clone, Debug)]
 pub(super) enum Form {
     /// An expression, or one of these texts instead.
@@ -36,7 +36,8 @@ pub(super) enum Form {
     Arm { guarded: bool, pattern: String },
     /// The beginning of a function's body, or an immediate return of one of these values.
     Body(Vec<String>),
-    /// The beginning of an adapter's method. It has no mutant: a rig has two adapters, and only one is under test.
+    /// The beginning of an adapter's method. The site has no mutant. A guard there keeps mutants out of the tester's
+    /// adapter.
     Adapter,
 }
 
@@ -47,7 +48,8 @@ pub(super) struct Found {
     pub(super) sites: Vec<Site>,
     /// Functions that code outside the device cannot call.
     pub(super) inner: BTreeSet<String>,
-    /// Names in each function, and all other names under the empty name. Code that only a defect executes is left out.
+    /// The names in each function's code; the key is the function. The empty key holds the names outside functions.
+    /// Code that only a defect executes is left out.
     pub(super) names: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -58,7 +60,7 @@ pub(super) fn find(source: &str, file: &syn::File, known: &Known) -> Found {
     finder.found
 }
 
-/// Returns the last names of the functions that only defects call: no other code of the device names them.
+/// Returns the own names of the functions that only defects call: the device's other code does not name the function.
 pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
     let mut only = BTreeSet::new();
     loop {
@@ -86,7 +88,7 @@ pub(super) fn only_of_defects(files: &[&Found]) -> BTreeSet<String> {
     }
 }
 
-/// Returns a function's own name.
+/// Returns a function's own name, without its path.
 pub(super) fn last(function: &str) -> &str {
     function.rsplit("::").next().unwrap_or_default()
 }
@@ -101,7 +103,7 @@ pub(super) struct Finder<'s> {
     flags: Vec<String>,
     /// Variables that only defects use.
     unasked: BTreeSet<String>,
-    /// Whether the enclosing item implements a trait, so that its callers are unknown.
+    /// Whether the enclosing item implements a trait. The callers of its functions are then unknown.
     in_trait: bool,
 }
 
@@ -173,7 +175,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Returns whether an expression is true whenever no defect is present.
+    /// Returns whether an expression is always true on a device without defects.
     fn is_no_defect(&self, expr: &syn::Expr) -> bool {
         match expr {
             syn::Expr::Unary(not) if matches!(not.op, syn::UnOp::Not(_)) => self.is_defect(&not.expr),
@@ -187,7 +189,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Adds the negation of a part of a condition. Comparisons and `!` are changed where they are visited.
+    /// Adds the negation of a part of a condition. The visit of a comparison or of `!` adds its own change.
     fn condition(&mut self, expr: &syn::Expr) {
         use syn::Expr;
         match expr {
@@ -263,7 +265,8 @@ impl Finder<'_> {
         self.instead(literal, texts);
     }
 
-    /// Adds the negation of a `matches!`, and its pattern without each alternative.
+    /// Adds the negation of a `matches!`. Also adds, for each alternative of the pattern, the pattern without the
+    /// alternative.
     fn matches(&mut self, expr: &syn::ExprMacro) {
         let tokens = &expr.mac.tokens;
         let parsed = syn::parse::Parser::parse2(
@@ -337,7 +340,7 @@ impl Finder<'_> {
             variables.visit_block(block);
             let is_unasked = |name: &String| named.is_none_or(|named| !named.contains(name));
             let unasked = variables.0.into_iter().filter(is_unasked).collect();
-            // The set grows in each round, because code that is left out uses no variables.
+            // The set only grows: more code is left out in each round, and code that is left out uses no variables.
             if self.unasked.is_superset(&unasked) {
                 break;
             }
@@ -390,7 +393,7 @@ pub(super) fn is_integer(ty: &syn::Type) -> bool {
     matches!(ty, syn::Type::Path(path) if INTEGERS.iter().any(|name| path.path.is_ident(name)))
 }
 
-/// Returns values that a function may return instead, or none if no value of its type is known.
+/// Returns replacements for a function's return value. Returns none if no value of the type is known.
 fn values(ty: &syn::Type, text: &str) -> Vec<String> {
     let strings = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
     match ty {

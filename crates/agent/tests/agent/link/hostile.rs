@@ -1,4 +1,4 @@
-//! Malicious agents: the tester's side against arbitrary bytes and well-formed replies without sense.
+//! Malicious agents: tests of the tester's side with altered, random, missing and oversized data.
 //!
 //! A proxy between the tester and a correct agent alters the agent's bytes.
 
@@ -85,7 +85,7 @@ fn spoil(from: &mut UnixStream, to: &mut UnixStream, spoilt: Spoilt, seed: u64) 
         };
         match spoilt {
             Spoilt::Junk(_) | Spoilt::Huge(_) => {
-                // Until the tester closes the connection.
+                // Sends data until the tester closes the connection.
                 while to.write_all(&junk(&mut state)).is_ok() {}
                 return;
             }
@@ -162,7 +162,7 @@ fn tester_survives_any_agent_bytes() {
     let cut = |said: &&(Spoilt, String)| matches!(said.0, Spoilt::Junk(..=100) | Spoilt::End(..=100));
     let ended = said.iter().filter(cut).filter(|(_, said)| said.contains("agent at "));
     assert_eq!(ended.count(), said.iter().filter(cut).count(), "{said:?}");
-    // The agent itself is unharmed.
+    // The agent still works, and destroys all objects.
     let mut sound = agent.connect();
     made_qp(&mut sound);
     drop(sound);

@@ -57,7 +57,7 @@ fn dropping_session_with_full_inbox_ends() {
     assert_eq!(strings.existing(), [""; 0]);
 }
 
-/// Waits until an event came. The session's thread then fills the inbox and waits for room.
+/// Waits until an event has arrived. The session's thread then fills the inbox and waits for room.
 fn ask_nothing_until_full(local: &mut LocalVerbs) {
     assert!(local.recv(LONG).unwrap().is_some());
 }

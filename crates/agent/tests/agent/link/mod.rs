@@ -22,9 +22,9 @@ use verbatim_tls::ServerFiles;
 use verbatim_verbs::Limits;
 use verbatim_verbs_fake::Strings;
 
-use verbatim_verbs::{AgentAddress, AgentClient, Place, Said, VerbsLink};
+use verbatim_verbs::{AgentAddress, AgentClient, AgentMessage, Place, VerbsLink};
 
-/// Long enough for any machine. A passing test never waits this long.
+/// Time limit that suffices on any machine. A passing test never waits this long.
 const LONG: Duration = Duration::from_secs(20);
 
 /// An agent in this process.
@@ -148,12 +148,12 @@ fn ask(link: &mut dyn VerbsLink, number: u64, command: Command) -> (Vec<event::K
     let mut events = Vec::new();
     loop {
         match link.recv(LONG).unwrap().expect("an answer in time") {
-            Said::Answer(of, at, reply) => {
+            AgentMessage::Answer(of, at, reply) => {
                 assert_eq!(of, number);
                 assert!(at.earliest_ns <= at.latest_ns);
                 return (events, reply.kind.unwrap());
             }
-            Said::Event(_, event) => events.push(event.kind.unwrap()),
+            AgentMessage::Event(_, event) => events.push(event.kind.unwrap()),
         }
     }
 }

@@ -36,7 +36,7 @@ fn completion_wakes_a_poll() {
     agent.strings.complete(qp.qpn, 7, 12);
     let mut fds = [PollFd::new(client.as_fd(), PollFlags::POLLIN)];
     assert_eq!(poll(&mut fds, 20_000_u16).unwrap(), 1);
-    let Ok(Some(Said::Event(_, event))) = client.recv(Duration::ZERO) else {
+    let Ok(Some(AgentMessage::Event(_, event))) = client.recv(Duration::ZERO) else {
         panic!("no event");
     };
     assert!(matches!(event.kind, Some(event::Kind::Completion(completion)) if completion.status == 12));
@@ -57,7 +57,7 @@ fn ended_session_destroys_its_objects() {
     let qp = made_qp(&mut client);
     client.send(5, send(qp.qp, 1)).unwrap();
     let said = client.close().unwrap();
-    assert!(matches!(&said[..], [Said::Answer(5, ..)]), "{said:?}");
+    assert!(matches!(&said[..], [AgentMessage::Answer(5, ..)]), "{said:?}");
     assert_eq!(agent.strings.existing(), [""; 0]);
 }
 
@@ -109,7 +109,7 @@ fn fatal_device_event_precedes_the_end() {
     let mut client = agent.connect();
     made_qp(&mut client);
     agent.strings.report("IBV_EVENT_DEVICE_FATAL", None);
-    let Ok(Some(Said::Event(_, event))) = client.recv(LONG) else {
+    let Ok(Some(AgentMessage::Event(_, event))) = client.recv(LONG) else {
         panic!("no event");
     };
     assert!(matches!(event.kind, Some(event::Kind::AsyncEvent(event)) if event.name == "IBV_EVENT_DEVICE_FATAL"));

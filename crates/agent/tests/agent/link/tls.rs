@@ -1,4 +1,4 @@
-//! Clients accepted or refused over TLS, and the error messages of refused ones.
+//! Clients accepted or refused over TLS, and the error messages of refused clients.
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
@@ -163,7 +163,7 @@ fn certificates_without_tls_are_refused() {
 /// Returns an address of this host that other hosts can reach.
 fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // This sends nothing: the route determines the address.
+    // Connecting a UDP socket sends nothing, but the route determines the local address.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)

@@ -4,7 +4,7 @@ use super::files::LITTLE;
 use super::packets;
 use crate::read::{Content, Unread};
 
-/// Builds a record of a type, flags, extension headers, lengths and the remaining bytes.
+/// Builds a record from its type, flags, extension headers, record length and wire length, and the remaining bytes.
 fn record(kind: u8, flags: u8, extensions: &[u8], (record_length, wire_length): (u16, u16), rest: &[u8]) -> Vec<u8> {
     let mut record = vec![0; 8];
     record.extend([kind, flags]);

@@ -111,7 +111,7 @@ fn cooked_and_raw_ip_captures_are_read() {
             one(113, &[&first[..], network].concat()),
             one(276, &[&second[..], network].concat()),
         ];
-        // SLL2 holds the EtherType of the tag, and the tag follows the SLL2 header.
+        // The SLL2 header has the EtherType of the VLAN tag, and the tag follows the header.
         let tagged = [&[0x81, 0][..], &second[2..], &[0, 5, high, low], network].concat();
         seen.push(one(276, &tagged));
         if ethertype(&frame) != 0x8915 {

@@ -243,7 +243,7 @@ fn port(info: &PortInfo, p_keys: Vec<PKey>) -> Port {
 }
 
 impl Probe<'_> {
-    /// Checks that a discarded packet gets no response, and that an accepted request gets one.
+    /// Checks that a discarded packet gets no response, and that an accepted request gets a response.
     fn answered(&self, t: &Trace, f: &mut Findings<'_>) {
         let frame = self.frame;
         let Some(request) = mad_in(&frame.bytes) else { return };
@@ -346,7 +346,7 @@ impl Probe<'_> {
         let is_of_q_key = has_foreign_q_key(&self.frame.bytes);
         let may = |name: &str| match &counts {
             _ if is_of_q_key && name == "Q_KeyViolations" => true,
-            // These counters have a check of their own above.
+            // The check above covers these counters.
             Some(_) if COUNTED.contains(&name) => true,
             Some(_) => is_of_the_lanes(name, &self.judgement),
             None => may_count(name, &self.judgement),

@@ -31,7 +31,7 @@ pub(super) fn content(
     };
     let header = mad.header();
     let route = asked.is_directed().then(|| DrSmp::from_bytes(asked.bytes()));
-    // This directed route begins and ends at the permissive LID. Some agents in use report the port's own LID.
+    // The SMP's directed route begins and ends at the permissive LID. Some agents in use report the port's own LID.
     let dr_slid = route.as_ref().map_or(says.dr_slid(), DrSmp::dr_slid);
     let names_itself = says.lid() == port.lid();
     let lid = if route.is_some() && !names_itself {

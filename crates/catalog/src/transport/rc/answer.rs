@@ -1,4 +1,4 @@
-//! The DUT's responses to the peer's requests, and checks of them.
+//! The DUT's responses to the peer's requests, and checks of these responses.
 
 use verbatim_record::{Evidence, Findings, FrameSeen, Frames, Label, Passed, TRIES, Trace, Verbs, VerbsDone, WaitDone};
 use verbatim_wire::packet::{Medium, NakCode, Opcode, Packet, Psn, Service, Syndrome, SyndromeKind};
@@ -10,7 +10,7 @@ use verbatim_oracle::rc::{Dialogue, Seen};
 pub(crate) const ACKNOWLEDGEMENT: &str = "9.7.5.1 acknowledgement";
 pub(crate) const MSN: &str = "9.7.7.1 MSN";
 
-/// The peer's packets under one label, and the DUT's responses until the peer sent under another label.
+/// The peer's packets under one label, and the DUT's responses until the peer sent a packet under another label.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn<'t> {
     /// The peer's packets of all tries of the message, in order.
@@ -91,15 +91,16 @@ impl<'t> Turn<'t> {
 
     /// Returns the responses to judge: in simulation those to the first try, on hardware those to the last try.
     ///
-    /// On hardware a sequence NAK is left out, because it reports a lost packet. An RNR NAK is left out too: a real
-    /// device may lack a resource for a moment, an adapter model never does.
+    /// On hardware the function leaves out sequence NAKs, because they report a lost packet. It leaves out RNR NAKs
+    /// too, because a real device may lack a resource for a moment.
     pub(crate) fn counted(&self, trace: &Trace) -> Vec<Seen<'t>> {
         let mut counted = self.counted_unready(trace);
         counted.retain(|seen| trace.begin.simulated || !is_rnr_nak(seen));
         counted
     }
 
-    /// Returns the responses to judge for a message without a posted receive. An RNR NAK is a response to it.
+    /// Returns the responses to judge for a message without a posted receive. An RNR NAK is a response to such a
+    /// message.
     pub(crate) fn counted_unready(&self, trace: &Trace) -> Vec<Seen<'t>> {
         let last = self.last_sent();
         let ends: Vec<usize> = (0..self.sent.len()).filter(|at| self.sent[*at].psn() == last).collect();
@@ -184,7 +185,7 @@ pub(crate) fn mtu(dialogue: &Dialogue<'_>) -> u32 {
     code.and_then(|code| verbatim_wire::Mtu(code).bytes()).unwrap_or(256)
 }
 
-/// Proves that the DUT acknowledged the message: an ACK of `psn`, no NAK, no ACK of a PSN that was not sent.
+/// Checks that the DUT acknowledged the message: an ACK of `psn`, no NAK, no ACK of a PSN that was not sent.
 ///
 /// Also checks the MSN of that ACK. Additional ACKs of earlier PSNs conform.
 pub(crate) fn acknowledged(
@@ -204,7 +205,7 @@ pub(crate) fn acknowledged(
     let result = match (wrong, speaks) {
         (Some(_), _) => Passed::Fail,
         (None, Some(_)) => Passed::Pass,
-        // The ACK of a duplicate acknowledges all newer packets too. An older ACK is wrong, not lost.
+        // The ACK of a duplicate must acknowledge all newer packets too, so an ACK of an older PSN is wrong.
         (None, None) if psn != turn.last_sent() && !answers.is_empty() => Passed::Fail,
         // A later duplicate may cause the same ACK, so a late ACK counts only if `psn` is the last PSN sent.
         (None, None) => missing(trace, dialogue, turn, turn.asked_again(), |seen| {
@@ -283,7 +284,7 @@ fn in_order_of_psn(packets: Vec<Seen<'_>>, first: Psn) -> Vec<Seen<'_>> {
     if is_otherwise { packets } else { sorted }
 }
 
-/// Proves that the DUT answered the READ with this data in the correct packets.
+/// Checks that the DUT answered the READ with this data in the correct packets.
 ///
 /// The MSN may advance when the DUT accepts the READ or with its last response.
 pub(crate) fn read_answered(
@@ -319,7 +320,7 @@ pub(crate) fn read_answered(
         of.iter().map(part).collect()
     };
     if turn.most(trace) > 1 && parts(&responses).iter().all(|part| expected.contains(part)) {
-        // Late responses to the previous try equal those to this try.
+        // Late responses to the previous try equal the responses to this try.
         responses.sort_by_key(|seen| seen.psn().since(turn.last_sent()));
         responses.dedup_by_key(|seen| seen.psn());
     }
@@ -335,7 +336,7 @@ pub(crate) fn read_answered(
     } else if seen == expected {
         Passed::Inconclusive
     } else if seen.iter().all(is_part) && seen.len() < expected.len() {
-        // A packet that arrived with another try, or later, is not missing: this copy of it was lost or late.
+        // A packet that arrived with another try, or later, is not missing: only the copy of this try was lost or late.
         let came = |part: &&(Opcode, Psn, usize)| {
             let is_it = |seen: &Seen<'_>| parts(core::slice::from_ref(seen)) == [**part];
             missing(trace, dialogue, turn, turn.asked_again(), is_it) != Passed::Fail

@@ -28,7 +28,7 @@ pub(crate) fn cnp(channel: &Channel) -> Vec<u8> {
     channel.frame(&cnp)
 }
 
-/// Sends a frame without an expected effect [`TRIES`] times, because a lost frame has no effect either.
+/// Sends a frame that must have no effect [`TRIES`] times, because a lost frame has no effect either.
 pub(crate) fn insist(t: &mut Tester<'_>, label: Label<Frames>, frame: &[u8]) -> Step {
     for _ in 0..TRIES {
         t.send_frame(label, frame)?;
@@ -102,7 +102,7 @@ impl Message {
 
     /// Makes a message of one packet that requests an acknowledgement.
     ///
-    /// A READ or atomic with an even PSN does not request one: the responder answers it anyway.
+    /// A READ or atomic with an even PSN does not request an acknowledgement: the responder answers it anyway.
     pub(crate) fn one(mut packet: Transport, psns: u32) -> Self {
         let has_response = packet.atomic.is_some() || packet.bth.opcode() == Opcode::RC_READ_REQUEST;
         let is_even = packet.bth.psn().0.is_multiple_of(2);
@@ -202,10 +202,10 @@ pub(crate) fn mtu(channel: &Channel) -> u32 {
     channel.mtu.bytes().unwrap_or(256)
 }
 
-/// Sends a message until the DUT responds, three times at most. Returns whether it responded.
+/// Sends a message until the DUT responds, three times at most. Returns whether the DUT responded.
 ///
-/// An RNR NAK is no response: the DUT may lack a resource for a moment. The peer waits for its interval and repeats the
-/// message.
+/// An RNR NAK is no response: the DUT may lack a resource for a moment. The peer waits for the NAK's interval and
+/// repeats the message.
 pub(crate) fn ask(t: &mut Tester<'_>, channel: &Channel, label: Label<Frames>, message: &Message) -> Step<bool> {
     ask_from(t, channel, label, message, 0)
 }
@@ -220,7 +220,7 @@ pub(crate) fn ask_unready(
     until_answered(t, channel, label, message, (0, true))
 }
 
-/// Sends a message as [`ask`] does. The first try skips the packets that the peer has sent already.
+/// Sends a message as [`ask`] does. The first try skips the first `sent` packets, which the peer has sent already.
 pub(crate) fn ask_from(
     t: &mut Tester<'_>,
     channel: &Channel,
@@ -266,7 +266,7 @@ pub(crate) fn drain(t: &mut Tester<'_>) -> Step {
 /// Waits for the whole response. Returns whether it arrived.
 ///
 /// A sequence NAK is no response: it reports a lost packet. An RNR NAK is a response only if `is_unready`; otherwise
-/// the function waits for its interval.
+/// the function waits for the NAK's interval.
 fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: bool) -> Step<bool> {
     let until = t.now().after(soon(t));
     let is_read = message.packets[0].bth.opcode() == Opcode::RC_READ_REQUEST;
@@ -306,7 +306,8 @@ fn hears(t: &mut Tester<'_>, channel: &Channel, message: &Message, is_unready: b
     Ok(false)
 }
 
-/// Waits for the DUT's next packet on this connection, as long as a response may take. Returns whether one arrived.
+/// Waits for the DUT's next packet on this connection, as long as a response may take. Returns whether a packet
+/// arrived.
 pub(crate) fn listen(t: &mut Tester<'_>, channel: &Channel) -> Step<bool> {
     let until = t.now().after(soon(t));
     while let Some(received) = t.next_packet(until)? {

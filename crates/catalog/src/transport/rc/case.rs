@@ -100,7 +100,7 @@ impl<'t> Case<'t> {
         sent
     }
 
-    /// Proves that a packet of the DUT matches the posted request that owns its PSN.
+    /// Checks that a packet of the DUT matches the posted request that owns its PSN.
     pub(crate) fn is_posted(&self, f: &mut Findings<'_>, statement: &str, about: &str, seen: &Seen<'_>) -> bool {
         let (posted, expected, found) = self.compared(seen);
         let about = posted.map_or_else(|| about.into(), |posted| format!("{about}, {}", posted.in_words()));
@@ -127,7 +127,7 @@ impl<'t> Case<'t> {
         (Some(posted), expected, found)
     }
 
-    /// Proves that exactly these requests completed between two places, in this order, each with an allowed status.
+    /// Checks that exactly these requests completed between two places, in this order, each with an allowed status.
     ///
     /// An expected element holds the wr_id, counted from 1, and the allowed statuses. [`alive`] decides the result for
     /// missing completions.
@@ -171,7 +171,7 @@ impl<'t> Case<'t> {
         )
     }
 
-    /// Proves that the queue pair was in this state at the end of the case.
+    /// Checks that the queue pair was in this state at the end of the case.
     pub(crate) fn is_in(&self, f: &mut Findings<'_>, statement: &str, about: &str, state: pb::QpState) -> bool {
         let words = |state: pb::QpState| state.as_str_name().replace("QP_STATE_", "");
         let (seen, result) = match &self.state.answer {

@@ -44,7 +44,8 @@ pub(crate) fn sound_packets(f: &mut Findings<'_>, dialogue: &Dialogue<'_>) {
     }
 }
 
-/// Returns whether the DUT's host replied after a place, so that silence before it was the device's own.
+/// Returns whether the DUT's host replied after a place in the record. Silence before that place was then the device's
+/// own.
 pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
     trace.timeline.commands.iter().any(|command| {
         // The agent refuses commands by itself after the device disappeared, so a refusal does not count.
@@ -58,8 +59,8 @@ pub(crate) fn is_alive_after(trace: &Trace, place: usize) -> bool {
 /// The first is the first NAK after the previous transmission, because a requester may wait longer than the interval.
 /// The last is the newest NAK before the retry; it may be a repetition.
 ///
-/// A repeated NAK may have crossed the previous transmission if the peer sent it less than a round trip (`path`)
-/// earlier. The retry may then answer it. If no NAK qualifies as the first, the last NAK is both.
+/// A repeated NAK may have crossed the previous transmission if the peer sent the NAK less than a round trip (`path`)
+/// earlier. The retry may then answer this NAK. If no NAK qualifies as the first, the last NAK is both.
 pub(crate) fn answered_by<'t>(
     naks: &[&'t FrameSeen],
     transmissions: &[&FrameSeen],
@@ -104,7 +105,7 @@ pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
     }
 }
 
-/// Proves that the DUT sent nothing on this connection from a place to the end of a wait.
+/// Checks that the DUT sent nothing on this connection from a place to the end of a wait.
 ///
 /// A wait shorter than the rule requires is inconclusive.
 pub(crate) fn quiet(
@@ -146,7 +147,7 @@ fn silence(dialogue: &Dialogue<'_>, rnr_interval: Duration) -> Duration {
     )
 }
 
-/// Proves that no request of this queue pair completed between two places.
+/// Checks that no request of this queue pair completed between two places.
 pub(crate) fn no_completion(
     f: &mut Findings<'_>,
     statement: &str,
@@ -164,7 +165,7 @@ pub(crate) fn no_completion(
     f.prove(statement, &evidence, about, ("no completion", seen), result)
 }
 
-/// Proves that exactly one request completed between two places: this wr_id, with an allowed status.
+/// Checks that exactly one request completed between two places: this wr_id, with an allowed status.
 ///
 /// Returns the first completion, if there is one.
 pub(crate) fn completion<'t>(
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use verbatim_record::{Span, Time};
 
-    /// Returns a frame at a place in the record; its time is that number in milliseconds.
+    /// Returns a frame at a place in the record. The place is also the frame's time in milliseconds.
     fn at(place: usize) -> FrameSeen {
         FrameSeen {
             number: 1,

@@ -18,7 +18,7 @@ pub(crate) fn differs(expected: &[u8], seen: &[u8]) -> String {
     }
 }
 
-/// Proves that the DUT's memory, as the host read it, equals the expected bytes.
+/// Checks that the DUT's memory, as the host read it, equals the expected bytes.
 pub(crate) fn memory_is(
     f: &mut Findings<'_>,
     (statement, about): (&str, &str),
@@ -35,7 +35,8 @@ pub(crate) fn memory_is(
 
 /// Checks the memory as [`memory_is`] does, after requests that arrived out of order.
 ///
-/// A device that may place data out of order is not checked here: the memory rules know its possible contents.
+/// The function does not check a device that may place data out of order, because the memory rules know the possible
+/// contents of its memory.
 pub(crate) fn memory_in_turn(
     t: &Trace,
     f: &mut Findings<'_>,
@@ -55,7 +56,7 @@ pub(crate) fn put(memory: &mut [u8], at: u32, bytes: &[u8]) {
     }
 }
 
-/// Returns the bytes that a memory write command wrote, or none for another command.
+/// Returns the bytes that a memory write command wrote, or no bytes for another command.
 pub(crate) fn written(command: &VerbsDone) -> &[u8] {
     match &command.command {
         Command::WriteMemory(write) => &write.bytes,
@@ -84,7 +85,7 @@ impl Received {
     }
 }
 
-/// Proves that exactly these receives completed between two places of the record, in this order.
+/// Checks that exactly these receives completed between two places of the record, in this order.
 pub(crate) fn received(
     trace: &Trace,
     f: &mut Findings<'_>,

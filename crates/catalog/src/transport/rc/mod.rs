@@ -62,7 +62,7 @@ pub(crate) fn came_on_each(t: &Trace, labels: &[Label<Frames>]) -> Result<(), Ga
 /// One connection with this response is enough.
 ///
 /// # Errors
-/// Returns an error when no connection has one.
+/// Returns an error when no connection has such a response.
 pub(crate) fn answered(t: &Trace, label: Label<Frames>) -> Result<(), Gap> {
     let is_answered = |turn: answer::Turn<'_>| {
         let mut answers = turn.answers.iter().filter(|seen| answer::nak_in(seen).is_none());

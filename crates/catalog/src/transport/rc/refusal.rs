@@ -1,8 +1,8 @@
 //! Requests that the DUT must refuse, each on its own connection, because the refusal ends the connection.
 //!
 //! The peer first sends a valid SEND, so that the MSN is 1 and stays 1. It then sends the request of the case, and a
-//! valid SEND with the refused PSN, which the DUT must ignore. A NAK may be lost, and the DUT sends it once: a case
-//! without any response is tried again on a new connection.
+//! valid SEND with the refused PSN, which the DUT must ignore. The DUT sends the NAK only once, and the NAK may be
+//! lost. A case without any response is therefore tried again on a new connection.
 
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
@@ -31,7 +31,7 @@ const AFTER: Label<Frames> = Label::new("sound SEND after the request that is re
 pub(crate) const MEMORY: Label<Verbs> = Label::new("read the memory");
 pub(crate) const STATE: Label<Verbs> = Label::new("state of the queue pair after the refusal");
 const GIVEN_UP: Label<Verbs> = Label::new("destroy the queue pair of a try without an answer");
-/// Number of queue pairs beside the retained ones: that of the next try, and one of the host.
+/// Number of queue pairs beside the retained queue pairs: the queue pair of the next try, and one of the host.
 const OTHERS: usize = 2;
 pub(crate) const SILENT: Label<Wait> = Label::new("after all cases");
 const END: Label<Verbs> = Label::new("is the host still there");
@@ -50,13 +50,13 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// A request that the DUT must refuse.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// Label of its frames.
+    /// Label of the request's frames.
     pub(crate) label: Label<Frames>,
-    /// Sets the options of its connection.
+    /// Sets the options of the request's connection.
     pub(crate) options: fn(&mut ChannelOptions),
     /// Length in bytes of the receive that a SEND would consume.
     pub(crate) receive: u32,
-    /// Builds its packets, from a PSN on.
+    /// Builds the request's packets, from a PSN on.
     pub(crate) request: fn(&Channel, Psn) -> Vec<Transport>,
     /// Index of the first packet that the DUT may refuse, from 0. The DUT may also refuse any later packet.
     pub(crate) refused: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Refusal {
     pub(crate) codes: &'static [NakCode],
     /// Whether only devices with atomics are judged.
     pub(crate) atomic: bool,
-    /// Whether it accesses other memory, which was deregistered before.
+    /// Whether the request accesses other memory, which was deregistered before.
     pub(crate) deregistered: bool,
 }
 
@@ -93,7 +93,7 @@ impl Refusal {
         self
     }
 
-    /// Makes the first packet valid.
+    /// States that the first packet is valid, and that the DUT may refuse only later packets.
     pub(crate) const fn at_second(mut self) -> Self {
         self.refused = 1;
         self
@@ -131,8 +131,8 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
                 kept.push(channel);
                 break;
             }
-            // The host's number of queue pairs is limited. The judged queue pair stays: silence of a destroyed one
-            // proves nothing.
+            // The host's number of queue pairs is limited. The judged queue pair stays: silence of a destroyed queue
+            // pair proves nothing.
             give_up(t, &channel)?;
         }
         let is_full = kept
@@ -156,7 +156,7 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
 }
 
 fn give_up(t: &mut Tester<'_>, channel: &Channel) -> Step {
-    // The next queue pair may reuse the number: late packets must not reach it.
+    // The next queue pair may reuse the number, and late packets must not reach that queue pair.
     t.pause(MOMENT)?;
     let destroy = Command::DestroyQp(pb::DestroyQp { qp: channel.qp });
     t.verbs(GIVEN_UP, Side::Dut, destroy).map(drop)
@@ -309,7 +309,7 @@ fn is_to_be_tried(t: &Trace, case: &Refusal) -> bool {
     (has_mtu || options.mtu == ChannelOptions::default().mtu) && packets.iter().all(executes)
 }
 
-/// Returns whether the procedure rightly left a case out, and reports it.
+/// Returns whether the procedure rightly left a case out, and reports the omission.
 pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bool {
     let is_left_out = t.frames(case.label).next().is_none() && !is_to_be_tried(t, case);
     if is_left_out {
@@ -368,7 +368,7 @@ pub(crate) fn counted<'d, 't>(
     Ok((*dialogue, tried.len()))
 }
 
-/// Proves that each case got a NAK that ends its connection, with an allowed code. The rules judge the rest.
+/// Checks that each case got a NAK that ends its connection, with an allowed code. The rules judge the rest.
 ///
 /// # Errors
 /// Returns an error when a case was not tried.
@@ -395,7 +395,7 @@ pub(crate) fn judge(
             .iter()
             .filter_map(|dialogue| answer::turn(t, dialogue, case.label))
             .collect();
-        // Every try is checked, whether or not an earlier one was refused.
+        // Check every try, even if the DUT refused an earlier try.
         let refused = turns.iter().filter(|turn| is_refused(f, statement, case, turn)).count();
         if refused > 0 {
             continue;
@@ -419,7 +419,7 @@ pub(crate) fn judge(
 
 /// Returns whether a NAK ended the connection, and checks its code.
 fn is_refused(f: &mut Findings<'_>, statement: &str, case: &Refusal, turn: &Turn<'_>) -> bool {
-    // A sequence NAK may report a lost packet, which proves nothing. Behind the last packet none can be missing.
+    // A sequence NAK may report a lost packet, which proves nothing. Behind the last packet, no packet can be missing.
     let refused = turn.sent[0].psn().plus(case.refused);
     let is_last = |seen: &Seen<'_>| refused == turn.last_sent() && seen.psn() == refused;
     let mut naks = turn

@@ -31,15 +31,15 @@ const FILLED: u32 = 48 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) operation: pb::Operation,
-    /// Offset of its local buffer in the DUT's memory.
+    /// Offset of the local buffer in the DUT's memory.
     pub(crate) offset: u32,
-    /// Length of its local buffer in bytes.
+    /// Length of the local buffer in bytes.
     pub(crate) length: u32,
-    /// Whether it requests a solicited event.
+    /// Whether the request asks for a solicited event.
     pub(crate) solicited: bool,
-    /// Whether it waits for earlier READs and atomics (fence).
+    /// Whether the request waits for earlier READs and atomics (fence).
     pub(crate) fence: bool,
-    /// Whether it is unsignaled: it then completes only on failure.
+    /// Whether the request is unsignaled: it then completes only on failure.
     pub(crate) silent: bool,
 }
 
@@ -73,7 +73,8 @@ impl Ask {
 
 /// Returns the remote address of a request.
 ///
-/// READs with an odd number start at most 128 bytes below a multiple of 2^32, so that a longer first packet crosses it.
+/// READs with an odd number start at most 128 bytes below a multiple of 2^32, so that a longer first packet crosses
+/// that multiple.
 fn remote_address(operation: pb::Operation, number: u64, spread: u64) -> u64 {
     let address = REMOTE.wrapping_add(spread >> 1);
     match operation {
@@ -89,7 +90,7 @@ pub(crate) struct Sent {
     pub(crate) ask: Ask,
     pub(crate) first: Psn,
     pub(crate) last: Psn,
-    /// MSN that its response carries.
+    /// MSN that the response carries.
     pub(crate) msn: u32,
 }
 
@@ -199,7 +200,7 @@ impl Requester {
             ..pb::PostSend::default()
         });
         let reply = match ask.operation {
-            // Without these operations a test would pass and show nothing.
+            // Without these operations, a PASS would show nothing.
             pb::Operation::Send | pb::Operation::Write | pb::Operation::Read => {
                 t.verbs_must(steps::POST, Side::Dut, post)?
             }
@@ -220,7 +221,7 @@ impl Requester {
         }))
     }
 
-    /// Has the DUT post a request whose operation every device supports.
+    /// Has the DUT post a request that its host must accept.
     ///
     /// # Errors
     /// Returns an error when the host refuses the request, or when the run must stop.
@@ -231,7 +232,7 @@ impl Requester {
 
     /// Waits for the DUT's next packet with this PSN on this connection, and skips other packets.
     ///
-    /// Returns whether it arrived in time.
+    /// Returns whether the packet arrived in time.
     pub(crate) fn see(&self, t: &mut Tester<'_>, psn: Psn, patience: Duration) -> Step<bool> {
         let until = t.now().after(patience);
         while let Some(received) = t.next_packet(until)? {
@@ -255,13 +256,13 @@ impl Requester {
         Ok(None)
     }
 
-    /// Waits for the last packet of a request. Returns whether it arrived in time.
+    /// Waits for the last packet of a request. Returns whether the packet arrived in time.
     pub(crate) fn see_all(&self, t: &mut Tester<'_>, sent: &Sent) -> Step<bool> {
         let is_read = sent.ask.operation == pb::Operation::Read;
         self.see(t, if is_read { sent.first } else { sent.last }, PACKET_WAIT)
     }
 
-    /// Has the DUT post requests that every device supports, and waits for the last packet of each.
+    /// Has the DUT post requests that its host must accept, and waits for the last packet of each.
     ///
     /// Returns the requests, and whether all packets arrived in time.
     ///
@@ -310,7 +311,7 @@ impl Requester {
 
     /// Waits for packet `at` of a message, counted from 0. Returns whether it arrived.
     ///
-    /// If it does not arrive, the peer acknowledges the packets before it, to let the DUT continue.
+    /// If the packet does not arrive, the peer acknowledges the packets before it, to let the DUT continue.
     pub(crate) fn comes(
         &self,
         t: &mut Tester<'_>,
@@ -355,7 +356,7 @@ impl Requester {
             .collect()
     }
 
-    /// Builds packet `at` of a READ response, valid or not.
+    /// Builds packet `at` of a READ response, with any opcode and payload.
     pub(crate) fn response(&self, sent: &Sent, at: u32, opcode: Opcode, payload: &[u8]) -> Vec<u8> {
         let aeth = Aeth::default().with_syndrome(self.syndrome).with_msn(sent.msn);
         self.channel.frame(&Transport {
@@ -400,8 +401,9 @@ impl Requester {
 
     /// Sends responses and waits for `count` completions. Returns whether all arrived.
     ///
-    /// A single response is repeated up to twice while completions are missing. Several responses are sent once: after
-    /// a loss the DUT may request only the rest of a READ, and the old responses would not match that request.
+    /// The tester repeats a single response up to twice while completions are missing. It sends several responses only
+    /// once. After a loss the DUT may request only the rest of a READ, and the old responses would not match that
+    /// request.
     pub(crate) fn answer(
         &self,
         t: &mut Tester<'_>,
@@ -425,7 +427,7 @@ impl Requester {
 
     /// Sends a frame and waits for the DUT's packet with this PSN. Returns whether the packet arrived.
     ///
-    /// The frame is repeated up to twice while the packet is missing.
+    /// The tester repeats the frame up to twice while the packet is missing.
     pub(crate) fn provoke(
         &self,
         t: &mut Tester<'_>,

@@ -12,13 +12,13 @@ use super::stray;
 use crate::transport::rc::ask::HALF;
 use crate::transport::rc::{Sent, read_response};
 
-/// A request that the DUT posted, and the treatment that the peer gives it.
+/// A request that the DUT posted, and the peer's treatment of the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     sent: Sent,
     fault: Fault,
     refusal: Option<NakCode>,
-    /// Whether the response to a later request acknowledges it.
+    /// Whether the response to a later request acknowledges this request.
     is_coalesced: bool,
 }
 
@@ -29,13 +29,13 @@ pub(super) struct Answering {
     pub(super) posted: Vec<Expected>,
     /// Expected PSN.
     pub(super) expected: Psn,
-    /// Expected PSN at the beginning of the step. All requests before it are answered.
+    /// Expected PSN at the beginning of the step. All requests before this PSN are answered.
     pub(super) settled: Psn,
     msn: u32,
     /// PSN of the last NAK, until the expected packet comes.
     told: Option<Psn>,
-    /// PSN and timer of an RNR NAK whose request was not retried, and the number of repetitions left: the NAK may be
-    /// lost.
+    /// PSN and timer of an RNR NAK whose request was not retried, and the number of repetitions left. The peer repeats
+    /// the NAK because it may be lost.
     put_off: Option<(Psn, RnrTimer, u32)>,
 }
 
@@ -65,7 +65,7 @@ impl Answering {
         });
     }
 
-    /// Sets the fault of the request at an index. `last` is the index of the last request posted with it.
+    /// Sets the fault of the request at an index. `last` is the index of the last request posted in the same step.
     pub(super) fn expect_fault(&mut self, place: usize, fault: Fault, last: Option<usize>) {
         self.posted[place].fault = fault;
         if fault == Fault::Coalesced {
@@ -75,7 +75,7 @@ impl Answering {
         }
     }
 
-    /// Has the peer refuse the request at an index.
+    /// Makes the peer refuse the request at an index.
     pub(super) fn refuse(&mut self, place: usize, code: NakCode) {
         self.posted[place].refusal = Some(code);
     }
@@ -88,7 +88,7 @@ impl Answering {
     }
 }
 
-/// Returns a byte of the peer's memory. The peer computes its memory from the address.
+/// Returns a byte of the peer's memory. The peer stores no memory: it computes each byte from the address.
 fn byte(address: u64) -> u8 {
     (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
@@ -317,7 +317,7 @@ fn ack(peer: &Peer, psn: Psn) -> Transport {
 
 /// Greatest length in bytes of a READ's response: more than any READ of a walk requests, at any path MTU.
 ///
-/// The lengths are drawn before the device reports its path MTUs.
+/// The walk draws the lengths before the device reports its path MTUs.
 const LONGEST: u32 = 4 * 1024;
 
 /// Builds the responses to a READ of the peer's memory.

@@ -1,20 +1,20 @@
 //! Fixed walks, for cases that random walks rarely reach.
 //!
-//! Each is a list of connections and steps, run and judged like a random walk.
+//! Each walk is a list of connections and steps, run and judged like a random walk.
 //!
 //! - `c09-atomic-replay`: the peer repeats as many atomics as the DUT stores, the oldest first. One connection has a
-//!   max_rd_atomic of 1, which must not matter. NOT_APPLICABLE without atomics.
-//! - `c09-region-edges`: each bit of the R_Key is flipped; requests reach a byte beyond the region or before it; bits
-//!   32, 48 and 63 of an address are flipped; requests use the region's last byte.
+//!   max_rd_atomic of 1, which must have no effect. Without atomics, the test is NOT_APPLICABLE.
+//! - `c09-region-edges`: requests have each bit of the R_Key flipped, or bits 32, 48 and 63 of an address. Requests
+//!   reach a byte beyond the region or before it. Other requests use the region's last byte.
 //! - `c09-psn-wrap`: each operation passes the PSN wrap and half of all PSNs, in both roles. One connection has more
-//!   messages than a byte counts.
+//!   messages than one byte can count.
 //! - `c09-loss-positions`: each packet of messages of four packets is lost, refused or damaged once, in both roles,
 //!   behind and before other messages. The request or the response of the DUT's atomics is lost. Each packet of long
-//!   messages is acknowledged. READs and atomics get one sequence NAK each, more of them than `retry_cnt`.
+//!   messages is acknowledged. On one connection, more READs or atomics than `retry_cnt` get one sequence NAK each.
 //! - `c09-stale-responses`: responses to completed requests come while a request waits, and between the responses to a
 //!   READ. Requests that need no receive get RNR NAKs.
 //!
-//! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older ones.
+//! Reading: the DUT stores the results of `max_dest_rd_atomic` atomics. The test requires nothing for older atomics.
 //!
 //! False alarm: as in `c09-walk`.
 
@@ -26,7 +26,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::peer::{TARGET, labels};
-use super::step::{Fault, Illegal, Leg, Step, Stray, Want, Way};
+use super::step::{Fault, Illegal, Step, Stray, WalkConnection, Want, Way};
 use super::{ACCESS, ATOMICS, COMPLETION, DUPLICATES, ERRORS, IMMEDIATE, NAKS, RESPONSE_DATA, judge_shown, take};
 use crate::transport::c09_060_atomic_responder::has_atomics;
 use crate::transport::rc::answer::{ACKNOWLEDGEMENT, MSN};
@@ -42,7 +42,7 @@ const MTU: u32 = 256;
 const FOUR: u32 = 3 * MTU + 5;
 
 macro_rules! directed {
-    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $legs:path, $judge:path, [$($statement:path),*]) => {
+    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $connections:path, $judge:path, [$($statement:path),*]) => {
         #[doc = $about]
         pub(in crate::transport) static $name: Test = Test {
             id: $id,
@@ -53,7 +53,7 @@ macro_rules! directed {
             statements: &[ACKNOWLEDGEMENT, $($statement),*],
             needs: &[Need::Packets],
             parameters: &[],
-            procedure: |t: &mut Tester<'_>| -> Done { take(t, &$legs(t)) },
+            procedure: |t: &mut Tester<'_>| -> Done { take(t, &$connections(t)) },
             judge: $judge,
         };
     };
@@ -96,14 +96,14 @@ fn want(operation: O, length: u32) -> Want {
 /// Length in bytes of a message of many packets: more than most adapters keep in flight.
 const LONG: u32 = 72 * MTU;
 
-/// Number of messages on one connection: more than a byte counts.
+/// Number of messages on one connection: more than one byte can count.
 const MESSAGES: u32 = 260;
 /// Number of messages that the peer sends at once.
 const TOGETHER: u32 = 20;
 
 /// Builds connections, each from its first PSN and its steps.
-fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
-    let leg = |(number, (psn, steps)): (u64, (Option<Psn>, Vec<Step>))| Leg {
+fn numbered(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<WalkConnection> {
+    let connection = |(number, (psn, steps)): (u64, (Option<Psn>, Vec<Step>))| WalkConnection {
         number,
         options: ChannelOptions {
             mtu: Mtu(1),
@@ -116,18 +116,18 @@ fn legs(of: impl IntoIterator<Item = (Option<Psn>, Vec<Step>)>) -> Vec<Leg> {
         any_key: false,
         steps: (0..).zip(steps).collect(),
     };
-    (1..).zip(of).map(leg).collect()
+    (1..).zip(of).map(connection).collect()
 }
 
-fn atomic_replay(_: &Tester<'_>) -> Vec<Leg> {
+fn atomic_replay(_: &Tester<'_>) -> Vec<WalkConnection> {
     let replays = |operations: [O; 4]| {
         let length = |operation: O| if operation == O::Read { FOUR } else { 8 };
         let ask = operations.map(|operation| Step::Ask(vec![want(operation, length(operation))], Way::Sound));
-        // Twice: the DUT must store a result for more than one duplicate.
+        // Repeat each request twice, because the DUT must keep a result for more than one duplicate.
         let again = [3, 2, 1, 0, 3, 2, 1, 0].map(Step::Again);
         (None, ask.into_iter().chain(again).collect())
     };
-    let mut all = legs([
+    let mut all = numbered([
         replays([O::FetchAdd; 4]),
         replays([O::CompareSwap; 4]),
         replays([O::CompareSwap, O::FetchAdd, O::CompareSwap, O::FetchAdd]),
@@ -165,7 +165,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
 /// Length of the region in bytes.
 const REGION: u32 = ChannelOptions::MEMORY;
 
-fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
+fn region_edges(_: &Tester<'_>) -> Vec<WalkConnection> {
     let each = [O::Write, O::Read, O::FetchAdd].into_iter().cycle();
     let keys = (0..32).zip(each).map(|(bit, operation)| Illegal::RKey(operation, bit));
     let beyond = [O::Write, O::Read, O::CompareSwap, O::FetchAdd].map(Illegal::Beyond);
@@ -180,7 +180,7 @@ fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
         let sound = Step::Ask(vec![want(O::Write, 8)], Way::Sound);
         (None, vec![sound, Step::Illegal(illegal)])
     });
-    // A request that ends with the region's last byte, or begins with its first, lies within the region.
+    // A request that ends with the region's last byte, or begins with its first byte, lies within the region.
     let from_end = |operation: O, length: u32| Want {
         place: REGION - TARGET - length,
         ..want(operation, length)
@@ -195,10 +195,10 @@ fn region_edges(_: &Tester<'_>) -> Vec<Leg> {
     };
     let first = Want { length: 1, ..whole };
     let whole = [whole, first].map(|want| Step::Ask(vec![want], Way::Sound));
-    legs(refused.chain([(None, within.chain(whole).collect())]))
+    numbered(refused.chain([(None, within.chain(whole).collect())]))
 }
 
-fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
+fn psn_wrap(_: &Tester<'_>) -> Vec<WalkConnection> {
     let asked = [
         O::Send,
         O::SendImm,
@@ -208,7 +208,7 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
         O::FetchAdd,
         O::CompareSwap,
     ];
-    // The PSN at which the highest bit changes must be like any other.
+    // The PSN at which the highest bit changes must work like any other PSN.
     let tops = [0x00FF_FFFF, 0x007F_FFFF].into_iter();
     let each = tops.flat_map(|top| asked.map(|operation| (top, operation)));
     let connections = each.map(|(top, operation)| {
@@ -237,10 +237,10 @@ fn psn_wrap(_: &Tester<'_>) -> Vec<Leg> {
     });
     let connections = connections.chain(again).chain(outstanding);
     let many = (0..MESSAGES / TOGETHER).map(|_| Step::Ask(vec![want(O::Write, 8); TOGETHER as usize], Way::Sound));
-    legs(connections.chain([(None, many.collect())]))
+    numbered(connections.chain([(None, many.collect())]))
 }
 
-fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
+fn stale_responses(_: &Tester<'_>) -> Vec<WalkConnection> {
     // The PSNs before the next request belong to a SEND, to the responses to a READ, and to a SEND.
     let done = Step::Post(
         vec![want(O::Send, 8), want(O::Read, FOUR), want(O::Send, 8)],
@@ -270,31 +270,31 @@ fn stale_responses(_: &Tester<'_>) -> Vec<Leg> {
     });
     // This connection shows how soon the device's own timer retransmits.
     let silent = Step::Post(vec![want(O::Send, 8)], 0, Fault::Silent(1));
-    let mut legs = legs(core::iter::once((None, vec![silent])).chain(each));
+    let mut connections = numbered(core::iter::once((None, vec![silent])).chain(each));
     let unready = [O::Send, O::Write, O::Read, O::FetchAdd, O::CompareSwap].map(|operation| {
         let behind = vec![want(operation, 8), want(O::Send, 8)];
         Step::Post(behind, 0, Fault::Unready(RnrTimer(8)))
     });
-    let mut last = Leg {
-        number: legs.len() as u64 + 1,
+    let mut last = WalkConnection {
+        number: connections.len() as u64 + 1,
         steps: (0..).zip(unready).collect(),
-        ..legs[0].clone()
+        ..connections[0].clone()
     };
     last.options.timeout = AckTimeout(0);
     last.options.rnr_retry = 3;
-    // More RNR NAKs than a byte counts, with retries without end.
+    // The peer sends more RNR NAKs than one byte can count, with retries without end.
     let patient = Step::Post(vec![want(O::Send, 8)], 0, Fault::Rnr(RnrTimer(1), 260));
-    let mut patient = Leg {
+    let mut patient = WalkConnection {
         number: last.number + 1,
         steps: vec![(0, patient)],
         ..last.clone()
     };
     patient.options.rnr_retry = 7;
-    legs.extend([last, patient]);
-    legs
+    connections.extend([last, patient]);
+    connections
 }
 
-fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
+fn loss_positions(t: &Tester<'_>) -> Vec<WalkConnection> {
     let between = |operation: O| vec![want(O::Send, 8), want(operation, FOUR), want(O::Read, FOUR)];
     let asked = [O::Send, O::WriteImm].into_iter().map(|operation| {
         let lost = (0..6).flat_map(|at| [Way::Lost(at), Way::Damaged(at)]);
@@ -307,8 +307,8 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
         let steps = faults.chain(rnr).map(|fault| Step::Post(between(operation), 1, fault));
         (None, steps.collect())
     });
-    // Several unanswered requests with different data; a fence that does not directly follow a READ; READs that time
-    // out one after the other, more of them than may be in flight.
+    // Several unanswered requests have different data. A fenced request does not directly follow a READ. More READs
+    // than may be in flight time out one after the other.
     let fenced = Want {
         fence: true,
         ..want(O::Send, 8)
@@ -341,15 +341,15 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
     });
     let atomics = [O::FetchAdd, O::CompareSwap].into_iter().map(|operation| {
         let faults = [Fault::RequestLost(0), Fault::AnswerLost, Fault::SequenceNak(0)];
-        // No request follows the atomic: a response to a later request would imply its loss, and no time-out would
-        // come.
+        // No request follows the atomic: a response to a later request would imply the atomic's loss, and no time-out
+        // would come.
         let last = vec![want(O::Send, 8), want(operation, 8)];
         let steps = faults.map(|fault| Step::Post(last.clone(), 1, fault));
         (None, steps.into_iter().collect())
     });
     let one = [Fault::Silent(1), Fault::SequenceNak(0)].map(|fault| Step::Post(vec![want(O::Read, 8); 3], 0, fault));
     let one = (None, one.into_iter().collect());
-    let mut legs = legs(
+    let mut connections = numbered(
         asked
             .chain(posted)
             .chain(atomics)
@@ -357,13 +357,17 @@ fn loss_positions(t: &Tester<'_>) -> Vec<Leg> {
             .chain(refused)
             .chain([one]),
     );
-    if let Some(last) = legs.last_mut() {
+    if let Some(last) = connections.last_mut() {
         last.options.max_rd_atomic = 1;
     }
-    legs.iter_mut().for_each(|leg| leg.counts_packets = true);
+    connections
+        .iter_mut()
+        .for_each(|connection| connection.counts_packets = true);
     // A host that is busy for about 100 ms must not cause retries that no step intends.
     if !t.is_simulated() {
-        legs.iter_mut().for_each(|leg| leg.options.timeout = AckTimeout(17));
+        connections
+            .iter_mut()
+            .for_each(|connection| connection.options.timeout = AckTimeout(17));
     }
-    legs
+    connections
 }

@@ -10,7 +10,7 @@ use verbatim_wire::Mtu;
 use verbatim_wire::packet::{AckTimeout, NakCode, Psn, RnrTimer};
 
 use super::more;
-use super::step::{Alteration, Fault, Illegal, Leg, ON_ONE, Step, Stray, Want, Way};
+use super::step::{Alteration, Fault, Illegal, ON_ONE, Step, Stray, WalkConnection, Want, Way};
 
 /// Parameters of a walk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,15 +39,15 @@ impl Extent {
     }
 
     /// Returns the connections of the walk.
-    pub(super) fn legs(self, stream: &dyn Fn(&str) -> Stream) -> Vec<Leg> {
+    pub(super) fn connections(self, stream: &dyn Fn(&str) -> Stream) -> Vec<WalkConnection> {
         let all = self.steps.div_ceil(ON_ONE).max(1);
         (1..=all)
             .filter(|number| self.connection == 0 || self.connection == *number)
-            .map(|number| self.leg(number, stream))
+            .map(|number| self.connection(number, stream))
             .collect()
     }
 
-    fn leg(self, number: u64, stream: &dyn Fn(&str) -> Stream) -> Leg {
+    fn connection(self, number: u64, stream: &dyn Fn(&str) -> Stream) -> WalkConnection {
         let mut options = Draw(stream(&format!("connection {number}")));
         let (mtu, mut options) = options.options();
         let mut further = Draw(stream(&format!("connection {number}, further")));
@@ -64,7 +64,7 @@ impl Extent {
                 more::within(&options, step.unwrap_or_else(|| draw.step(mtu, is_last))),
             )
         });
-        Leg {
+        WalkConnection {
             number,
             steps: steps.collect(),
             options,
@@ -165,7 +165,7 @@ impl Draw {
             3 => Stray::Altered(Alteration::OtherService),
             4 => Stray::Altered(Alteration::OtherQp),
             5 => Stray::Altered(Alteration::OtherSource),
-            // Beyond all PSNs of the connection.
+            // The PSN lies beyond all PSNs of the connection.
             6 => Stray::Ahead(distance.max(1 << 12)),
             7 => Stray::Behind(distance),
             8 => Stray::GhostAck(distance),
@@ -211,7 +211,7 @@ impl Draw {
         }
     }
 
-    /// Draws a step. The last step of a connection may end it.
+    /// Draws a step. The last step of a connection may end the connection.
     fn step(&mut self, mtu: u32, is_last: bool) -> Step {
         const ASKED: &[O] = &[
             O::Send,

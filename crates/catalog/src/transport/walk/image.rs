@@ -1,5 +1,5 @@
 //! Image of the DUT's memory after the peer's WRITEs and atomics, executed once and in order. Walks take the compare
-//! operands of CmpSwaps from it.
+//! operands of CmpSwaps from this image.
 
 use verbatim_tester::peer::ChannelOptions;
 use verbatim_wire::packet::{Opcode, Packet};

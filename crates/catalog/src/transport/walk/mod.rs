@@ -6,10 +6,11 @@
 //! test.
 //!
 //! Each step has its own stream of random numbers, so that removing a step does not change the others. A walk that
-//! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats those.
+//! fails is shrunk to the fewest steps that still fail (`crates/run/src/shrink.rs`), and `--set` repeats these steps.
 //!
-//! Reading: a walk draws nothing that may crash a host (reserved opcodes), and nothing that two readings allow: more
-//! READs than the DUT handles at a time, a NAK of the very next PSN. The DUT need not answer a duplicate of an atomic.
+//! Reading: a walk draws no step that may crash a host (reserved opcodes). It also draws no step with two possible
+//! readings: more READs than the DUT handles at a time, or a NAK of the next PSN. The DUT need not answer a duplicate
+//! of an atomic.
 //!
 //! False alarm: an R_Key with one flipped bit may belong to another region of the walk, at another address. That region
 //! refuses the request as well.
@@ -32,7 +33,7 @@ use super::rc::{self, steps};
 pub(super) use directed::{ATOMIC_REPLAY, LOSS_POSITIONS, PSN_WRAP, REGION_EDGES, STALE_RESPONSES};
 use draw::Extent;
 use peer::Peer;
-use step::{Leg, ON_ONE};
+use step::{ON_ONE, WalkConnection};
 
 const COMPLETION: &str = "C9-60";
 const DUPLICATES: &str = "9.7.4.1.1 duplicate requests";
@@ -116,19 +117,19 @@ fn procedure(t: &mut Tester<'_>) -> Step {
         keep: t.parameter("keep"),
         kinds: t.parameter("kinds"),
     };
-    let legs = extent.legs(&|name| t.random(name));
-    take(t, &legs)
+    let connections = extent.connections(&|name| t.random(name));
+    take(t, &connections)
 }
 
 /// Runs the steps of these connections.
-fn take(t: &mut Tester<'_>, legs: &[Leg]) -> Step {
-    for leg in legs {
-        let mut peer = Peer::open(t, leg)?;
-        for (at, step) in &leg.steps {
+fn take(t: &mut Tester<'_>, connections: &[WalkConnection]) -> Step {
+    for connection in connections {
+        let mut peer = Peer::open(t, connection)?;
+        for (at, step) in &connection.steps {
             if peer.is_over {
                 break;
             }
-            let name = format!("connection {}, step {at}", leg.number);
+            let name = format!("connection {}, step {at}", connection.number);
             peer.take(t, step, &name)?;
         }
         peer.close(t)?;
@@ -163,7 +164,7 @@ pub(crate) fn tell_if_broken(t: &Trace, f: &mut Findings<'_>) {
 
 /// Reports the steps of the walk, or of the shortest walk that still fails, and the parameters that repeat it.
 ///
-/// A record does not know the address of its rig, so the report gives no command: it would run on another rig.
+/// A record does not hold the address of its rig, so the report is no complete command.
 fn tell(t: &Trace, f: &mut Findings<'_>) {
     let mut extent = Extent::of(&t.begin);
     let shrunk = t.notes.iter().rev().find_map(|note| note.strip_prefix(SHRUNK));
@@ -178,8 +179,8 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
             _ => {}
         }
     }
-    for leg in extent.legs(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
-        f.observe(in_words(&leg), &[]);
+    for connection in extent.connections(&|name| Stream::new(t.begin.seed, &t.begin.test, name)) {
+        f.observe(in_words(&connection), &[]);
     }
     let Extent {
         steps,
@@ -194,7 +195,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     };
     let seed = t.begin.seed;
     let id = TEST.id;
-    // The default value is left out.
+    // Leave out the default value.
     let kinds = match kinds {
         more::ALL => String::new(),
         some => format!(" --set kinds={some}"),
@@ -205,12 +206,16 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     f.observe(text, &[]);
 }
 
-fn in_words(leg: &Leg) -> String {
-    let steps: Vec<String> = leg.steps.iter().map(|(at, step)| format!("{at}) {step}")).collect();
-    let options = &leg.options;
+fn in_words(connection: &WalkConnection) -> String {
+    let steps: Vec<String> = connection
+        .steps
+        .iter()
+        .map(|(at, step)| format!("{at}) {step}"))
+        .collect();
+    let options = &connection.options;
     format!(
         "connection {}, path MTU {}, max_rd_atomic {}, {} steps: {}",
-        leg.number,
+        connection.number,
         options.mtu.bytes().unwrap_or_default(),
         options.max_rd_atomic,
         steps.len(),

@@ -13,9 +13,9 @@ use super::step::{Alteration, Fault, Illegal, Step, Want, Way};
 const HEADERS: u64 = 1;
 /// Regions and queue pairs without some rights; zero-length requests with an arbitrary R_Key.
 const RIGHTS: u64 = 1 << 1;
-/// Few retries, which are exhausted; no ACK timeout.
+/// Small retry limits, which steps exhaust, and connections without an ACK timeout.
 const RETRIES: u64 = 1 << 2;
-/// RTR, SQD and RESET.
+/// The states RTR, SQD and RESET.
 const STATES: u64 = 1 << 3;
 /// Receives that are missing for longer, or too short.
 const RECEIVES: u64 = 1 << 4;
@@ -71,7 +71,7 @@ pub(super) fn may(options: &ChannelOptions, operation: O) -> bool {
         })
 }
 
-/// Draws a step of a further kind, now and then.
+/// Draws a step of a further kind, or none in most calls.
 pub(super) fn step(draw: &mut Draw, kinds: u64, (options, mtu): (&ChannelOptions, u32), is_last: bool) -> Option<Step> {
     let (is_one, kind) = (draw.one_in(3), 1 << draw.below(KINDS));
     if !is_one || kinds & kind == 0 {
@@ -114,7 +114,7 @@ fn marks(draw: &mut Draw) -> Marks {
     }
 }
 
-/// Draws a request that lacks a right, or a zero-length request, which needs none.
+/// Draws a request that lacks a right, or a zero-length request, which needs no right.
 fn rights(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Step {
     let lacks = |of: &O| !may(options, *of);
     let lacking: Vec<O> = [O::Write, O::WriteImm, O::Read, O::CompareSwap, O::FetchAdd]
@@ -134,7 +134,7 @@ fn rights(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Step {
     Step::Ask(vec![none], Way::Sound)
 }
 
-/// Draws a fault that consumes all retries, and at the end of a connection possibly one more.
+/// Draws a fault that consumes all retries. In the last step of a connection, the fault may exceed the retries by one.
 fn spent(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Fault {
     let more = u32::from(is_last && draw.one_in(2));
     if draw.one_in(2) {
@@ -142,7 +142,7 @@ fn spent(draw: &mut Draw, options: &ChannelOptions, is_last: bool) -> Fault {
     }
     let timer = RnrTimer(draw.one(&[1, 8, 12, 14]));
     let times = match options.rnr_retry {
-        // 7 means without end.
+        // The value 7 means retries without end.
         7 => 9,
         some => u32::from(some) + more,
     };

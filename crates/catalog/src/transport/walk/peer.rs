@@ -12,7 +12,7 @@ use verbatim_wire::packet::{CreditCode, Medium, NakCode, Opcode, Packet, Psn, RK
 use super::answering::Answering;
 use super::image::Image;
 use super::more;
-use super::step::{Illegal, Leg, Step, Want, Way};
+use super::step::{Illegal, Step, WalkConnection, Want, Way};
 use super::stray;
 use crate::transport::rc::ask::{self, HALF, Message, nak_of};
 use crate::transport::rc::{Ask, RESULTS, Requester, steps};
@@ -51,7 +51,8 @@ pub(super) const SLOT: u32 = 4096;
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Longest time of a packet on its way to the DUT.
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
-/// Greatest number of packets and completions of the DUT in one step. A DUT that exceeds it ends the connection.
+/// Greatest number of packets and completions of the DUT in one step. The connection ends if the DUT exceeds this
+/// number.
 const SIGNS: u32 = 800;
 
 /// A message of the peer, and the state of its responses.
@@ -59,10 +60,10 @@ const SIGNS: u32 = 800;
 pub(super) struct Flying {
     message: Message,
     operation: O,
-    /// PSNs of the responses to a READ that have not come.
+    /// PSNs of the responses to a READ that have not arrived.
     missing: Vec<Psn>,
     is_done: bool,
-    /// Number of repetitions until its receive is posted.
+    /// Number of repetitions until the message's receive is posted.
     lacks_receive: u32,
 }
 
@@ -101,25 +102,25 @@ pub(super) struct Peer {
     pub(super) image: Image,
     /// Whether the connection is over, for example after a refused or failed request.
     pub(super) is_over: bool,
-    /// Whether a request has failed, and all later ones with it.
+    /// Whether a request has failed, and all later requests with it.
     has_failed: bool,
     /// Whether the DUT's queue pair is still in RTR.
     pub(super) in_rtr: bool,
     pub(super) options: ChannelOptions,
     any_key: bool,
-    /// Index of the message that the peer repeats when another one lacks its receive.
+    /// Index of the message that the peer repeats when another message lacks its receive.
     meanwhile: Option<usize>,
     random: u32,
 }
 
 impl Peer {
-    pub(super) fn open(t: &mut Tester<'_>, leg: &Leg) -> verbatim_tester::Step<Self> {
-        let mut requester = Requester::open(t, &leg.options)?;
+    pub(super) fn open(t: &mut Tester<'_>, connection: &WalkConnection) -> verbatim_tester::Step<Self> {
+        let mut requester = Requester::open(t, &connection.options)?;
         // Half of all connections report credits, which must not stop the DUT forever.
-        let mut random = t.random(&format!("credits of leg {}", leg.number));
+        let mut random = t.random(&format!("credits of leg {}", connection.number));
         requester.syndrome = Syndrome::ack(CreditCode(random.between(0, 62).min(31) as u8));
-        let (asked, has) = (leg.options.mtu, requester.channel.mtu);
-        if leg.counts_packets && has != asked {
+        let (asked, has) = (connection.options.mtu, requester.channel.mtu);
+        if connection.counts_packets && has != asked {
             let words = |mtu: Mtu| mtu.bytes().unwrap_or_default();
             let (asked, has) = (words(asked), words(has));
             return Err(Stop::NotOffered(format!(
@@ -137,9 +138,9 @@ impl Peer {
             completed: 0,
             is_over: false,
             has_failed: false,
-            in_rtr: !leg.options.to_rts,
-            options: leg.options,
-            any_key: leg.any_key,
+            in_rtr: !connection.options.to_rts,
+            options: connection.options,
+            any_key: connection.any_key,
             meanwhile: None,
             random: 0,
         })
@@ -172,7 +173,7 @@ impl Peer {
                 self.answering.begin_step();
                 stray::send(t, self, *of)?;
                 self.settle(t)?;
-                // A PSN that is not outstanding now may be outstanding in the next step.
+                // Wait until the packet has arrived, because its PSN may be outstanding in the next step.
                 t.pause(MOMENT)
             }
             Step::Post(wants, at, fault) => {
@@ -211,7 +212,8 @@ impl Peer {
             if is_atomic && !self.requester.channel.atomics || !t.offers(want.operation) {
                 continue;
             }
-            // Only a request that completes a receive raises an event. Some hosts refuse the flag for other requests.
+            // Only a request that completes a receive raises a solicited event. Some hosts refuse the flag for other
+            // requests.
             let takes_event = !matches!(want.operation, O::Write | O::Read | O::CompareSwap | O::FetchAdd);
             let count = self.answering.posted.len() as u32;
             let offset = match want.operation {
@@ -371,7 +373,7 @@ impl Peer {
     /// Repeats an answered message until the DUT answers it again, three times at most.
     fn repeat(&mut self, t: &mut Tester<'_>, at: usize) -> verbatim_tester::Step {
         let flying = self.messages[at].clone();
-        // A late response to an earlier message is no response to this one.
+        // A late response to an earlier message is no response to this message.
         t.skip_packets();
         for _ in 0..TRIES {
             for frame in flying.message.frames(&self.requester.channel) {
@@ -389,7 +391,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Sends a request that the DUT must refuse, until it does, three times at most.
+    /// Sends a request that the DUT must refuse, until the DUT refuses it, three times at most.
     fn provoke(&mut self, t: &mut Tester<'_>, illegal: Illegal, name: &str) -> verbatim_tester::Step {
         let illegal = instead(t, illegal);
         let operation = illegal.operation();

@@ -17,9 +17,9 @@ pub(super) struct Want {
     pub(super) length: u32,
     /// Offset in bytes from the beginning of an area.
     pub(super) place: u32,
-    /// Whether it waits for earlier READs and atomics (fence). Only for requests of the DUT.
+    /// Whether the request waits for earlier READs and atomics (fence). Only for requests of the DUT.
     pub(super) fence: bool,
-    /// Whether it requests a solicited event.
+    /// Whether the request asks for a solicited event.
     pub(super) solicited: bool,
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Fault {
     SequenceNak(u32),
     /// The peer sends a packet without an effect, then the response.
     Stray(Stray),
-    /// The peer sends a packet without an effect, and the response when an effect would have shown.
+    /// The peer sends a packet without an effect, and sends the response only after an effect would have shown.
     Behind(Stray),
     /// The peer sends a packet without an effect after the first response to a READ, and the other responses later.
     Within(Stray),
@@ -69,22 +69,22 @@ pub(super) enum Fault {
     Unready(RnrTimer),
     /// The peer sends the response twice.
     AnswerTwice,
-    /// The peer sends a response with a wrong ICRC, then the valid one.
+    /// The peer sends a response with a wrong ICRC, then the valid response.
     AnswerDamaged,
-    /// One response acknowledges this request and those posted with it.
+    /// One response acknowledges this request and the requests posted with it.
     Coalesced,
     /// The peer acknowledges each packet, whether or not the packet requests an ACK.
     Each,
     /// The peer leaves the request unanswered this many times in a row.
     Silent(u32),
-    /// The peer sends a response that does not belong to the connection, and the valid one a moment later.
+    /// The peer sends a response that does not belong to the connection, and the valid response a moment later.
     Altered(Alteration),
 }
 
-/// A change after which a packet belongs to another connection, or to none.
+/// A change after which a packet belongs to another connection, or to no connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Alteration {
-    /// This transport version, which is not 0.
+    /// This transport version instead of 0.
     TVer(u8),
     /// A P_Key with this bit of its low 15 bits flipped.
     PKey(u32),
@@ -101,7 +101,7 @@ pub(super) enum Alteration {
 pub(super) enum Stray {
     /// A WRITE with this bit of its payload flipped, and the ICRC of the original.
     BadIcrc(u32),
-    /// A WRITE that belongs to another connection, or to none.
+    /// A WRITE that belongs to another connection, or to no connection.
     Altered(Alteration),
     /// A WRITE with a PSN this far ahead.
     Ahead(u32),
@@ -132,34 +132,34 @@ pub(super) enum Stray {
 /// A request of the peer that the DUT must refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Illegal {
-    /// Its R_Key has this bit flipped.
+    /// The R_Key has this bit flipped.
     RKey(O, u32),
-    /// It reaches a byte beyond the region, an atomic 8 bytes.
+    /// The request reaches a byte beyond the region; an atomic reaches 8 bytes beyond.
     Beyond(O),
-    /// It begins a byte before the region, an atomic 8 bytes.
+    /// The request begins a byte before the region; an atomic begins 8 bytes before.
     Before(O),
-    /// It begins shortly before the last address, so that its end wraps to address 0.
+    /// The request begins shortly before the last address, so that its end wraps to address 0.
     Around(O),
-    /// Its address has this bit flipped, and so lies outside the region.
+    /// The address has this bit flipped, so that the request lies outside the region.
     Address(O, u32),
-    /// It is an Only packet this many bytes longer than the path MTU.
+    /// The request is an Only packet this many bytes longer than the path MTU.
     TooLong(O, u32),
-    /// It is a FetchAdd this many bytes behind a multiple of 8.
+    /// The request is a FetchAdd to an address this many bytes behind a multiple of 8.
     Unaligned(u32),
-    /// It is a Middle without a First.
+    /// The request is a Middle without a First.
     NoFirst,
-    /// It is a First this many bytes shorter than the path MTU.
+    /// The request is a First this many bytes shorter than the path MTU.
     ShortFirst(u32),
-    /// It is a WRITE Only with a byte less than its DMALen.
+    /// The request is a WRITE Only with a byte less than its DMALen.
     DmaLen,
-    /// It is a SEND this many bytes longer than its receive.
+    /// The request is a SEND this many bytes longer than its receive.
     Overlong(u32),
-    /// The region or the queue pair does not grant the right to it.
+    /// The region or the queue pair does not grant the right to the request.
     Right(O),
 }
 
 impl Illegal {
-    /// Returns its operation, if the operation requires a right of the region or the queue pair.
+    /// Returns the request's operation, if the operation requires a right of the region or the queue pair.
     pub(super) fn operation(self) -> Option<O> {
         match self {
             Self::RKey(operation, _)
@@ -181,15 +181,15 @@ impl Illegal {
 pub(super) enum Step {
     /// The peer sends messages, one behind the other.
     Ask(Vec<Want>, Way),
-    /// The peer repeats an answered message, this many back.
+    /// The peer repeats the answered message that lies this many messages back.
     Again(u32),
     /// The peer sends a packet without an effect.
     Stray(Stray),
     /// The DUT posts requests, and the fault affects the request with this index.
     Post(Vec<Want>, usize, Fault),
-    /// The DUT posts requests, and the peer refuses the request with this index. The last step of a connection.
+    /// The DUT posts requests, and the peer refuses the request with this index. No step of the connection follows.
     Refuse(Vec<Want>, usize, NakCode),
-    /// The peer sends a request that the DUT must refuse. The last step of a connection.
+    /// The peer sends a request that the DUT must refuse. No step of the connection follows.
     Illegal(Illegal),
     /// The peer's packets carry these marks from now on.
     Marks(Marks),
@@ -201,13 +201,13 @@ pub(super) enum Step {
 
 /// A connection of a walk: its options and its steps.
 #[derive(Clone, Debug)]
-pub(super) struct Leg {
+pub(super) struct WalkConnection {
     /// Number of the connection, from 1.
     pub(super) number: u64,
     pub(super) options: ChannelOptions,
     /// Whether the steps count packets, and so require the path MTU of the options.
     pub(super) counts_packets: bool,
-    /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which is not checked.
+    /// Whether zero-length READs and WRITEs of the peer use an arbitrary R_Key, which the DUT does not check.
     pub(super) any_key: bool,
     /// Index and step, for the steps to run.
     pub(super) steps: Vec<(u64, Step)>,

@@ -90,7 +90,7 @@ pub(super) fn altered(channel: &Channel, packet: &Transport, alteration: Alterat
     channel.frame(&packet)
 }
 
-/// Builds a request that the DUT must refuse, with the PSN that it expects.
+/// Builds a request that the DUT must refuse, with the PSN that the DUT expects.
 pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str) -> Message {
     let (channel, psn, mtu) = (&peer.requester.channel, peer.next, peer.requester.mtu);
     let bytes = |length: u32| ask::random_bytes(t, name, length);
@@ -107,7 +107,7 @@ pub(super) fn illegal(t: &Tester<'_>, peer: &Peer, illegal: Illegal, name: &str)
             packet.atomic = packet.atomic.map(|atomic| atomic.with_va(Hex64(va)));
         })
     };
-    // The address of an atomic stays a multiple of 8, like that of the region.
+    // The address of an atomic stays a multiple of 8, like the region's address.
     let outside = |operation: O| match operation {
         O::CompareSwap | O::FetchAdd => (8, 8),
         _ => (LENGTH, 1),

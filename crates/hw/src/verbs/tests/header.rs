@@ -1,6 +1,6 @@
-//! Compares our own declarations with the installed header. rdma-sys, which generates its declarations from it, checks
-//! everything that this crate uses. The C compiler checks every size, offset and constant, also those of libibumad
-//! (crate umad).
+//! Compares the declarations in `generated.rs` with the installed header. One test compares the declarations that this
+//! crate uses with those of rdma-sys, which are generated from the header. The other tests let the C compiler check
+//! every size, offset and constant, including those of libibumad (crate umad).
 
 use std::{collections::BTreeMap, env, fmt::Write, fs, path::Path, process::Command};
 
@@ -100,7 +100,7 @@ fn umad_declarations_match_c_compiler() {
     compile("infiniband/umad.h", &declared, |name| Some(name.to_owned()));
 }
 
-/// The declarations of a file, read from its own assertions, so that none is missing or repeated.
+/// The declarations of a file, read from the file's own assertions.
 #[derive(Debug, Default)]
 struct Declared {
     /// Size of each type in bytes.
@@ -116,7 +116,7 @@ fn source(name: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the text between two others, and the text after both.
+/// Returns the text between `before` and `after`, and the text behind `after`.
 fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<(&'a str, &'a str)> {
     let (_, rest) = text.split_once(before)?;
     rest.split_once(after)
@@ -181,11 +181,12 @@ fn umad() -> Declared {
     found
 }
 
-/// Returns the C name of a type of `generated.rs`. An unnamed type is reached through the structure around it.
+/// Returns the C name of a type of `generated.rs`, or `None` if its size is not checked. Names an unnamed type through
+/// the structure that contains it.
 fn verbs_in_c(name: &str) -> Option<String> {
     let inside = |of: &str, path: &str| Some(format!("__typeof__(((struct {of} *)0)->{path})"));
     match name {
-        // Types of the C library. The offsets in the structures around them check their sizes.
+        // Types of the C library. The offsets in the structures that contain them check their sizes.
         name if name.starts_with("__") || name == "_compat_ibv_port_attr" => None,
         "ibv_gid" => Some("union ibv_gid".into()),
         "ibv_gid__bindgen_ty_1" => Some("__typeof__(((union ibv_gid *)0)->global)".into()),
@@ -198,14 +199,14 @@ fn verbs_in_c(name: &str) -> Option<String> {
         "ibv_send_wr__bindgen_ty_3__bindgen_ty_1" => inside("ibv_send_wr", "qp_type.xrc"),
         "ibv_send_wr__bindgen_ty_4__bindgen_ty_1" => inside("ibv_send_wr", "bind_mw"),
         "ibv_send_wr__bindgen_ty_4__bindgen_ty_2" => inside("ibv_send_wr", "tso"),
-        // Unnamed unions: their first members stand for them.
+        // Unnamed unions. `compile` checks the offsets of their first members instead.
         "ibv_wc__bindgen_ty_1" | "ibv_send_wr__bindgen_ty_1" | "ibv_send_wr__bindgen_ty_4" => None,
         name if name.contains("__bindgen") => panic!("{name} has no name in C: add it here"),
         name => Some(format!("struct {name}")),
     }
 }
 
-/// Lets the C compiler check the declarations. Its message names each wrong one.
+/// Lets the C compiler check the declarations. The compiler's message names each wrong declaration.
 fn compile(header: &str, declared: &Declared, in_c: impl Fn(&str) -> Option<String>) {
     let mut code = format!("#include <stddef.h>\n#include <{header}>\n");
     let mut assert = |what: String, expected: i64| {

@@ -68,7 +68,8 @@ fn refused_memory_error_names_limit() {
     assert!(error.to_string().starts_with("mmap on fake0"), "{error}");
 }
 
-/// The device may still write there. An address that the system gave to other code could be overwritten.
+/// The device may still write to this memory. If the system gave the address to other code, the device could overwrite
+/// that code's data.
 #[test]
 fn failed_deregistration_keeps_memory_mapped() {
     let pd = opened().create_protection_domain().unwrap();
@@ -80,7 +81,7 @@ fn failed_deregistration_keeps_memory_mapped() {
             (bound(range.0)..bound(range.1)).contains(&address)
         })
     };
-    // Large, so that no other test gets the same address meanwhile.
+    // The region is large, so that no other test gets the same address.
     let region = pd.register(64 << 20, Access::default()).unwrap();
     let address = region.addr();
     world(|world| world.fails.push(("-mr", Errno::EBUSY)));

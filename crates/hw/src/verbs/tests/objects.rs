@@ -21,7 +21,7 @@ fn children_are_destroyed_before_parents() {
     let handle = bench.pd.create_address_handle(&AddressVector::default(), 1).unwrap();
     assert_eq!(log(), ["+pd", "+cq", "+qp", "+mr", "+ah"]);
     let Bench { qp, cq, pd, context } = bench;
-    // Parents first: the library must not see any call yet.
+    // Drops the parent handles first: this must not destroy any object.
     drop((context, pd, cq));
     assert_eq!(log(), [""; 0]);
     drop(qp);
@@ -50,7 +50,7 @@ fn failed_creation_leaves_nothing_behind() {
         drop(context);
         let log = log();
         let made = log.iter().filter(|entry| entry.starts_with('+')).count();
-        // The context was made before the log was emptied.
+        // The log does not contain the creation of the context, because `opened` empties it.
         assert_eq!(log.len() - made, made + 1, "{call}: {log:?}");
     }
 }

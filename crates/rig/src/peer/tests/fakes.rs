@@ -9,7 +9,7 @@ use verbatim_verbs::wake::Wake;
 use verbatim_proto::agent as proto;
 
 use super::*;
-use verbatim_verbs::{Gone, Said};
+use verbatim_verbs::{AgentMessage, Gone};
 
 pub(super) fn now() -> Duration {
     verbatim_hw::ether::now()
@@ -134,7 +134,7 @@ pub(super) struct FakeHost {
 
 #[derive(Debug, Default)]
 struct HostState {
-    said: VecDeque<Said>,
+    said: VecDeque<AgentMessage>,
     gone: Option<String>,
     silent: bool,
     asked_for_signs: usize,
@@ -157,21 +157,21 @@ impl FakeHost {
         self.state.lock().unwrap()
     }
 
-    fn say(&self, said: Said) {
+    fn say(&self, said: AgentMessage) {
         self.state().said.push_back(said);
         self.wake.wake();
     }
 
     pub(super) fn tell(&self, event: Event) {
-        self.say(Said::Event(AT, proto::Event { kind: Some(event) }));
+        self.say(AgentMessage::Event(AT, proto::Event { kind: Some(event) }));
     }
 
     pub(super) fn answer(&self, number: u64, reply: Reply) {
-        self.say(Said::Answer(number, AT, proto::Reply { kind: Some(reply) }));
+        self.say(AgentMessage::Answer(number, AT, proto::Reply { kind: Some(reply) }));
     }
 
     pub(super) fn answer_nothing(&self, number: u64) {
-        self.say(Said::Answer(number, AT, proto::Reply { kind: None }));
+        self.say(AgentMessage::Answer(number, AT, proto::Reply { kind: None }));
     }
 
     pub(super) fn go(&self, why: &str) {
@@ -212,7 +212,7 @@ impl VerbsLink for FakeHost {
         Ok(())
     }
 
-    fn recv(&mut self, _: Duration) -> Result<Option<Said>, Gone> {
+    fn recv(&mut self, _: Duration) -> Result<Option<AgentMessage>, Gone> {
         self.wake.clear();
         let mut state = self.state();
         let said = state.said.pop_front();

@@ -1,4 +1,4 @@
-//! The walk over the syntax tree, which finds the sites and their forms.
+//! The walk over the syntax tree that finds the sites and their forms.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -109,7 +109,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         visit::visit_stmt(self, statement);
     }
 
-    /// Visits a `let`. The last statement behind `else` must leave the block, so the walk adds no site for it.
+    /// Visits a `let`. The last statement of the `else` block must leave the enclosing block, so the walk adds no site
+    /// for the statement.
     fn visit_local_init(&mut self, init: &'ast syn::LocalInit) {
         self.visit_expr(&init.expr);
         if let Some((_, otherwise)) = &init.diverge {
@@ -127,7 +128,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         }
     }
 
-    /// Visits a block. Statements behind `if !faults.has(..) { return .. }` belong to the defect and are left out.
+    /// Visits a block. Statements after `if !faults.has(..) { return .. }` belong to the defect and are left out.
     fn visit_block(&mut self, block: &'ast syn::Block) {
         for statement in &block.stmts {
             self.visit_stmt(statement);
@@ -169,7 +170,7 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 }
         };
         let has_rest = expr.arms.last().is_some_and(catches_all);
-        // A match that only selects a defect is no behaviour of the device.
+        // Skip a match that only selects a defect: the match is no behaviour of the device.
         if expr
             .arms
             .iter()

@@ -1,7 +1,7 @@
 //! Renders the exchange between the tester and the hosts of devices as text: commands, their responses, completions and
 //! asynchronous events.
 //!
-//! Each line is an exported PDU (link type 252), which Wireshark shows in its place on the timeline.
+//! Each line is an exported PDU (link type 252). Wireshark shows the line between the packets, in the order of time.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl Open {
 }
 
 /// Returns the line of a completion or of an asynchronous event.
-pub(crate) fn told(told: &VerbsTold, place: usize) -> Line {
+pub(crate) fn event(told: &VerbsTold, place: usize) -> Line {
     let VerbsTold {
         side,
         at,

@@ -10,21 +10,21 @@ use super::verbs;
 /// Returns how often each rule was applied in the record of a test, by the rule's name. Violations and rules that were
 /// never applied are left out. Returns `None` if an entry of the record refers to an undefined item.
 #[must_use]
-pub fn asked(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
+pub fn applications(entries: Vec<Entry>) -> Option<BTreeMap<&'static str, u64>> {
     let trace = Trace::new(entries).ok()?;
-    let mut asked = BTreeMap::new();
+    let mut applications = BTreeMap::new();
     for connection in connections(&trace) {
         for (rule, count) in connection.counts() {
             // Leave out violations: an excused violation proves nothing. In the record of a conforming device, the peer
             // sent the packets of all other violations.
             let judged = count.asked - count.excused - count.broken;
             if judged > 0 {
-                *asked.entry(rule.name()).or_default() += judged;
+                *applications.entry(rule.name()).or_default() += judged;
             }
         }
     }
     for held in verbs::rule(&trace).held {
-        *asked.entry(held.rule.name()).or_default() += u64::from(held.times);
+        *applications.entry(held.rule.name()).or_default() += u64::from(held.times);
     }
-    Some(asked)
+    Some(applications)
 }

@@ -17,7 +17,7 @@ use crate::access::{Access, Caller, Identity};
 
 /// The slots of all connections.
 #[derive(Clone, Debug)]
-pub(super) struct Seats {
+pub(super) struct ConnectionLimits {
     limits: Limits,
     access: Arc<Access>,
     taken: Arc<Mutex<Taken>>,
@@ -39,14 +39,14 @@ struct Held {
 
 /// The slot of a connection, which is freed on drop.
 #[derive(Debug)]
-pub(super) struct Seat {
-    seats: Seats,
+pub(super) struct ConnectionSlot {
+    connection_limits: ConnectionLimits,
     who: Identity,
     number: u64,
     must_go: oneshot::Receiver<()>,
 }
 
-impl Seats {
+impl ConnectionLimits {
     /// Creates the slots. `access` tells which callers are admins.
     pub(super) fn new(limits: Limits, access: Arc<Access>) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Seats {
     }
 
     /// Takes a slot for a new connection.
-    pub(super) fn take(&self, caller: &Caller) -> Seat {
+    pub(super) fn take(&self, caller: &Caller) -> ConnectionSlot {
         let (stay, must_go) = oneshot::channel();
         let (who, is_admins) = (&caller.who, self.access.table().has_admin(caller));
         let mut taken = self.taken();
@@ -81,8 +81,8 @@ impl Seats {
             _stay: stay,
         };
         own.insert(number, held);
-        Seat {
-            seats: self.clone(),
+        ConnectionSlot {
+            connection_limits: self.clone(),
             who: who.clone(),
             number,
             must_go,
@@ -110,10 +110,10 @@ impl Taken {
     }
 }
 
-impl Seat {
+impl ConnectionSlot {
     /// Notes that data arrived on the connection.
     pub(super) fn heard(&self) {
-        let mut taken = self.seats.taken();
+        let mut taken = self.connection_limits.taken();
         let own = taken.by.get_mut(&self.who);
         if let Some(held) = own.and_then(|own| own.get_mut(&self.number)) {
             held.heard = Instant::now();
@@ -126,9 +126,9 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken();
+        let mut taken = self.connection_limits.taken();
         if let Some(own) = taken.by.get_mut(&self.who) {
             own.remove(&self.number);
             if own.is_empty() {
@@ -145,42 +145,49 @@ mod tests {
 
     const OWNER: u32 = 1000;
 
-    fn seats() -> Seats {
-        Seats::new(Limits::default(), Arc::new(Access::new(Table::usual(OWNER))))
+    fn connection_limits() -> ConnectionLimits {
+        ConnectionLimits::new(Limits::default(), Arc::new(Access::new(Table::usual(OWNER))))
     }
 
     fn user(number: u32) -> Caller {
         Caller::user(number, number)
     }
 
-    fn must_go(seat: &mut Seat) -> bool {
+    fn must_go(slot: &mut ConnectionSlot) -> bool {
         let mut context = Context::from_waker(std::task::Waker::noop());
-        seat.poll_must_go(&mut context).is_ready()
+        slot.poll_must_go(&mut context).is_ready()
     }
 
-    fn gone(seats: &mut [Seat]) -> usize {
-        seats.iter_mut().filter_map(|seat| must_go(seat).then_some(())).count()
+    fn gone(connection_limits: &mut [ConnectionSlot]) -> usize {
+        connection_limits
+            .iter_mut()
+            .filter_map(|slot| must_go(slot).then_some(()))
+            .count()
     }
 
     #[test]
     fn closes_longest_silent_connection() {
-        let (seats, limits) = (seats(), Limits::default());
+        let (connection_limits, limits) = (connection_limits(), Limits::default());
         let (many, other) = (user(1), user(2));
-        let mut others = seats.take(&other);
-        let mut own: Vec<Seat> = (0..limits.connections_each).map(|_| seats.take(&many)).collect();
+        let mut others = connection_limits.take(&other);
+        let mut own: Vec<ConnectionSlot> = (0..limits.connections_each)
+            .map(|_| connection_limits.take(&many))
+            .collect();
         own[0].heard();
-        let _more = seats.take(&many);
+        let _more = connection_limits.take(&many);
         assert!(!must_go(&mut own[0]) && !must_go(&mut others));
         assert_eq!(gone(&mut own), 1);
         drop(own);
-        let mut all: Vec<Seat> = (0..limits.connections)
-            .map(|number| seats.take(&user(3 + number as u32 / 100)))
+        let mut all: Vec<ConnectionSlot> = (0..limits.connections)
+            .map(|number| connection_limits.take(&user(3 + number as u32 / 100)))
             .collect();
         assert!(!must_go(&mut others), "who has one alone stays");
         assert_eq!(gone(&mut all), 2);
         drop(all);
-        let mut again: Vec<Seat> = (1..limits.connections_each).map(|_| seats.take(&many)).collect();
-        assert!(again.iter_mut().all(|seat| !must_go(seat)));
+        let mut again: Vec<ConnectionSlot> = (1..limits.connections_each)
+            .map(|_| connection_limits.take(&many))
+            .collect();
+        assert!(again.iter_mut().all(|slot| !must_go(slot)));
     }
 
     #[test]
@@ -190,17 +197,19 @@ mod tests {
             connections_each: 4,
             ..Limits::default()
         };
-        let seats = Seats::new(limits, Arc::new(Access::new(Table::usual(OWNER))));
+        let connection_limits = ConnectionLimits::new(limits, Arc::new(Access::new(Table::usual(OWNER))));
         // Clients fill all slots, with one connection each, before and after the admin connects.
-        let mut before: Vec<Seat> = (1..=10).map(|number| seats.take(&user(number))).collect();
-        let mut admins: Vec<Seat> = (0..3).map(|_| seats.take(&user(OWNER))).collect();
+        let mut before: Vec<ConnectionSlot> = (1..=10).map(|number| connection_limits.take(&user(number))).collect();
+        let mut admins: Vec<ConnectionSlot> = (0..3).map(|_| connection_limits.take(&user(OWNER))).collect();
         assert_eq!(gone(&mut before), 3);
-        let behind: Vec<Seat> = (2000..2100).map(|number| seats.take(&user(number))).collect();
+        let behind: Vec<ConnectionSlot> = (2000..2100)
+            .map(|number| connection_limits.take(&user(number)))
+            .collect();
         assert_eq!(gone(&mut admins), 0);
         drop(behind);
         // At the limit of an identity, an admin loses a connection like any other identity.
-        admins.push(seats.take(&user(OWNER)));
-        let _one_more = seats.take(&user(OWNER));
+        admins.push(connection_limits.take(&user(OWNER)));
+        let _one_more = connection_limits.take(&user(OWNER));
         assert_eq!(gone(&mut admins), 1);
     }
 }

@@ -10,12 +10,12 @@ use crate::access::Identity;
 
 /// The call slots of all identities.
 #[derive(Clone, Debug)]
-pub(super) struct Turns {
+pub(super) struct CallLimits {
     each: usize,
     all: Arc<Mutex<HashMap<Identity, Weak<Semaphore>>>>,
 }
 
-impl Turns {
+impl CallLimits {
     /// Creates the slots, `each` for every identity.
     pub(super) fn new(each: usize) -> Self {
         Self {
@@ -52,22 +52,22 @@ mod tests {
     #[tokio::test]
     async fn busy_client_delays_only_itself() {
         const EACH: usize = 32;
-        let turns = Turns::new(EACH);
+        let call_limits = CallLimits::new(EACH);
         let (many, other) = (Identity::User(1), Identity::User(2));
         let mut in_work = Vec::new();
         for _ in 0..EACH {
-            in_work.push(turns.take(&many).await);
+            in_work.push(call_limits.take(&many).await);
         }
-        let mut waits = Box::pin(turns.take(&many));
+        let mut waits = Box::pin(call_limits.take(&many));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending(), "one more begins");
-        assert!(turns.take(&other).await.is_some());
+        assert!(call_limits.take(&other).await.is_some());
         in_work.pop();
         assert!(waits.await.is_some());
         drop(in_work);
         for number in 3..1_000 {
-            drop(turns.take(&Identity::User(number)).await);
+            drop(call_limits.take(&Identity::User(number)).await);
         }
-        assert_eq!(turns.all.lock().unwrap().len(), 1, "who is gone is forgotten");
+        assert_eq!(call_limits.all.lock().unwrap().len(), 1, "who is gone is forgotten");
     }
 }

@@ -6,12 +6,12 @@ use std::time::Instant as Here;
 use verbatim_proto::agent::{self as proto, Command, Completion, Instant, Refused, command, event, reply};
 
 use super::{Checked, Not, PATIENCE, QUIET, wrong};
-use crate::drive::Said;
+use crate::drive::AgentMessage;
 use crate::link::AgentClient;
 
-/// A reply, with the times of its command and of its arrival by our clock.
+/// A reply, with the times of its command and of its arrival by the local clock.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct TimedReply {
     pub(super) at: Instant,
     pub(super) kind: reply::Kind,
     pub(super) asked: Here,
@@ -19,16 +19,16 @@ pub(super) struct Answer {
 }
 
 /// A session with the agent under check.
-pub(super) struct Talk {
+pub(super) struct AgentSession {
     client: AgentClient,
     number: u64,
     /// Completions that no check has taken yet.
     completions: Vec<Completion>,
     /// Instant of the last reply.
     last: Option<Instant>,
-    /// The first error in an instant.
+    /// Description of the first invalid instant.
     wrong_instant: Option<String>,
-    /// The first event that came too late.
+    /// Description of the first event that came after a reply which it should precede.
     late: Option<String>,
     answers: u64,
     events: u64,
@@ -37,7 +37,7 @@ pub(super) struct Talk {
     queue_pairs: Vec<u32>,
 }
 
-impl Talk {
+impl AgentSession {
     pub(super) fn new(client: AgentClient) -> Self {
         Self {
             client,
@@ -59,7 +59,7 @@ impl Talk {
 
     /// Sends a command without waiting, and returns its number.
     pub(super) fn send(&mut self, kind: Option<command::Kind>) -> Result<u64, Not> {
-        // The numbers advance by 7, so an agent that numbers its replies itself is noticed.
+        // The numbers advance by 7, so the check notices an agent that numbers its replies itself.
         self.number += 7;
         match self.client.send(self.number, Command { kind }) {
             Ok(()) => Ok(self.number),
@@ -67,8 +67,8 @@ impl Talk {
         }
     }
 
-    /// Receives until the next reply, which must have this number. Stores events on the way.
-    pub(super) fn answer(&mut self, number: u64, asked: Here) -> Result<Answer, Not> {
+    /// Receives until the next reply, which must have this number. Stores the events before it.
+    pub(super) fn answer(&mut self, number: u64, asked: Here) -> Result<TimedReply, Not> {
         loop {
             match self.client.recv(PATIENCE) {
                 Err(gone) => return wrong(format!("the session ended before the answer: {gone}")),
@@ -78,8 +78,8 @@ impl Talk {
                         PATIENCE.as_secs()
                     ));
                 }
-                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
-                Ok(Some(Said::Answer(of, at, reply))) => {
+                Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
+                Ok(Some(AgentMessage::Answer(of, at, reply))) => {
                     if of != number {
                         return wrong(format!(
                             "expected the answer to command {number}, and one to {of} came; answer in the order of the \
@@ -106,7 +106,7 @@ impl Talk {
                         );
                     };
                     let came = Here::now();
-                    return Ok(Answer { at, kind, asked, came });
+                    return Ok(TimedReply { at, kind, asked, came });
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Talk {
     }
 
     /// Sends a command and returns any reply.
-    pub(super) fn ask(&mut self, kind: command::Kind) -> Result<Answer, Not> {
+    pub(super) fn ask(&mut self, kind: command::Kind) -> Result<TimedReply, Not> {
         let asked = Here::now();
         let number = self.send(Some(kind))?;
         self.answer(number, asked)
@@ -223,8 +223,8 @@ impl Talk {
         Ok(self.opened()?.max_qp == 1)
     }
 
-    /// Creates a queue pair, and destroys the oldest if the device has no room. A device without this service is
-    /// skipped.
+    /// Creates a queue pair. If the device has no room, first destroys the oldest queue pair. Skips the check if the
+    /// device lacks the service.
     pub(super) fn queue_pair(&mut self, service: proto::Service, depth: u32) -> Result<proto::Qp, Not> {
         let of = self.opened()?;
         let has = of.capabilities.unwrap_or_default();
@@ -273,7 +273,7 @@ impl Talk {
         }
     }
 
-    /// Waits for `count` completions, then a moment for further ones, and returns all.
+    /// Waits at most `within` for `count` completions, then briefly for further completions. Returns all completions.
     pub(super) fn completions(&mut self, count: usize, within: Duration) -> Result<Vec<Completion>, Not> {
         let begun = Here::now();
         loop {
@@ -283,8 +283,8 @@ impl Talk {
                 QUIET
             };
             match self.client.recv(left) {
-                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
-                Ok(Some(Said::Answer(number, ..))) => {
+                Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
+                Ok(Some(AgentMessage::Answer(number, ..))) => {
                     return wrong(format!("an answer to {number} came that nobody waits for"));
                 }
                 Ok(None) => return Ok(core::mem::take(&mut self.completions)),
@@ -334,16 +334,16 @@ impl Talk {
     }
 
     /// Ends the session like a tester, and returns the replies and events until its end.
-    pub(super) fn close(self) -> Result<Vec<Said>, String> {
+    pub(super) fn close(self) -> Result<Vec<AgentMessage>, String> {
         self.client.close().map_err(|gone| gone.0)
     }
 
-    /// Waits for a duration and fails if the session ends meanwhile.
+    /// Waits for a duration. Fails if the session ends before the duration is over.
     pub(super) fn idle(&mut self, time: Duration) -> Result<(), Not> {
         let begun = Here::now();
         while let Some(left) = time.checked_sub(begun.elapsed()).filter(|left| !left.is_zero()) {
             match self.client.recv(left) {
-                Ok(Some(Said::Event(at, event))) => self.take_event(at, event),
+                Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
                 Ok(_) => {}
                 Err(gone) => return wrong(gone.0),
             }

@@ -206,14 +206,14 @@ pub(crate) fn title(statement: &str) -> &'static str {
 /// Equal findings on one statement, grouped.
 #[derive(Debug)]
 pub(crate) struct Finding<'a> {
-    /// The first of them.
+    /// The first of the equal findings.
     pub(crate) check: &'a Check,
     /// The number of equal findings.
     pub(crate) times: usize,
 }
 
-/// Groups equal findings in the order of their first occurrence, failed before open ones. Leaves out findings that
-/// follow from others.
+/// Groups equal findings in the order of their first occurrence, failed before inconclusive findings. Leaves out
+/// findings that follow from other findings.
 pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
     let mut found: Vec<Finding<'_>> = Vec::new();
     let mut places = HashMap::new();
@@ -232,18 +232,18 @@ pub(crate) fn findings(verdict: &Verdict) -> Vec<Finding<'_>> {
             None => found.push(Finding { check, times: 1 }),
         }
     }
-    // The sort is stable, and puts failed findings before open ones.
+    // The sort is stable, and puts failed findings before inconclusive findings.
     found.sort_by_key(|finding| core::cmp::Reverse(finding.check.result));
     found
 }
 
-/// Returns the findings that follow from another one.
+/// Returns the findings that follow from another finding.
 pub(crate) fn followers(verdict: &Verdict) -> impl Iterator<Item = &Check> {
     verdict.findings.iter().filter(|check| check.follows_from.is_some())
 }
 
-/// Explains a verdict in lines of text: each finding's statement, expected value, seen value and evidence, or else the
-/// reason.
+/// Explains a verdict in lines of text: each finding's statement, expected value, seen value and evidence. The
+/// text begins with the verdict's reason if there is no finding or the outcome is ERROR.
 pub(crate) fn explanation(verdict: &Verdict) -> String {
     let mut out = String::new();
     if verdict.findings.is_empty() || verdict.outcome() == Outcome::Error {
