@@ -114,8 +114,10 @@ mod tests {
     #[test]
     fn riddles_are_named_with_their_place() {
         let long = "word ".repeat(20);
+        let lines = ["/// What is lost comes again.", "let what = 1;", "// Sent. Whoever"];
         let diff = format!(
-            "+++ b/a.rs\n@@ -0,0 +1,5 @@\n+/// What is lost comes again.\n+let what = 1;\n+// Sent. Whoever\n+// {long}\n+// {long}\n"
+            "+++ b/a.rs\n@@ -0,0 +1,5 @@\n+{}\n+// {long}\n+// {long}\n",
+            lines.join("\n+")
         );
         assert_eq!(
             riddles(&diff),

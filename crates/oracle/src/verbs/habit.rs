@@ -62,8 +62,9 @@ pub struct Habits {
 
 /// Minimum number of successively longer intervals that chance does not explain.
 const GROWING: usize = 3;
-/// Smallest ratio of an interval to the previous interval, in tenths.
-const BY: u32 = 12;
+/// Smallest ratio of an interval to the previous interval, in tenths. Adaptive timers double their intervals; a host
+/// that stalls stretches the intervals of a steady timer by less.
+const BY: u32 = 15;
 
 impl Habits {
     /// Returns whether the record shows a habit.
@@ -162,6 +163,7 @@ mod tests {
         assert!(grows_until(&ms(&[33, 33, 33]), once).is_empty());
         assert!(grows_until(&ms(&[80, 160, 240]), once).is_empty(), "none is early");
         assert!(grows_until(&ms(&[12, 24]), once).is_empty(), "too few");
+        assert!(grows_until(&ms(&[44, 56, 69]), once).is_empty(), "a stalled host");
         assert!(
             grows_until(&ms(&[0, 0, 0, 0]), once).is_empty(),
             "they came late, together"

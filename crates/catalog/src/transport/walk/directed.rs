@@ -42,7 +42,10 @@ const MTU: u32 = 256;
 const FOUR: u32 = 3 * MTU + 5;
 
 macro_rules! directed {
-    ($name:ident $revision:literal $id:literal $about:literal $reading:literal $connections:path, $judge:path, [$($statement:path),*]) => {
+    (
+        $name:ident $revision:literal $id:literal $about:literal $reading:literal
+        $connections:path, $judge:path, [$($statement:path),*]
+    ) => {
         #[doc = $about]
         pub(in crate::transport) static $name: Test = Test {
             id: $id,
