@@ -43,8 +43,8 @@ fn speaks_of(of: &str, name: &str) -> bool {
 /// Returns the names in exceptions that match no mutant, because the code changed later.
 pub(super) fn of_no_mutant<'a>(exceptions: &'a [Exception], mutants: &[Mutant]) -> Vec<&'a str> {
     let names = exceptions.iter().flat_map(|one| &one.mutants).map(String::as_str);
-    let is_nobodys = |of: &&str| !mutants.iter().any(|mutant| speaks_of(of, &mutant.name));
-    names.filter(is_nobodys).collect()
+    let has_no_mutant = |of: &&str| !mutants.iter().any(|mutant| speaks_of(of, &mutant.name));
+    names.filter(has_no_mutant).collect()
 }
 
 pub(super) fn read() -> anyhow::Result<Vec<Exception>> {
@@ -55,4 +55,16 @@ pub(super) fn read() -> anyhow::Result<Vec<Exception>> {
         bail!("{}: expected a reason for {:?}", path.display(), without.mutants);
     }
     Ok(file.except)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::build;
+    use super::*;
+
+    #[test]
+    fn each_exception_names_a_mutant() {
+        let (mutants, _) = build::find().unwrap();
+        assert_eq!(of_no_mutant(&read().unwrap(), &mutants), Vec::<&str>::new());
+    }
 }
