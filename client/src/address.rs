@@ -173,9 +173,9 @@ impl FromStr for Address {
         Err(Error::Address {
             given: given.into(),
             why: if given.starts_with("https://") {
-                "over a network it takes certificates: name the CA, the certificate and the key"
+                "a network address needs certificates: name the CA, the certificate and the key"
             } else if over_a_network {
-                "over a network a daemon is at https://HOST:PORT, with certificates; plain TCP is not offered"
+                "a daemon on a network has the address https://HOST:PORT, with certificates; plain TCP is not offered"
             } else {
                 "the path of a socket starts with /"
             }
@@ -231,7 +231,7 @@ mod tests {
         assert!(
             parsed("https://bench.lab:7443")
                 .unwrap_err()
-                .contains("takes certificates")
+                .contains("needs certificates")
         );
     }
 

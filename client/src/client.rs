@@ -538,7 +538,7 @@ async fn probe(address: &Address) -> Result<(), Error> {
     match timeout(SHORT, probed).await {
         Ok(probed) => probed,
         Err(_) => Err(Error::Timeout {
-            call: "a connection",
+            call: "the connection attempt",
             at: address.in_words(),
             seconds: SHORT.as_secs(),
         }),

@@ -25,7 +25,7 @@ pub enum Error {
         why: String,
     },
     /// A resource name is invalid.
-    #[error("{given:?} is no name of a {kind}; expected {expected}")]
+    #[error("{given:?} is not the name of a {kind}; expected {expected}")]
     Name {
         /// Kind of resource.
         kind: &'static str,
@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// The socket does not exist.
     #[error(
-        "no daemon at {path}: there is no such socket; start one (`systemctl start verbatimd`, or `verbatimd serve \
+        "no daemon at {path}: the socket does not exist; start one (`systemctl start verbatimd`, or `verbatimd serve \
          --socket {path}`), or name another socket with --server"
     )]
     Absent {
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The socket exists, but no process listens on it.
     #[error(
-        "no daemon at {path}: the socket is there but refuses connections, so the daemon that made it is gone; start it \
+        "no daemon at {path}: the socket exists but refuses connections, so its daemon has ended; start the daemon \
          again (`systemctl start verbatimd`), or remove {path} to work without a daemon"
     )]
     Refused {
@@ -53,7 +53,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// This user may not use the socket.
-    #[error("{path} may not be used by this user: {expected}")]
+    #[error("this user may not use {path}: {expected}")]
     Denied {
         /// Path of the socket.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum Error {
         expected: String,
     },
     /// The path is no socket.
-    #[error("{path} is no socket but {seen}; name the daemon's socket with --server")]
+    #[error("{path} is {seen}, not a socket; name the daemon's socket with --server")]
     NoSocket {
         /// The path.
         path: PathBuf,
@@ -88,7 +88,7 @@ pub enum Error {
         why: String,
     },
     /// Client or daemon does not accept the other's certificate.
-    #[error("not let in by the daemon at {at}: {why}")]
+    #[error("no TLS session with the daemon at {at}: {why}")]
     NotLetIn {
         /// Address of the daemon.
         at: String,
@@ -98,7 +98,7 @@ pub enum Error {
     /// The connection broke, or the listening process does not speak gRPC.
     #[error(
         "the connection to {at} broke: {seen}; if it happens again, see the daemon's log (`journalctl -u verbatimd`) \
-         and make sure that it is verbatimd that listens there"
+         and check that verbatimd listens there"
     )]
     Broken {
         /// Address of the daemon.
@@ -108,7 +108,8 @@ pub enum Error {
     },
     /// The daemon did not respond in time.
     #[error(
-        "no answer to {call} from the daemon at {at} within {seconds} s; it listens but hangs or is overloaded: see its log (`journalctl -u verbatimd`)"
+        "the daemon at {at} did not answer {call} within {seconds} s; it hangs or is overloaded: see its log \
+         (`journalctl -u verbatimd`)"
     )]
     Timeout {
         /// Name of the call.
@@ -120,7 +121,7 @@ pub enum Error {
     },
     /// The daemon does not implement the call.
     #[error(
-        "the daemon at {at} is of another version: it does not know {call} (it says: {said}), this client is version \
+        "the daemon at {at} has another version: it does not know {call} (it says: {said}). This client has version \
          {ours}; install the same version on both sides"
     )]
     Version {
@@ -167,8 +168,8 @@ pub enum Error {
     },
     /// The connection to a watched run was lost for too long.
     #[error(
-        "lost sight of {run} after its event {cursor}: {seconds} s without a daemon that answers; last: {last}. Whether \
-         it goes on is not known; `verbatim runs watch {run} --cursor {cursor}` goes on watching"
+        "lost the daemon after event {cursor} of {run}: no answer for {seconds} s; last error: {last}. The run may \
+         continue; `verbatim runs watch {run} --cursor {cursor}` follows it again"
     )]
     Lost {
         /// Name of the run.
@@ -182,8 +183,8 @@ pub enum Error {
     },
     /// The daemon has lost events of the run.
     #[error(
-        "events of {run} are missing at the daemon at {at}: expected event {expected}, seen {seen}; its state \
-         directory lost them. `verbatim runs show {run}` shows what is left"
+        "the daemon at {at} has lost events of {run}: expected event {expected}, seen {seen}. `verbatim runs show \
+         {run}` shows the stored results"
     )]
     Gap {
         /// Name of the run.
@@ -197,7 +198,8 @@ pub enum Error {
     },
     /// The response lacks a required part.
     #[error(
-        "the daemon at {at} answered {call} without {what}; it is of another version: install the same on both sides"
+        "the daemon at {at} answered {call} without {what}; it has another version: install the same version on both \
+         sides"
     )]
     Incomplete {
         /// Name of the call.
@@ -216,7 +218,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The size of a downloaded file differs from the announced size.
-    #[error("{name} arrived with {seen} bytes, {expected} were announced; download it again")]
+    #[error("received {seen} of {expected} bytes of {name}; download it again")]
     Cut {
         /// Name of the file.
         name: String,
@@ -226,7 +228,7 @@ pub enum Error {
         seen: u64,
     },
     /// The file's name points outside the target directory.
-    #[error("the run has a file named {name:?}, which leads out of the directory; nothing was written")]
+    #[error("the run has a file named {name:?}, which points outside the directory; the file was not written")]
     FileName {
         /// Name of the file.
         name: String,
@@ -335,7 +337,7 @@ fn what_is(path: &Path) -> Option<&'static str> {
 fn who_may(path: &Path) -> String {
     let Ok(metadata) = path.metadata() else {
         let parent = path.parent().unwrap_or(path).display();
-        return format!("its directory {parent} may not be searched; ask its owner for the right to enter it");
+        return format!("this user may not enter its directory {parent}; ask the directory's owner for permission");
     };
     let mode = metadata.mode() & 0o777;
     let gid = metadata.gid();
@@ -344,18 +346,18 @@ fn who_may(path: &Path) -> String {
     }
     if gid == 0 {
         return format!(
-            "its mode is {mode:04o} and its group that of the superuser; run the daemon under a group of its own (`Group=` in \
-             its unit) and join it, or `chgrp` the socket to a group of yours"
+            "its mode is {mode:04o} and its group is root; run the daemon under its own group (`Group=` in its unit) \
+             and join that group, or `chgrp` the socket to one of your groups"
         );
     }
     match group_name(gid) {
         Some(group) => format!(
-            "its mode is {mode:04o}, so only user id {} and members of the group {group} may; join the group (`sudo \
-             usermod -aG {group} $USER`) and log in again",
+            "its mode is {mode:04o}, so only user id {} and members of the group {group} may use it; join the group \
+             (`sudo usermod -aG {group} $USER`) and log in again",
             metadata.uid()
         ),
         None => format!(
-            "its mode is {mode:04o}, so only user id {} and members of group id {gid} may",
+            "its mode is {mode:04o}, so only user id {} and members of group id {gid} may use it",
             metadata.uid()
         ),
     }

@@ -283,9 +283,9 @@ struct RawRole {
     rigs: Vec<String>,
 }
 
-pub(crate) const NO_PLAIN_TCP: &str = "plain TCP is not offered, on a loopback address neither: every process of every user of this host reaches one, and \
-     whoever reaches the daemon could use its devices under any name. Use the unix socket on this host, and TLS with \
-     certificates (cert, key, client_ca; `verbatim pki init DIR` makes them) from others";
+pub(crate) const NO_PLAIN_TCP: &str = "plain TCP is not offered, not even on a loopback address: any process of this \
+     host could use the devices under any name. On this host use the unix socket; from other hosts use TLS with \
+     certificates (cert, key, client_ca; `verbatim pki init DIR` makes them)";
 
 /// The byte offset of an error, and its text.
 type Wrong = (usize, String);
@@ -344,8 +344,8 @@ impl Config {
             {
                 return Err((
                     at.span().start,
-                    "no [[role]] names a certificate, so that nobody could do anything over the network; add one, such as \
-                     role = \"operator\", who = [\"cert:alice\"]"
+                    "no [[role]] names a certificate, so no client could use the daemon over the network; add one, \
+                     such as role = \"operator\", who = [\"cert:alice\"]"
                         .into(),
                 ));
             }
@@ -428,13 +428,14 @@ fn web(raw: &Spanned<RawWeb>, grants: &[Grant]) -> Result<PageAt, Wrong> {
     let at = raw.span().start;
     let mut of_web = grants.iter().filter(|grant| grant.who.contains(&Who::Web)).peekable();
     if of_web.peek().is_none() {
-        let what = "[web]: no [[role]] has who = [\"web\"], so that the page would show nothing; whoever reaches it may see what such a \
-                    role with role = \"viewer\" gives it";
+        let what = "[web]: no [[role]] has who = [\"web\"], so the page would show nothing; add one with role = \
+                    \"viewer\" and the rigs that every visitor of the page may see";
         return Err((at, what.into()));
     }
     if let Some(grant) = of_web.find(|grant| grant.role != Role::Viewer) {
         let what = format!(
-            "[[role]] with who = [\"web\"]: expected role = \"viewer\", seen {:?}: nobody signs in at the page, and it changes nothing",
+            "[[role]] with who = [\"web\"]: expected role = \"viewer\", seen {:?}; the page has no login and is \
+             read-only",
             grant.role.to_string()
         );
         return Err((at, what));
@@ -452,7 +453,7 @@ fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
         return match alone {
             Some(at) => Err((
                 at,
-                "host: it names this host among those that share a database, and store names none".into(),
+                "host: it names this host in a shared database, but store names no database".into(),
             )),
             None => Ok(None),
         };
@@ -461,7 +462,7 @@ fn store(raw: &Raw, path: &Path) -> Result<Option<SharedStore>, Wrong> {
     let address = Address::new(url.get_ref(), raw.store_tls.is_some()).map_err(wrong)?;
     let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o007 != 0);
     if address.has_password() && open {
-        let what = "there is a password in it, and every user of this host may read this file; chmod o= FILE";
+        let what = "the URL contains a password, and every user of this host may read this file; chmod o= FILE";
         return Err(wrong(what.into()));
     }
     let (host, at) = match &raw.host {
@@ -508,7 +509,8 @@ fn listen(raw: &Spanned<RawListen>, beside: &Path) -> Result<Listen, Wrong> {
     let address = raw.address.get_ref().parse().map_err(|_| {
         let seen = raw.address.get_ref();
         let what = format!(
-            "address: expected IP:PORT, such as \"0.0.0.0:7443\" or \"[::]:7443\", seen {seen:?}; a name is not looked up"
+            "address: expected IP:PORT, such as \"0.0.0.0:7443\" or \"[::]:7443\", seen {seen:?}; host names are not \
+             resolved"
         );
         (raw.address.span().start, what)
     })?;
@@ -534,7 +536,7 @@ fn grant(raw: &Spanned<RawRole>) -> Result<Grant, Wrong> {
         .iter()
         .find(|pattern| pattern.trim_end_matches('*').contains('*'))
     {
-        let what = format!("rigs: expected names, or their beginnings with * behind, seen {pattern:?}");
+        let what = format!("rigs: expected names, or prefixes that end with *, seen {pattern:?}");
         return Err((raw.who.span().start, what));
     }
     Ok(Grant {
@@ -547,7 +549,7 @@ fn grant(raw: &Spanned<RawRole>) -> Result<Grant, Wrong> {
 const WHO: &str = "\"cert:NAME\", \"cert:*\", \"user:NAME\", \"uid:NUMBER\", \"user:*\", \"group:NAME\", \"web\"";
 
 fn who(text: &str) -> Result<Who, String> {
-    let unknown = |kind: &str| format!("who: there is no {kind} {text:?} on this host; {WHO} name somebody");
+    let unknown = |kind: &str| format!("who: there is no {kind} {text:?} on this host; expected one of {WHO}");
     match text.split_once(':') {
         None if text == "web" => Ok(Who::Web),
         Some(("cert", "*")) => Ok(Who::AnyCertificate),

@@ -12,10 +12,10 @@ const LENGTH: usize = 5;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Junk {
     /// The length has more than 32 bits.
-    #[error("a length of more than 32 bits")]
+    #[error("its length has more than 32 bits")]
     Length,
     /// The length exceeds the limit.
-    #[error("a message of {length} bytes, and none is longer than {most}")]
+    #[error("it has {length} bytes, expected at most {most}")]
     TooLong {
         /// The announced length in bytes.
         length: usize,

@@ -96,8 +96,12 @@ pub(crate) fn filter(place: &str, text: &str) -> anyhow::Result<Targets> {
     // levels.
     let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
     for word in words.filter(|word| !word.contains('=')) {
-        word.parse::<LevelFilter>()
-            .with_context(|| format!("{}; {word:?} is no level (of a module: {word}=debug)", expected()))?;
+        word.parse::<LevelFilter>().with_context(|| {
+            format!(
+                "{}; {word:?} is not a level (for a module, write {word}=debug)",
+                expected()
+            )
+        })?;
     }
     text.parse().with_context(expected)
 }

@@ -14,6 +14,7 @@ use verbatim_daemon::config::Config;
 use verbatim_daemon::serve::{self, Options, Served};
 use verbatim_daemon::worker::{self, WorkerArguments};
 use verbatim_device::Defect;
+use verbatim_report::counted;
 use verbatim_rig::file::defect;
 use verbatim_rig::model::Model;
 use verbatim_rig::{ProfileName, RigFile};
@@ -159,7 +160,7 @@ fn rigs(path: Option<&Path>) -> Result<RigFile, ExitCode> {
     let rigs = RigFile::load(path).map_err(|error| wrong(error.to_string()))?;
     match rigs.two_of_one_device() {
         Some((one, other)) => Err(wrong(format!(
-            "the rigs {one:?} and {other:?} have one device, which a daemon drives under one name only; leave one of them out"
+            "the rigs {one:?} and {other:?} have the same device; remove one of them from the rig file"
         ))),
         None => Ok(rigs),
     }
@@ -216,7 +217,7 @@ fn check_config(arguments: &CheckArguments) -> ExitCode {
         .path
         .as_ref()
         .map_or("no rig file".into(), |path| path.display().to_string());
-    let mut text = format!("{place}: {} rigs\n", rigs.rigs.len());
+    let mut text = format!("{place}: {}\n", counted(rigs.rigs.len() as u64, "rig", "rigs"));
     for rig in &rigs.rigs {
         text.push_str(&format!(
             "{:<20} {:<8} {}\n",

@@ -93,11 +93,11 @@ impl Metrics {
         to.register("runs_created", "Runs that were created", self.runs_created.clone());
         to.register("runs_ended", "Runs that ended, by outcome", self.runs_ended.clone());
         to.register("tests_ended", "Tests that ended, by outcome", self.tests_ended.clone());
-        let help = "From a run's creation to its begin";
+        let help = "Time from a run's creation to its start";
         to.register_with_unit("run_wait", help, Unit::Seconds, self.waited.clone());
-        let help = "From a run's begin to its end";
+        let help = "Time from a run's start to its end";
         to.register_with_unit("run_duration", help, Unit::Seconds, self.ran.clone());
-        let help = "Restores of a device that was left changed, by result; failed ones are tried again";
+        let help = "Restores of changed devices, by result; a failed restore is tried again";
         to.register("restores", help, self.restores.clone());
         let help = "Runs whose worker died, hung or could not be started";
         to.register("worker_failures", help, self.worker_failures.clone());

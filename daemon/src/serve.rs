@@ -188,7 +188,7 @@ async fn run(
     // From here on, only this user can access new files, including files of workers. The socket exists already.
     umask(Mode::from_bits_truncate(0o077));
     let listener = socket.listener().context("listening on the socket")?;
-    let audit = Audit::open(state.path()).context("the audit log in the state directory")?;
+    let audit = Audit::open(state.path()).context("opening the audit log in the state directory")?;
     let access = Arc::new(Access::new(config.roles.clone()));
     let connection_limits = ConnectionLimits::new(config.limits, Arc::clone(&access));
     let tcp = match &config.listen {
@@ -237,13 +237,13 @@ async fn run(
         .with(
             reflection()
                 .build_v1()
-                .context("the descriptors of the services")?
+                .context("loading the descriptors of the services")?
                 .max_decoding_message_size(LARGEST_REQUEST),
         )
         .with(
             reflection()
                 .build_v1alpha()
-                .context("the descriptors of the services")?
+                .context("loading the descriptors of the services")?
                 .max_decoding_message_size(LARGEST_REQUEST),
         )
         .with(CatalogServiceServer::new(Catalog::new(Arc::clone(&shared))).max_decoding_message_size(LARGEST_REQUEST))
@@ -323,7 +323,7 @@ async fn run(
     notify::tell(&[NotifyState::Stopping]);
     tracing::info!(
         within_s = options.stop_within.as_secs(),
-        "stopping: no more runs, devices are restored"
+        "stopping: the daemon starts no more runs, and restores the devices"
     );
     health.set_not_serving::<RunServiceServer<Runs>>().await;
     health.set_not_serving::<LeaseServiceServer<Leases>>().await;
@@ -334,16 +334,16 @@ async fn run(
     let busy = scheduler.stop(options.stop_within).await;
     let _ = leave.send(());
     if tokio::time::timeout(FAREWELL, &mut server).await.is_err() {
-        tracing::info!("clients still listen: they are left");
+        tracing::info!("clients are still connected: the daemon closes their connections");
         server.abort();
     }
     let served = if busy.is_empty() {
-        tracing::info!("stopped: every device is as it was found, but for quarantined rigs");
+        tracing::info!("stopped: every device is as it was found, except on quarantined rigs");
         Served::Stopped
     } else {
         tracing::error!(
             rigs = busy.join(", "),
-            "stopped before all was restored: workers restore by themselves, and the next start restores what is left"
+            "stopped before all devices were restored: their workers continue, and the next start restores the rest"
         );
         Served::Unfinished(busy)
     };
@@ -359,8 +359,8 @@ async fn damage(scheduler: &Arc<Scheduler>) -> StoreError {
     let checked = tokio::task::spawn_blocking(move || scheduler.store().check()).await;
     match checked {
         Ok(Err(damage @ StoreError::Damaged { .. })) => return damage,
-        Ok(Err(error)) => tracing::warn!(%error, "whether what is kept is whole cannot be found out"),
-        Ok(Ok(())) => tracing::debug!(ms = began.elapsed().as_millis(), "what is kept is whole"),
+        Ok(Err(error)) => tracing::warn!(%error, "the stored data could not be checked for damage"),
+        Ok(Ok(())) => tracing::debug!(ms = began.elapsed().as_millis(), "the stored data is not damaged"),
         // A panic of the task was already reported.
         Err(_) => {}
     }
@@ -407,7 +407,10 @@ async fn begin(
         match tokio::task::spawn_blocking(start).await.context("starting")? {
             Err(error @ StoreError::Away { .. }) | Ok(Err(StartError::Store(error @ StoreError::Away { .. }))) => {
                 if meanwhile.is_none() {
-                    tracing::error!(%error, "the database is waited for: devices are restored, nobody gets a rig");
+                    tracing::error!(
+                        %error,
+                        "waiting for the database: the daemon restores devices, but grants no rigs"
+                    );
                     let begun = Meanwhile::begin(
                         (socket, connection_limits.clone()),
                         error,
@@ -418,7 +421,7 @@ async fn begin(
                     meanwhile = Some(begun.context("listening on the socket")?);
                     // Report readiness now, so that the service manager doesn't end the daemon during the wait for the
                     // database.
-                    notify::tell(&[NotifyState::Ready, NotifyState::Status("waits for the database")]);
+                    notify::tell(&[NotifyState::Ready, NotifyState::Status("waiting for the database")]);
                 }
                 tokio::time::sleep(DATABASE_EACH).await;
             }
@@ -450,7 +453,7 @@ fn more_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE)
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most)
     {
-        tracing::debug!(%error, "the limit of descriptors stays as it is");
+        tracing::debug!(%error, "the limit of file descriptors could not be raised");
     }
 }
 

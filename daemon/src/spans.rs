@@ -92,8 +92,8 @@ mod without {
         if let Some(name) = super::endpoint() {
             // The log has not started yet.
             eprintln!(
-                "verbatimd: {name} is set, and this verbatimd was built without spans for a collector: build it with \
-                 --features otlp, or leave it out"
+                "verbatimd: {name} is set, but this verbatimd was built without the export of spans; build it with \
+                 --features otlp, or unset {name}"
             );
         }
         Ok((None, None))
@@ -125,7 +125,7 @@ mod with {
         /// Sends the remaining spans. Blocks for some seconds when the collector doesn't respond.
         pub(crate) fn end(self) {
             if let Err(error) = self.0.shutdown() {
-                tracing::warn!(%error, "the last spans did not come to the collector");
+                tracing::warn!(%error, "the last spans did not reach the collector");
             }
         }
     }

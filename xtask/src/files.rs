@@ -309,7 +309,7 @@ fn file_of(directory: &Path) -> anyhow::Result<PathBuf> {
     let files = [directory.with_extension("rs"), directory.join("mod.rs")];
     match files.iter().find(|file| file.is_file()) {
         Some(file) => Ok(file.clone()),
-        None => bail!("neither {} nor {} is there", files[0].display(), files[1].display()),
+        None => bail!("neither {} nor {} exists", files[0].display(), files[1].display()),
     }
 }
 

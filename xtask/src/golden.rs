@@ -92,7 +92,7 @@ impl<'a> Golden<'a> {
     fn record(&self, program: &Path, scratch: &Path) -> anyhow::Result<PathBuf> {
         let listed = answer(Command::new(program).args(["tests", "--json", self.test]))?;
         let [test] = listed["tests"].as_array().map_or(&[] as &[_], Vec::as_slice) else {
-            bail!("\"{}\" names more than one test; a golden record is of one", self.test);
+            bail!("\"{}\" names more than one test; expected one", self.test);
         };
         if test["id"] != self.test {
             bail!("give the test by its id, {}", test["id"]);
@@ -124,9 +124,9 @@ impl<'a> Golden<'a> {
         let words = |key: &str| verdict[key].as_str().unwrap_or_default();
         let (outcome, reason) = (words("outcome"), words("reason"));
         match self.defect {
-            None if outcome != "PASS" => bail!("on a sound device it came to {outcome}: {reason}"),
+            None if outcome != "PASS" => bail!("on a sound device, the outcome is {outcome}: {reason}"),
             Some(defect) if outcome == "PASS" => bail!(
-                "it passes in spite of {defect}, with profile {} and seed {} (another: --profile, --seed); \
+                "the test passes in spite of {defect}, with profile {} and seed {} (another: --profile, --seed); \
                  `verbatim qualify {}` lists what the test catches",
                 self.profile,
                 self.seed,
@@ -137,7 +137,7 @@ impl<'a> Golden<'a> {
         println!("{} {outcome} {reason}", self.test);
         let record = bundle.join(format!("001-{}.rec", self.test));
         if !record.is_file() {
-            bail!("{} was expected of the run, and is not there", record.display());
+            bail!("expected {} from the run; the file does not exist", record.display());
         }
         Ok(record)
     }
@@ -160,7 +160,7 @@ fn store(archive: &Path, name: &str, made: &Path, replace: bool) -> anyhow::Resu
         }
         if !replace {
             bail!(
-                "{} holds another {name}; a record is replaced only when its test's revision goes up: then with --replace",
+                "{} has a different {name}; replace a record (with --replace) only when its test's revision goes up",
                 archive.display()
             );
         }

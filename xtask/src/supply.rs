@@ -81,7 +81,7 @@ pub(crate) fn check(sbom: bool) -> anyhow::Result<Option<PathBuf>> {
     if !wrong.is_empty() {
         bail!("deny.toml does not allow:\n  {}", wrong.join("\n  "));
     }
-    eprintln!("xtask: {} crates of others, all as deny.toml allows", crates.len());
+    eprintln!("xtask: {} third-party crates, all allowed by deny.toml", crates.len());
     if !sbom {
         return Ok(None);
     }

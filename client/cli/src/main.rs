@@ -17,7 +17,8 @@ use clap::{FromArgMatches as _, Parser, Subcommand};
     version,
     about = "Tells whether an RDMA device follows the InfiniBand architecture to the letter",
     after_help = "Results go to stdout, messages to stderr; --json prints one document.\n\
-        Exit codes: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or nothing judged."
+        Exit codes: 0 all judged tests passed; 1 a FAIL; 2 usage; 3 an ERROR of tester or rig; 4 inconclusive, or no \
+        test judged."
 )]
 struct Arguments {
     #[command(flatten)]

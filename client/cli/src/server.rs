@@ -17,9 +17,9 @@ const HEADING: &str = "Connection to a daemon";
 #[derive(clap::Args, Clone, Default, Debug)]
 #[group(skip)]
 pub(crate) struct Arguments {
-    /// The daemon: its socket, unix:/PATH or /PATH; https://HOST:PORT over a network; `none` for no daemon. Without it:
-    /// that of ~/.config/verbatim/client.toml, else the local daemon if its socket exists
-    /// ($RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock), else inside this process
+    /// The daemon: unix:/PATH or /PATH of its socket, or https://HOST:PORT over a network; `none` for no daemon.
+    /// Default: the daemon of ~/.config/verbatim/client.toml, else the local daemon if its socket exists
+    /// ($RUNTIME_DIRECTORY/verbatim.sock, else /run/verbatim/verbatim.sock), else no daemon
     #[arg(
         long,
         visible_alias = "daemon",
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
         hide_env_values = true
     )]
     key: Option<PathBuf>,
-    /// The name in the daemon's certificate, where it is not the host of https://
+    /// The name in the daemon's certificate, if it differs from the host of https://
     #[arg(
         long,
         global = true,
@@ -146,7 +146,13 @@ impl Config {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && std::env::var_os(VARIABLE).is_none() => {
                 return Ok(Self::default());
             }
-            Err(error) => return Err(Usage(format!("the client's configuration {}: {error}", path.display())).into()),
+            Err(error) => {
+                return Err(Usage(format!(
+                    "cannot read the client's configuration {}: {error}",
+                    path.display()
+                ))
+                .into());
+            }
         };
         let mut read: Self = toml::from_str(&text).map_err(|error| {
             let expected = "server, ca, cert, key, server_name";
@@ -193,10 +199,9 @@ impl Place {
                 let file = |given: &Option<PathBuf>, kept: Option<PathBuf>, option: &str| {
                     given.clone().or(kept).ok_or_else(|| {
                         Usage(format!(
-                            "{url} takes a certificate, and {option} is missing: over a network a daemon lets in who shows \
-                             one. Give --ca FILE, --cert FILE and --key FILE, or $VERBATIM_CA, $VERBATIM_CERT and \
-                             $VERBATIM_KEY, or ca, cert and key in the client's configuration (`verbatim pki issue DIR NAME` \
-                             makes them)"
+                            "{url} takes a certificate, and {option} is missing. Give --ca FILE, --cert FILE and \
+                             --key FILE, or $VERBATIM_CA, $VERBATIM_CERT and $VERBATIM_KEY, or ca, cert and key in \
+                             the client's configuration (`verbatim pki issue DIR NAME` makes the files)"
                         ))
                     })
                 };
@@ -224,12 +229,12 @@ impl Place {
         match self {
             Self::Server(address) => Ok(address),
             Self::Inside(Some(local)) => Err(anyhow::anyhow!(
-                "{purpose} needs a daemon, and there is no socket at {}; start one (`systemctl start verbatimd`, or \
+                "{purpose} needs a daemon, but no socket exists at {}; start a daemon (`systemctl start verbatimd`, or \
                  `verbatimd serve --socket {0}`), or name another daemon with --server",
                 local.in_words()
             )),
             Self::Inside(None) => Err(Usage(format!(
-                "{purpose} needs a daemon, and --server says none; name its socket"
+                "{purpose} needs a daemon, but --server is none; name the daemon's socket"
             ))
             .into()),
         }
@@ -240,8 +245,8 @@ impl Place {
 pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> Result<(), Usage> {
     rig_file.map_or(Ok(()), |file| {
         Err(Usage(format!(
-            "--rig-file {} cannot be used with the daemon at {}: it has its own rig file, and holds its rigs' ports; name \
-             one of its rigs (`verbatim rigs`), or work without it by --server none",
+            "--rig-file {} cannot be used with the daemon at {}: it has its own rig file and holds its rigs' ports; \
+             name one of its rigs (`verbatim rigs`), or work without the daemon by --server none",
             file.display(),
             address.in_words()
         )))
@@ -252,8 +257,8 @@ pub(crate) fn refuse_rig_file(rig_file: Option<&PathBuf>, address: &Address) -> 
 pub(crate) fn refuse_rig_keys(keys: &[String], address: &Address) -> Result<(), Usage> {
     keys.first().map_or(Ok(()), |key| {
         Err(Usage(format!(
-            "--rig-key {key} cannot be used with the daemon at {}: its rigs are as its own rig file says; work without it by \
-             --server none",
+            "--rig-key {key} cannot be used with the daemon at {}: the daemon's rig file sets the keys of its rigs; \
+             work without the daemon by --server none",
             address.in_words()
         )))
     })
@@ -264,7 +269,7 @@ pub(crate) fn refuse_deviations(files: &[PathBuf], address: &Address) -> Result<
     files.first().map_or(Ok(()), |file| {
         Err(Usage(format!(
             "--deviations {} cannot be used with the daemon at {}: write `deviations = [\"FILE\"]` into its rig file, or work \
-             without it by --server none",
+             without the daemon by --server none",
             file.display(),
             address.in_words()
         )))

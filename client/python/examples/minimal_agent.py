@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The least that an agent is. Each `core_...` stands for what your simulator or your register interface does."""
+"""The smallest agent. Replace each `core_...` by a call of your simulator or your register interface."""
 
 import itertools
 import sys
@@ -9,7 +9,7 @@ from verbatim_client.agent import Refused, Service, Status, serve
 
 
 class Pair(QueuePair):
-    """What the core keeps of a queue pair; here, in its place."""
+    """State of a queue pair. A real agent keeps it in the core."""
 
     def __init__(self, qpn):
         super().__init__(qpn)
@@ -24,12 +24,12 @@ class MyCore(Device):
     def open(self):
         return DeviceInfo(
             gids=[Gid.of_ip(0, "10.0.0.1")], active_mtu=3, atomics=False, firmware="rtl-2024.1",  # MTU 3: 1024 bytes
-            capabilities=Capabilities(services=[Service.RC]),  # no UD: tests of it are NOT_APPLICABLE
+            capabilities=Capabilities(services=[Service.RC]),  # without UD: tests of UD are NOT_APPLICABLE
         )
 
     def create_qp(self, service, send_depth, receive_depth):
         if service != Service.RC:
-            raise Refused("this core has reliable connections alone")
+            raise Refused("this core supports only reliable connections (RC)")
         return Pair(next(self.numbers))  # core_create_qp(...)
 
     def modify_qp(self, qp, state, attributes):
@@ -55,7 +55,7 @@ class MyCore(Device):
 
     def post_send(self, qp, request):
         if qp.state not in (QpState.RTS, QpState.ERR):
-            raise Refused(f"a send request needs a queue pair in RTS, and this one is in {qp.state.name}")
+            raise Refused(f"a send request needs a queue pair in RTS; this queue pair is in {qp.state.name}")
         qp.sends.append(request)  # core_ring_doorbell(qp.qpn, request); later, from any thread: self.complete(...)
         if qp.state == QpState.ERR:
             self.flush(qp)

@@ -17,12 +17,12 @@ async fn tells_absent_dead_and_wrong_sockets_apart() {
     let place = Place::new();
     let absent = refused(&place).await;
     assert!(matches!(absent, Error::Absent { .. }), "{absent}");
-    assert!(absent.to_string().contains("no such socket") && absent.to_string().contains("verbatimd serve"));
+    assert!(absent.to_string().contains("the socket does not exist") && absent.to_string().contains("verbatimd serve"));
 
     drop(UnixListener::bind(place.socket()).unwrap());
     let dead = refused(&place).await;
     assert!(matches!(dead, Error::Refused { .. }), "{dead}");
-    assert!(dead.to_string().contains("is gone; start it again"), "{dead}");
+    assert!(dead.to_string().contains("has ended; start the daemon again"), "{dead}");
 
     std::fs::remove_file(place.socket()).unwrap();
     std::fs::write(place.socket(), "").unwrap();
@@ -106,7 +106,7 @@ async fn other_protocol_breaks_the_connection() {
     let client = Client::connect(place.address()).await.unwrap();
     let error = client.list_rigs().await.unwrap_err();
     assert!(matches!(error, Error::Broken { .. }), "{error:?}");
-    assert!(error.to_string().contains("make sure that it is verbatimd"), "{error}");
+    assert!(error.to_string().contains("check that verbatimd listens"), "{error}");
 }
 
 #[tokio::test]

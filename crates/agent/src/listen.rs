@@ -49,8 +49,8 @@ impl FromStr for Listen {
             return Ok(Self::Unix(path.into()));
         }
         text.parse().map(Self::Tcp).map_err(|_| {
-            "expected unix:PATH or IP:PORT, such as 127.0.0.1:7000 or [::1]:7000; a name is not looked up, give its \
-             address"
+            "expected unix:PATH or IP:PORT, such as 127.0.0.1:7000 or [::1]:7000; host names are not resolved, give \
+             the address"
                 .into()
         })
     }
@@ -70,9 +70,9 @@ impl fmt::Display for Listen {
 pub enum ListenError {
     /// The address needs TLS.
     #[error(
-        "--listen {listen} can be reached from other hosts, and whoever reaches the agent may use the device: such an \
-         address needs --tls-cert FILE --tls-key FILE --tls-client-ca FILE (`verbatim pki init DIR --agent {listen_ip}` \
-         makes them); without TLS listen on a loopback address or on unix:PATH"
+        "--listen {listen} can be reached from other hosts, which could use the device: such an address needs \
+         --tls-cert FILE --tls-key FILE --tls-client-ca FILE (`verbatim pki init DIR --agent {listen_ip}` makes them); \
+         without TLS listen on a loopback address or on unix:PATH"
     )]
     NeedsTls {
         /// The requested address and port.
@@ -89,13 +89,13 @@ pub enum ListenError {
         listen: Listen,
     },
     /// The path exists and is not a socket.
-    #[error("{path} is there and is no socket; remove it, or name another one with --listen unix:PATH")]
+    #[error("{path} exists and is not a socket; remove it, or name another path with --listen unix:PATH")]
     NoSocket {
         /// The path.
         path: PathBuf,
     },
     /// Another process listens on the address.
-    #[error("somebody listens on {listen} already; stop that one, or choose another with --listen")]
+    #[error("another process already listens on {listen}; stop it, or choose another address with --listen")]
     InUse {
         /// The requested address.
         listen: Listen,

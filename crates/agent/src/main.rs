@@ -25,8 +25,9 @@ const ERROR: u8 = 3;
 #[command(
     name = "verbatim-agent",
     version,
-    after_help = "Any address but a loopback one needs the three --tls files; `verbatim pki init DIR` makes them.\n\
-        SIGTERM and SIGINT end the sessions, destroy what they made, and stop the agent; SIGHUP reads the certificates again."
+    after_help = "Any address except a loopback address needs the three --tls files; `verbatim pki init DIR` makes \
+        them.\nSIGTERM and SIGINT end the sessions, destroy their objects, and stop the agent; SIGHUP reads the \
+        certificates again."
 )]
 struct Arguments {
     /// Where to listen: unix:PATH, or IP:PORT such as 127.0.0.1:7000 or [::]:7000; port 0 lets the system choose

@@ -176,7 +176,7 @@ impl Server {
         drop(file);
         let all = seats.acquire_many(self.options.max_sessions);
         if timeout(FAREWELL, all).await.is_err() {
-            crate::log("a session does not end; the kernel destroys what it made");
+            crate::log("a session does not end; the kernel destroys its objects");
         }
         if timeout(LAST_WORDS, &mut server).await.is_err() {
             server.abort();

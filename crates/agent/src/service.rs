@@ -90,13 +90,14 @@ impl<D: Device> AgentService for Agent<D> {
         let peer = peer(&request);
         let Ok(seat) = Arc::clone(&self.seats).try_acquire_owned() else {
             let text = format!(
-                "the agent has {0} sessions of {0} that it may have; end one, or start it with a larger --max-sessions",
+                "the agent has {0} of at most {0} sessions; end one, or start the agent with a larger --max-sessions",
                 self.max_sessions
             );
             log(&format!("{peer}: no session: {text}"));
             return Ok(Response::new(turned_away(request.into_inner(), text)));
         };
-        let no_thread = |error: std::io::Error| Status::resource_exhausted(format!("no session can begin: {error}"));
+        let no_thread =
+            |error: std::io::Error| Status::resource_exhausted(format!("the session cannot begin: {error}"));
         let (inlet, outlet) = commands().map_err(no_thread)?;
         let (answers, said) = unbounded_channel();
         let out = Out {
@@ -143,7 +144,7 @@ fn peer<T>(request: &Request<T>) -> String {
     match (request.remote_addr(), local.and_then(|local| local.peer_cred)) {
         (Some(address), _) => address.to_string(),
         (None, Some(peer)) => format!("uid {}", peer.uid()),
-        (None, None) => "somebody on this host".into(),
+        (None, None) => "a process of this host".into(),
     }
 }
 
@@ -249,7 +250,7 @@ impl<D: Device> Owner<D> {
             (_, None) => "its client is lost",
         };
         log(&format!(
-            "{}: a session ended, and what it made is destroyed: {why}",
+            "{}: a session ended, and its objects are destroyed: {why}",
             self.peer
         ));
         if let Some(text) = status {

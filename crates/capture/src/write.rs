@@ -68,7 +68,8 @@ impl Holds {
             ),
             (
                 self.verbs,
-                "Verbatim: interfaces \"verbs\" hold no packets, but what hosts were told and said.",
+                "Verbatim: interfaces \"verbs\" hold no packets, but the commands to hosts and their answers and \
+                 events.",
             ),
         ];
         all.iter()

@@ -18,7 +18,7 @@ pub enum JudgeError {
     #[error("the record cannot be judged: {0}")]
     Trace(#[from] TraceError),
     /// The catalogue has no test with this id.
-    #[error("the record is of test {0}, which this catalogue does not have: judge it with the version that made it")]
+    #[error("this catalogue has no test {0}: judge the record with the version that made it")]
     UnknownTest(String),
     /// The catalogue has another revision of the test.
     #[error(
@@ -197,7 +197,8 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             .filter(|arrived| arrived.how == verbatim_record::Match::Again)
             .count();
         if answers > 0 {
-            findings.observe(format!("{answers} further answers to one request"), &[exchange]);
+            let more = if answers == 1 { "answer" } else { "answers" };
+            findings.observe(format!("{answers} further {more} to one request"), &[exchange]);
         }
     }
     crate::kernel::observe(trace, findings);
@@ -213,7 +214,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
             Outcome::Inconclusive,
             Some(Cause::Rig),
             format!(
-                "{}; a subnet manager of somebody else may have written in between: run it on a subnet without one",
+                "{}; another subnet manager may have written in between: run the test on a subnet without one",
                 first(findings, Passed::Fail)
             ),
         ),
@@ -228,7 +229,7 @@ fn judged(test: &Test, trace: &Trace, findings: &mut Findings<'_>) -> Came {
         (None | Some(Passed::Unspecified), None) => (
             Outcome::Inconclusive,
             Some(Cause::Tester),
-            "the record holds nothing that could be judged".into(),
+            "the record contains nothing to judge".into(),
         ),
     };
     let came = match by_gap {
@@ -282,7 +283,7 @@ fn passed(trace: &Trace) -> Came {
     let unjudged = trace.unjudged();
     if !unjudged.is_empty() {
         let reason = format!(
-            "a defect of the test: nobody judged {} (a label that shows nothing: `t.not_judged`)",
+            "a defect of the test: its judge did not use {} (mark a label without evidence with `t.not_judged`)",
             unjudged.join(", ")
         );
         return (Outcome::Error, Some(Cause::Tester), reason);
@@ -290,7 +291,7 @@ fn passed(trace: &Trace) -> Came {
     match &trace.stopped {
         Some(stopped) => {
             let reason = format!(
-                "the procedure ended early ({}), and the judge did not say what that means",
+                "the procedure ended early ({}), and the judge has no verdict for that end",
                 stopped.text
             );
             (Outcome::Error, Some(Cause::Tester), reason)
@@ -317,17 +318,20 @@ fn first(findings: &Findings<'_>, result: Passed) -> String {
 fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) -> Came {
     let inconclusive = |cause, reason| (Outcome::Inconclusive, Some(cause), reason);
     match gap {
-        Gap::Missing(label) => inconclusive(Cause::Tester, format!("the record has nothing under \"{label}\"")),
+        Gap::Missing(label) => inconclusive(
+            Cause::Tester,
+            format!("the record has no entry with the label \"{label}\""),
+        ),
         Gap::Repeated(label) => (
             Outcome::Error,
             Some(Cause::Tester),
             format!("a defect of the test: \"{label}\" was used more than once"),
         ),
         Gap::Ended(why) => inconclusive(Cause::Rig, why.clone()),
-        Gap::Unmet(label, what) => inconclusive(Cause::Rig, format!("\"{label}\": {what} does not hold")),
+        Gap::Unmet(label, what) => inconclusive(Cause::Rig, format!("\"{label}\": the record does not show {what}")),
         Gap::Undecided(number) => inconclusive(
             Cause::Rig,
-            format!("exchange #{number} was neither answered nor waited for long enough"),
+            format!("exchange #{number} has no answer, and the tester did not wait long enough for one"),
         ),
         Gap::NoLid(number) => (
             Outcome::NotApplicable,
@@ -339,18 +343,19 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
         ),
         Gap::Refused(number, Status::BUSY) => inconclusive(
             Cause::Rig,
-            format!("exchange #{number}: the device was busy each time it was asked"),
+            format!("exchange #{number}: the device answered every attempt with status BUSY"),
         ),
         Gap::NoAnswer(number) if nearly(trace, *number).is_none() && !trace.alive_after(*number) => (
             Outcome::Error,
             Some(Cause::Rig),
             format!(
-                "the device stopped answering at exchange #{number} and answered nothing after it: is it still there?"
+                "the device stopped answering at exchange #{number} and answered nothing after it: check that the \
+                 device still runs"
             ),
         ),
         Gap::NoAnswer(number) if nearly(trace, *number).is_none() && !asked_again(trace, *number) => inconclusive(
             Cause::Rig,
-            format!("exchange #{number} was sent once and not answered: a lost packet looks the same"),
+            format!("exchange #{number} was sent once and got no answer: the packet may have been lost"),
         ),
         Gap::NoAnswer(number) | Gap::Refused(number, _) => {
             let exchange = &trace.exchanges[*number as usize - 1];
@@ -358,7 +363,7 @@ fn of_gap(test: &Test, trace: &Trace, gap: &Gap, findings: &mut Findings<'_>) ->
                 Gap::Refused(_, status) => format!("status {status}"),
                 _ if nearly(trace, *number).is_some() => nearly(trace, *number).unwrap_or_default(),
                 _ if exchange.answer().is_some() => "an answer after the deadline of the rule of silence".into(),
-                _ => "no answer, though the device answered others later".into(),
+                _ => "no answer, though the device answered later requests".into(),
             };
             findings
                 .claim(test.statements[0], "answer")
@@ -396,7 +401,7 @@ fn with_reset(trace: &Trace, came: Came, findings: &mut Findings<'_>) -> Came {
         let command = reset.command.join(" ");
         let took = verbatim_record::duration_words(reset.took);
         let back = if !reset.after.is_empty() {
-            format!("nor after it: {}", reset.after)
+            format!("no answer after the reset: {}", reset.after)
         } else if reset.succeeded {
             "it answers again".into()
         } else {

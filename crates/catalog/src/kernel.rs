@@ -26,8 +26,8 @@ static HANDS: [Hand; 4] = [
     Hand {
         rigs: UMAD,
         may_be: |exchange, trace| exchange.is_silent(&trace.begin),
-        words: "\"no answer\" is what the tester's kernel lets be seen: it drops an answer with a base version other than 1, \
-                with another transaction id or class, and one that comes after it gave the request up",
+        words: "\"no answer\" may hide a response that the tester's kernel dropped: it drops responses with a base \
+                version other than 1, with another TransactionID or class, or after it gave up the request",
     },
     Hand {
         rigs: UMAD,
@@ -35,20 +35,20 @@ static HANDS: [Hand; 4] = [
             let status = exchange.answer().map(|arrived| arrived.mad.status());
             status == Some(Status::METHOD_ATTRIBUTE_UNSUPPORTED)
         },
-        words: "on a device in a Linux host status 0x000C may be the kernel's own answer, to a Get or Set that neither \
-                firmware nor driver took",
+        words: "on a device in a Linux host, status 0x000C may come from the kernel, if neither firmware nor driver \
+                handled the Get or Set",
     },
     Hand {
         rigs: UMAD,
         may_be: |exchange, _| exchange.request.class() == MgmtClass::PERF && exchange.answer().is_some(),
-        words: "on a device in a Linux host performance attributes may be answered by its driver, not by its firmware",
+        words: "on a device in a Linux host, the driver may answer for performance attributes instead of the firmware",
     },
     Hand {
         rigs: UMAD,
         may_be: |exchange, _| {
             exchange.request.attribute_id() == AttributeId::NODE_DESCRIPTION && exchange.answer().is_some()
         },
-        words: "on a device in a Linux host NodeDescription may be kept by its driver, and written by the host",
+        words: "on a device in a Linux host, the driver may keep NodeDescription, and the host may write it",
     },
 ];
 

@@ -44,7 +44,7 @@ fn wrong(tests: &[&'static Test], name: &str, value: u64) -> Option<String> {
             names.join(", ")
         };
         return Some(format!(
-            "none of the chosen tests has this parameter; theirs are: {theirs}"
+            "no selected test has this parameter; the parameters of these tests: {theirs}"
         ));
     }
     let (test, parameter) = named.find(|(_, parameter)| !(parameter.range.0..=parameter.range.1).contains(&value))?;

@@ -28,7 +28,7 @@ impl Register {
                     return Err(DeviationsError::Wrong {
                         path: path.clone(),
                         line: 1,
-                        what: format!("an entry {:?} is known already; rename it", entry.id),
+                        what: format!("the entry {:?} exists already; rename it", entry.id),
                     });
                 }
                 added.push(entry);

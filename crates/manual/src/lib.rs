@@ -49,7 +49,7 @@ pub fn asked(command: fn() -> Command) -> Option<ExitCode> {
 pub fn dynamic_completions(shell: Shell, program: &str, out: &mut dyn io::Write) -> io::Result<()> {
     let shells = Shells::builtins();
     let of = shells.completer(&shell.to_string());
-    let of = of.ok_or_else(|| io::Error::other(format!("no completions are known for {shell}")))?;
+    let of = of.ok_or_else(|| io::Error::other(format!("there are no completions for {shell}")))?;
     of.write_registration(COMPLETES, program, program, program, out)
 }
 

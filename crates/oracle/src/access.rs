@@ -143,8 +143,8 @@ impl<'t> Regions<'t> {
         };
         Allows {
             invalid: match (is_none_answered, is_without && length > 0) {
-                (true, _) => Some("whose queue pair answers no READ or atomic"),
-                (_, true) => Some("whose queue pair does not allow it"),
+                (true, _) => Some("whose queue pair accepts no READ or atomic"),
+                (_, true) => Some("which the access rights of the queue pair do not allow"),
                 _ => None,
             },
             denied,
@@ -163,7 +163,7 @@ impl<'t> Regions<'t> {
         let is_there = |region: &&Region| region.gone.is_none_or(|gone| gone >= at);
         let mut of_key = self.all.iter().filter(|region| region.r_key == r_key).peekable();
         if of_key.peek().is_none() {
-            return (Some("whose R_Key is of no region"), false);
+            return (Some("whose R_Key belongs to no region"), false);
         }
         let of_key: Vec<&Region> = of_key.filter(is_there).collect();
         if of_key.is_empty() {
@@ -178,7 +178,7 @@ impl<'t> Regions<'t> {
             return (Some("which reaches beyond its region"), false);
         }
         if !within.iter().any(|region| right(region.access)) {
-            return (Some("whose region has not that right"), false);
+            return (Some("whose region does not allow this access"), false);
         }
         // The result is uncertain if regions share the R_Key, a SEND may have invalidated it, or the host deregisters a
         // region.

@@ -36,6 +36,7 @@ mod rule;
 mod rules;
 mod verbs;
 mod window;
+mod words;
 
 pub use applications::applications;
 pub use connection::{Connection, Count, KEPT, Loss};

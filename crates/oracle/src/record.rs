@@ -19,6 +19,7 @@ use super::verbs::asking::{RuleFinding, RuleHeld};
 use super::verbs::habit::Habit;
 use crate::rc::{HALF, is_sequence_nak};
 use crate::rc::{connections_of, end_of, is_taken};
+use crate::words::counted;
 
 /// Ends of a connection: the tester's and the device's.
 const TESTER: usize = 0;
@@ -69,7 +70,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
             // The device's habit hides the rule that this test is about.
             let is_its_own = findings.exercises.as_ref().is_some_and(|wanted| wanted.contains(&name));
             if is_its_own && findings.not_applicable.is_none() {
-                findings.not_applicable = Some(format!("{}; {name} is not seen here", habit.words()));
+                findings.not_applicable = Some(format!("{}; this hides {name}", habit.words()));
             }
             continue;
         }
@@ -97,7 +98,7 @@ pub fn judge(trace: &Trace, findings: &mut Findings<'_>, statements: &[&str]) {
 /// Returns the reason why the test does not apply: the host refused a step or a work request.
 fn not_taken(said: &RuleFinding<'_>) -> String {
     format!(
-        "the host of the DUT's device has not all that the test is about: {}: {}",
+        "the host of the DUT's device lacks a capability that the test needs: {}: {}",
         said.about, said.seen
     )
 }
@@ -121,7 +122,7 @@ fn exercised(
         match of_rule.iter().map(|held| held.times).sum() {
             0 if is_broken || findings.goes_without.contains(name) || lacks(findings) => {}
             0 => {
-                let words = (rule.says(), "nothing that this rule speaks of");
+                let words = (rule.says(), "no event to which this rule applies");
                 findings.prove(rule.statement(), &[], name, words, Passed::Inconclusive);
             }
             times => holds(findings, (rule.statement(), name, rule.says()), &of_rule, times, ""),
@@ -135,17 +136,24 @@ fn exercised(
             .collect();
         // The test itself may have checked a statement that no rule covers.
         let is_of_it = |check: &Check| check.statement == *statement && check.result() != Passed::Inconclusive;
-        match of_it.iter().map(|held| held.times).sum() {
+        match of_it.iter().map(|held| held.times).sum::<u32>() {
             0 if is_broken || findings.checks.iter().any(is_of_it) || spared.contains(statement) || lacks(findings) => {
             }
             0 => {
-                let words = ("something that it speaks of", "nothing");
-                findings.prove(statement, &[], "what is judged", words, Passed::Inconclusive);
+                let words = ("an event to which a rule of the statement applies", "none");
+                findings.prove(statement, &[], "rules", words, Passed::Inconclusive);
             }
             times => {
                 let rules = of_it.iter().map(|held| held.rule).collect::<BTreeSet<_>>().len();
-                let all = format!("{rules} rules held {times} times; closest: ");
-                holds(findings, (statement, "rules", "all of them hold"), &of_it, times, &all);
+                let (of_rules, of_times) = (counted(rules, "rule"), counted(times as usize, "time"));
+                let all = format!("{of_rules} held {of_times}; closest: ");
+                holds(
+                    findings,
+                    (statement, "rules", "all rules of the statement hold"),
+                    &of_it,
+                    times,
+                    &all,
+                );
             }
         }
     }
@@ -188,7 +196,7 @@ fn tell_refused(trace: &Trace, findings: &mut Findings<'_>) -> Option<String> {
         if let (Command::PostSend(post), Some((_, _, Reply::Refused(_), _))) = (&done.command, &done.answer) {
             let operation = post.operation().as_str_name().replace("OPERATION_", "");
             let length = post.local.map_or(0, |local| local.length);
-            let text = format!("the host refused to post {operation} of {length} bytes, so nothing is said of it");
+            let text = format!("the host refused to post {operation} of {length} bytes, so the test does not judge it");
             findings.observe(text, &[]);
         }
     }

@@ -62,15 +62,15 @@ impl fmt::Display for Excuse {
             Self::RequestsLost => "requests were lost in the capture or before it",
             Self::NewestLost => "newer requests were lost in the capture or before it",
             Self::ResponsesLost => "responses were lost in the capture or before it",
-            Self::NotArrived => "a packet was lost behind the place of the capture, or had not arrived yet",
+            Self::NotArrived => "a packet was lost after the capture point, or had not arrived yet",
             Self::Damaged => "the packet was damaged on its way",
             Self::Reordered => "the network reordered or repeated packets",
             Self::OtherPair => "the response belongs to another connection between the same ports",
             Self::AnotherConnection => "another connection begins here",
             Self::MemoryChanged => "the host changed the memory of the request",
-            Self::PartitionChanged => "the partition was changed, or the path",
-            Self::CameBefore => "the request had come before, which was not captured",
-            Self::RequestAltered => "a request that breaks a rule was altered before it was captured",
+            Self::PartitionChanged => "the subnet manager changed the partition or the path",
+            Self::CameBefore => "the responder received an earlier transmission that was not captured",
+            Self::RequestAltered => "an earlier request was altered before it was captured",
         })
     }
 }

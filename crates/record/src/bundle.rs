@@ -74,7 +74,7 @@ pub enum BundleError {
         source: std::io::Error,
     },
     /// The directory is not a bundle.
-    #[error("{path} holds no record of a run: {what}; name the directory that `verbatim run --record` left")]
+    #[error("{path} is not a bundle: {what}; name the directory that `verbatim run --record` left")]
     NoRecord {
         /// The directory.
         path: PathBuf,
@@ -82,7 +82,7 @@ pub enum BundleError {
         what: String,
     },
     /// A new bundle's directory is a file, or is not empty.
-    #[error("{path}: {found}: a record is never written over; name a new one")]
+    #[error("{path}: {found}; a bundle is never written over: name a new directory")]
     Taken {
         /// The directory.
         path: PathBuf,
@@ -235,7 +235,7 @@ impl BundleWriter {
             found,
         };
         std::fs::create_dir_all(directory).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => taken("there is a file of this name"),
+            ErrorKind::AlreadyExists => taken("a file has this name"),
             _ => io(directory)(error),
         })?;
         let mut entries = std::fs::read_dir(directory).map_err(io(directory))?;

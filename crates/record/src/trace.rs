@@ -127,11 +127,12 @@ impl Exchange {
                 let waited = crate::duration_words(found.earliest.since(self.sent.latest));
                 match self.returned {
                     Some((at, errno)) if at.earliest < found.earliest => format!(
-                        "no answer in {waited}; the host gave it back after {} (error {errno}), so it may never have left",
+                        "no answer in {waited}; the host returned the request after {} (error {errno}), so it may \
+                         never have left",
                         crate::duration_words(at.earliest.since(self.sent.latest))
                     ),
                     Some((at, _)) => format!(
-                        "no answer in {waited}, nor until the host gave it up after {}",
+                        "no answer in {waited}; the host gave the request up after {}",
                         crate::duration_words(at.earliest.since(self.sent.latest))
                     ),
                     None => format!("no answer in {waited}"),

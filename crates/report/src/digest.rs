@@ -92,9 +92,9 @@ impl Reached {
             .as_ref()
             .map_or_else(String::new, |last| format!(", the last for \"{last}\""));
         match (&self.stopped, did.is_empty()) {
-            (None, true) => "its end; nothing was asked of the device".into(),
+            (None, true) => "its end, without a request to the device".into(),
             (None, false) => format!("its end: {}{last}", did.join(", ")),
-            (Some(_), true) => "it ended before anything was asked of the device".into(),
+            (Some(_), true) => "it ended before its first request to the device".into(),
             (Some(why), false) => format!("it ended after {}{last}: {why}", did.join(", ")),
         }
     }

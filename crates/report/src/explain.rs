@@ -64,14 +64,14 @@ pub fn explain_verdict(reported: &Reported<'_>, test: &str) -> Option<String> {
         } else {
             String::new()
         };
-        out.push_str(&format!("  held:     {words}{times}\n"));
+        out.push_str(&format!("  passed:   {words}{times}\n"));
     }
     for seen in &verdict.observations {
         out.push_str(&format!("  observed: {}\n", seen.text));
     }
     match reported.record(test) {
         Some(record) => out.push_str(&format!("  reached:  {}\n", record.reached.in_words())),
-        None => out.push_str("  reached:  nothing: it was not begun\n"),
+        None => out.push_str("  reached:  nothing: the test did not begin\n"),
     }
     out.push_str(&format!("  again: {}\n", reported.again(test)));
     Some(out)

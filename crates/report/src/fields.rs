@@ -18,11 +18,11 @@ pub(crate) fn detail(entry: &Entry) -> String {
                 "" => String::new(),
                 text => format!("{name}: {text}\n"),
             };
-            let before = line("before it", &reset.silent);
+            let before = line("before the reset", &reset.silent);
             format!(
                 "{before}{}{}",
-                line("after it", &reset.after),
-                line("it wrote", &reset.output)
+                line("after the reset", &reset.after),
+                line("output", &reset.output)
             )
         }
         _ => String::new(),
@@ -68,11 +68,11 @@ fn frame_fields(frame: &Frame) -> String {
     ));
     if let Some(icrc) = packet.icrc() {
         let is = if packet.icrc_is_right() { "right" } else { "wrong" };
-        out.push_str(&format!("ICRC: {}, which is {is}\n", octets(&icrc)));
+        out.push_str(&format!("ICRC: {} ({is})\n", octets(&icrc)));
     }
     if let (Some(vcrc), Some(is_right)) = (packet.vcrc(), packet.vcrc_is_right()) {
         let is = if is_right { "right" } else { "wrong" };
-        out.push_str(&format!("VCRC: {}, which is {is}\n", octets(&vcrc)));
+        out.push_str(&format!("VCRC: {} ({is})\n", octets(&vcrc)));
     }
     out
 }

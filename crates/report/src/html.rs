@@ -112,7 +112,7 @@ fn facts(of: &Reported<'_>) -> Vec<(&'static str, String)> {
         ("Began", of.started()),
         ("Seed", run.seed.to_string()),
         ("Catalogue", run.catalogue.clone()),
-        ("Device and way", in_words(&run.fingerprint)),
+        ("Fingerprint", in_words(&run.fingerprint)),
         ("Evidence", of.seal.into()),
     ]
     .into_iter()

@@ -48,7 +48,7 @@ impl Row<'_> {
         let of = |ns: u64| duration_words(Duration::from_nanos(ns));
         match (self.lower, self.upper) {
             (Some(lower), Some(upper)) => format!("{} to {} allowed", of(lower), of(upper)),
-            (Some(lower), None) => format!("at least {} demanded", of(lower)),
+            (Some(lower), None) => format!("at least {} required", of(lower)),
             (None, Some(upper)) => format!("at most {} allowed", of(upper)),
             (None, None) => "no bound".into(),
         }
@@ -146,10 +146,7 @@ fn picture(statement: &str, timed: &[(&Check, Measured)]) -> Picture {
         let (least, most) = row.ends();
         [Some(least), Some(most), row.lower, row.upper].into_iter().flatten()
     }));
-    let caption = format!(
-        "{statement}: times measured, against what they must keep to{}",
-        scale.words()
-    );
+    let caption = format!("{statement}: measured times and their bounds{}", scale.words());
     let words: Vec<[String; 3]> = rows
         .iter()
         .map(|row| [row.about.to_string(), row.demanded(), row.seen()])
@@ -417,7 +414,7 @@ mod tests {
             [
                 [
                     "<retry>",
-                    "at least 10.00 ms demanded",
+                    "at least 10.00 ms required",
                     "2 measured, 2.00 ms..12.00 ms, 1 failed"
                 ],
                 ["answer", "at most 20.00 ms allowed", "1.00 ms"],

@@ -171,18 +171,19 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
         Entry::Arrived(arrived) => {
             let how = match arrived.how {
                 Match::Answer => String::new(),
-                Match::Wrong => ", which is no answer to it".into(),
+                Match::Wrong => ", not an answer to the request".into(),
                 Match::Again => ", a further answer".into(),
                 Match::Late => ", after its deadline".into(),
-                Match::Stray => ", to nothing that was asked".into(),
+                Match::Stray => ", without a request".into(),
                 Match::Trap => ", a trap".into(),
             };
             (Way::In, format!("#{}: {}{how}", arrived.exchange, arrived.mad))
         }
         Entry::Silence { exchange, .. } => (Way::Here, format!("#{exchange}: no answer until its deadline")),
-        Entry::Returned { exchange, errno, .. } => {
-            (Way::Here, format!("#{exchange}: given back by the host, error {errno}"))
-        }
+        Entry::Returned { exchange, errno, .. } => (
+            Way::Here,
+            format!("#{exchange}: the host returned the request, error {errno}"),
+        ),
         Entry::Frame(frame) => {
             let bytes = counted(frame.bytes.len() as u64, "byte", "bytes");
             let what = Packet::parse(medium(frame), &frame.bytes).map_or_else(
@@ -198,7 +199,7 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
         }
         Entry::VerbsAsked(asked) => {
             let (to, what) = (side(asked.side), command_words(&asked.command));
-            (Way::Here, format!("asked of {to}{}: {what}", label(asked.label)))
+            (Way::Here, format!("command to {to}{}: {what}", label(asked.label)))
         }
         Entry::VerbsAnswered(answered) => (Way::Here, format!("answered: {}", reply_words(&answered.reply))),
         Entry::VerbsTold(told) => (Way::Here, format!("{}: {}", side(told.side), event_words(&told.event))),
@@ -216,9 +217,13 @@ fn bare(entry: &Entry, labels: &[String]) -> Option<(Way, String)> {
         Entry::Reset(reset) => {
             let why = match reset.silent.as_str() {
                 "" => "between two tests",
-                _ => "the device had stopped answering",
+                _ => "the device did not answer",
             };
-            let back = if reset.after.is_empty() { "answers" } else { "is silent" };
+            let back = if reset.after.is_empty() {
+                "answers"
+            } else {
+                "does not answer"
+            };
             let (command, took) = (reset.command.join(" "), duration_words(reset.took));
             let what = format!(
                 "reset, {why}: {command} ({}, after {took}); then the device {back}",

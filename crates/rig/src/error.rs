@@ -33,8 +33,8 @@ pub enum RigError {
     },
     /// The process was not started with the rig's environment.
     #[error(
-        "rig {rig:?} is unavailable: its `env` asks for {expected}, and this process has {seen}; the variable must be \
-         set when the process starts: start it again with it"
+        "rig {rig:?} is unavailable: its `env` requires {expected}, and this process has {seen}; start the process \
+         again with this variable"
     )]
     Environment {
         /// Name of the rig.
@@ -46,9 +46,9 @@ pub enum RigError {
     },
     /// A foreign subnet manager manages the port's subnet.
     #[error(
-        "rig {rig:?} is refused: the subnet of {device}/{port} is managed by a subnet manager at LID {sm_lid}, our own \
-         LID is {lid}, and tests would disturb its subnet and be disturbed by it; stop that subnet manager, or, if the \
-         subnet is yours to disturb, write `shared_subnet = true` into the rig file"
+        "rig {rig:?} is refused: a subnet manager at LID {sm_lid} manages the subnet of {device}/{port} (own LID \
+         {lid}), and the tests and the subnet manager would disturb each other; stop that subnet manager, or, if you \
+         may disturb the subnet, write `shared_subnet = true` into the rig file"
     )]
     ForeignSubnetManager {
         /// Name of the rig.

@@ -333,8 +333,8 @@ pub enum RigFileError {
     },
     /// Other users may write the file, and it names a library or program that runs with this user's rights.
     #[error(
-        "the rig file {} may be written by others (mode {mode:04o}), and rig {rig:?} has `{key}`, by which they could have \
-         any {runs} run as this user; `chmod go-w` it",
+        "other users may write the rig file {} (mode {mode:04o}), and with `{key}` of rig {rig:?} they could run any \
+         {runs} as this user; run `chmod go-w` on it",
         path.display()
     )]
     Others {

@@ -127,8 +127,8 @@ pub fn whole(mut tester: Value, device: Value) -> Value {
         && told != answers
     {
         let words = format!(
-            "the agent has the device with NodeGUID {told} open, the one that answers has {answers}: what is told of the host \
-             is not of this device; correct `agent` or `route` of the rig"
+            "the agent opened the device with NodeGUID {told}, and the device that answers MADs has {answers}: the \
+             agent's description is of another device; correct `agent` or `route` of the rig"
         );
         tester[DUT_HOST]["is_another"] = words.into();
     }

@@ -300,8 +300,9 @@ impl Wire {
             let more = lost - self.lost;
             self.lost = lost;
             let text = format!(
-                "{more} frames came in faster than they were taken and are lost: a record with holes judges nothing; keep \
-                 other traffic off this link, and other work off this host, and run again"
+                "received frames lost on this host: {more}; they arrived faster than the tester read them, and an \
+                 incomplete record cannot be judged; keep other traffic off this link, and other work off this host, \
+                 and run again"
             );
             found.push(clock.now(), Arrival::Stop(Stop::Stalled(text)));
         }
@@ -332,9 +333,9 @@ impl Rig for PeerRig {
                     return Err(Stop::Tester(format!(
                         "a test sent a frame by port {port}, and this rig has {}",
                         if self.wire.is_some() {
-                            "port 0 alone"
+                            "only port 0"
                         } else {
-                            "none for frames"
+                            "no port for frames"
                         }
                     )));
                 };

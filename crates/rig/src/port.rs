@@ -28,7 +28,7 @@ pub(super) trait Link: Send {
     /// Sends a LID-routed SMP to an arbitrary LID.
     fn send_to(&mut self, lid: Lid, mad: &Mad) -> Result<(), NotSent> {
         Err(NotSent::Refused(format!(
-            "{mad} cannot be sent to LID {lid}: this rig reaches the device under test alone; use a rig of kind umad or \
+            "{mad} cannot be sent to LID {lid}: this rig reaches only the device under test; use a rig of kind umad or \
              virtual"
         )))
     }
@@ -244,8 +244,8 @@ impl<L: Link> Rig for PortRig<L> {
             Stimulus::MadTo(_, lid, mad) => (Some(lid), mad),
             Stimulus::Packet(..) | Stimulus::Frame(..) | Stimulus::Verbs(..) => {
                 return Err(Stop::Tester(
-                    "this rig carries MADs alone, and a test sent a packet, a frame or a verbs command: that test needs a \
-                     rig of kind virtual, packet or verbs"
+                    "this rig carries only MADs, and a test sent a packet, a frame or a verbs command: that test needs \
+                     a rig of kind virtual, packet or verbs"
                         .into(),
                 ));
             }

@@ -75,8 +75,8 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
     let seen = format!("{state}, {physical}, {} Gb/s", port.rate_gbps);
     match (state, physical) {
         (PortState::DOWN, _) => Err(format!(
-            "{seen}: no management packet passes; check the cable, and whether the other end is powered; a port that was \
-             disabled: `ibportstate -D 0 {} enable`",
+            "{seen}: the link carries no management packets; check the cable and the power of the other end; enable a \
+             disabled port with `ibportstate -D 0 {} enable`",
             port.number
         )),
         (_, PhysState::LINK_UP) => Ok(seen),
@@ -90,11 +90,14 @@ fn link(port: &umad::DevicePort) -> Result<String, String> {
 fn lid(port: &umad::DevicePort, has_subnet_timeout: bool) -> String {
     match (Lid(port.lid).is_unicast(), has_subnet_timeout) {
         (false, false) => {
-            "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`; where none ever \
-                       set SubnetTimeOut, write subnet_timeout = 18 into the rig file"
+            "none: tests of performance counters need one: set `assign_lid` in the rig file, or run `opensm --once`; \
+                       if no subnet manager ever set SubnetTimeOut, write subnet_timeout = 18 into the rig file"
                 .into()
         }
-        (false, true) => "none: performance counters need one: `assign_lid` in the rig file, or `opensm --once`".into(),
+        (false, true) => {
+            "none: tests of performance counters need one: set `assign_lid` in the rig file, or run `opensm --once`"
+                .into()
+        }
         (true, _) => port.lid.to_string(),
     }
 }
@@ -189,8 +192,8 @@ fn raw_frames(status: &str) -> Result<String, String> {
 fn own_address(of: &PacketConfig, interface: &str) -> Result<String, String> {
     if kernel_has(of.ip, interface) {
         return Err(format!(
-            "{} is configured on this host, whose kernel would answer the device with ICMP: take it away, or give the rig \
-             another one",
+            "{} is configured on this host, whose kernel would answer the device with ICMP: remove it, or give the rig \
+             another address",
             of.ip
         ));
     }
@@ -202,12 +205,12 @@ fn own_address(of: &PacketConfig, interface: &str) -> Result<String, String> {
         == Some("1");
     if of.mac.is_none() && forwards {
         return Err(format!(
-            "{} comes to the MAC address of {interface}, and this host forwards packets, so its kernel would send them on: \
-             give the rig a `mac` of its own, such as \"02:00:00:00:00:02\"",
+            "packets to {} have the MAC address of {interface}, and this host's kernel would forward them: give the \
+             rig a `mac` of its own, such as \"02:00:00:00:00:02\"",
             of.ip
         ));
     }
-    Ok(format!("{}, which this host's kernel does not have", of.ip))
+    Ok(format!("{}, not configured on this host", of.ip))
 }
 
 /// Checks that no RoCE adapter consumes the frames of the tester's port: RoCE hardware takes packets to UDP port 4791
@@ -226,13 +229,13 @@ fn roce(devices: &Path, interface: &str) -> Result<String, String> {
             // Only a software RoCE device has the file `parent`.
             return if place.join("parent").exists() {
                 Ok(format!(
-                    "{device} port {port} is RoCE in software on {interface}: frames are seen all the same"
+                    "{device} port {port} is RoCE in software on {interface}: the tester still receives all frames"
                 ))
             } else {
                 Err(format!(
-                    "{device} port {port} has RoCE on {interface} and takes packets to UDP port 4791 out before they are \
-                     seen: switch RoCE off on this port (`devlink dev param`, or the driver's option), or use a port \
-                     without it"
+                    "{device} port {port} has RoCE on {interface} and takes packets to UDP port 4791 before the tester \
+                     receives them: switch RoCE off on this port (`devlink dev param`, or the driver's option), or use \
+                     a port without it"
                 ))
             };
         }
@@ -256,8 +259,8 @@ fn machine(remote: &Path) -> Result<String, String> {
     match machine_is_there(remote) {
         Ok(()) => Ok(format!("has {} open", remote.display())),
         Err(error) => Err(format!(
-            "nobody has {} open ({error}): start the device, its model, or its machine (QEMU: `-netdev dgram`), or correct \
-             `socket.remote` of the rig",
+            "no process has {} open ({error}): start the device, its model, or its machine (QEMU: `-netdev dgram`), or \
+             correct `socket.remote` of the rig",
             remote.display()
         )),
     }

@@ -125,9 +125,9 @@ fn no_smi(config: &RigConfig, link_layer: &str, refusal: &str) -> String {
         );
     }
     format!(
-        "the kernel gives no subnet management to {what} ({refusal}): a multi-plane adapter has it on a device of its own, \
-         which `rdma dev` shows with `type smi` and `rdma dev add smi1 type SMI parent DEVICE` makes: name that one as \
-         `device`; else another program has all agents, or the driver has no QP0 for this port (`dmesg`)"
+        "the kernel offers no subnet management on {what} ({refusal}). On a multi-plane adapter, name its SMI device \
+         as `device`: `rdma dev` shows it with `type smi`, `rdma dev add smi1 type SMI parent DEVICE` makes it. \
+         Otherwise another program has all agents, or the driver has no QP0 for this port (see `dmesg`)"
     )
 }
 
@@ -214,7 +214,7 @@ impl UmadLink {
         let (device, number) = (&self.device, self.number);
         self.port
             .as_mut()
-            .ok_or_else(|| format!("umad port {device}/{number} was closed and could not be opened again: start anew"))
+            .ok_or_else(|| format!("umad port {device}/{number} was closed and could not be opened again: run again"))
     }
 
     /// Closes the port and opens it again, so that the kernel drops all outstanding requests at once. First reads the
@@ -225,7 +225,9 @@ impl UmadLink {
         }
         self.port = None;
         let port = Port::open(&self.library, &self.device, self.number, OPEN_WITHIN).map_err(|error| {
-            format!("the port was closed to free what the kernel keeps of unanswered requests, and does not open again: {error}")
+            format!(
+                "the tester closed the port to free the kernel's unanswered requests, and could not reopen it: {error}"
+            )
         })?;
         self.port = Some(port);
         let errno = Errno::ECANCELED as i32;
@@ -272,7 +274,7 @@ fn destination(route: &Route, seen: Option<&Lid>, mad: &Mad) -> Result<Destinati
     match (mad.class(), lid) {
         (MgmtClass::SUBN_DIRECTED, _) => Ok(Destination::DirectedRoute),
         (_, None) => Err(format!(
-            "{mad} cannot be sent: it goes to a LID, the rig has a directed route, and the device showed no LID in a \
+            "{mad} cannot be sent: it needs a LID, the rig has a directed route, and the device showed no LID in its \
              PortInfo; give the rig a `lid`, or let a subnet manager assign one"
         )),
         (MgmtClass::SUBN_LID, Some(dlid)) => Ok(Destination::Lid { dlid, sl: 0 }),

@@ -24,18 +24,16 @@ const SEEDS: u64 = 8;
 /// Rules that no test of a sound device can exercise, each with the reason.
 const NOT_IN_A_TEST: &[(&str, &str)] = &[
     ("vcrc", "only captures of native links have a VCRC"),
-    ("after-refusal", "it speaks only of what a device sends that breaks it"),
+    ("after-refusal", "only a device that breaks it exercises it"),
 ];
 
 /// Reason for rules whose violation in a record is excused by a lost packet.
-const IN_CONVERSATIONS: &str = "in a record a lost packet excuses it; conversations break it (oracle/tests/rules.rs)";
+const IN_CONVERSATIONS: &str = "in a record a lost packet excuses a violation; conversations break it \
+                                (oracle/tests/rules.rs)";
 /// Rules that no defect of the device model breaks, each with the evidence that they can fail.
 const UNBROKEN: &[(&str, &str)] = &[
     ("vcrc", "only captures of native links have a VCRC"),
-    (
-        "reserved",
-        "c09-reserved-bits alone judges them, with checks of its own",
-    ),
+    ("reserved", "only c09-reserved-bits judges them, with its own checks"),
     ("udp-length", "altered captures break it (oracle/tests/altered.rs)"),
     ("opcode", "altered captures break it (oracle/tests/altered.rs)"),
     ("psn", IN_CONVERSATIONS),
@@ -44,7 +42,7 @@ const UNBROKEN: &[(&str, &str)] = &[
     ("retry-before-ack", IN_CONVERSATIONS),
     (
         "answered-at-once",
-        "it speaks where packets can be lost: by the rules of hardware defects break it",
+        "it applies only where packets can be lost: defects break it under the rules of hardware",
     ),
     (
         "format",
@@ -273,7 +271,7 @@ fn places(tests: &[&Test]) -> (Vec<&'static str>, Option<String>) {
     missing.sort_unstable();
     missing.dedup();
     let why = match missing[..] {
-        [] => "no test is there for it".to_owned(),
+        [] => "no test covers it".to_owned(),
         _ => format!("it needs {}", missing.join(", ")),
     };
     (kinds, Some(why))

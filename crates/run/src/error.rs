@@ -41,9 +41,10 @@ pub enum RunError {
     },
     /// A run with another state directory left the device changed.
     #[error(
-        "rig {rig}: a run with the state directory {state} left its device changed; its journal is {journal}. A daemon with that \
-         directory restores it by itself; else, as who may read that and with the rig file that has rig {there}: \
-         `STATE_DIRECTORY={state} verbatim --server none rigs restore {there}`; nothing was sent"
+        "rig {rig}: a run with the state directory {state} left its device changed; its journal is {journal}. A daemon \
+         with that directory restores the device by itself. Otherwise run, as a user who may read the journal, with \
+         the rig file of rig {there}: `STATE_DIRECTORY={state} verbatim --server none rigs restore {there}`. Nothing \
+         was sent"
     )]
     LeftElsewhere {
         /// The rig.
@@ -57,8 +58,8 @@ pub enum RunError {
     },
     /// A run with another state directory left the device changed, and the journal of that run is missing.
     #[error(
-        "rig {rig}: process {pid} left its device changed, and its journal is not in {journals} any more: restore the device by \
-         hand, or reset it, then remove {lock}; nothing was sent"
+        "rig {rig}: process {pid} left its device changed, and its journal is no longer in {journals}: restore the \
+         device by hand, or reset it, then remove {lock}; nothing was sent"
     )]
     JournalGone {
         /// The rig.
@@ -72,7 +73,8 @@ pub enum RunError {
     },
     /// The lock of the device cannot be used.
     #[error(
-        "rig {rig}: its device cannot be locked ({source}); mend that: two processes at one device spoil each other's verdicts"
+        "rig {rig}: its device cannot be locked ({source}); correct this first: without the lock, two processes could \
+         use the device and spoil each other's verdicts"
     )]
     DeviceLock {
         /// The rig.
@@ -82,8 +84,8 @@ pub enum RunError {
     },
     /// A later lease has used the rig.
     #[error(
-        "rig {rig}: the lease with token {token} is over: one with token {last} has used the rig since. Nothing was sent; \
-         reserve the rig anew"
+        "rig {rig}: the lease with token {token} is over: a lease with token {last} has used the rig since. Nothing \
+         was sent; reserve the rig again"
     )]
     Fenced {
         /// The rig.
@@ -94,7 +96,7 @@ pub enum RunError {
         last: u64,
     },
     /// The file with the greatest token cannot be read or written.
-    #[error("{path}: {source}; free space or mend the permissions of the state directory")]
+    #[error("{path}: {source}; free space or correct the permissions of the state directory")]
     Fence {
         /// Path of the file.
         path: PathBuf,
@@ -103,7 +105,7 @@ pub enum RunError {
     },
     /// The run ended early to let another lease use the rig. Its records exist, and [`resume`](crate::resume) continues
     /// the run.
-    #[error("the run gave way after {done} tests")]
+    #[error("the run gave way to another lease; tests completed: {done}")]
     GaveWay {
         /// Number of tests with a complete record.
         done: u32,
@@ -119,7 +121,8 @@ pub enum RunError {
     Signature(#[from] SignatureError),
     /// The changes of an earlier run cannot be restored.
     #[error(
-        "rig {rig}: an earlier run left the device changed and it could not be restored: {what}. Nothing was run. The journal stays at {journal}; mend the device or its cabling and run again"
+        "rig {rig}: an earlier run left the device changed, and the device could not be restored: {what}. No test ran. \
+         The journal stays at {journal}; repair the device or its cabling and run again"
     )]
     NotRestored {
         /// The rig.

@@ -424,7 +424,7 @@ fn reset_after(
         Ok(again) => {
             open.info = again.info;
             let Session::Real(mut rig) = again.session else {
-                return Ok(After::Over("its device is another than before the reset".into()));
+                return Ok(After::Over("the rig has another device than before the reset".into()));
             };
             let after = reset::found(rig.as_mut(), &open.info, &keys);
             open.session = Session::Real(rig);
@@ -433,7 +433,7 @@ fn reset_after(
     };
     let mut over = None;
     if !reset.after.is_empty() {
-        over = Some(format!("the device did not come back by its reset: {}", reset.after));
+        over = Some(format!("the device did not answer after its reset: {}", reset.after));
     } else if let RunJournal::File(journal) = journal {
         let restored = recover_first(&request.rig, open, journal, &mut *sink.report);
         over = restored.err().map(|error| error.to_string());

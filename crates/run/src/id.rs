@@ -57,7 +57,7 @@ impl FromStr for RunId {
         match text.split_once('-') {
             Some((time, serial)) if hex(time, 12) && hex(serial, 4) => Ok(Self(text.into())),
             _ => Err(format!(
-                "{text:?} is no run's id: expected 12 hexadecimal digits, \"-\" and 4 more, such as 019a3c5e77d1-0000"
+                "{text:?} is not a run id: expected 12 hexadecimal digits, \"-\" and 4 more, such as 019a3c5e77d1-0000"
             )),
         }
     }

@@ -182,7 +182,7 @@ fn anew_or_as_recorded(
     };
     // Without a stored verdict of the run there is nothing to return.
     let recorded = recorded.filter(|verdict| verdict.test == test).ok_or(error)?;
-    let why = format!("{why}: this is the verdict of the run; Verbatim {made_by}, which made the record, judges it");
+    let why = format!("{why}: the run's own verdict is kept; Verbatim {made_by}, which made the record, judges it");
     Ok((recorded.clone(), Some(why)))
 }
 
@@ -284,7 +284,7 @@ fn document<T: serde::de::DeserializeOwned>(bundle: &Bundle, directory: &Path, n
     };
     let text = bundle
         .text(name)
-        .ok_or_else(|| wrong("the bundle does not have it".into()))?;
+        .ok_or_else(|| wrong("it is missing from the bundle".into()))?;
     serde_json::from_str(text).map_err(|error| wrong(error.to_string()))
 }
 
@@ -304,7 +304,11 @@ fn drift(before: &[Verdict], now: &[Verdict]) -> Vec<String> {
         })
         .collect();
     if before.len() != now.len() {
-        drift.push(format!("{} verdicts then, {} records now", before.len(), now.len()));
+        drift.push(format!(
+            "the run had {} verdicts, the bundle has {} records",
+            before.len(),
+            now.len()
+        ));
     }
     drift
 }

@@ -43,7 +43,7 @@ pub enum SignatureError {
         id: String,
     },
     /// Signature, public key and manifest do not match.
-    #[error("{path} is damaged: {what}; get the record again from who signed it")]
+    #[error("{path} is damaged: {what}; get the bundle again from its signer")]
     Broken {
         /// Path of the file.
         path: PathBuf,
@@ -51,7 +51,7 @@ pub enum SignatureError {
         what: String,
     },
     /// The demanded signature is missing, or the bundle has another signature.
-    #[error("{path} is not signed as demanded: expected a signature by key {expected}, found {found}; ask who sent it")]
+    #[error("{path} is not signed as demanded: expected a signature by key {expected}, found {found}; ask its sender")]
     NotBy {
         /// Path of the bundle.
         path: PathBuf,

@@ -10,8 +10,8 @@ pub struct StateDirectory(PathBuf);
 /// Error: no state directory can be determined.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "there is no place for journals and runs: expected $STATE_DIRECTORY, $XDG_STATE_HOME or $HOME to be an absolute \
-     path, none is; set one of them"
+    "no state directory for journals and runs: none of $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME is an absolute \
+     path; set one of them"
 )]
 pub struct NoStateDirectory;
 

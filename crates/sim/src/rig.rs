@@ -390,7 +390,9 @@ impl Rig for VirtualRig {
     fn wait(&mut self, until: Time) -> Arrival {
         loop {
             if self.budget == 0 {
-                return Arrival::Stop(Stop::Tester("the event budget is spent: an endless procedure?".into()));
+                return Arrival::Stop(Stop::Tester(
+                    "the procedure used its whole event budget: is it endless?".into(),
+                ));
             }
             self.budget -= 1;
             if let Some(arrival) = self.arrivals.pop_front() {

@@ -323,17 +323,16 @@ impl Tester<'_> {
             let refusal = answer.map_or(Status::OK, |answer| answer.status);
             let does = match refusal {
                 Status::OK if now.bytes() == found.bytes() => continue,
-                Status::OK => "corrects it".to_string(),
-                status => format!("refuses it ({status})"),
+                Status::OK => "corrects the table".to_string(),
+                status => format!("refuses the table ({status})"),
             };
             if let Some(place) = self.areas.iter().rposition(|state| state.area.attribute == A::ID.0) {
                 let state = self.areas.remove(place);
                 self.settle(&state.area);
             }
             return Ok(Some(format!(
-                "the DUT's device was found with VLs that are not operational in its {}, and {does} when it is set to \
-                 what it \
-                 is: it is left alone; give it a table of operational VLs first",
+                "the {} of the DUT's device names VLs that are not operational, and the device {does} when the tester \
+                 writes it back: the tester leaves it unchanged; set a table of operational VLs first",
                 A::NAME
             )));
         }

@@ -49,7 +49,8 @@ pub struct Pending {
 pub enum JournalError {
     /// A file of the journal cannot be read or written.
     #[error(
-        "restore journal {path}: {source}; free space or mend the permissions of that directory, or name another one in STATE_DIRECTORY"
+        "restore journal {path}: {source}; free space, correct the directory's permissions, or name another directory \
+         in STATE_DIRECTORY"
     )]
     Io {
         /// The file or directory.
@@ -67,8 +68,9 @@ pub enum JournalError {
     },
     /// The journal belongs to another device than the rig names now.
     #[error(
-        "restore journal {path} is of {kept}, and rig {rig} now names {named}: that device still holds what a test set; \
-         name it in the rig file again, as this rig or another, and restore it; if it is gone for good, remove {path}"
+        "restore journal {path} belongs to {kept}, but rig {rig} now names {named}: {kept} still has values that a \
+         test set; name {kept} in the rig file again, for this rig or another, and restore it; if {kept} no longer \
+         exists, remove {path}"
     )]
     OtherDevice {
         /// The journal.
@@ -82,8 +84,8 @@ pub enum JournalError {
     },
     /// The disk is full, and the run has not changed anything yet.
     #[error(
-        "there is no room for the restore journal {path} ({source}): nothing was sent to the device, which could not be \
-         restored; free space on that disk"
+        "the disk has no room for the restore journal {path} ({source}): nothing was sent to the device, because the \
+         tester could not restore it; free space on that disk"
     )]
     NoRoom {
         /// The journal.
@@ -93,7 +95,8 @@ pub enum JournalError {
     },
     /// The journal file is not valid, or is absent although it must exist.
     #[error(
-        "restore journal {path} is damaged ({what}): the device may still hold what a test set; look at the file, restore the device by hand, then remove {path} and {lock}"
+        "restore journal {path} is damaged ({what}): the device may still have values that a test set; \
+         look at the file, restore the device by hand, then remove {path} and {lock}"
     )]
     Damaged {
         /// The journal.
@@ -255,7 +258,7 @@ mod hex {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let bad = || serde::de::Error::custom("bytes in hexadecimal, two digits each, were expected");
+        let bad = || serde::de::Error::custom("expected bytes in hexadecimal, two digits each");
         if !text.is_ascii() || text.len() % 2 != 0 {
             return Err(bad());
         }

@@ -148,7 +148,11 @@ impl Tester<'_> {
         self.sink.flush();
         silent.extend(busy.iter().map(Mad::modifier));
         if silent.len() >= bearable && !exhausted {
-            self.note(format!("\"{}\" ended after {} silences", label.name, silent.len()));
+            self.note(format!(
+                "\"{}\" ended after {} unanswered requests",
+                label.name,
+                silent.len()
+            ));
             // Each further request would probably also stay unanswered and take a silence period.
             self.still_there()?;
         }

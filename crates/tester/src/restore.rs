@@ -93,7 +93,7 @@ impl Tester<'_> {
         let lease = self.journal.lease_s();
         if (1..=patience).contains(&lease) {
             self.note(format!(
-                "no M_Key that may be in force is answered: waiting {lease} s for the lease to expire"
+                "the device answers no M_Key that may be in force: waiting {lease} s for the lease to expire"
             ));
             self.pause(Duration::from_secs(u64::from(lease) + 2))?;
             if self.try_keys()? {
@@ -103,7 +103,7 @@ impl Tester<'_> {
         let keys = self.keys.iter().map(MKey::to_string).collect::<Vec<_>>().join(", ");
         Err(Stop::NoAnswer(format!(
             "no answer to Get(PortInfo) with any M_Key that may be in force ({keys}): is the device there? \
-             If it is, power-cycle it or set its M_Key by its own tools"
+             If it is, power-cycle it or set its M_Key with its own tools"
         )))
     }
 

@@ -152,8 +152,8 @@ pub fn run(rig: &mut dyn Rig, info: &RigInfo, sink: &mut dyn Sink, journal: &mut
                 Ok(true) => None,
                 Ok(false) => Some(Stopped {
                     reason: StopReason::RigGone,
-                    text: "the DUT's port no longer tells its MAC address, asked 3 times, though its host answers: is the \
-                           link up?"
+                    text: "the DUT's port answered none of 3 requests for its MAC address, but its host still \
+                           answers: is the link up?"
                         .into(),
                 }),
                 Err(stop) => Some(stop.to_entry()),
@@ -257,8 +257,8 @@ impl Tester<'_> {
         let here = node.port_guid().to_string();
         (here != device).then(|| {
             format!(
-                "the journal is of the device with PortGUID {device}, the one there now has {here}: put the right device \
-                 back and run again; if it is gone for good, remove {}",
+                "the journal belongs to the device with PortGUID {device}, but the connected device has {here}: \
+                 connect the right device and run again; if it no longer exists, remove {}",
                 path.display()
             )
         })
@@ -303,8 +303,8 @@ impl Tester<'_> {
                 let ip = self.dut_address(&facts)?;
                 if self.find_dut(ip)?.is_none() {
                     return Err(Stop::Refused(format!(
-                        "the DUT does not tell its MAC address: {ip} was asked for 3 times from {}; are both on one link, \
-                         and do dut_ip and the addresses of the DUT's interface agree?",
+                        "the DUT answered none of 3 requests for the MAC address of {ip}, sent from {}: are both on \
+                         one link, and is dut_ip an address of the DUT's interface?",
                         self.frame_port()?.ip
                     )));
                 }
@@ -330,15 +330,15 @@ impl Tester<'_> {
                 let key = self.rig_key();
                 return not_sane(if let Some(field) = self.nearly {
                     format!(
-                        "the device answers Get(PortInfo), asked 3 times, but with another {field} than was asked for"
+                        "the device answers Get(PortInfo), sent 3 times, but with another {field} than the request's"
                     )
                 } else if self.trap_keys.contains(&key) {
                     format!("{ANOTHER_KEY} than {key}, as its trap says: put the right one as m_key into the rig file")
                 } else {
                     format!(
-                        "the device does not answer Get(PortInfo) with M_Key {key}, asked 3 times: is it cabled, \
-                         powered and \
-                         on this route? If it is, {ANOTHER_KEY}: put the right one as m_key into the rig file"
+                        "the device does not answer Get(PortInfo) with M_Key {key}, sent 3 times: is it cabled, \
+                         powered and on this route? If it is, {ANOTHER_KEY}: put the right one as m_key into the rig \
+                         file"
                     )
                 });
             }
@@ -358,8 +358,8 @@ impl Tester<'_> {
             PortState::INITIALIZE | PortState::ARMED | PortState::ACTIVE
         ) {
             return not_sane(format!(
-                "the device answers and says that its port is {}, not Initialize, Armed or Active: are the cable and the port \
-                 at its other end up, and does the route lead to the port that is meant?",
+                "the device answers, and its port state is {}; expected Initialize, Armed or Active: are the cable and \
+                 the port at its other end up, and does the route lead to the intended port?",
                 info.port_state()
             ));
         }
@@ -424,7 +424,10 @@ impl Tester<'_> {
             }
             Ok(_) => None,
             Err(stop) if stop.is_about_the_device() => {
-                self.note(format!("the device was given no LID: {}", stop.to_entry().text));
+                self.note(format!(
+                    "the tester assigned no LID to the device: {}",
+                    stop.to_entry().text
+                ));
                 None
             }
             Err(stop) => Some(stop.to_entry()),

@@ -54,11 +54,11 @@ impl Need {
         match self {
             Self::Mad => "a port that sends MADs (kind virtual, model or umad)",
             Self::AnyLid => "a port that sends MADs to any LID (kind virtual or umad)",
-            Self::Link => "a native link on which the tester makes bytes and delimiters itself (kind virtual)",
-            Self::OwnSubnet => "a subnet without an SM of somebody else",
-            Self::Counters => "counters of the DUT that may be written (write_counters = true in the rig file)",
+            Self::Link => "a native link on which the tester builds bytes and delimiters itself (kind virtual)",
+            Self::OwnSubnet => "a subnet without another subnet manager",
+            Self::Counters => "permission to write the DUT's counters (write_counters = true in the rig file)",
             Self::SecondPort => "a second port, cabled to a second port of the DUT (kind virtual)",
-            Self::Packets => "an Ethernet port that sends packets of our own making (kind virtual or packet)",
+            Self::Packets => "an Ethernet port that sends packets built by the tester (kind virtual or packet)",
             Self::Verbs => "an adapter of the tester's own (kind virtual or verbs)",
         }
     }
@@ -86,14 +86,14 @@ pub const ACK_TIMEOUT_LEAST: &str = "dut_ack_timeout_least";
 pub static OF_DEVICE: [Parameter; 2] = [
     Parameter {
         name: ACK_TIMEOUT_LEAST,
-        about: "the least local ACK timeout that the DUT keeps to, as a code: none shorter is given to it; 0: any",
+        about: "the shortest local ACK timeout that the DUT supports, as a code: tests set no shorter one; 0: no limit",
         range: (0, 31),
         simulated: 0,
         default: 0,
     },
     Parameter {
         name: OUT_OF_ORDER,
-        about: "1: the DUT may put data into memory ahead of its turn (adaptive routing); 0: it may not",
+        about: "1: the DUT may write data to memory out of order (adaptive routing); 0: it may not",
         range: (0, 1),
         simulated: 0,
         default: 0,

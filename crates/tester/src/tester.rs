@@ -470,7 +470,7 @@ impl<'r> Tester<'r> {
 
 pub(crate) fn refused(label: &str, status: Status) -> Stop {
     Stop::Refused(if status == Status::BUSY {
-        format!("\"{label}\": the device was busy each of {BUSY_TRIES} times it was asked; run again when it is not")
+        format!("\"{label}\": the device was busy at each of {BUSY_TRIES} requests; run again when it is not busy")
     } else {
         format!("\"{label}\" was refused with status {status}")
     })

@@ -115,7 +115,7 @@ pub enum ConnectorError {
     #[error(transparent)]
     Files(#[from] TlsError),
     /// The server's name is invalid.
-    #[error("{0:?} is no name that a certificate could be made for; give a host name or an address")]
+    #[error("{0:?} cannot be the name in a certificate; give a host name or an address")]
     Name(String),
 }
 
@@ -135,7 +135,7 @@ impl ConnectError {
         match self {
             Self::Unreached(error) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => {
-                    format!("no connection ({error}); nobody listens there: start {server}, or correct the address")
+                    format!("no connection ({error}); no program listens there: start {server}, or correct the address")
                 }
                 _ => format!("no connection ({error}); is the host up, its name right, and its port open to this one?"),
             },
@@ -202,19 +202,22 @@ fn refusal(alert: AlertDescription, words: &Words) -> Option<String> {
     Some(match alert {
         AlertDescription::CertificateRequired => "name the certificate and the key of this side".into(),
         AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-            format!("ours was not signed by the CA that it was given {}", words.client_ca)
+            format!(
+                "ours was not signed by the CA that the server was given {}",
+                words.client_ca
+            )
         }
         AlertDescription::CertificateExpired => {
-            "ours has expired, by its clock; make a new one with `verbatim pki issue`".into()
+            "ours has expired, by the server's clock; make a new one with `verbatim pki issue`".into()
         }
         AlertDescription::CertificateRevoked => {
-            "ours is revoked; ask who runs it for a new one (`verbatim pki issue`)".into()
+            "ours is revoked; ask the server's administrator for a new one (`verbatim pki issue`)".into()
         }
         AlertDescription::UnsupportedCertificate => {
             "ours is not made for clients; name the client's certificate (client.pem of `verbatim pki init`)".into()
         }
         AlertDescription::BadCertificate | AlertDescription::CertificateUnknown => {
-            "it does not accept ours; make a new one with `verbatim pki issue`".into()
+            "the server does not accept ours; make a new one with `verbatim pki issue`".into()
         }
         _ => return None,
     })

@@ -87,7 +87,7 @@ pub enum TlsError {
         now: String,
     },
     /// The key does not belong to the certificate.
-    #[error("the private key {key} is not that of the certificate {cert}; name the two that were made together")]
+    #[error("the private key {key} does not belong to the certificate {cert}; name the two that were made together")]
     KeyMismatch {
         /// The certificate.
         cert: PathBuf,
@@ -149,7 +149,7 @@ fn read(part: Part, path: &Path) -> Result<Vec<u8>, TlsError> {
     };
     let metadata = fs::metadata(path).map_err(seen)?;
     if !metadata.is_file() || metadata.len() > LARGEST {
-        return Err(seen(io::Error::other("it is no file of at most 1 MiB")));
+        return Err(seen(io::Error::other("it is not a file of at most 1 MiB")));
     }
     fs::read(path).map_err(seen)
 }
@@ -297,7 +297,7 @@ pub fn name_of(certificate: &CertificateDer<'_>) -> Result<String, String> {
     }
     match names[..] {
         [name] if name.is_empty() || name.len() > LONGEST_NAME || name.trim() != name => Err(format!(
-            "its subject's name has {} bytes, or spaces around it; expected 1 to {LONGEST_NAME}",
+            "its subject's name has {} bytes, or spaces around it; expected 1 to {LONGEST_NAME} bytes without them",
             name.len()
         )),
         [name] if name.chars().any(char::is_control) => Err("its subject's name has control characters".into()),

@@ -228,7 +228,7 @@ async fn until_locked_out(gate: &Gate, chain: &[CertificateDer<'static>]) -> Str
 fn why(error: &io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(error) => in_words(error),
-        None if error.kind() == io::ErrorKind::UnexpectedEof => "it left in mid-handshake".into(),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => "it closed the connection during the handshake".into(),
         None => error.to_string(),
     }
 }
@@ -238,7 +238,7 @@ fn in_words(error: &Error) -> String {
     use CertificateError as Certificate;
     let what = match error {
         Error::NoCertificatesPresented => "it shows no certificate",
-        Error::InvalidMessage(_) => "it does not speak TLS, and nothing is answered in plain text",
+        Error::InvalidMessage(_) => "it does not speak TLS, and plain text gets no response",
         Error::PeerIncompatible(_) => "it does not speak TLS 1.3",
         Error::InvalidCertificate(certificate) => match certificate {
             Certificate::Revoked => "its certificate is revoked",
@@ -248,9 +248,10 @@ fn in_words(error: &Error) -> String {
                 "its certificate was not signed by the CA of the clients"
             }
             Certificate::InvalidPurpose | Certificate::InvalidPurposeContext { .. } => {
-                "its certificate is not made for clients; a server's certificate is no client's"
+                "its certificate is not made for clients; use a client's certificate (client.pem of `verbatim pki \
+                 init`)"
             }
-            Certificate::UnknownRevocationStatus => "no list of revoked certificates is there for its CA",
+            Certificate::UnknownRevocationStatus => "there is no list of revoked certificates for its CA",
             Certificate::ExpiredRevocationList | Certificate::ExpiredRevocationListContext { .. } => {
                 "the list of revoked certificates has expired; `verbatim pki revoke` makes another"
             }

@@ -106,7 +106,7 @@ pub enum OpenError {
     },
     /// The device has no such port.
     #[error(
-        "umad device {device:?} has no port {port}; its ports are {}: ask for one of them",
+        "umad device {device:?} has no port {port}; its ports are {}: name one of them",
         numbers(.existing)
     )]
     NoPort {
@@ -201,8 +201,8 @@ pub enum SendError {
     /// The kernel does not let this process send the MAD's management class on this port.
     #[error(
         "a MAD of management class {class:#04x} cannot be sent on {device}/{port}: the kernel refused to register \
-         that class ({seen}); a RoCE port has no subnet management, the SMI device of a multi-plane adapter has nothing \
-         else, and vendor classes 0x30..=0x4f are not supported"
+         that class ({seen}); a RoCE port has no subnet management, the SMI device of a multi-plane adapter has only \
+         that, and vendor classes 0x30..=0x4f are not supported"
     )]
     ClassRefused {
         /// The management class, byte 1 of the MAD.
@@ -259,8 +259,8 @@ fn errno_text(during: &str, errno: i32) -> String {
     match Errno::from_raw(errno) {
         // The kernel keeps a MAD that is too long at the head of the queue forever.
         Errno::ENOSPC | Errno::EINVAL if during == "receiving" => format!(
-            "{seen}: a MAD of more than 256 bytes lies there, as Omni-Path has them and RMPP by the kernel, neither of \
-             which is asked for"
+            "{seen}: a MAD of more than 256 bytes has arrived, as on Omni-Path or with the kernel's RMPP; the tester \
+             requested neither"
         ),
         _ => seen.to_string(),
     }
@@ -275,11 +275,11 @@ fn still_opening(bound: &Duration) -> String {
 
 fn no_device(existing: &[String]) -> String {
     if existing.is_empty() {
-        "there is none at all: load the adapter's driver and `modprobe ib_umad`; see `ibv_devices` or \
+        "it has none: load the adapter's driver and `modprobe ib_umad`; see `ibv_devices` or \
          `ls /sys/class/infiniband`"
             .to_owned()
     } else {
-        format!("these exist: {}: ask for one of them", existing.join(", "))
+        format!("these exist: {}: name one of them", existing.join(", "))
     }
 }
 

@@ -114,7 +114,7 @@ impl Port {
         let offset = mad.addr() - base.addr().get();
         if offset != size || offset > size_of::<Header>() {
             let seen = io::Error::other(format!(
-                "a header of {size} bytes with the MAD at {offset}, at most 64 known"
+                "a header of {size} bytes with the MAD at {offset}; expected at most 64 bytes"
             ));
             return Err(OpenError::Failed {
                 device: device.to_owned(),

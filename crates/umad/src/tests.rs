@@ -103,7 +103,7 @@ fn absent_port_error_lists_existing() {
     );
     assert_eq!(
         error.to_string(),
-        "umad device \"sound\" has no port 2; its ports are 1: ask for one of them"
+        "umad device \"sound\" has no port 2; its ports are 1: name one of them"
     );
 }
 

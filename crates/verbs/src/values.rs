@@ -81,7 +81,7 @@ impl Datagram {
                 "a send request of a UD queue pair has no address; give address, remote_qpn and remote_qkey",
             )),
             (Service::Rc, Some(_)) => Err(Failure::refused(
-                "a send request of an RC queue pair has an address; leave it out: the queue pair knows where to",
+                "a send request of an RC queue pair has an address; omit it: ModifyQp sets the destination",
             )),
             (Service::Rc, None) => Ok(None),
         }

@@ -164,7 +164,8 @@ impl Device for VerbsDevice {
         let listed = self.listed.as_ref()?;
         (!listed.is_there()).then(|| {
             format!(
-                "the kernel has taken {} away ({} is another one now, or none): was it removed, as by `rdma link delete`?",
+                "{} is gone from the kernel ({} is absent or names another device): was it removed, for example with \
+                 `rdma link delete`?",
                 self.context.name(),
                 listed.path.display()
             )

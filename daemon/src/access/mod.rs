@@ -132,18 +132,22 @@ impl Caller {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Denied {
     /// The sender is unknown.
-    #[error("it is not known who sent this; connect by the daemon's socket or with a certificate")]
+    #[error("the sender of this request is unknown; connect by the daemon's socket or with a certificate")]
     Unknown,
     /// The sender has no role at all.
     #[error(
-        "{who} has no role at this daemon; ask who runs it for one: a [[role]] with who = [\"{who}\"] in its configuration"
+        "{who} has no role at this daemon; ask its administrator for a [[role]] with who = [\"{who}\"] in its \
+         configuration"
     )]
     Nobody {
         /// The sender.
         who: Identity,
     },
     /// The sender's role on the rig is too low.
-    #[error("{what} takes the role {needed} on it; {who} has {has}. Ask who runs the daemon")]
+    #[error(
+        "{who} may not {what}: this needs the role {needed} on the rig, and {who} has {has}. Ask the daemon's \
+         administrator"
+    )]
     Role {
         /// The sender.
         who: Identity,
@@ -155,13 +159,13 @@ pub enum Denied {
         has: &'static str,
     },
     /// The run or lease belongs to another identity.
-    #[error("{what} takes its owner, {owner}, or an admin of the rig; {who} is neither. Ask one of them")]
+    #[error("{who} may not {what}; ask {owner}")]
     NotOwner {
         /// The sender.
         who: Identity,
         /// The denied act.
         what: String,
-        /// The owner, in words.
+        /// Who may do it, in words.
         owner: String,
     },
 }
@@ -282,7 +286,7 @@ impl Access {
     /// # Errors
     /// When the caller has no role on the rig.
     pub fn view(&self, caller: &Caller, rig: &str) -> Result<May<View>, Denied> {
-        self.role(caller, rig, Role::Viewer, "seeing")
+        self.role(caller, rig, Role::Viewer, "see")
     }
 
     /// Checks that the caller may run tests on a rig.
@@ -290,7 +294,7 @@ impl Access {
     /// # Errors
     /// When the caller is not an operator or admin of the rig.
     pub fn operate(&self, caller: &Caller, rig: &str) -> Result<May<Operate>, Denied> {
-        self.role(caller, rig, Role::Operator, "running tests on")
+        self.role(caller, rig, Role::Operator, "run tests on")
     }
 
     /// Checks that the caller may end a run or lease on a rig, or restore the rig. Only `owner` and the admins of the
@@ -306,7 +310,10 @@ impl Access {
         Err(Denied::NotOwner {
             who: caller.who.clone(),
             what: what.into(),
-            owner: owner.map_or("nobody".into(), ToString::to_string),
+            owner: owner.map_or_else(
+                || "an admin of the rig".into(),
+                |owner| format!("the owner, {owner}, or an admin of the rig"),
+            ),
         })
     }
 }
@@ -358,12 +365,15 @@ mod tests {
     fn only_owner_or_admin_may_end() {
         let access = access();
         let owner = Identity::Certificate("alice".into());
-        let end = |who: &str, rig: &str| access.end(&cert(who), rig, Some(&owner), "ending a run").map(drop);
+        let end = |who: &str, rig: &str| access.end(&cert(who), rig, Some(&owner), "end this run").map(drop);
         assert_eq!(end("alice", "bench-1"), Ok(()));
         assert_eq!(end("dave", "bench-1"), Ok(()));
         assert!(end("dave", "bench-2").is_err());
         let error = end("bob", "bench-1").unwrap_err().to_string();
-        assert!(error.contains("takes its owner, cert:alice, or an admin"), "{error}");
+        assert!(
+            error.contains("ask the owner, cert:alice, or an admin of the rig"),
+            "{error}"
+        );
         assert!(access.end(&cert("alice"), "bench-1", None, "restoring").is_err());
     }
 

@@ -57,7 +57,7 @@ pub(super) fn open(directory: &Path, name: &str) -> Result<File, Status> {
         return capture(directory);
     }
     if !found {
-        let message = format!("the run has no file {name:?}; ListArtifacts names those it has");
+        let message = format!("the run has no file {name:?}; ListArtifacts lists its files");
         return Err(errors::not_found("ARTIFACT_UNKNOWN", name, &message));
     }
     let opened = File::options()

@@ -113,7 +113,7 @@ pub(super) fn elsewhere(run: &RunId, host: &str) -> Status {
 /// Returns `RESOURCE_EXHAUSTED`: too many response streams are open, of this identity or in total.
 pub(super) fn too_many_streams(who: &Identity, own: usize) -> Status {
     let message = format!(
-        "too many answers are under way at once, {own} of them to {who}: close some that follow runs, rigs or leases, or that \
+        "too many responses are open, {own} of them for {who}: close some that follow runs, rigs or leases, or that \
          read files, and try again"
     );
     with_info(Code::ResourceExhausted, &message, "TOO_MANY_STREAMS", &[])
@@ -122,7 +122,8 @@ pub(super) fn too_many_streams(who: &Identity, own: usize) -> Status {
 /// Returns `UNAVAILABLE`: the response stream ended early because the client stalled.
 pub(super) fn too_slow(patience: std::time::Duration) -> Status {
     let message = format!(
-        "nothing of this answer was taken for {} s, so that it ended here; ask again, a run from the last cursor on",
+        "the client read nothing of this response for {} s, so the daemon ended it; ask again, for a run from its last \
+         cursor",
         patience.as_secs()
     );
     with_info(Code::Unavailable, &message, "READER_TOO_SLOW", &[])

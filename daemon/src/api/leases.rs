@@ -194,7 +194,7 @@ impl LeaseService for Leases {
         let name = request.get_ref().name.clone();
         let renew = move |scheduler: &Arc<Scheduler>, id: &LeaseId, may: &May<End>| scheduler.renew(id, lasts, may);
         let lease = self
-            .as_owner(&request, &name, ("RenewLease", "renewing a lease"), renew)
+            .as_owner(&request, &name, ("RenewLease", "renew this lease"), renew)
             .await?;
         Ok(Response::new(RenewLeaseResponse { lease: Some(lease) }))
     }
@@ -203,7 +203,7 @@ impl LeaseService for Leases {
         let name = request.get_ref().name.clone();
         let end = |scheduler: &Arc<Scheduler>, id: &LeaseId, may: &May<End>| scheduler.end_lease(id, may);
         let lease = self
-            .as_owner(&request, &name, ("EndLease", "ending a lease"), end)
+            .as_owner(&request, &name, ("EndLease", "end this lease"), end)
             .await?;
         Ok(Response::new(EndLeaseResponse { lease: Some(lease) }))
     }
@@ -316,7 +316,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
         .collect();
     if fitting.is_empty() {
         let what = format!(
-            "expected labels that a rig has, seen {}; `verbatim rigs --json` shows those of each",
+            "expected labels that one rig has, seen {}; `verbatim rigs --json` shows the labels of each rig",
             request.labels.join(", ")
         );
         return Err(errors::invalid_field("labels", what));
@@ -324,7 +324,7 @@ fn create(shared: &Shared, caller: &Caller, mut request: CreateLeaseRequest) -> 
     // Only callers who may end the leases of others may use high priority.
     let may = |rig: &String| match priority {
         Priority::High => {
-            let ends_others = shared.access.end(caller, rig, None, "a lease of high priority");
+            let ends_others = shared.access.end(caller, rig, None, "create a lease of high priority");
             ends_others.and_then(|_| shared.access.operate(caller, rig))
         }
         _ => shared.access.operate(caller, rig),
@@ -395,7 +395,7 @@ mod tests {
         };
         let id = LeaseId::like(&RunId::new(0, 0));
         let mut lease = crate::sched::fresh(id, &owner, vec!["a".into(), "b".into()], None, Priority::Normal);
-        let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "ending a lease").is_ok();
+        let may = |lease: &StoredLease, name: &str| may_end(&access, &caller(name), lease, "end this lease").is_ok();
         // By now, the owner may see only one of the rigs.
         assert!(may(&lease, "alice") && may(&lease, "erin") && !may(&lease, "dave"));
         lease.rig = "b".into();

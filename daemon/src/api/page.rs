@@ -32,7 +32,7 @@ pub(super) fn after(token: &str, filter: &str) -> Result<Option<RunId>, String> 
     match parsed {
         Some((id, of)) if of == hash(filter) => Ok(Some(id)),
         Some(_) => {
-            Err("it is of a list with another filter; send the same filter with it, or ask for the first page".into())
+            Err("it belongs to a list with another filter; send the same filter, or ask for the first page".into())
         }
         None => Err(format!(
             "expected next_page_token as an earlier page gave it, seen {token:?}; ask for the first page"

@@ -221,8 +221,8 @@ impl RigService for Rigs {
         let name = rig.name.clone();
         let drain = move || {
             let (call, what) = match reason.is_empty() {
-                true => ("UndrainRig", "putting a rig back into use"),
-                false => ("DrainRig", "taking a rig out of use"),
+                true => ("UndrainRig", "put this rig back into use"),
+                false => ("DrainRig", "take this rig out of use"),
             };
             let caller = may.caller();
             let may = shared.access.end(caller, &name, None, what);
@@ -244,7 +244,7 @@ impl RigService for Rigs {
         let caller = self.shared.caller(&request)?;
         let shared = Arc::clone(&self.shared);
         let reload = move || {
-            let may = shared.access.end(&caller, ALL, None, "reading the rig file again");
+            let may = shared.access.end(&caller, ALL, None, "reload the rig file");
             may.map_err(|denied| shared.refuse(&caller, "ReloadRigs", ALL, "", &denied))?;
             let done = shared.scheduler.reload();
             let refused = done.as_ref().err().map(ToString::to_string).unwrap_or_default();
@@ -272,11 +272,11 @@ impl RigService for Rigs {
         let asked = move || {
             let caller = may.caller();
             let owner = owner(&shared.scheduler, &name);
-            let may = shared.access.end(caller, &name, owner.as_ref(), "restoring a rig");
+            let may = shared.access.end(caller, &name, owner.as_ref(), "restore this rig");
             let may = may.map_err(|denied| shared.refuse(caller, "RestoreRig", &name, "", &denied))?;
             let done = shared.scheduler.restore(&may);
             let done = done.map_err(|refusal| errors::refused(&refusal))?;
-            tracing::info!(rig = name, who = %may.who(), "restore asked for");
+            tracing::info!(rig = name, who = %may.who(), "restore requested");
             shared.note(caller, "RestoreRig", &name, "", "");
             Ok::<_, Status>(done)
         };

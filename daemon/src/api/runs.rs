@@ -97,8 +97,8 @@ impl RunService for Runs {
     async fn pin_run(&self, request: Request<PinRunRequest>) -> Result<Response<PinRunResponse>, Status> {
         let pinned = request.get_ref().pinned;
         let (call, what) = match pinned {
-            true => ("PinRun", "pinning a run"),
-            false => ("UnpinRun", "letting a pinned run go"),
+            true => ("PinRun", "pin this run"),
+            false => ("UnpinRun", "unpin this run"),
         };
         let name = request.get_ref().name.clone();
         let pin = move |scheduler: &Scheduler, id: &RunId| {
@@ -112,7 +112,7 @@ impl RunService for Runs {
     async fn delete_run(&self, request: Request<DeleteRunRequest>) -> Result<Response<DeleteRunResponse>, Status> {
         let name = request.get_ref().name.clone();
         let delete = |scheduler: &Scheduler, id: &RunId| scheduler.store().delete(id);
-        self.as_owner(&request, &name, ("DeleteRun", "deleting a run"), delete)
+        self.as_owner(&request, &name, ("DeleteRun", "delete this run"), delete)
             .await?;
         Ok(Response::new(DeleteRunResponse {}))
     }
@@ -144,7 +144,7 @@ impl RunService for Runs {
         let (run, may) = self.find(&request, &name).await?;
         let shared = Arc::clone(&self.shared);
         let cancel = move || {
-            let may = shared.may_end(&may, &run, ("CancelRun", "cancelling a run"))?;
+            let may = shared.may_end(&may, &run, ("CancelRun", "cancel this run"))?;
             let cancelled = shared.scheduler.cancel(&run, &may);
             cancelled.map_err(|error| errors::store(&error))?;
             shared.note(may.caller(), "CancelRun", may.rig(), &name, "");
@@ -230,7 +230,9 @@ fn create(shared: &Shared, caller: &Caller, request: CreateRunRequest) -> Result
             let may = shared.access.operate(caller, &spec.rig);
             let may = may.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
             if priority == Priority::High {
-                let ends_others = shared.access.end(caller, &spec.rig, None, "a run of high priority");
+                let ends_others = shared
+                    .access
+                    .end(caller, &spec.rig, None, "create a run of high priority");
                 ends_others.map_err(|denied| shared.refuse(caller, "CreateRun", &spec.rig, "", &denied))?;
             }
             let new = NewRun {
@@ -284,7 +286,7 @@ fn under(shared: &Shared, caller: &Caller, lease: &LeaseId) -> Result<String, St
     };
     let may = shared
         .access
-        .end(caller, &rig, Some(&found.owner), "running tests under a lease");
+        .end(caller, &rig, Some(&found.owner), "run tests under this lease");
     may.map_err(|denied| shared.refuse(caller, "CreateRun", &rig, &format!("leases/{lease}"), &denied))?;
     Ok(rig)
 }

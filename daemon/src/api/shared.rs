@@ -87,7 +87,7 @@ impl Shared {
         match record.ancestors().take(2).find(|path| path.is_symlink()) {
             None => Ok(record),
             Some(link) => Err(errors::internal(&format!(
-                "{} is a link, and was a directory when the run was made: somebody altered what the run left; nothing is read",
+                "{} is a link, but the run made a directory: its files were altered, and the daemon reads none of them",
                 link.display()
             ))),
         }
@@ -109,7 +109,7 @@ impl Shared {
             refused,
         };
         if let Err(error) = self.audit.note(caller, act) {
-            tracing::error!(who = %caller.who, from = caller.from, ?act, %error, "the audit log cannot be kept");
+            tracing::error!(who = %caller.who, from = caller.from, ?act, %error, "the audit log cannot be written");
         }
     }
 

@@ -45,7 +45,7 @@ pub(super) async fn begin(
     };
     if cursor > last {
         return Err(errors::out_of_range(&format!(
-            "cursor: expected that of an event of the run, 0 to {last}, seen {cursor}; watch from 0 on"
+            "cursor: expected the cursor of an event of the run, 0 to {last}, seen {cursor}; watch again from 0"
         )));
     }
     tokio::spawn(async move {

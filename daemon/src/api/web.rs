@@ -125,7 +125,7 @@ impl Web {
             .await?;
         let run = asked.into_inner().run.unwrap_or_default();
         if run.state() != RunState::Ended {
-            let what = format!("{name} has not ended; it has a report then");
+            let what = format!("{name} has not ended; wait for its end, then it has a report");
             return Err(Status::failed_precondition(what));
         }
         let scheduler = Arc::clone(&self.shared.scheduler);
@@ -165,15 +165,17 @@ fn is_small_enough(directory: &Path, name: &str) -> Result<(), Status> {
     let size: u64 = match sizes {
         Ok(sizes) => sizes.sum(),
         Err(_) => {
-            let what = format!("{name} left no files, or they were removed: `verbatim runs show` has its verdicts");
+            let what = format!("{name} left no files, or they were removed; `verbatim runs show` prints its verdicts");
             return Err(errors::not_found("RECORD_GONE", name, &what));
         }
     };
     let id = name.trim_start_matches("runs/");
     match size > LARGEST_RECORD {
         true => Err(Status::failed_precondition(format!(
-            "the record of {name} has {} MiB, too much to be judged here; `verbatim report {id} --html FILE` makes the same page",
-            size >> 20
+            "the record of {name} has {} MiB, expected at most {} MiB for a report here; `verbatim report {id} --html \
+             FILE` makes the same page",
+            size >> 20,
+            LARGEST_RECORD >> 20
         ))),
         false => Ok(()),
     }

@@ -63,7 +63,7 @@ fn rejects_plain_tcp_even_on_loopback() {
     ] {
         let error = read(&format!("{asks}{ROLE}")).unwrap_err();
         assert!(
-            error.contains("plain TCP is not offered, on a loopback address neither"),
+            error.contains("plain TCP is not offered, not even on a loopback address"),
             "{error}"
         );
         assert!(error.contains("/etc/v/c.toml, line "), "{error}");
@@ -108,11 +108,11 @@ fn shared_store_needs_tls_and_hides_password() {
     for wrong in ["mysql://h/d", "postgres://", "postgres://verbatim:hunter2@[::1/"] {
         let error = read(&format!("store = {wrong:?}\n")).unwrap_err();
         assert!(
-            error.contains("line 2: store: expected such as") && !error.contains("hunter2"),
+            error.contains("line 2: store: expected a URL such as") && !error.contains("hunter2"),
             "{error}"
         );
     }
-    assert!(read("host = \"a\"\n").unwrap_err().contains("store names none"));
+    assert!(read("host = \"a\"\n").unwrap_err().contains("store names no database"));
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("c.toml");
     let text = format!("config_version = 1\n{secret}");

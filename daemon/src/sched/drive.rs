@@ -87,7 +87,8 @@ impl Scheduler {
                 Action::WaitAgain(run, to) => {
                     if let Some(live) = self.live(&run) {
                         let why = format!(
-                            "gave way between two tests to leases/{to}, which is of a higher class; it goes on by itself"
+                            "gave way between two tests to leases/{to}, which has a higher class; it continues by \
+                             itself"
                         );
                         tracing::info!(%run, rig = live.run().spec.rig, "run {why}");
                         live.wait_again(self.store.as_ref(), self.store.now_ns(), &why);
@@ -240,7 +241,7 @@ impl Scheduler {
     fn resumes(&self, run: &StoredRun) -> Option<Resumes> {
         let verdicts = self.store.verdicts(&run.id, Detail::Heads);
         let verdicts =
-            verdicts.inspect_err(|error| tracing::error!(run = %run.id, %error, "its verdicts cannot be read"));
+            verdicts.inspect_err(|error| tracing::error!(run = %run.id, %error, "the run's verdicts cannot be read"));
         Some(Resumes {
             done: u32::try_from(verdicts.ok()?.len()).unwrap_or(u32::MAX),
             started_ns: run.started_ns?,
@@ -326,7 +327,7 @@ impl Scheduler {
             tracing::warn!(
                 rig = name,
                 within_s = pause.as_secs(),
-                "the restore failed: it is tried again"
+                "the restore failed: the daemon tries again"
             );
             tokio::time::sleep(pause).await;
             done = self.restored(&rig).await;
@@ -395,7 +396,7 @@ impl Scheduler {
         tracing::warn!(
             rig = rig.name,
             areas = before.in_words().join("; "),
-            "restoring what an earlier run left changed"
+            "restoring a device that an earlier run left changed"
         );
         let (events, mut happened) = mpsc::unbounded_channel();
         let (execute, restore_rig, text) = (Arc::clone(&self.execute), rig.clone(), text_of(rig));
@@ -431,7 +432,7 @@ impl Scheduler {
         let why = match (failure.is_empty(), left.is_empty()) {
             (false, _) => failure.clone(),
             (true, false) => left.join("; "),
-            (true, true) => "its journal still lists something to restore".into(),
+            (true, true) => "its journal still lists values to restore".into(),
         };
         let areas = if areas.is_empty() {
             unrestored(&before, &why)
@@ -442,7 +443,7 @@ impl Scheduler {
         if let Err(error) = quarantine::write_down(rig, &journal) {
             tracing::error!(
                 rig = rig.name,
-                "what restores the device by hand cannot be written down: {error}"
+                "the commands for a restore by hand cannot be written: {error}"
             );
         }
         RestoreDone {
@@ -468,7 +469,7 @@ impl Scheduler {
                 if !told {
                     tracing::warn!(
                         rig = rig.name,
-                        "another process holds the rig: it may be restoring it, and is waited for"
+                        "another process holds the rig and may be restoring its device: the daemon waits for it"
                     );
                     told = true;
                 }

@@ -1,6 +1,7 @@
 //! The outcome of a run, computed without I/O.
 
 use verbatim_proto::v1::{Cause, Outcome, Verdict};
+use verbatim_report::counted;
 
 use super::plan::NeverBegan;
 use crate::worker::WorkerEnd;
@@ -30,7 +31,7 @@ impl Ending {
     #[must_use]
     pub fn of_waiting(why: &NeverBegan, began: bool, by: &str) -> Self {
         let when = if began {
-            "while the run, which had given way, waited to go on: what was recorded until then is kept"
+            "while the run waited to continue after giving way (its record so far is kept)"
         } else {
             "before the run's first test"
         };
@@ -46,24 +47,24 @@ impl Ending {
             }
             NeverBegan::CannotGoOn(why) => Self::error(
                 Cause::Operator,
-                format!("the daemon was started anew {when}, and {why}; run it again"),
+                format!("the daemon was restarted {when}, and {why}; run it again"),
             ),
-            NeverBegan::GaveUp(cause, why) => Self::error(*cause, format!("{why}; it did not begin")),
+            NeverBegan::GaveUp(cause, why) => Self::error(*cause, format!("{why}; the run did not begin")),
         }
     }
 
     /// Returns the ending of a run that the end of a daemon interrupted.
     #[must_use]
     pub fn of_interrupted() -> Self {
-        let what = "the daemon ended while the run was under way: what was recorded until then is kept, the device is \
-                    restored before anything else; run it again";
+        let what = "the daemon ended during the run: its record so far is kept, and the device is restored first; run \
+                    it again";
         Self::error(Cause::Tester, what)
     }
 
     /// Returns the ending of a run whose events could not be stored, so that its verdicts could not be checked.
     #[must_use]
     pub fn of_unkept(why: &str) -> Self {
-        let reason = format!("what happened in the run could not be kept: {why}; then run it again");
+        let reason = format!("the events of the run could not be stored: {why}; then run it again");
         Self::error(Cause::Tester, reason)
     }
 
@@ -83,9 +84,9 @@ impl Ending {
             WorkerEnd::GaveWay => Self::error(
                 Cause::Operator,
                 format!(
-                    "{}: {} tests were judged, then the run gave way to another",
+                    "{}: the run gave way to another after {}",
                     stopped.unwrap_or("its lease ended"),
-                    verdicts.len()
+                    counted(verdicts.len() as u64, "judged test", "judged tests")
                 ),
             ),
             WorkerEnd::Finished(_) => of_verdicts(verdicts, stopped),
@@ -111,7 +112,7 @@ fn of_verdicts(verdicts: &[Verdict], stopped: Option<&str>) -> Ending {
         );
     }
     match first {
-        None => Ending::error(Cause::Tester, "the run ended without a verdict; look at its log lines"),
+        None => Ending::error(Cause::Tester, "the run ended without a verdict; see its log lines"),
         Some(verdict) if verdict.outcome() == Outcome::Pass => Ending {
             outcome: Outcome::Pass,
             cause: None,

@@ -205,7 +205,7 @@ impl Scheduler {
                     let lasts = Duration::from_secs(lasts_s);
                     match self.decide(|state, now| state.plan.renew(now, &lease, lasts, LONGEST_LEASE)) {
                         Ok(()) => tracing::info!(%lease, who, lasts_s, "lease renewed"),
-                        Err(refusal) => tracing::info!(%lease, who, "not renewed: {refusal}"),
+                        Err(refusal) => tracing::info!(%lease, who, "lease not renewed: {refusal}"),
                     }
                 }
             }
@@ -235,7 +235,7 @@ impl Scheduler {
         if let Err(error) = lab.beat() {
             let mut state = self.state();
             if !state.plan.is_away() {
-                tracing::error!(%error, "nobody gets a rig");
+                tracing::error!(%error, "the daemon grants no rigs");
                 state.plan.goes_away();
             }
             return Err(error);
@@ -243,7 +243,7 @@ impl Scheduler {
         if self.state().plan.is_away() {
             self.take_back()?;
             self.end_unknown();
-            tracing::warn!("the database is back: rigs are given again");
+            tracing::warn!("the database is back: the daemon grants rigs again");
             let back = self.decide(|state, now| {
                 // Store the leases that gave way meanwhile. In the database they still hold their rigs, which no other
                 // lease could get.
@@ -295,7 +295,7 @@ impl Scheduler {
             .map(|kept| kept.run)
             .filter(|run| !known.contains(&run.id) && !waits_for_us(run));
         for run in unknown {
-            let why = "the database went away when the run was created; run it again";
+            let why = "the database went away when the run was created";
             takeover::live(self.store.as_ref(), run).end(
                 self.store.as_ref(),
                 self.store.now_ns(),
@@ -306,7 +306,7 @@ impl Scheduler {
         for lease in self.store.unended().unwrap_or_default() {
             let pending_for_us = lease.posted && lease.state == LeaseState::Pending;
             if self.state().plan.lease(&lease.id).is_none() && !pending_for_us {
-                self.end_here(&lease, "ended: its daemon did not hear that it was kept");
+                self.end_here(&lease, "ended: the database stored it, but its daemon got no response");
             }
         }
         drop(creating);

@@ -398,8 +398,8 @@ impl Scheduler {
             }
             Err(error) => error,
         };
-        tracing::error!(lease = %id, %error, "the lease cannot be kept");
-        let why = format!("could not be kept: {error}");
+        tracing::error!(lease = %id, %error, "the lease cannot be stored");
+        let why = format!("could not be stored: {error}");
         let mut state = self.state();
         let was_granted = state.leases.get(id).is_some_and(|before| is_one_grant(before, &lease));
         if lease.run.is_none() {
@@ -430,7 +430,7 @@ impl Scheduler {
     /// Writes the end of a lease. If the write fails, the end is written before the next lease.
     pub(super) fn put_end(&self, lease: StoredLease) {
         if let Err(error) = self.put(&lease) {
-            tracing::error!(lease = %lease.id, %error, "the lease's end cannot be kept yet");
+            tracing::error!(lease = %lease.id, %error, "the lease's end cannot be stored yet");
             let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
             unwritten.push(lease);
         }

@@ -145,7 +145,7 @@ impl Live {
         if self.unkept().is_none()
             && let Err(error) = store.append(&self.id, &new)
         {
-            tracing::error!(run = %self.id, %error, "the run's events cannot be kept: it is stopped");
+            tracing::error!(run = %self.id, %error, "the run's events cannot be stored: the run is stopped");
             self.cannot_keep(&error);
         }
         let mut log = self.log();
@@ -208,7 +208,7 @@ impl Live {
         let mut ending = ending;
         self.log().run.info = info;
         if let Err(error) = store.update(&self.ended(now_ns, &ending)) {
-            tracing::error!(run = %self.id, %error, "the run's end cannot be kept");
+            tracing::error!(run = %self.id, %error, "the run's end cannot be stored");
             self.cannot_keep(&error);
             ending = Ending::of_unkept(&error.to_string());
             // If this write fails too, the store keeps the ended run in memory.

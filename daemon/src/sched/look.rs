@@ -35,8 +35,11 @@ impl Scheduler {
                 let (execute, found) = (Arc::clone(&self.execute), found);
                 // The check runs in a separate task, so that a panic counts as a failed check.
                 let looked = tokio::spawn(async move { execute.look(found, text).await }).await;
-                looked
-                    .unwrap_or_else(|error| Err(format!("the daemon failed as it looked: {error}; please report this")))
+                looked.unwrap_or_else(|error| {
+                    Err(format!(
+                        "the daemon failed during the check of the device: {error}; please report this"
+                    ))
+                })
             }
             Err(unknown) => Err(unknown.to_string()),
         };

@@ -58,7 +58,7 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
         (false, false) => return None,
         (false, true) => {}
     }
-    tracing::warn!(rig = rig.name, "restoring what an earlier run left changed");
+    tracing::warn!(rig = rig.name, "restoring a device that an earlier run left changed");
     let (events, mut happened) = mpsc::unbounded_channel();
     let (_never, stop) = watch::channel(false);
     let (execute, restored) = (Arc::clone(execute), rig.clone());
@@ -75,7 +75,7 @@ async fn once(rig: &RigConfig, state: &StateDirectory, execute: &Arc<dyn Execute
     }
     match task.await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::error!(rig = rig.name, error, "the restore failed: it is tried again"),
+        Ok(Err(error)) => tracing::error!(rig = rig.name, error, "the restore failed: the daemon tries again"),
         Err(error) => tracing::error!(rig = rig.name, %error, "the daemon failed within the restore"),
     }
     // The next call reads from the journal whether the device is as it was found.

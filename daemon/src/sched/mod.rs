@@ -99,8 +99,8 @@ pub enum CreateError {
 pub enum StartError {
     /// The store cannot be read.
     #[error(
-        "who holds which rig cannot be read ({0}), so that nothing was begun; mend the store, or move it away to begin with an \
-         empty one"
+        "the daemon cannot read the leases of the rigs ({0}), and starts nothing; mend the store, or move it away to \
+         begin with an empty one"
     )]
     Store(#[from] StoreError),
     /// The last tokens of the rigs cannot be read.
@@ -205,8 +205,8 @@ impl Scheduler {
         if ahead_s > 60 {
             tracing::warn!(
                 ahead_s,
-                "the clock was set back: runs and leases were kept that are of later than now. What is new comes behind them \
-                 all the same, with a time that is not later; look at the clock of this host"
+                "the clock was set back: stored runs and leases have times in the future. New ones are still listed \
+                 after them, but have earlier times; check the clock of this host"
             );
         }
         let (plan, actions) = Plan::new(leases::now(), found, planned, last_token);
@@ -302,7 +302,8 @@ impl Scheduler {
             // A wrongly set clock must not delete files.
             tracing::warn!(
                 stepped_s,
-                "the clock was set forward: nothing is removed for its age until the daemon is started anew; look at the clock first"
+                "the clock was set forward: the daemon removes nothing for its age until it is restarted; check the \
+                 clock before a restart"
             );
             limits.age = None;
         }
@@ -313,8 +314,8 @@ impl Scheduler {
         };
         match forgotten {
             Ok(0) => {}
-            Ok(leases) => tracing::info!(leases, "leases that ended long ago are forgotten"),
-            Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be forgotten yet"),
+            Ok(leases) => tracing::info!(leases, "leases that ended long ago are deleted"),
+            Err(error) => tracing::warn!(%error, "leases that ended long ago cannot be deleted yet"),
         }
         if limits == Retention::default() {
             return;

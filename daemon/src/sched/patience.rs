@@ -253,19 +253,19 @@ impl Scheduler {
         };
         if self.is_elsewhere(&run.host) {
             if let Err(error) = self.remote_request(&run.host, &RemoteRequest::Cancel(run.id.clone(), gone.into())) {
-                tracing::error!(run = %run.id, %error, "its client is gone, and its host cannot be told");
+                tracing::error!(run = %run.id, %error, "the client is gone, but the run's host cannot cancel the run");
             }
             return;
         }
         let because = self.lease(&run.lease).map(|view| view.because()).unwrap_or_default();
         let because = because
             .first()
-            .map_or_else(|| "others are before it".into(), Clone::clone);
+            .map_or_else(|| "others are ahead of it in the queue".into(), Clone::clone);
         let gone_after_s = self.gone_after_ms.load(Ordering::Relaxed) / 1000;
         let why = match why {
             GivesUp::Waited => match run.patience.at_most_s.unwrap_or_default() {
-                0 => format!("the run was to begin at once or not at all: {because}"),
-                s => format!("the run waited {s} s for its rig, as long as it was to: {because}"),
+                0 => format!("the run had to begin at once, and could not: {because}"),
+                s => format!("the run waited {s} s for its rig, its limit: {because}"),
             },
             GivesUp::ClientGone => format!("the client of the run was gone for {gone_after_s} s"),
             GivesUp::DeviceAway => format!("the run waited {} s for its device: {because}", AWAY_AT_MOST.as_secs()),

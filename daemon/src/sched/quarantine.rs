@@ -21,13 +21,13 @@ pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &st
         let _ = writeln!(text, "left changed: {}", journal.in_words().join("; "));
         let _ = writeln!(
             text,
-            "M_Keys that may be in force, and what to do by hand: {}",
+            "M_Keys that may be in force, and the commands for a restore by hand: {}",
             place(journal).display()
         );
         if journal.lease_s > 0 {
             let _ = writeln!(
                 text,
-                "an M_Key that nobody knows expires after {} s in which nobody uses it",
+                "an unknown M_Key expires after {} s without a request that uses it",
                 journal.lease_s
             );
         }
@@ -35,12 +35,13 @@ pub(super) fn reason(rig: &RigConfig, journal: Option<&Unrestored>, failure: &st
     }
     let _ = writeln!(
         text,
-        "mend the device or its cabling: it is tried again by itself, or at once with: verbatim rigs restore {name}"
+        "mend the device or its cabling: the daemon tries the restore again by itself, or at once with: verbatim rigs \
+         restore {name}"
     );
     if let Some(journal) = journal {
         let _ = writeln!(
             text,
-            "after restoring it by hand, or when it was replaced: rm {} {} && verbatim rigs restore {name}",
+            "after a restore by hand, or a replacement of the device: rm {} {} && verbatim rigs restore {name}",
             journal.path.display(),
             journal.lock().display(),
         );
@@ -83,7 +84,7 @@ fn commands(rig: &RigConfig, journal: &Unrestored) -> String {
         journal.keys.join(", ")
     };
     let mut text = format!(
-        "rig {}: {}\nleft changed: {}\nM_Keys that may be in force, the likeliest first: {keys}\n",
+        "rig {}: {}\nleft changed: {}\nM_Keys that may be in force, the most likely first: {keys}\n",
         rig.name,
         rig.kind.device(),
         journal.in_words().join("; ")
@@ -117,7 +118,7 @@ fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journ
     for key in &journal.keys {
         let _ = writeln!(
             text,
-            "by hand, which M_Key is in force: smpquery {} portinfo {destination}",
+            "by hand, to find the M_Key in force: smpquery {} portinfo {destination}",
             options(key)
         );
     }
@@ -130,7 +131,7 @@ fn by_hand(text: &mut String, rig: &RigConfig, (device, port): (&str, u8), journ
         for key in &journal.keys {
             let _ = writeln!(
                 text,
-                "by hand, with the M_Key that is in force: ibportstate {} {destination} {} mkey {} mkeylease {} mkeyprot {}",
+                "by hand, with the M_Key in force: ibportstate {} {destination} {} mkey {} mkeylease {} mkeyprot {}",
                 options(key),
                 part.modifier,
                 found.m_key(),

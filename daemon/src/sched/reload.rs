@@ -49,7 +49,8 @@ pub enum NotReloaded {
     File(#[from] RigFileError),
     /// Two rigs have the same device.
     #[error(
-        "the rigs {0:?} and {1:?} have one device, which a daemon drives under one name only; the rigs stay as they were"
+        "the rigs {0:?} and {1:?} have the same device; remove one of them from the rig file; the rigs stay as they \
+         were"
     )]
     OneDevice(String, String),
     /// A rig in use would get another device.
@@ -158,7 +159,10 @@ impl Scheduler {
         if let (Err(_), Some(lab)) = (&decided, claims)
             && let Err(error) = lab.show(&BTreeMap::new(), &done.added)
         {
-            tracing::error!(%error, rigs = ?done.added, "rigs that were not taken over stay this host's until it starts anew");
+            tracing::error!(
+                %error, rigs = ?done.added,
+                "the new rigs were refused, but belong to this host in the database until it restarts"
+            );
         }
         decided?;
         tracing::info!("the rig file was read again: {done}");

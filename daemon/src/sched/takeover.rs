@@ -89,18 +89,18 @@ pub(super) fn waiting(store: &dyn Store, rigs: &RigFile, journals: &Path) -> Res
         let ended = StoredLease {
             state: LeaseState::Ended,
             ended_ns: Some(store.now_ns()),
-            reason: "ended with its run, when the daemon did".into(),
+            reason: "ended with its run, when the daemon ended".into(),
             ..lease
         };
         if let Err(error) = store.put(&ended) {
-            tracing::error!(lease = %ended.id, %error, "the lease's end cannot be kept");
+            tracing::error!(lease = %ended.id, %error, "the lease's end cannot be stored");
             left.unwritten.push(ended);
         }
     }
     if !left.live.is_empty() {
         tracing::info!(
             runs = left.live.len(),
-            "runs that waited at an earlier daemon wait here"
+            "this daemon took over the waiting runs of an earlier daemon"
         );
     }
     left.planned = planned.into_values().collect();
@@ -114,11 +114,8 @@ fn miss(rig: &str, rigs: &RigFile, journals: &Path) {
     }
     match FileJournal::miss(journals, rig) {
         Ok(false) => {}
-        Ok(true) => tracing::error!(
-            rig,
-            "a run was under way, and the rig's journal was removed with its lock"
-        ),
-        Err(error) => tracing::error!(rig, %error, "that the rig's journal was removed cannot be written down"),
+        Ok(true) => tracing::error!(rig, "the rig's journal and its lock were removed during a run"),
+        Err(error) => tracing::error!(rig, %error, "the removal of the rig's journal cannot be recorded"),
     }
 }
 
@@ -139,11 +136,11 @@ fn can_go_on(run: &StoredRun, rigs: &RigFile, asked: &mut Asked) -> Result<(), E
     let rig = &run.spec.rig;
     let why = if run.started_ns.is_some() {
         // The run's record would mix two devices.
-        format!("rig {rig} may have another device since")
+        format!("rig {rig} may have another device now")
     } else if rigs.find(rig).is_err() {
         format!("rig {rig} is no longer in the rig file")
     } else if !comes_to(&run.spec.patterns, asked).is_some_and(|tests| tests.iter().eq(&run.tests)) {
-        "its catalogue has other tests for what was asked for".into()
+        "its catalogue selects other tests for the same patterns".into()
     } else {
         return Ok(());
     };
@@ -194,10 +191,11 @@ pub(super) fn drained(path: &Path, rigs: &RigFile) -> BTreeMap<String, String> {
     };
     read.unwrap_or_else(|error| {
         let why = format!(
-            "which rigs were drained cannot be read ({}: {error}), so that all are, until they are undrained",
+            "drained, because the list of drained rigs cannot be read ({}: {error}); `verbatim rigs undrain RIG` \
+             undrains it",
             path.display()
         );
-        tracing::error!("{why}");
+        tracing::error!("all rigs are {why}");
         rigs.rigs.iter().map(|rig| (rig.name.clone(), why.clone())).collect()
     })
 }
@@ -232,7 +230,8 @@ pub(super) fn left_over(rigs: &RigFile, journals: &Path) -> Vec<RigConfig> {
             }
             None => tracing::error!(
                 rig = rig_name, journal = %path,
-                "a device is still to be restored, and no rig is known that reaches it: name its rig in the rig file again"
+                "a device is still to be restored, but the daemon knows no rig with this device: add its rig to the \
+                 rig file again"
             ),
         }
         rig

@@ -105,7 +105,7 @@ impl Taken {
         let silent_longest = own.iter().min_by_key(|(_, held)| held.heard).map(|(number, _)| *number);
         if let Some(number) = silent_longest {
             own.remove(&number);
-            tracing::debug!(%who, "too many connections: the one that has been silent longest gives way");
+            tracing::debug!(%who, "too many connections: the daemon closes the one with the longest silence");
         }
     }
 }

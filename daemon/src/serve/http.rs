@@ -55,7 +55,10 @@ where
                 async move {
                     let response = match answered {
                         Some(answered) => answered.await,
-                        None => refused(StatusCode::METHOD_NOT_ALLOWED, "only GET: nothing is changed here"),
+                        None => refused(
+                            StatusCode::METHOD_NOT_ALLOWED,
+                            "expected GET: this address is read-only",
+                        ),
                     };
                     Ok::<_, Infallible>(response)
                 }

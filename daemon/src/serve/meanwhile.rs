@@ -50,7 +50,7 @@ impl Meanwhile {
             let away = Away(Arc::new(away));
             let served = Server::builder().serve_with_incoming_shutdown(away, connections, left);
             if let Err(error) = served.await {
-                tracing::error!(%error, "nobody can be told that the database is waited for");
+                tracing::error!(%error, "clients cannot be told that the daemon waits for the database");
             }
         });
         tokio::spawn(restore_meanwhile(rigs, state.clone(), execute, of_restores));

@@ -5,7 +5,7 @@ use sd_notify::NotifyState;
 /// Sends states to the service manager, if there is one.
 pub(super) fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, ?states, "the service manager could not be told");
+        tracing::warn!(%error, ?states, "the service manager could not be notified");
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) async fn answer(
     if !host.is_some_and(|host| is_ours(host, &names)) {
         // DNS rebinding: another site could let its name resolve to this address. The other site's page could then read
         // this page.
-        let what = "this daemon is asked by its IP address, as localhost, or by a name that `names` in [web] lists";
+        let what = "expected the daemon's IP address, localhost, or a name in `names` of [web] as the host of the URL";
         return refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
     let (path, query) = (request.uri().path().to_owned(), request.uri().query().map(String::from));

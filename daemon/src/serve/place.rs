@@ -42,7 +42,7 @@ pub(super) enum PlaceError {
         "the socket {path} is in use by another daemon ({who}); stop that one, or name another socket with --socket"
     )]
     InUse { path: PathBuf, who: String },
-    #[error("{path} is there and is no socket; remove it, or name another socket with --socket")]
+    #[error("{path} exists and is not a socket; remove it, or name another socket with --socket")]
     NoSocket { path: PathBuf },
     #[error(
         "the service manager passed on {seen}, expected one listening unix stream socket: one ListenStream=PATH in the socket \
@@ -67,7 +67,7 @@ fn private(directory: &Path) -> io::Result<()> {
     if mode & 0o002 != 0 {
         let mode = mode & 0o7777;
         return wrong(format!(
-            "everybody may write there (mode {mode:04o}, expected 0755 or less)"
+            "all users may write there (mode {mode:04o}, expected 0755 or less)"
         ));
     }
     Ok(())
@@ -302,7 +302,7 @@ mod tests {
             Socket::bind(Some(&file))
                 .unwrap_err()
                 .to_string()
-                .contains("is no socket")
+                .contains("is not a socket")
         );
         let foreign = directory.path().join("g");
         let _listener = UnixListener::bind(&foreign).unwrap();

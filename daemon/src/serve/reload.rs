@@ -79,10 +79,10 @@ fn once(before: &Config, gate: Option<&Gate>, access: &Access) -> Result<Config,
         )
     };
     if address(&read) != address(before) {
-        return Err("the address to listen on changed, which takes a restart".into());
+        return Err("the address to listen on changed; restart the daemon to apply it".into());
     }
     if read.limits != before.limits {
-        return Err("[limits] changed, which takes a restart".into());
+        return Err("[limits] changed; restart the daemon to apply them".into());
     }
     if let (Some(gate), Some(listen)) = (gate, &read.listen) {
         gate.reload(&listen.files).map_err(|error| error.to_string())?;
@@ -102,7 +102,10 @@ struct Watched {
 impl Watched {
     fn of(files: Vec<PathBuf>) -> Self {
         let notify = Self::watch(&files).inspect_err(|error| {
-            tracing::warn!(%error, "changes of configuration and certificates are not seen; SIGHUP has them read again");
+            tracing::warn!(
+                %error,
+                "the daemon cannot watch configuration and certificates for changes; send SIGHUP after a change"
+            );
         });
         Self {
             was: read(&files),

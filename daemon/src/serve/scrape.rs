@@ -13,14 +13,14 @@ const FORMAT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8
 
 pub(super) async fn answer(path: String, scheduler: Arc<Scheduler>) -> Response<String> {
     if path != "/metrics" {
-        let what = "here is only /metrics; clients reach the daemon at its socket or with TLS";
+        let what = "this address serves only /metrics; clients reach the daemon at its socket or with TLS";
         return refused(StatusCode::NOT_FOUND, what);
     }
     let text = tokio::task::spawn_blocking(move || scheduler.metrics().text(&scheduler.stands())).await;
     let Ok(text) = text else {
         return refused(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "counting failed; the daemon's log says why",
+            "the metrics cannot be computed; see the daemon's log",
         );
     };
     let mut response = Response::new(text);

@@ -48,7 +48,8 @@ impl FromStr for LeaseId {
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Self).map_err(|_: String| {
             format!(
-                "{text:?} is no lease's id: expected 12 hexadecimal digits, \"-\" and 4 more, such as 019a3c5e77d1-0000"
+                "{text:?} is not the id of a lease: expected 12 hexadecimal digits, \"-\" and 4 more, such as \
+                 019a3c5e77d1-0000"
             )
         })
     }
@@ -125,7 +126,7 @@ mod number {
 
     pub(super) fn deserialize<'de, E: TryFrom<i32>, D: Deserializer<'de>>(deserializer: D) -> Result<E, D::Error> {
         let number = i32::deserialize(deserializer)?;
-        E::try_from(number).map_err(|_| serde::de::Error::custom(format!("{number} is none of its values")))
+        E::try_from(number).map_err(|_| serde::de::Error::custom(format!("{number} is not a known value")))
     }
 }
 

@@ -83,12 +83,12 @@ pub enum StoreError {
     #[error("rig {0} is held by another lease; please report this")]
     Held(String),
     /// The lease has ended, or the daemon of another host took it first.
-    #[error("lease {0} was given a rig of another host, or has ended")]
+    #[error("lease {0} got a rig of another host, or has ended")]
     Taken(LeaseId),
     /// The database does not respond.
     #[error(
-        "the {place} is away: {what}; nobody gets a rig until it is back, what is under way goes on. Look at the database \
-         server and the way to it, and at `store` in the daemon's configuration"
+        "the {place} is away: {what}; the daemon grants no rigs until it is back, and running tests continue. Check \
+         the database server, the network to it, and `store` in the daemon's configuration"
     )]
     Away {
         /// The database, without secrets.
@@ -98,8 +98,8 @@ pub enum StoreError {
     },
     /// Two daemons use the same host name.
     #[error(
-        "another daemon calls itself host {host:?} in this database, and was heard of {silent_s} s ago; give this one another \
-         name (host = \"NAME\" in its configuration), or stop the other and wait 10 s"
+        "another daemon has the name {host:?} in this database, and was active {silent_s} s ago; give this daemon \
+         another name (host = \"NAME\" in its configuration), or stop the other daemon and wait 10 s"
     )]
     TwoHosts {
         /// The name.
@@ -109,8 +109,8 @@ pub enum StoreError {
     },
     /// Two hosts have a rig with the same name.
     #[error(
-        "rig {rig} is one of host {host:?} too, which is there or has a lease on it; rigs have different names in one lab: \
-         rename one of the two, or stop the other daemon, if the rig was moved here"
+        "host {host:?} has a rig {rig} too, and is active or has a lease on it; rig names must differ in one lab: \
+         rename one of the two, or stop the other daemon if the rig was moved here"
     )]
     RigOfAnother {
         /// The rig.

@@ -126,8 +126,8 @@ pub fn work(arguments: &WorkerArguments) -> anyhow::Result<()> {
     match junk.get() {
         None => Ok(()),
         Some(what) => anyhow::bail!(
-            "the daemon sent what is no message to a worker: {what}; whatever was under way is stopped and restored; if \
-             this is no accident of another program at its socket, it is a defect of Verbatim"
+            "the daemon sent an invalid message ({what}); the worker stops its work and restores the device; unless \
+             another program used the socket, this is a defect of Verbatim"
         ),
     }
 }
@@ -230,9 +230,9 @@ impl Reader {
             }
             Some(to_worker::Message::Restore(restore)) => Order::Restore(restore),
             Some(to_worker::Message::Check(check)) => Order::Check(check),
-            None => return Err("a message that this build does not know".into()),
+            None => return Err("of an unknown kind".into()),
         };
-        let orders = self.orders.take().ok_or("a second thing to do")?;
+        let orders = self.orders.take().ok_or("a second task")?;
         // The main thread waits for the order.
         let _ = orders.send(order);
         Ok(())

@@ -100,7 +100,7 @@ impl Supervision {
             let ended = self.session(&rig, state, &events, until, order).await;
             let after = |reason: String| match &died {
                 None => reason,
-                Some(died) => format!("{died}; the worker in its place came to no end either: {reason}"),
+                Some(died) => format!("{died}; the worker that replaced it failed too: {reason}"),
             };
             let failure = match ended {
                 Ok((Finished { info: Some(info), .. }, _)) => return WorkerEnd::Finished(Box::new(info)),
@@ -127,7 +127,7 @@ impl Supervision {
             };
             // The receiver may be closed.
             let _ = events.send(Event::LogLine(LogLine {
-                text: format!("a new worker goes on with the run: {}", failure.reason),
+                text: format!("a new worker continues the run: {}", failure.reason),
             }));
             let lost = reached.begun > reached.ended;
             start.resume = Some(Resume {
@@ -233,7 +233,7 @@ fn path_of(path: PathBuf) -> Result<String, Failure> {
         .and_then(|path| path.into_os_string().into_string().ok());
     whole.ok_or_else(|| {
         Failure::new(format!(
-            "{} cannot be told to a worker: an absolute path in UTF-8 was expected; give the file or directory another name",
+            "{} cannot be sent to a worker: expected an absolute path in UTF-8; rename the file or directory",
             path.display()
         ))
     })

@@ -90,7 +90,7 @@ impl Output {
             self.told += 1;
             let line = match self.told.cmp(&MOST_TOLD) {
                 std::cmp::Ordering::Less => line,
-                std::cmp::Ordering::Equal => format!("{MOST_TOLD} lines were told of this worker; the rest is not"),
+                std::cmp::Ordering::Equal => format!("this worker wrote {MOST_TOLD} lines; the rest is not shown"),
                 std::cmp::Ordering::Greater => continue,
             };
             // The receiver may be closed.

@@ -162,8 +162,8 @@ async fn hand_over_places(rig: &RigConfig, state: &StateDirectory) -> Result<(),
     let prepared = prepared.await.unwrap_or_else(|error| Err(io::Error::other(error)));
     prepared.map_err(|error| {
         Failure::new(format!(
-            "the worker of rig {} was not started: making its places in {} failed ({error}); free space, or mend the \
-             permissions there, then run again",
+            "the worker of rig {} was not started: making its directories in {} failed ({error}); free space, or mend \
+             the permissions there, then run again",
             rig.name,
             state.path().display()
         ))
@@ -262,9 +262,12 @@ impl Process {
     pub(super) fn ended(&self, end: End, before: &str) -> String {
         let how = match (end, &self.runs) {
             (End::Status(Ok(status)), _) => words(status),
-            (End::Status(Err(error)), _) => format!("its end could not be seen ({error})"),
+            (End::Status(Err(error)), _) => format!("its exit status could not be read ({error})"),
             (End::OfUnit, Runs::Unit(unit)) => {
-                return format!("{before}: how, and what it wrote, `journalctl -u {}` tells", unit.name);
+                return format!(
+                    "{before}: `journalctl -u {}` shows its exit status and its output",
+                    unit.name
+                );
             }
             (End::OfUnit, Runs::Child(_)) => "it ended".into(),
         };

@@ -197,10 +197,10 @@ impl<'a> Session<'a> {
     fn take(&mut self, message: FromWorker) -> Result<Option<Finished>, Trouble> {
         let message = message
             .message
-            .ok_or_else(|| Trouble::Junk("a message that this build does not know".into()))?;
+            .ok_or_else(|| Trouble::Junk("of an unknown kind".into()))?;
         let event = match message {
             from_worker::Message::Hello(hello) => return self.greet(hello.pid).map(|()| None),
-            _ if !self.greeted => return Err(Trouble::Junk("something else than who it is, first".into())),
+            _ if !self.greeted => return Err(Trouble::Junk("the first message is not a greeting".into())),
             from_worker::Message::Finished(finished) => return Ok(Some(finished)),
             from_worker::Message::Pong(pong) => {
                 if self.asked.is_some_and(|(number, _)| number == pong.number) {
@@ -208,9 +208,9 @@ impl<'a> Session<'a> {
                 }
                 return Ok(None);
             }
-            from_worker::Message::Event(event) => event
-                .event
-                .ok_or_else(|| Trouble::Junk("an event that this build does not know".into()))?,
+            from_worker::Message::Event(event) => {
+                event.event.ok_or_else(|| Trouble::Junk("an unknown event".into()))?
+            }
         };
         match &event {
             Event::TestStarted(begun) => {
@@ -229,11 +229,11 @@ impl<'a> Session<'a> {
 
     fn greet(&mut self, pid: u32) -> Result<(), Trouble> {
         if self.greeted {
-            return Err(Trouble::Junk("who it is, again".into()));
+            return Err(Trouble::Junk("a second greeting".into()));
         }
         let known = self.process.greeted(pid);
         known
-            .map_err(|error| Trouble::Junk(format!("that it is process {pid}, which cannot be watched ({error}),")))?;
+            .map_err(|error| Trouble::Junk(format!("a greeting of process {pid}, which cannot be watched: {error}")))?;
         self.greeted = true;
         Ok(())
     }
@@ -246,7 +246,7 @@ impl<'a> Session<'a> {
             && let Some(end) = self.process.end_within(grace).await
         {
             return Failure {
-                reason: self.process.ended(end, &format!("{who} broke off")),
+                reason: self.process.ended(end, &format!("{who} ended early")),
                 reached: Some(self.reached),
             };
         }
@@ -254,15 +254,15 @@ impl<'a> Session<'a> {
         let what = match trouble {
             Trouble::Closed => format!("closed its stream and did not end within {grace:?}"),
             Trouble::Deaf => format!(
-                "did not say for {grace:?} that it is alive (stopped, or hanging in a library or driver for {:?})",
+                "did not answer for {grace:?} (stopped, or hanging in a library or driver for {:?})",
                 self.supervision.hung_after
             ),
             Trouble::DoesNotStop => format!(
                 "was cancelled and did not end within {:?}",
                 self.supervision.stop_within
             ),
-            Trouble::Silent => format!("did not say within {:?} who it is", self.supervision.start_within),
-            Trouble::Junk(what) => format!("sent {what}, which no worker of this build does: a defect of Verbatim"),
+            Trouble::Silent => format!("did not greet the daemon within {:?}", self.supervision.start_within),
+            Trouble::Junk(what) => format!("sent an invalid message ({what}): a defect of Verbatim"),
         };
         let then = if killed {
             "it was killed"

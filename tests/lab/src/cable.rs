@@ -45,7 +45,7 @@ impl Socket {
                 }
                 let own = path.with_extension(number.to_string());
                 if let Err(error) = lay(machine, &model, &own) {
-                    eprintln!("vib lab: no cable could be laid: {error}");
+                    eprintln!("vib lab: the cable could not be connected: {error}");
                 }
             }
         })?;

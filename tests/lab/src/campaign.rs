@@ -72,5 +72,5 @@ pub fn argument(name: &str) -> Option<String> {
 pub fn number(name: &str) -> anyhow::Result<u64> {
     let text = argument(name).with_context(|| format!("{name} N is missing"))?;
     text.parse()
-        .with_context(|| format!("{name}: a number was expected, seen {text:?}"))
+        .with_context(|| format!("{name}: expected a number, seen {text:?}"))
 }

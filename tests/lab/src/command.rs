@@ -100,7 +100,7 @@ pub fn run_in_ibsim(command: &[OsString]) -> anyhow::Result<u8> {
 /// Checks that there is a command.
 pub(super) fn check(command: &[OsString], lab: &str) -> anyhow::Result<()> {
     if command.is_empty() {
-        bail!("which command? `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");
+        bail!("a command is missing: `cargo xtask lab {lab} -- COMMAND…`, for example `-- verbatim run`");
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ const READY_WITHIN: Duration = Duration::from_secs(240);
 #[non_exhaustive]
 pub enum LabError {
     /// ibsim, or its preload, is not installed.
-    #[error("the lab needs {missing}, which is not on this machine; install it: {remedy}")]
+    #[error("the lab needs {missing}, which this machine does not have; install it: {remedy}")]
     NotInstalled {
         /// The missing program or file, and where the lab looked for it.
         missing: String,

@@ -239,5 +239,5 @@ fn unprivileged() -> anyhow::Result<(u32, u32)> {
     };
     id("postgres")
         .or_else(|| id("nobody"))
-        .context("neither the user postgres nor nobody is there to run PostgreSQL as")
+        .context("this host has neither a user postgres nor a user nobody to run PostgreSQL")
 }

@@ -50,7 +50,7 @@ fn daemon_requires_cable_and_certificate() {
     let Some(lab) = lab() else { return };
     let own = client(&lab, "verbatim --server https://127.0.0.1:7443 rigs");
     assert_eq!(own.status.code(), Some(3), "{own:?}");
-    assert!(text(&own.stderr).contains("nobody listens there"), "{own:?}");
+    assert!(text(&own.stderr).contains("no program listens there"), "{own:?}");
     let mut without = lab.command(&["verbatim".into(), "rigs".into()]);
     without.env_remove("VERBATIM_CERT");
     let without = without.output().unwrap();

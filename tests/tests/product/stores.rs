@@ -376,7 +376,7 @@ fn hosts_see_each_others_runs_and_rigs_and_take_what_waits_once(url: &str) {
     );
     assert_eq!(lab_b.remote_requests().unwrap(), []);
     let same = shared(url, "a", &dir_b).unwrap_err().to_string();
-    assert!(same.contains("another daemon calls itself host \"a\""), "{same}");
+    assert!(same.contains("another daemon has the name \"a\""), "{same}");
 }
 
 fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothing(url: &str) {
@@ -416,7 +416,7 @@ fn a_rig_that_the_rig_file_gets_is_claimed_and_one_of_another_host_changes_nothi
     write(&["first", "third", "theirs"]);
     let refused = scheduler.reload().unwrap_err().to_string();
     assert!(
-        refused.contains("rig theirs is one of host \"d\"") && refused.contains("the rigs stay as they were"),
+        refused.contains("host \"d\" has a rig theirs too") && refused.contains("the rigs stay as they were"),
         "{refused}"
     );
     assert_eq!(of_c(), ["first", "second"]);

@@ -27,7 +27,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     let came = match options.arguments.as_slice() {
         [] => in_full(options)?,
         [word] if word == "--sample" => samples()?,
-        _ => bail!("`campaign all` takes `-- --sample` or nothing more; for other arguments name one campaign"),
+        _ => bail!("`campaign all` takes `-- --sample` or nothing more; for other arguments, name one campaign"),
     };
     println!("{}", summary(&came));
     let failed: Vec<&str> = came.iter().filter(|came| came.failed).map(|came| came.name).collect();

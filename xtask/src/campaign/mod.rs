@@ -67,7 +67,8 @@ pub(crate) struct Campaign {
 pub(crate) const CAMPAIGNS: &[Campaign] = &[
     Campaign {
         name: "abuse",
-        summary: "attacks on a daemon by its doors, each for --seconds (10): it neither crashes nor hangs, lets nobody in, gives back what it took; --requests N, --only, --seed",
+        summary: "attacks on a daemon's listeners, each for --seconds (10): it neither crashes nor hangs, admits no \
+                  attacker, frees its memory and descriptors; --requests N, --only, --seed",
         run: abuse,
         sample: &["--seconds", "2"],
         waits: true,
@@ -95,14 +96,17 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "kill",
-        summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times (300), --jobs (2) at a time: nothing lost or left altered; --seed",
+        summary: "kill -9 of daemon, worker, client, restore, agent at random instants while runs wait, --times \
+                  (300), --jobs (2) at a time: no run lost, no device left changed; --seed",
         run: kill,
         sample: &["--times", "15"],
         waits: true,
     },
     Campaign {
         name: "leases",
-        summary: "--ops (10000) lease operations, the daemon killed meanwhile: nothing lost or held twice; --store postgres: three daemons share one, which is cut off and restarted too; --kills, --seed",
+        summary: "--ops (10000) lease operations, the daemon killed meanwhile: no lease lost or granted twice; \
+                  --store postgres: three daemons share one, which is also disconnected and restarted; --kills, \
+                  --seed",
         run: leases,
         sample: &["--times", "300"],
         waits: true,
@@ -123,21 +127,24 @@ pub(crate) const CAMPAIGNS: &[Campaign] = &[
     },
     Campaign {
         name: "soak",
-        summary: "mixed load through the installed service in its machine for --seconds (3600): memory and descriptors flat, nothing left",
+        summary: "mixed load through the installed service in its machine for --seconds (3600): memory and \
+                  descriptors constant, no processes or files left",
         run: soak,
         sample: &["--seconds", "30"],
         waits: true,
     },
     Campaign {
         name: "vib",
-        summary: "through the kernel: --sample N (20, 0: all) defects of management die, --jobs J (12) at a time; as found after --kills K (30); --seed",
+        summary: "through the kernel: tests find --sample N (20, 0: all) management defects, --jobs J (12) at a time; \
+                  the device is restored after --kills K (30); --seed",
         run: vib,
         sample: &["--sample", "2", "--kills", "4"],
         waits: true,
     },
     Campaign {
         name: "walk",
-        summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first on: no findings; --walk NAME: that one; --defect-seeds N: which defects c09-walk does not find",
+        summary: "c09-walk and c14-walk on sound devices, --seeds N (10000) from --first: no findings; --walk NAME: \
+                  only this walk; --defect-seeds N: which defects c09-walk does not find",
         run: walk,
         sample: &["--seeds", "200", "--first", "978221"],
         waits: false,

@@ -31,12 +31,12 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
         })
     };
     if let Some((list, ..)) = listed(name) {
-        bail!("there is a defect {name}, in {list}");
+        bail!("defect {name} already exists, in {list}");
     }
     let (list, kind, line) = listed(like).with_context(|| format!("no defect is called {like}"))?;
     let prefix = usize::from(kind == "LinkDefect");
     if prefix == 1 && words[0] != "link" {
-        bail!("{like} is of the link: its names begin with link-");
+        bail!("{like} is a defect of the link layer: begin the new name with link-");
     }
     let old = line.split_whitespace().next().unwrap_or_default().to_owned();
     let new: String = words[prefix..].iter().map(|word| capital(word)).collect();
@@ -49,7 +49,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let is_in = |at: &usize| mentions(&files[*at]) > 0;
     let at = match (0..files.len()).filter(is_in).collect::<Vec<_>>()[..] {
         [at] if mentions(&files[at]) == 1 && files[at].text.contains(&call) => at,
-        _ => bail!("{like} does not act in one place, as `{call}`; name another with --like"),
+        _ => bail!("{like} does not act in exactly one place, as `{call}`; name another defect with --like"),
     };
     files[at].text = with_either(&files[at].text, &call, &format!("has({kind}::{new})"));
     let list = files

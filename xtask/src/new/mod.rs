@@ -86,7 +86,7 @@ impl Options {
     fn about(&self) -> anyhow::Result<&str> {
         if !self.about.ends_with('.') || self.about.contains(['"', '\\', '\n']) {
             bail!(
-                "--about {:?} is no sentence: it ends with a full stop and has no quotes",
+                "--about {:?} is no sentence: expected a full stop at the end and no quotes",
                 self.about
             );
         }
@@ -103,7 +103,7 @@ impl Options {
         let begins = self.name.starts_with(|letter: char| letter.is_ascii_lowercase());
         if !begins || words.len() < 2 || !words.iter().all(is_word) {
             bail!(
-                "{:?} is no name: two words or more of a-z and 0-9 with hyphens between, a letter first",
+                "{:?} is no name: expected two or more words of a-z and 0-9, joined by hyphens, with a letter first",
                 self.name
             );
         }
@@ -136,7 +136,7 @@ fn sources(root: &Path, directory: &str) -> anyhow::Result<Vec<Change>> {
 fn insert_behind(text: &str, line: &str, new: &str) -> anyhow::Result<String> {
     let places: Vec<usize> = text.match_indices(&format!("\n{line}\n")).map(|(at, _)| at).collect();
     let [at] = places[..] else {
-        bail!("{} lines are \"{line}\", one was expected", places.len());
+        bail!("expected one line \"{line}\", seen {}", places.len());
     };
     let (before, behind) = text.split_at(at + 1 + line.len() + 1);
     Ok(format!("{before}{new}\n{behind}"))

@@ -30,13 +30,13 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
         (None, Some((_, like))) => (*like).to_owned(),
         (None, None) => {
             let chapters = SHORT.map(|(of, _)| of).join(", ");
-            bail!("{name} begins with no chapter that has tests ({chapters}); --like TEST says where it goes");
+            bail!("{name} begins with no chapter that has tests ({chapters}); choose its place with --like TEST");
         }
     };
     let id = |name: &str| format!("    id: \"{name}\",\n");
     let files = sources(root, SOURCES)?;
     if let Some(there) = files.iter().find(|file| file.text.contains(&id(name))) {
-        bail!("there is a test {name}, in {}", there.path.display());
+        bail!("test {name} already exists, in {}", there.path.display());
     }
     let is_it = |file: &&Change| file.text.contains(&id(&like));
     let file = files
@@ -46,18 +46,18 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let stem = file.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
     if file.text.matches(": Test = Test {").count() != 1 || root.join(file.path.with_extension("")).is_dir() {
         bail!(
-            "{like} has not its own file {}; name another with --like",
+            "{like} shares its file {}; name another test with --like",
             file.path.display()
         );
     }
     let new = name.replace('-', "_");
     let path = file.path.with_file_name(format!("{new}.rs"));
     if root.join(&path).exists() {
-        bail!("{} is there, with other tests", path.display());
+        bail!("{} already exists, with other tests", path.display());
     }
     let contents = file.path.with_file_name("mod.rs");
     let chapter = files.iter().find(|file| file.path == contents);
-    let chapter = chapter.with_context(|| format!("{} is not there", contents.display()))?;
+    let chapter = chapter.with_context(|| format!("{} does not exist", contents.display()))?;
     let entry = format!("&{stem}::TEST");
     if chapter.text.matches(&entry).count() != 1 {
         bail!("{} does not list {like} as {entry}", contents.display());
@@ -66,7 +66,7 @@ pub(super) fn begin(root: &Path, options: &Options) -> anyhow::Result<Begun> {
     let listed = insert_behind(&listed, &format!("mod {stem};"), &format!("mod {new};"))
         .with_context(|| format!("{} has no module {stem}", contents.display()))?;
     let text = renamed(&file.text, &like, name, options.about()?)
-        .with_context(|| format!("{} is not written as tests are", file.path.display()))?;
+        .with_context(|| format!("{} does not have the form of a test", file.path.display()))?;
     let changes = vec![
         Change { path, text },
         Change {
@@ -124,8 +124,5 @@ pub(super) fn record(name: &str, like: &str) -> anyhow::Result<()> {
             Err(error) => missed.push(format!("{error:#}")),
         }
     }
-    bail!(
-        "no defect of the records of {like} is found by {name}: {}",
-        missed.join("; ")
-    )
+    bail!("{name} finds no defect of the records of {like}: {}", missed.join("; "))
 }

@@ -109,7 +109,7 @@ fn rejects_wrong_names_with_a_reason() {
     for (error, words) in [
         (
             test("c09-rtr", None),
-            "there is a test c09-rtr, in crates/catalog/src/transport/c09_rtr.rs",
+            "test c09-rtr already exists, in crates/catalog/src/transport/c09_rtr.rs",
         ),
         (test("c10-not-there", None), "begins with no chapter that has tests"),
         (test("c09 Example", None), "is no name"),
@@ -119,19 +119,22 @@ fn rejects_wrong_names_with_a_reason() {
         ),
         (
             test("c09-not-there", Some("c09-060-requester-verbs")),
-            "has not its own file",
+            "shares its file",
         ),
         (
             defect("rnr-nak-once", None),
-            "there is a defect rnr-nak-once, in crates/device/src/rc/defect.rs",
+            "defect rnr-nak-once already exists, in crates/device/src/rc/defect.rs",
         ),
         (defect("9-naks", None), "is no name"),
         (defect("two-naks", Some("no-such")), "no defect is called no-such"),
         (
             defect("two-naks", Some("link-ebp-accepted")),
-            "its names begin with link-",
+            "begin the new name with link-",
         ),
-        (defect("two-naks", Some("cnp-with-psn")), "does not act in one place"),
+        (
+            defect("two-naks", Some("cnp-with-psn")),
+            "does not act in exactly one place",
+        ),
     ] {
         let error = format!("{error:#}");
         assert!(error.contains(words), "{words}: {error}");

@@ -10,10 +10,10 @@ use crate::print;
 #[derive(clap::Args)]
 #[command(after_help = "\
 bash: verbatim completions bash > ~/.local/share/bash-completion/completions/verbatim\n\
-zsh:  verbatim completions zsh > DIR/_verbatim, DIR being one of $fpath\n\
+zsh:  verbatim completions zsh > DIR/_verbatim, where DIR is in $fpath\n\
 fish: verbatim completions fish > ~/.config/fish/completions/verbatim.fish\n\
-Rigs, tests, runs and leases are asked for when they are completed.\n\
-The Debian packages have them in their places.")]
+The completions of rigs, tests, runs and leases are always current.\n\
+The Debian packages install the scripts.")]
 pub(crate) struct Arguments {
     /// The shell
     #[arg(value_enum)]

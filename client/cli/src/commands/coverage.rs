@@ -73,8 +73,9 @@ fn in_words(covered: &Covered) -> String {
         for one in all {
             let noticed = one.noticed.map_or_else(String::new, |noticed| {
                 format!(
-                    ", failed in {} cases of defects, alone in {}",
-                    noticed.failed, noticed.alone
+                    ", failed in {} of defects, alone in {}",
+                    print::counted(noticed.failed, "case", "cases"),
+                    noticed.alone
                 )
             });
             let reasons = one.reason.into_iter().chain(one.unbroken);
@@ -89,7 +90,7 @@ fn in_words(covered: &Covered) -> String {
     }
     text.push_str(&format!("  rigs {}", covered.rigs.join(", ")));
     if let Some(why) = &covered.not_from_a_host {
-        text.push_str(&format!("; no adapter of a host: {why}"));
+        text.push_str(&format!("; no adapter of a host can run them: {why}"));
     }
     text.push('\n');
     text

@@ -13,14 +13,15 @@ use crate::server::Place;
 /// Explain a finding: show the statement, and each packet field by field beside the expected values.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Findings are checks that failed or could not be decided; they are numbered from 1 within a test. The \
-    verdicts are judged anew from the record. Of a test without any, its verdict is told, with what held and how far it got. Exit \
-    codes: 0 something is explained, or there is no finding at all; 2 no finding is called so; 3 the record cannot be read or judged."
+    after_help = "Findings are checks that failed or could not be decided; they are numbered from 1 within a test. \
+    The verdicts are judged anew from the record. For a test without findings, the command shows the verdict, the \
+    passed checks and the last step of the test. Exit codes: 0 a finding or verdict is explained, or the run has no \
+    findings; 2 no finding has this name; 3 the record cannot be read or judged."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
     run: String,
-    /// Which findings: TEST, TEST#NUMBER or a statement; all when it is not given
+    /// The findings: TEST, TEST#NUMBER or a statement; by default all
     finding: Option<String>,
 }
 
@@ -62,11 +63,9 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         .collect();
     let is_here = |test: &String| kept.report.verdicts.iter().any(|verdict| verdict.test == *test);
     match wanted {
-        Some(Wanted::Test(test, _)) if !is_here(&test) => {
-            Err(Usage(format!("no test of this run is called {test}")).into())
-        }
+        Some(Wanted::Test(test, _)) if !is_here(&test) => Err(Usage(format!("this run has no test {test}")).into()),
         Some(_) if !all.is_empty() => Err(Usage(format!(
-            "no finding of this run is {:?}; it has {}",
+            "this run has no finding {:?}; it has {}",
             arguments.finding.as_deref().unwrap_or_default(),
             shortened(&all)
         ))
@@ -103,11 +102,7 @@ impl Wanted {
         let number = number
             .map(|number| {
                 let parsed = number.parse().ok().filter(|number| *number > 0);
-                parsed.ok_or_else(|| {
-                    Usage(format!(
-                        "{text:?}: after # the finding's number was expected, from 1 on"
-                    ))
-                })
+                parsed.ok_or_else(|| Usage(format!("{text:?}: expected the number of a finding after #, from 1 on")))
             })
             .transpose()?;
         Ok(match verbatim_catalog::canonical(name) {

@@ -13,7 +13,7 @@ pub(crate) struct Arguments {
     /// Write a capture for Wireshark: frames as they were, MADs as InfiniBand packets with reconstructed headers
     #[arg(long, value_name = "FILE")]
     pcapng: PathBuf,
-    /// Write over a file that exists
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }

@@ -12,9 +12,9 @@ use crate::{exit, print};
 /// Judge a record anew.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A record of another revision of its test than this version has is not judged anew: the verdict of the run is \
-    shown, marked so. Exit codes, by the verdicts that are shown: 0 all judged passed; 1 a FAIL; 2 usage; 3 an ERROR, or the \
-    record is damaged; 4 inconclusive, or nothing judged."
+    after_help = "If a record has another revision of its test than this version, the command shows the verdict of \
+    the run, and marks it as not judged anew. Exit codes, by the verdicts that are shown: 0 all judged tests passed; \
+    1 a FAIL; 2 usage; 3 an ERROR, or the record is damaged; 4 inconclusive, or no test judged."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left

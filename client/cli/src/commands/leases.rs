@@ -19,13 +19,15 @@ use crate::{exit, print};
 
 /// Reserve a rig for exclusive use.
 #[derive(clap::Args)]
-#[command(after_help = "Prints the lease's name once it has its rig, in a pipe nothing else: \
+#[command(
+    after_help = "Waits for the rig, then prints the lease; in a pipe, prints only its name: \
     verbatim run --lease $(verbatim reserve bench-3). \
-    `verbatim run` on a rig that you hold runs under your lease anyway.")]
+    `verbatim run` on a rig that you hold uses your lease without --lease."
+)]
 pub(crate) struct Reserve {
     /// The rig; without it, any rig that has the labels
     rig: Option<String>,
-    /// What the rig must have: a label of the rig file, or kind=KIND; may be given several times
+    /// A label that the rig must have: a label of the rig file, or kind=KIND; may be given several times
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
     /// Duration of the lease from the time it has a rig: 90s, 30m, 2h; at most 24h
@@ -214,8 +216,8 @@ pub(crate) async fn until_it_has_a_rig(
                 Err(_) => {
                     let why = print::tables::why_it_waits(&lease).unwrap_or_default();
                     let waited = match at_most.unwrap_or_default().as_secs() {
-                        0 => "it was not to wait".into(),
-                        s => format!("it waited {s} s for a rig, as long as it was to"),
+                        0 => "--no-wait permits no wait".into(),
+                        s => format!("it waited {s} s for a rig, the limit of --wait-at-most"),
                     };
                     anyhow::bail!("{name} leaves the queue: {waited}; {why}");
                 }

@@ -13,11 +13,11 @@ use crate::print;
 /// Show the manual page of a command.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Beside a program of `cargo install`: verbatim man --dir ~/.cargo/share/man/man1\n\
-The Debian packages have the pages in their place."
+    after_help = "For a program of `cargo install`: verbatim man --dir ~/.cargo/share/man/man1\n\
+The Debian packages install the pages."
 )]
 pub(crate) struct Arguments {
-    /// The command, such as `runs watch`; the program itself without it
+    /// The command, such as `runs watch`; by default the program itself
     command: Vec<String>,
     /// Write the pages of all commands into a directory
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -32,7 +32,9 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> anyhow::Result<Exi
     let words: Vec<&str> = arguments.command.iter().map(String::as_str).collect();
     let page = verbatim_manual::page(command, &words)?.ok_or_else(|| {
         let words = words.join(" ");
-        Usage(format!("no command is called {words:?}; `verbatim --help` lists them"))
+        Usage(format!(
+            "there is no command {words:?}; `verbatim --help` lists the commands"
+        ))
     })?;
     if !std::io::stdout().is_terminal() || !shown(&page) {
         print::text(&String::from_utf8_lossy(&page))?;

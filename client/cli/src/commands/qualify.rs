@@ -38,7 +38,7 @@ struct Document {
 pub(crate) struct Arguments {
     /// Only these tests and the defects of their statements: an id, a public name, a statement, or a glob
     patterns: Vec<String>,
-    /// Rules to judge by
+    /// The rules by which the records are judged
     #[arg(long, value_enum, default_value = "both")]
     rules: ByRules,
     /// Number of states of each sound model, one per seed
@@ -138,7 +138,8 @@ fn words(all: &[Qualification], chosen: bool) -> String {
         }
         for defect in of.defects.iter().filter(|defect| of.stale.contains(&defect.name)) {
             out.push_str(&format!(
-                "NO EXCEPTION {rules}: {} is caught with the usual parameters: strike it from the exceptions\n            \
+                "NO EXCEPTION {rules}: a test with the usual parameters catches {}: remove it from the \
+                 exceptions\n            \
                  repeat: {}\n",
                 defect.name, defect.repeat
             ));
@@ -152,7 +153,7 @@ fn words(all: &[Qualification], chosen: bool) -> String {
     }
     for of in all {
         let survived = if chosen {
-            "survivors count in a run of all tests alone".into()
+            "survivors count only in a run of all tests".into()
         } else {
             format!("{} survived", of.survived.len())
         };
@@ -173,7 +174,7 @@ fn words(all: &[Qualification], chosen: bool) -> String {
 fn caught(all: &[Qualification], place: usize) -> String {
     let names: BTreeSet<_> = all.iter().flat_map(|of| &of.tests[place].catches).collect();
     if names.is_empty() {
-        return "    catches none of the defects of its statements: give the device model one that it catches\n".into();
+        return "    catches no defect of its statements: add a defect that it catches to the device model\n".into();
     }
     let line = |name: &String| {
         let by = all.iter().filter(|of| of.tests[place].catches.contains(name));
@@ -181,7 +182,7 @@ fn caught(all: &[Qualification], place: usize) -> String {
         let alone = if by.len() == all.len() {
             String::new()
         } else {
-            format!(" by the rules of {} alone", by.join(", "))
+            format!(" only by the rules of {}", by.join(", "))
         };
         format!("    catches {name}{alone}\n")
     };

@@ -21,20 +21,20 @@ use crate::server::{self, Place, run_named};
 /// Report on a run.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without an option, Markdown goes to stdout. FILE may be - for stdout. The verdicts are judged anew from \
-    the record, as `verbatim judge` does. Exit codes: 0 the report is written, whatever it says; 2 usage; 3 the record cannot \
-    be read or judged."
+    after_help = "Without an option, Markdown goes to stdout. FILE may be - for stdout. The verdicts are judged anew \
+    from the record, as `verbatim judge` does. Exit codes: 0 the report is written, with any verdict; 2 usage; 3 the \
+    record cannot be read or judged."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left; or a run of the daemon: runs/ID, ID, or latest
     run: String,
-    /// One page that needs nothing else: tests, findings, and what passed as a ladder
+    /// One self-contained HTML page: tests, findings, and ladders of the passed tests
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// JUnit XML, for Jenkins, GitLab and GitHub
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// The Test Anything Protocol, version 13, which readers of 14 take as well
+    /// The Test Anything Protocol, version 13, which parsers of version 14 also accept
     #[arg(long, value_name = "FILE")]
     tap: Option<PathBuf>,
     /// Markdown, for a merge request or a ticket
@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     history: Option<u16>,
     #[command(flatten)]
     known: known::Arguments,
-    /// Write over files that exist
+    /// Overwrite existing files
     #[arg(long)]
     force: bool,
 }
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl Fn() -> anyhow::Result<Plac
         .find(|(file, _)| !is_stdout(file) && !arguments.force && file.exists())
     {
         let file = file.display();
-        return Err(Usage(format!("{file} exists already; --force writes over it")).into());
+        return Err(Usage(format!("{file} exists already; --force overwrites it")).into());
     }
     let of_page = !arguments.before.is_empty() || arguments.history.is_some();
     if of_page && arguments.html.is_none() {
@@ -133,7 +133,7 @@ fn given_before(named: &[String], place: impl Fn() -> anyhow::Result<Place>) -> 
 
 /// Returns earlier runs of the same rig from the daemon, the oldest first.
 fn kept_before(run: &v1::RunInfo, count: u16, place: &Place) -> anyhow::Result<Vec<Past>> {
-    let address = place.server("the runs that a daemon keeps")?;
+    let address = place.server("--history")?;
     let filter = format!("rig={} AND state=ENDED", run.rig);
     server::at(address, |client| async move {
         let mut past = Vec::new();
@@ -181,7 +181,7 @@ fn write(file: &Path, text: &str) -> anyhow::Result<()> {
     };
     written().with_context(|| {
         format!(
-            "cannot write {}; is its directory there, with room on the disk?",
+            "cannot write {}; check that its directory exists and that the disk has space",
             file.display()
         )
     })
@@ -206,8 +206,8 @@ impl Source {
             Ok(address) if !looks_like_a_path => address,
             _ => {
                 return Err(Usage(format!(
-                    "{run:?}: expected the directory that `verbatim run --record DIR` left, or, where a daemon is, one of its \
-                     runs; there is no such directory"
+                    "{run:?}: no such directory; expected the directory that `verbatim run --record DIR` left, or a \
+                     run of a daemon"
                 ))
                 .into());
             }

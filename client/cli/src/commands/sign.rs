@@ -10,10 +10,10 @@ use crate::print;
 /// Sign a record.
 #[derive(clap::Args)]
 #[command(
-    after_help = "The signature is over manifest.json, which hashes every other file. It is put into manifest.sig, 64 bytes, and \
-    the public key into manifest.pub. Without verbatim: openssl pkeyutl -verify -rawin -pubin -inkey PUBLIC.pem -sigfile \
-    manifest.sig -in manifest.json. Exit codes: 0 signed; 2 the key cannot be used, or the record is signed already; 3 the record \
-    is not whole."
+    after_help = "The command signs manifest.json, which has the hash of every other file. It writes the signature \
+    (64 bytes) to manifest.sig, and the public key to manifest.pub. To verify without verbatim: openssl pkeyutl \
+    -verify -rawin -pubin -inkey PUBLIC.pem -sigfile manifest.sig -in manifest.json. Exit codes: 0 signed; 2 the key \
+    cannot be used, or the record is signed already; 3 the record is not whole."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left

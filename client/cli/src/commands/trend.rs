@@ -15,8 +15,8 @@ use crate::server::{self, Place};
 /// Show the verdicts and measured values of a rig over its runs, by firmware version of the device.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 no test came to worse in the last run than in the one before it; 1 one did; 2 usage, or no \
-    run is kept; 3 the daemon cannot be asked."
+    after_help = "Exit codes: 0 no test has a worse outcome in the last run than in the run before it; 1 at least one \
+    test has; 2 usage, or the daemon has no ended run of the rig; 3 the daemon does not answer."
 )]
 pub(crate) struct Arguments {
     /// The rig
@@ -44,12 +44,12 @@ struct Point {
 }
 
 pub(crate) fn run(arguments: &Arguments, place: &Place) -> anyhow::Result<ExitCode> {
-    let address = place.server("the runs that a daemon keeps")?;
+    let address = place.server("`verbatim trend`")?;
     let runs = server::at(address, |client| kept(client, arguments))?;
     if runs.is_empty() {
         let rig = &arguments.rig;
         return Err(Usage(format!(
-            "no run of {rig:?} that has ended is kept; `verbatim rigs` lists the rigs"
+            "the daemon has no ended run of rig {rig:?}; `verbatim rigs` lists the rigs"
         ))
         .into());
     }

@@ -16,10 +16,11 @@ const DIFFERS: u8 = 1;
 /// Check that a record is whole and unaltered, and judge it again.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 every byte is as it was sealed, and the records give the same verdicts; 1 they give others, \
-    each of which is listed; 2 usage; 3 a byte is altered, a file is missing or added, the signature is not that of the key, or \
-    the record cannot be read; 4 as 0, but a record is of another revision of its test than this version has, so that its verdict \
-    was not judged again. A signature tells who sealed the record only where you had the key by another way: --key."
+    after_help = "Exit codes: 0 no byte has changed since the run sealed the record, and the verdicts are the same; 1 \
+    some verdicts differ, and each is listed; 2 usage; 3 a byte is altered, a file is missing or added, the signature \
+    is not that of the key, or the record cannot be read; 4 as 0, but a record has another revision of its test than \
+    this version, so its verdict was not judged again. A signature proves who sealed the record only if you got the \
+    key by another way: --key."
 )]
 pub(crate) struct Arguments {
     /// The directory that `verbatim run --record` left, or a received copy
@@ -44,13 +45,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let is_hash = expected.len() == 64 && expected.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !is_hash {
             let what = format!(
-                "--sha256: expected 64 hexadecimal digits, as the last line of manifest.json has, seen {expected:?}"
+                "--sha256: expected 64 hexadecimal digits, as in the last line of manifest.json, seen {expected:?}"
             );
             return Err(exit::Usage(what).into());
         }
         if !expected.eq_ignore_ascii_case(&verified.sha256) {
             anyhow::bail!(
-                "{directory} is not the record that was meant: expected a manifest of SHA-256 {expected}, found {}",
+                "{directory} is not the expected record: expected SHA-256 {expected} of the manifest, seen {}",
                 verified.sha256
             );
         }
@@ -60,8 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if !verified.added.is_empty() {
         anyhow::bail!(
-            "{directory} has what the run did not leave: {}; expected no file that the manifest does not list. Move it away, and \
-             verify again",
+            "{directory} has files that the manifest does not list: {}; move them away, and verify again",
             verified.added.join(", ")
         );
     }
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let signed = match verified.signed_by {
             None => "no".into(),
             Some(by) if key.is_some() => format!("by key {}, as demanded", by.id()),
-            Some(by) => format!("by key {}; --key PUBLIC.pem demands whose", by.id()),
+            Some(by) => format!("by key {}; --key PUBLIC.pem checks whose key it is", by.id()),
         };
         let mut text = format!(
             "whole    {}, {}, as the run sealed them\nmanifest SHA-256 {}\nsigned   {signed}\n",

@@ -5,7 +5,7 @@ use verbatim_client::v1::{Cause, Check, CheckResult, Outcome, RunInfo, Verdict};
 use verbatim_rig::file::BUILT_IN;
 use verbatim_run::Report;
 
-use super::{coloured, is_explained};
+use super::{coloured, counted, is_explained};
 
 /// Number of similar findings that are shown.
 const ALIKE: usize = 3;
@@ -62,8 +62,9 @@ pub(crate) fn explanation(report: &Report, telling: &Telling) -> String {
     let is_green = !report.verdicts.iter().any(is_explained);
     if is_green && !telling.all && observations.len() > FEW {
         out.push_str(&format!(
-            "\n{} observations of {tests} tests, which decide nothing: `--all` shows them\n",
-            observations.len()
+            "\n{} observations of {}, which decide nothing: `--all` shows them\n",
+            observations.len(),
+            counted(tests as u64, "test", "tests")
         ));
     } else if !observations.is_empty() {
         out.push_str("\nObservations, which decide nothing:\n");
@@ -114,7 +115,10 @@ fn deviations(report: &Report) -> String {
     }
     let loud = of(&[Showed::NotSeen, Showed::Expired]);
     if !loud.is_empty() {
-        let head = coloured(Outcome::Inconclusive, "Not as the known deviations have it:");
+        let head = coloured(
+            Outcome::Inconclusive,
+            "Known deviations that did not appear or have expired:",
+        );
         out.push_str(&format!("\n{head}\n{loud}"));
     }
     out

@@ -165,7 +165,7 @@ pub(crate) fn summary(report: &Report) -> String {
 /// Prints to stderr which verdicts differ from those of the run, and which tests this version could not judge again.
 pub(crate) fn judged_otherwise(report: &Report, drift: &[String]) {
     for difference in drift {
-        eprintln!("verbatim: judged otherwise than by the run: {difference}");
+        eprintln!("verbatim: the verdict differs from that of the run: {difference}");
     }
     for (test, why) in &report.not_judged_anew {
         eprintln!("verbatim: not judged anew: {test}: {why}");

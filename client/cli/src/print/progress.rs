@@ -133,7 +133,7 @@ impl Progress {
         let how = if restored.iter().all(Restored::is_complete) {
             "restored first"
         } else {
-            "restored first, but not wholly"
+            "restored first, but only in part"
         };
         let areas: Vec<_> = restored.iter().map(|restored| restored.area.as_str()).collect();
         self.say(&format!(

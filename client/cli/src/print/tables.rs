@@ -83,7 +83,7 @@ pub(crate) fn run_head(run: &v1::Run) -> String {
         "files",
         match (run.pinned, &run.purge_time) {
             (true, _) => "pinned".into(),
-            (false, Some(time)) => format!("removed at {time}, by the daemon's limits"),
+            (false, Some(time)) => format!("the daemon removes them at {time}"),
             (false, None) => String::new(),
         },
     );
@@ -168,10 +168,10 @@ pub(crate) fn why_it_waits(lease: &v1::Lease) -> Option<String> {
     }
     match &waiting.latest {
         Some(latest) => words.push_str(&format!(
-            "; it begins at {} at the latest, unless somebody renews a lease or goes first",
+            "; it begins at {} at the latest, unless a lease is renewed or another lease goes first",
             seconds(Some(latest.to_string()))
         )),
-        None => words.push_str("; it is not known when it begins"),
+        None => words.push_str("; the daemon cannot predict when it begins"),
     }
     Some(words)
 }

@@ -15,8 +15,8 @@ pub enum CaptureError {
     },
     /// The compressed data is damaged or cut off.
     #[error(
-        "cannot unpack the compressed capture behind byte {offset} of what it holds: {source}; expected gzip or zstd \
-         to the end of the file, and seen it damaged or cut off, so packets are missing from here on"
+        "cannot unpack the compressed capture after {offset} unpacked bytes: {source}; the gzip or zstd data is \
+         damaged or cut off, so packets are missing from here on"
     )]
     Packed {
         /// The number of bytes decompressed before the error.

@@ -79,13 +79,13 @@ pub enum Unread {
 impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::LinkType(LINKTYPE_EXPORTED) => f.write_str("an exported PDU, such as what a host was told"),
+            Self::LinkType(LINKTYPE_EXPORTED) => f.write_str("an exported PDU, such as a verbs command"),
             Self::LinkType(number) => write!(f, "link type {number}"),
             Self::ErfType(number) => write!(f, "ERF record of type {number}"),
             Self::ErfShort => f.write_str("ERF record without its headers"),
-            Self::Within(tunnel) => write!(f, "{tunnel} around something else than Ethernet or IP"),
+            Self::Within(tunnel) => write!(f, "{tunnel} with a payload other than Ethernet or IP"),
             Self::Extensions => {
-                f.write_str("RoCEv2 behind IPv6 extension headers, whose ICRC is not that of the packet without them")
+                f.write_str("RoCEv2 behind IPv6 extension headers, whose ICRC does not match the packet without them")
             }
         }
     }

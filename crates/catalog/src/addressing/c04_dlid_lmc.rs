@@ -22,8 +22,8 @@ pub(super) static TEST: Test = Test {
     id: "c04-dlid-lmc",
     aliases: &[],
     revision: 2,
-    about: "A port answers LID-routed SMPs to each of its LIDs, and to none beside them.",
-    reading: "Who answers shows in PortGUID. On a fabric, silence above the base LID may be due to a switch.",
+    about: "A port answers LID-routed SMPs to each of its LIDs, and to no other LID.",
+    reading: "PortGUID identifies the port that answers. On a fabric, a switch may cause silence above the base LID.",
     statements: &[STATEMENT, c13_response_header::STATEMENT],
     needs: &[Need::Mad, Need::AnyLid],
     parameters: &[],
@@ -76,11 +76,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             (false, Some(true)) => (Passed::Fail, "this port"),
             (true, Some(false)) => (Passed::Inconclusive, "another port"),
             (false, Some(false)) => (Passed::Pass, "another port"),
-            (false, None) if is_proven => (Passed::Pass, "nobody"),
-            (true, None) if is_proven && (t.begin.simulated || lid == port.lid()) => (f.silence_of(last), "nobody"),
-            (_, None) => (Passed::Inconclusive, "nobody"),
+            (false, None) if is_proven => (Passed::Pass, "no port"),
+            (true, None) if is_proven && (t.begin.simulated || lid == port.lid()) => (f.silence_of(last), "no port"),
+            (_, None) => (Passed::Inconclusive, "no port"),
         };
-        let about = format!("who answers at LID {lid} (base {}, LMC {})", port.lid(), port.lmc());
+        let about = format!("responding port at LID {lid} (base {}, LMC {})", port.lid(), port.lmc());
         f.claim(STATEMENT, about)
             .by_all(tries)
             .saw(seen)

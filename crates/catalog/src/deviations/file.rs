@@ -16,7 +16,7 @@ use crate::glob::glob;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DeviationsError {
     /// The file cannot be read.
-    #[error("the deviations file {} cannot be read ({what}); correct the path, or make the file", path.display())]
+    #[error("the deviations file {} cannot be read ({what}); correct the path, or create the file", path.display())]
     Read {
         /// The path of the file.
         path: PathBuf,
@@ -170,7 +170,7 @@ fn entries(text: &str, names: Option<&Names>) -> Result<Vec<Deviation>, Wrong> {
         if entries.iter().any(|known| known.id == entry.id) {
             return wrong(
                 id.span(),
-                format!("an entry {:?} is there already; rename one of them", entry.id),
+                format!("the file has two entries {:?}; rename one of them", entry.id),
             );
         }
         entries.push(entry);
@@ -181,7 +181,7 @@ fn entries(text: &str, names: Option<&Names>) -> Result<Vec<Deviation>, Wrong> {
 fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Option<&Names>) -> Result<Deviation, Wrong> {
     for (key, text) in [("id", &raw.id), ("reason", &raw.reason), ("source", &raw.source)] {
         if text.get_ref().trim().is_empty() {
-            return wrong(text.span(), format!("{key:?} is empty; say it in words"));
+            return wrong(text.span(), format!("{key:?} is empty; expected a text"));
         }
     }
     if raw.tests.get_ref().is_empty() {
@@ -206,7 +206,7 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Optio
         Some(endangers) if family.is_added => {
             return wrong(
                 endangers.span(),
-                "\"endangers\" is for the built-in families alone; leave the test out of the run: `-k 'not NAME'`",
+                "only the built-in families may have \"endangers\"; leave the test out of the run: `-k 'not NAME'`",
             );
         }
         Some(_) if raw.findings.is_empty() => {}
@@ -214,14 +214,15 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Optio
         _ => {
             return wrong(
                 header,
-                "an entry has \"findings\": what the checks are about, N for each number",
+                "an entry needs \"findings\": the subjects of the checks, with N for each number",
             );
         }
     }
     if let Some(within) = raw.within.as_ref().filter(|within| within.get_ref().is_wrong()) {
         return wrong(
             within.span(),
-            "\"within\" bounds nothing, or nothing can be within; expected such as { early_ms = 8 } or { least = 8, most = 17 }",
+            "\"within\" has no bounds, or no value is within them; expected, for example, { early_ms = 8 } or \
+             { least = 8, most = 17 }",
         );
     }
     for version in [&raw.from, &raw.before].into_iter().flatten().chain(&raw.mended) {
@@ -229,7 +230,7 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Optio
             return wrong(
                 version.span(),
                 format!(
-                    "{:?} is no version; expected such as \"6.1\" or \"20.43.4100\"",
+                    "{:?} is not a version; expected, for example, \"6.1\" or \"20.43.4100\"",
                     version.get_ref()
                 ),
             );
@@ -239,7 +240,7 @@ fn entry(raw: RawEntry, header: Range<usize>, family: &Arc<Family>, names: Optio
         return wrong(
             raw.expires.span(),
             format!(
-                "{:?} is no day; expected YYYY-MM-DD, such as \"2027-12-31\"",
+                "{:?} is not a date; expected YYYY-MM-DD, for example \"2027-12-31\"",
                 raw.expires.get_ref()
             ),
         );

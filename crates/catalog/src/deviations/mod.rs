@@ -286,12 +286,13 @@ impl Known {
         match self.showed {
             Showed::Seen => format!("{test}: {id}: {}", self.reason),
             Showed::NotSeen => format!(
-                "{test} passed, though {device} is known to deviate ({id}): {} If it was mended, narrow the entry's versions",
+                "{test} passed, though {device} is known to deviate ({id}): {} If the device was fixed, narrow the \
+                 versions of the entry",
                 self.reason
             ),
             Showed::Expired => format!(
-                "{test}: {id} of {device} is believed until {} only, and was seen after that: look whether it is still so, then \
-                 set the entry's date anew",
+                "{test}: the entry {id} of {device} expired on {}, but the deviation was seen after that; check \
+                 whether it still applies, then renew the entry's date",
                 self.expires
             ),
         }

@@ -349,14 +349,14 @@ fn invalid_file_error_names_the_line() {
         ("C9-60", "C9-600", 7, "no statement is called"),
         ("c09-060-*", "c09-60-gost-ack", 8, "no test is called"),
         ("wr_id N", "wr_id 7", 9, "write N for each"),
-        ("\"2.1\"", "\"new\"", 10, "is no version"),
-        ("2027-12-31", "2027-13-31", 13, "is no day"),
+        ("\"2.1\"", "\"new\"", 10, "is not a version"),
+        ("2027-12-31", "2027-13-31", 13, "is not a date"),
         ("source", "souce", 12, "did you mean \"source\""),
-        ("reason", "within = { early_ms = -1 }\nreason", 11, "bounds nothing"),
+        ("reason", "within = { early_ms = -1 }\nreason", 11, "has no bounds"),
         ("reason", "within = { early = 1 }\nreason", 11, "unknown key"),
         ("reason", "endangers = \"it\"\nreason", 11, "built-in families"),
         ("family = \"our core\"", "family = 7", 2, "expected a string"),
-        ("findings", "#", 5, "has \"findings\""),
+        ("findings", "#", 5, "needs \"findings\""),
     ] {
         let error = added(&MINE.replacen(from, to, 1)).unwrap_err().to_string();
         assert!(

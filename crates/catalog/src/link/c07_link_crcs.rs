@@ -18,7 +18,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 2,
     about: "A packet with a wrong VCRC or ICRC is discarded and counted, and not sent on.",
-    reading: "SMPs go to the permissive LID while the port has none. Packets on data VLs are sent where the port takes them.",
+    reading: "SMPs go to the permissive LID while the port has no LID. Packets on data VLs are sent only if the port \
+        accepts them.",
     statements: &["7.8.2 VCRC", "7.8.1 ICRC", "7.4 discard or corrupt"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],

@@ -14,7 +14,7 @@ pub(super) static TEST: Test = Test {
     id: "c07-link-delimiter",
     aliases: &[],
     revision: 1,
-    about: "A packet that does not end with EGP is discarded and counted as what it is.",
+    about: "A packet that does not end with EGP is discarded, and counted by its delimiter.",
     reading: "Nothing is unclear.",
     statements: &["7.3 delimiters"],
     needs: &[Need::Link, Need::Mad],

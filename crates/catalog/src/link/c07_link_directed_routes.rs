@@ -42,7 +42,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "An SMP on a directed route is answered where its route ends, and nowhere else.",
-    reading: "Answered: HopPointer = HopCount, 63 at most, no part by LID behind it. HopPointer = HopCount + 1 is left open.",
+    reading: "The port answers if HopPointer = HopCount, at most 63, and no LID-routed part follows. HopPointer = \
+        HopCount + 1 is left open.",
     statements: &["C14-9"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],

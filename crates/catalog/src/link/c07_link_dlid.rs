@@ -20,8 +20,9 @@ pub(super) static TEST: Test = Test {
     id: "c07-link-dlid",
     aliases: &[],
     revision: 3,
-    about: "A port takes packets to each of its LIDs for LMC 0 to 7, and to no other.",
-    reading: "The base LID is a multiple of 128 during the test. No counter is laid down for what goes elsewhere.",
+    about: "A port accepts packets to each of its LIDs for LMC 0 to 7, and to no other LID.",
+    reading: "The base LID is a multiple of 128 during the test. The specification names no counter for packets to \
+        other LIDs.",
     statements: &["7.11 DLID", "7.10 multicast"],
     needs: &[Need::Link, Need::Mad, Need::OwnSubnet],
     parameters: &[],

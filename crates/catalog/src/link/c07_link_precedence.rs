@@ -15,8 +15,9 @@ pub(super) static TEST: Test = Test {
     id: "c07-link-precedence",
     aliases: &[],
     revision: 1,
-    about: "Of a packet with two faults the first is counted, and nothing else.",
-    reading: "A wrong CRC ranks before LVer, lengths, VL and P_Key; EBP before the VCRC that it made wrong. All else is left open.",
+    about: "A packet with two faults is counted once, for the fault that ranks first.",
+    reading: "A wrong CRC ranks before LVer, lengths, VL and P_Key, and EBP before the VCRC that it made wrong. The \
+        specification leaves all other orders open.",
     statements: &["7.4 precedence"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],

@@ -13,7 +13,7 @@ pub(super) static TEST: Test = Test {
     id: "c07-link-version",
     aliases: &[],
     revision: 2,
-    about: "A packet with LVer 0 is taken, one with LVer 1 to 15 is discarded and counted.",
+    about: "A packet with LVer 0 is accepted; one with LVer 1 to 15 is discarded and counted.",
     reading: "Nothing is unclear.",
     statements: &["7.7 LVer"],
     needs: &[Need::Link, Need::Mad],

@@ -22,7 +22,7 @@ pub(crate) fn adapter(t: &Trace, f: &mut Findings<'_>) -> Result<Option<NodeInfo
         return Ok(Some(node));
     }
     f.not_applicable = Some(format!(
-        "the node says that it is no channel adapter or router, but a {}",
+        "the node reports that it is a {}, not a channel adapter or router",
         node.node_type()
     ));
     Ok(None)
@@ -78,7 +78,7 @@ pub(crate) fn refused_or_discarded(
     });
     let Some(response) = response else {
         return f.observe_ambiguous(
-            format!("{what}: no answer; whether it is discarded or refused is left open"),
+            format!("{what}: no answer; the specification lets the port discard or refuse the request"),
             &[exchange],
         );
     };

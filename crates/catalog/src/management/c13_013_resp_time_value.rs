@@ -17,7 +17,7 @@ pub(super) static TEST: Test = Test {
     aliases: &["C13_013"],
     revision: 1,
     about: "RespTimeValue is at most 20, and Get(PortInfo) is answered within the default limit.",
-    reading: "The limit on the answer is 4.096 us * 2^20 plus twice SubnetTimeOut, as the port tells it.",
+    reading: "The limit on the answer is 4.096 us * 2^20 plus twice the SubnetTimeOut that the port shows.",
     statements: &["C13-13"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -103,7 +103,7 @@ pub(super) fn slowest<'t>(
         return;
     };
     let expected = format!(
-        "at most {}, and {} for the way",
+        "at most {}, plus {} for the route",
         duration_words(limit),
         duration_words(way)
     );

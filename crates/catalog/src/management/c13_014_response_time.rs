@@ -23,7 +23,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C13_014_01"],
     revision: 1,
     about: "Every answer comes within the port's own RespTimeValue.",
-    reading: "RespTimeValue bounds the port alone; the way is bounded by twice SubnetTimeOut. Between the two: inconclusive.",
+    reading: "RespTimeValue bounds the time in the port. Twice SubnetTimeOut bounds the time on the route. A time \
+        between RespTimeValue and their sum is inconclusive.",
     statements: &["C13-14"],
     needs: &[Need::Mad],
     parameters: &[],

@@ -27,8 +27,9 @@ pub(super) static TEST: Test = Test {
     id: "c13-response-header",
     aliases: &[],
     revision: 3,
-    about: "The header of every response repeats the request's class, attribute, modifier and route, and has 0 in what is reserved.",
-    reading: "The M_Key, the HopPointer and the high half of the TransactionID are not looked at.",
+    about: "The header of every response repeats the request's class, attribute, modifier and route, and has 0 in \
+        reserved bits.",
+    reading: "The M_Key, the HopPointer and the high half of the TransactionID are not judged.",
     statements: &[STATEMENT, "C14-24"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -91,7 +92,7 @@ fn header_of(f: &mut Findings<'_>, exchange: &Exchange, how: &str) {
     for arrived in responses {
         let mut wrong = differences(&exchange.request, &arrived.mad);
         if arrived.how == Match::Wrong {
-            wrong.push(format!("it is {}", arrived.mad));
+            wrong.push(format!("the response is {}", arrived.mad));
         }
         let about = format!(
             "header of the response to {}{how}",
@@ -99,14 +100,14 @@ fn header_of(f: &mut Findings<'_>, exchange: &Exchange, how: &str) {
         );
         let is_right = wrong.is_empty();
         let seen = if is_right {
-            "as it must be".into()
+            "as expected".into()
         } else {
             wrong.join(", ")
         };
-        f.claim(STATEMENT, about)
-            .by(exchange)
-            .saw(seen)
-            .must("versions 1, what was asked, and 0 in what is reserved", is_right);
+        f.claim(STATEMENT, about).by(exchange).saw(seen).must(
+            "versions 1, the fields of the request, and 0 in reserved bits",
+            is_right,
+        );
     }
 }
 

@@ -51,7 +51,8 @@ pub(super) static TEST: Test = Test {
     id: "c14-003-methods-and-attributes",
     aliases: &["C14_003"],
     revision: 6,
-    about: "Methods, attributes and versions that the subnet management class of an adapter does not have are refused with 0x0008, 0x000C and 0x0004.",
+    about: "An adapter refuses unknown methods, attributes and versions of subnet management with 0x0008, 0x000C and \
+        0x0004.",
     reading: "An unknown method may be refused with 0x000C too. Silence to an unknown method or version is an \
         observation: such MADs may be discarded before the agent sees them. Sets of unknown attributes are not tried.",
     statements: &["C13-24"],

@@ -43,7 +43,7 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_015"],
     revision: 1,
     about: "While the M_Key is 0 a Get with any key is answered and not counted, at protect levels 2 and 3.",
-    reading: "The page's level 2 or 3 is run as both. The key sent is random.",
+    reading: "The public suite names level 2 or 3; this test runs both. The key sent is random.",
     statements: &["C14-15", "C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],

@@ -27,7 +27,7 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_015"],
     revision: 1,
     about: "While the M_Key is 0 an SMP with another key starts no lease timer.",
-    reading: "What is not checked cannot fail a check: the protect bits are still there after the lease period.",
+    reading: "With M_Key 0 no M_Key check can fail, so the protect bits stay set after the lease period.",
     statements: &["C14-15", "C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],

@@ -42,7 +42,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_015"],
     revision: 1,
     about: "While the M_Key is 0 a Set with any key is obeyed and not counted, at protect levels 2 and 3.",
-    reading: "The component changed is LocalPhyErrors; read-back decides. The page's level 2 or 3 is run as both.",
+    reading: "The component changed is LocalPhyErrors; the value read back decides. The public suite names level 2 or \
+        3; this test runs both.",
     statements: &["C14-15", "C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],

@@ -21,7 +21,7 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_015"],
     revision: 1,
     about: "While the M_Key is 0 a TrapRepress with any key is not counted as a violation.",
-    reading: "A TrapRepress has no answer: only the counter can be seen.",
+    reading: "A TrapRepress has no answer, so only the counter is judged.",
     statements: &["C14-15", "C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],

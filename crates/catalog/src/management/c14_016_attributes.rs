@@ -85,8 +85,9 @@ const fn test(
         aliases: &[],
         revision: 4,
         about,
-        reading: "Attributes that the right key is refused are not judged, but for SMInfo and a number that no attribute \
-            has, at levels 2 and 3. What must be dropped is sent three times, with a key that is off in all bits, in one of the high half, and in one of the low.",
+        reading: "Attributes that the port refuses to the right key are not judged, except SMInfo and an unknown \
+            attribute at levels 2 and 3. An SMP that must be dropped is sent three times: with a random key, with a \
+            key that differs in one bit of the high half, and with one that differs in one bit of the low half.",
         statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
         needs,
         parameters: &[],
@@ -97,7 +98,7 @@ const fn test(
 
 pub(super) static PROTECT_0: Test = test(
     "c14-016-attributes-protect-0",
-    "At protect level 0 every attribute is shown to a wrong key, and none is Set by it.",
+    "At protect level 0 a wrong key can Get every attribute, and Set none.",
     // Another SM reads the key at level 0 and may remove it.
     &[Need::Mad, Need::OwnSubnet],
     |t| procedure(t, 0),
@@ -108,7 +109,7 @@ pub(super) static PROTECT_1: Test = Test {
     revision: 6,
     ..test(
         "c14-016-attributes-protect-1",
-        "At protect level 1 every attribute but the M_Key is shown to a wrong key, and none is Set by it.",
+        "At protect level 1 a wrong key can Get every attribute except the M_Key, and Set none.",
         &[Need::Mad],
         |t| procedure(t, 1),
         |t, f| judge(t, f, 1),
@@ -119,7 +120,7 @@ pub(super) static PROTECT_2: Test = Test {
     revision: 7,
     ..test(
         "c14-016-attributes-protect-2",
-        "At protect level 2 no attribute is shown to a wrong key, and none is Set by it.",
+        "At protect level 2 a wrong key can neither Get nor Set any attribute.",
         &[Need::Mad],
         |t| procedure(t, 2),
         |t, f| judge(t, f, 2),
@@ -130,7 +131,7 @@ pub(super) static PROTECT_3: Test = Test {
     revision: 7,
     ..test(
         "c14-016-attributes-protect-3",
-        "At protect level 3 no attribute is shown to a wrong key, and none is Set by it.",
+        "At protect level 3 a wrong key can neither Get nor Set any attribute.",
         &[Need::Mad],
         |t| procedure(t, 3),
         |t, f| judge(t, f, 3),
@@ -295,7 +296,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
         f.claim("C14-16", format!("{} as shown to a wrong key", shadow::name(*what)))
             .by_all([*shown, last])
             .saw(seen)
-            .comes_to("as to the right key", result);
+            .comes_to("as shown to the right key", result);
     }
     if !absent.is_empty() {
         let tried = right
@@ -304,7 +305,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>, level: u8) -> Result<(), Gap> {
             .copied()
             .collect::<Vec<_>>();
         f.observe(
-            format!("not there, and not asked for with a wrong key: {}", absent.join(", ")),
+            format!(
+                "the port lacks these attributes, so they were not tried with a wrong key: {}",
+                absent.join(", ")
+            ),
             &tried,
         );
     }
@@ -348,7 +352,7 @@ fn unknown_attribute(t: &Trace, f: &mut Findings<'_>, all: &[&Exchange]) {
         status.is_none_or(|status| NO_SUCH.contains(&status) || of.is_busy())
     };
     if all.iter().any(|of| of.response().is_some()) && all.iter().all(refused) {
-        let what = "a number that no attribute has was refused before its key was looked at";
+        let what = "the port refused an unknown attribute before it checked the M_Key";
         f.observe_ambiguous(what, all);
     } else {
         silent(t, f, "attribute 0x0111", "Get", all);
@@ -367,7 +371,7 @@ fn sm_info(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let answered: Vec<_> = all.iter().copied().filter(|of| of.response().is_some()).collect();
     if !answered.is_empty() && answered.iter().all(by_others) {
         f.observe(
-            "SMInfo was answered to a wrong key, by a subnet manager or a kernel perhaps",
+            "SMInfo with a wrong key got an answer, perhaps from a subnet manager or the kernel",
             &answered,
         );
     } else {
@@ -431,10 +435,7 @@ fn sets<A: Attribute>(t: &Trace, f: &mut Findings<'_>, Sets(found, set): &Sets<A
     t.not_judged(*found);
     let all: Vec<_> = t.each(*set).collect();
     if all.iter().any(|exchange| is_refused(exchange)) {
-        let what = format!(
-            "a Set of {} with a wrong key was refused as one that nobody may make",
-            A::NAME
-        );
+        let what = format!("the port refused a Set of {} with a wrong key as unsupported", A::NAME);
         f.observe_ambiguous(what, &all);
     } else if !all.is_empty() {
         silent(t, f, A::NAME, "Set", &all);

@@ -24,9 +24,9 @@ pub(super) static TEST: Test = Test {
     id: "c14-016-key-bits",
     aliases: &[],
     revision: 3,
-    about: "A Get or Set whose M_Key is wrong in one bit, whichever it is, is dropped and counted at protect level 2.",
-    reading: "The Sets would change LocalPhyErrors. On hardware fewer violations than sent are inconclusive: of many at \
-        once some may be lost.",
+    about: "At protect level 2 a Get or Set whose M_Key is wrong in any one bit is dropped and counted.",
+    reading: "The Sets would change LocalPhyErrors. On hardware a count below the number of violations is \
+        inconclusive, since a burst may lose packets.",
     statements: &["C14-16", "C14-24", "C14-26", "C14-29"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -91,7 +91,7 @@ fn dropped<'t>(
     let seen = if bits.is_empty() {
         format!("{} dropped", silent.len())
     } else {
-        format!("answers to keys that are off in bit {}", bits.join(", "))
+        format!("answers to keys that differ in bit {}", bits.join(", "))
     };
     f.claim("C14-16", format!("{method} with a key that is one bit off"))
         .by_all(answered)

@@ -19,8 +19,8 @@ const WRONG: [Label<PortInfo>; 4] = [
     Label::new("M_Key 0, set LocalPhyErrors"),
 ];
 
-const READING: &str = "The component changed is LocalPhyErrors. Read-back decides whether a Set was obeyed. Violations \
-    are judged as a difference: four wrong-key Sets. Each level is a run of its own.";
+const READING: &str = "The component changed is LocalPhyErrors. The value read back decides whether a Set was obeyed. \
+    Violations are judged as a difference: four wrong-key Sets. Each level is a run of its own.";
 
 const fn test(id: &'static str, about: &'static str, procedure: Procedure) -> Test {
     Test {

@@ -29,8 +29,8 @@ pub(super) const PROBE: Label<PortInfo> = Label::new("right key, the one probe")
 /// The longest usual response time of a probe. A longer time makes the test inconclusive.
 const ANSWER: Duration = Duration::from_millis(200);
 
-const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe that touches \
-    the expiry is inconclusive. The period is chosen so that it outlasts the proof of silence.";
+const READING: &str = "One run probes at LeasePeriod - 1 s, another at + 1 s. Times are spans: a probe whose \
+    span contains the expiry is inconclusive. The period is longer than the proof of silence.";
 
 const fn test(id: &'static str, about: &'static str, procedure: Procedure, judge: Judge) -> Test {
     Test {

@@ -64,7 +64,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "Leases of 300, 4660 and 65535 s last that long: protected a second before the end, open a second after it.",
-    reading: "Periods longer than longest_s are left out. A probe that touches the expiry is inconclusive.",
+    reading: "Periods longer than longest_s are left out. A probe whose time span contains the expiry is inconclusive.",
     statements: &["C14-20", "C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[Parameter {
@@ -108,7 +108,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for period in &PERIODS {
         if u64::from(period.seconds) > longest {
             f.observe(
-                format!("a lease of {} s was not tried (longest_s)", period.seconds),
+                format!(
+                    "a lease of {} s was not tried: it is longer than longest_s",
+                    period.seconds
+                ),
                 &[],
             );
             continue;

@@ -156,9 +156,12 @@ fn judge(t: &Trace, f: &mut Findings<'_>, by: By) -> Result<(), Gap> {
     f.claim("C14-19", "M_KeyProtectBits")
         .by_all([violation, reset, probe])
         .saw(format!(
-            "{timing}, right key after {} at most",
+            "{timing}, right key after at most {}",
             duration_words(reset_at)
         ))
-        .comes_to(format!("{}: the timer was stopped", before.protect_bits()), result);
+        .comes_to(
+            format!("{}, since the right key stopped the timer", before.protect_bits()),
+            result,
+        );
     Ok(())
 }

@@ -20,7 +20,7 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_017_05"],
     revision: 1,
     about: "With lease period 0 a port stays protected, however long after a failed check.",
-    reading: "Never is wait_s seconds; a pass says for how long the lease was not seen to expire.",
+    reading: "The test waits wait_s seconds; an observation states for how long the lease was not seen to expire.",
     statements: &["C14-21", "C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[Parameter {

@@ -35,9 +35,10 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-guid-info",
     aliases: &["C14_024_05"],
     revision: 2,
-    about: "GUIDInfo keeps what is set below GUIDCap and reads 0 beyond; entry 0 is read-only; blocks from 32 on are refused with 0x001C.",
+    about: "GUIDInfo keeps the GUIDs that are Set below GUIDCap and reads 0 beyond; entry 0 is read-only; blocks from \
+        32 on are refused with 0x001C.",
     reading: "A block below 32 that GUIDCap does not reach is refused with 0x001C or reads as zeros: both conform. \
-        Random GUIDs of local administration are written, not the complement.",
+        Random locally administered GUIDs are written, not the complement.",
     statements: &["C14-24", "C14-27", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],

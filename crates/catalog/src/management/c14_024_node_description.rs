@@ -23,7 +23,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_024_02"],
     revision: 3,
     about: "NodeDescription can be read; a Set of it is refused with 0x000C and changes nothing.",
-    reading: "Refused means status 0x000C. With CapabilityMask2 bit 0 (IsSetNodeDescriptionSupported) the Set is legal, and changes all 64 bytes.",
+    reading: "Refused means status 0x000C. With CapabilityMask2 bit 0 (IsSetNodeDescriptionSupported) the Set is \
+        legal, and changes all 64 bytes.",
     statements: &["C14-24", "C14-27", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -72,7 +73,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     if can_be_set(&port) {
         f.observe(
-            "the device lets its NodeDescription be set (CapabilityMask2 bit 0): that the Set is refused was not judged",
+            "the device supports Set(NodeDescription) (CapabilityMask2 bit 0), so its refusal was not judged",
             &[set],
         );
         return Ok(());

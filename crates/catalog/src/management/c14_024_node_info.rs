@@ -19,8 +19,9 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-node-info",
     aliases: &["C14_024_03"],
     revision: 1,
-    about: "NodeInfo holds legal values that agree with PortInfo and GUIDInfo; a Set is refused with 0x000C and changes nothing.",
-    reading: "Only the port on the rig's route is looked at. All components are altered in one Set.",
+    about: "NodeInfo holds legal values that agree with PortInfo and GUIDInfo; a Set is refused with 0x000C and \
+        changes nothing.",
+    reading: "Only the port on the rig's route is judged. One Set changes all components.",
     statements: &["C14-24", "C14-27", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],

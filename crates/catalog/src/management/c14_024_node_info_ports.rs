@@ -18,7 +18,7 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-node-info-ports",
     aliases: &["C14_024_03"],
     revision: 1,
-    about: "NodeInfo is the same at two ports of a node, but for PortGUID and LocalPortNum, which differ.",
+    about: "NodeInfo is the same at two ports of a node, except PortGUID and LocalPortNum, which differ.",
     reading: "Another NodeGUID together with another SystemImageGUID may be another node: inconclusive, cause RIG.",
     statements: &["C14-24"],
     needs: &[Need::Mad, Need::SecondPort],
@@ -80,7 +80,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.claim("C14-24", name)
             .by_all([first, second])
             .saw(at(&other))
-            .must(format!("another one than {}", at(&node)), at(&node) != at(&other));
+            .must(format!("different from {}", at(&node)), at(&node) != at(&other));
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-p-key-table",
     aliases: &["C14_024_07"],
     revision: 3,
-    about: "The P_KeyTable keeps what is set, each bit and membership included; blocks from 2048 on are refused with 0x001C.",
+    about: "The P_KeyTable keeps each bit of the P_Keys that are Set; blocks from 2048 on are refused with 0x001C.",
     reading: "Only free entries are Set, in up to four blocks. A block below 2048 that PartitionCap does not reach is \
         refused with 0x001C or reads as zeros: both conform.",
     statements: &["C14-24", "C13-24"],
@@ -168,7 +168,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         }
     }
     for block in chosen(&node).into_iter().filter(|block| t.keyed(SET, *block).is_none()) {
-        f.observe(format!("block {block} has no free entry: it was not Set"), &[]);
+        f.observe(
+            format!("block {block} has no free entry, so the test did not Set it"),
+            &[],
+        );
     }
     if blocks(&node) < BLOCKS {
         adapter::unused_block::<PKeyTable>(t, f, t.exchange(UNUSED)?)?;

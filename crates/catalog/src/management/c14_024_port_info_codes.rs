@@ -34,9 +34,10 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-codes",
     aliases: &[],
     revision: 2,
-    about: "The codes of all widths and all speeds come to those supported; InitType and McastPkeyTrapSuppressionEnabled keep what is set where they are there.",
-    reading: "Optional components are left alone where CapabilityMask does not have them. A PortState that is none is tried \
-        where time is simulated.",
+    about: "The codes of all widths and all speeds enable the supported ones; InitType and \
+        McastPkeyTrapSuppressionEnabled keep the Set value if the port has them.",
+    reading: "Optional components are not Set if CapabilityMask lacks them. Reserved values of PortState are tried \
+        only in simulated time.",
     statements: &["C14-24", "C14-26", "C13-24"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],

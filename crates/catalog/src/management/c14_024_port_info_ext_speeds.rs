@@ -40,9 +40,10 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-ext-speeds",
     aliases: &[],
     revision: 3,
-    about: "PortInfo keeps another legal LinkSpeedExtEnabled, and none that is not supported.",
-    reading: "The active speed stays enabled, but for 30, no extended speed, which is tried as the last and reads \
-        back as 30 or 0. A speed that is not supported is answered with 0x001C. The AttributeModifier says that the asker knows extended speeds.",
+    about: "PortInfo keeps another legal LinkSpeedExtEnabled, and refuses unsupported ones.",
+    reading: "The active speed stays enabled, except in the last Set: code 30 (no extended speed) reads back as 30 or \
+        0. An unsupported speed is refused with 0x001C. The AttributeModifier tells the port that the requester knows \
+        extended speeds.",
     statements: &["C14-24", "C14-26", "C13-24"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],
@@ -103,13 +104,13 @@ fn procedure(t: &mut Tester<'_>) -> Step {
 fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let port: PortInfo = t.answer(PORT)?;
     if !port.capability_mask().has(EXTENDED_SPEEDS) {
-        f.not_applicable = Some("the port says that it has no extended speeds".into());
+        f.not_applicable = Some("the port reports no extended speeds".into());
         return Ok(());
     }
     let found: PortInfo = t.answer(FOUND)?;
     if other(&found).is_none() {
         f.not_applicable = Some(format!(
-            "there is no other set of extended speeds to be tried: enabled {}, supported {}",
+            "the port supports no other set of extended speeds that could be tried: enabled {}, supported {}",
             found.link_speed_ext_enabled(),
             found.link_speed_ext_supported()
         ));

@@ -149,7 +149,8 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-illegal",
     aliases: &["C14_024_06_CA_03"],
     revision: 5,
-    about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, MasterSMLID or LID is answered with 0x001C and leaves that component alone.",
+    about: "A Set(PortInfo) with an illegal OperationalVLs, NeighborMTU, LinkWidthEnabled, LinkSpeedEnabled, \
+        LinkDownDefaultState, MasterSMLID or LID is refused with 0x001C and does not change that component.",
     reading: "Whether the legal components of such a Set are applied is left open: only the illegal one is judged. The \
         LID is not tried on a LID-routed rig.",
     statements: &["C13-24"],
@@ -199,7 +200,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         if matches!(case.field, "LID" | "MasterSMLID") && !t.has(case.set) {
             // A record of an older revision, or of a port without a LID, needs no observation.
             if !(case.illegal)(found).is_zero_in(case.field) {
-                f.observe("the device is reached by its LID: an illegal one was not tried", &[]);
+                f.observe(
+                    "the rig reaches the device by its LID, so an illegal LID was not tried",
+                    &[],
+                );
             }
             continue;
         }

@@ -31,7 +31,7 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-legal",
     aliases: &[],
     revision: 1,
-    about: "PortInfo holds legal values; active width and speed are one that is supported, MTU and VLs within the capacities.",
+    about: "PortInfo holds legal values: one supported active width and speed, and MTU and VLs within the capacities.",
     reading: "Width and speed are judged from Initialize on, NeighborMTU and OperationalVLs from Armed on. \
         LinkSpeedActive is not judged where an extended speed is active.",
     statements: &["C14-24"],
@@ -82,20 +82,20 @@ fn link(f: &mut Findings<'_>, found: &PortInfo) {
     );
     let (width, widths) = (found.link_width_active(), found.link_width_supported());
     f.claim("C14-24", "LinkWidthActive").on(FOUND).saw(width).must(
-        format!("a single one, of those supported ({widths})"),
+        format!("exactly one of the supported ones ({widths})"),
         one_of(width.0, widths.0),
     );
     let extended = found.link_speed_ext_active();
     if extended.0 != 0 {
         let speeds = found.link_speed_ext_supported();
         f.claim("C14-24", "LinkSpeedExtActive").on(FOUND).saw(extended).must(
-            format!("a single one, of those supported ({speeds})"),
+            format!("exactly one of the supported ones ({speeds})"),
             one_of(extended.0, speeds.0),
         );
     } else if found.link_speed_ext_active_2() == 0 && !may_hide(found) {
         let (speed, speeds) = (found.link_speed_active(), found.link_speed_supported());
         f.claim("C14-24", "LinkSpeedActive").on(FOUND).saw(speed).must(
-            format!("a single one, of those supported ({speeds})"),
+            format!("exactly one of the supported ones ({speeds})"),
             one_of(speed.0, speeds.0),
         );
     }

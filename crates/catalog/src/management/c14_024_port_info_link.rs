@@ -55,17 +55,17 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-link",
     aliases: &["C14_024_06_CA_02"],
     revision: 4,
-    about: "PortInfo keeps other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled, LinkDownDefaultState, LMC, LID and MasterSMLID.",
-    reading: "The width and speed that are active stay enabled. Addresses are left alone on a LID-routed rig and at a port \
-        without a LID. LinkDownDefaultState is Sleep no longer than it takes to read it. NeighborMTU, OperationalVLs \
-        and \
-        LinkDownDefaultState may be taken over only when the link goes down.",
+    about: "PortInfo keeps other legal values of NeighborMTU, OperationalVLs, LinkWidthEnabled, LinkSpeedEnabled, \
+        LinkDownDefaultState, LMC, LID and MasterSMLID.",
+    reading: "The active width and speed stay enabled. Addresses are not Set on a LID-routed rig or at a port without \
+        a LID. LinkDownDefaultState is Sleep only until it is read back. The port may apply NeighborMTU, \
+        OperationalVLs and LinkDownDefaultState only when the link goes down.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[Parameter {
         name: "link_down",
-        about: "1: the link may be taken down to see what a port takes over only then; a subnet manager has to bring \
-            it up again",
+        about: "1: the test may take the link down, to see which values the port applies only then; a subnet manager \
+            must bring the link up again",
         range: (0, 1),
         simulated: 1,
         default: 0,
@@ -254,8 +254,8 @@ fn when_down(
     let waits_words = waits.join(", ");
     if !t.has(DOWN) {
         f.not_applicable = Some(format!(
-            "{waits_words} stay as they were found while the link is up, and may be taken over when it goes down: \
-             --set link_down=1 takes it down to see"
+            "the port did not apply the Set of {waits_words} while the link was up, and may apply it when the link \
+             goes down; --set link_down=1 lets the test take the link down"
         ));
         return Ok(());
     }
@@ -265,7 +265,7 @@ fn when_down(
         };
         f.same_fields("C14-24", last, waits, &set.request.attribute::<PortInfo>())?;
     }
-    let text = format!("taken over only when the link goes down: {waits_words}");
+    let text = format!("the port applies these values only when the link goes down: {waits_words}");
     f.observe_ambiguous(text, &[]);
     Ok(())
 }

@@ -29,9 +29,10 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-modifier",
     aliases: &["C14_024_06_CA_01", "C14_024_06_CA_05"],
     revision: 3,
-    about: "PortInfo of the receiving port is the same under 0 and under its number; another port is read-only; a port that does not exist is refused with 0x001C.",
-    reading: "Any status may answer the Set of another port; what is read afterwards decides. Another port that is not \
-        answered, or whose M_Key is hidden, is not Set.",
+    about: "PortInfo of the receiving port is the same under 0 and under its number; another port is read-only; a \
+        port that does not exist is refused with 0x001C.",
+    reading: "The Set of another port may get any status; the values read afterwards decide. Another port is not Set \
+        if its PortInfo is not answered or its M_Key is hidden.",
     statements: &["C14-24", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -146,7 +147,7 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
     let get = t.exchange(OTHER)?;
     if get.answer().is_none() {
         f.observe(
-            format!("PortInfo of port {number} is not answered here: it may have another M_Key"),
+            format!("Get(PortInfo) of port {number} got no answer: that port may have another M_Key"),
             &[get],
         );
         return Ok(());
@@ -154,7 +155,7 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
     let status = get.answer().map(|answer| answer.mad.status());
     if !t.begin.simulated && status != Some(Status::OK) {
         f.observe(
-            format!("PortInfo of port {number} is refused here: it may be no InfiniBand port"),
+            format!("Get(PortInfo) of port {number} was refused: that port may not be an InfiniBand port"),
             &[get],
         );
     } else if f.status("C14-24", get, &[Status::OK]) {
@@ -162,7 +163,7 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
         let shown: PortInfo = t.answered(get)?;
         f.claim(
             "C14-24",
-            "LocalPortNum in PortInfo of another port: by which port the Get came",
+            "LocalPortNum in PortInfo of another port: the port that received the Get",
         )
         .by(get)
         .saw(shown.local_port_num())
@@ -170,7 +171,7 @@ fn another(t: &Trace, f: &mut Findings<'_>, number: u32) -> Result<(), Gap> {
     }
     if !t.has(SET_OTHER) {
         f.observe(
-            format!("port {number} was not Set: its PortInfo or its M_Key is not shown"),
+            format!("port {number} was not Set, since the device does not show its PortInfo or its M_Key"),
             &[get],
         );
         return Ok(());

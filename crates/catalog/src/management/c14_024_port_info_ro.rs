@@ -24,8 +24,8 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-ro",
     aliases: &["C14_024_06_CA_02"],
     revision: 1,
-    about: "A Set(PortInfo) that carries other values in read-only components leaves them as they are.",
-    reading: "Such a Set may be answered with success or 0x001C. InitTypeReply and LinkRoundTripLatency are left alone. \
+    about: "A Set(PortInfo) with other values in read-only components does not change them.",
+    reading: "Such a Set may get status 0 or 0x001C. InitTypeReply and LinkRoundTripLatency are not changed. \
         DiagCode, active width and speeds, and MaxCreditHint fail only if they show what was written.",
     statements: &["C14-27"],
     needs: &[Need::Mad],
@@ -132,7 +132,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .by_all([set, read])
             .saw(field.words(after.bytes()))
             .must(
-                format!("not what was written, {}", field.words(written.bytes())),
+                format!("not the written value, {}", field.words(written.bytes())),
                 bits(&after) != bits(&written) || bits(&after) == bits(&found),
             );
     }

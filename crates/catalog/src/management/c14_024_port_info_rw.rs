@@ -29,8 +29,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_024_06_CA_02"],
     revision: 2,
     about: "Read-write components of PortInfo keep what is set; no-change values change nothing.",
-    reading: "Components that could cut the device off or disturb the link are left alone. MasterSMSL of a port without \
-        an SM whose Set is answered with 0x001C, and VLHighLimit with one data VL, are observations.",
+    reading: "Components that could disconnect the device or disturb the link are not Set. MasterSMSL of a port \
+        without an SM whose Set is answered with 0x001C, and VLHighLimit with one data VL, are observations.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -123,7 +123,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .is_some_and(|answer| answer.mad.status() != Status::OK);
         if refused && !found.master_sm_lid().is_unicast() {
             let text = format!(
-                "MasterSMSL of a port without an SM, set to {} with status 0x001C: {}",
+                "MasterSMSL of a port without an SM: the Set to {} got status 0x001C, and the port shows {}",
                 wanted.master_sm_sl(),
                 seen.master_sm_sl()
             );
@@ -133,7 +133,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         }
         if found.vl_cap() == VlCap::VL0 {
             let text = format!(
-                "VLHighLimit of a port with one data VL, set to {}: {}",
+                "VLHighLimit of a port with one data VL: after a Set to {} the port shows {}",
                 wanted.vl_high_limit(),
                 seen.vl_high_limit()
             );

@@ -29,9 +29,11 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-port-info-values",
     aliases: &[],
     revision: 2,
-    about: "PortInfo keeps each legal value of NeighborMTU, OperationalVLs, SubnetTimeOut and the thresholds, and each bit of VLHighLimit and M_KeyLeasePeriod.",
-    reading: "One Set carries the next value of each, and a Get shows it. VLHighLimit with one data VL, a threshold of 0 and the lease \
-        period of a port with an M_Key are left out. A port without LID or SM may refuse with 0x001C.",
+    about: "PortInfo keeps each legal value of NeighborMTU, OperationalVLs, SubnetTimeOut and the thresholds, and \
+        each bit of VLHighLimit and M_KeyLeasePeriod.",
+    reading: "One Set carries the next value of each, and a Get shows it. VLHighLimit with one data VL, a threshold \
+        of 0 and the lease period of a port with an M_Key are left out. A port without LID or SM may refuse with \
+        0x001C.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[],
@@ -129,7 +131,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         if sets.iter().any(is_other) && gets.iter().all(is_as_found) {
             names.retain(|other| *other != name);
-            let text = format!("{name} stays as it was found while the link is up: c14-024-port-info-link judges it");
+            let text = format!("{name} did not change while the link was up; c14-024-port-info-link judges it");
             f.observe(text, &[]);
         }
     }

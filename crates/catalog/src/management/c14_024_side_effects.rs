@@ -48,8 +48,9 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-side-effects",
     aliases: &[],
     revision: 2,
-    about: "A Set of GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable or PortInfo leaves every other attribute as it was.",
-    reading: "Whether what was Set is kept is for other tests.",
+    about: "A Set of GUIDInfo, P_KeyTable, SLtoVLMappingTable, VLArbitrationTable or PortInfo leaves every other \
+        attribute as it was.",
+    reading: "Other tests judge whether the attribute keeps the Set value.",
     statements: &["C14-24"],
     needs: &[Need::Mad],
     parameters: &[],

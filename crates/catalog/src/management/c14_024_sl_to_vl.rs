@@ -40,8 +40,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_024_08_01", "C14_024_08_02"],
     revision: 3,
     about: "The SLtoVLMappingTable keeps what is set; a port with one data VL and no SL mapping refuses it.",
-    reading: "Operational VLs are mapped, and VL 15; with one of them, VL 0 and VL 15. An absent table is refused with 0x000C or \
-        0x0008. More than one data VL without IsSLMappingSupported is not judged.",
+    reading: "The tables use the operational VLs and VL 15; with one operational VL, VL 0 and VL 15. A port refuses an \
+        absent table with 0x000C or 0x0008. More than one data VL without IsSLMappingSupported is not judged.",
     statements: &["C14-24", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -117,8 +117,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             let refused = [Status::METHOD_ATTRIBUTE_UNSUPPORTED, Status::METHOD_UNSUPPORTED];
             f.status("C13-24", absent, &refused);
         } else {
-            f.observe_ambiguous("more than one data VL, but no SL mapping", &[absent]);
-            f.not_applicable = Some("the port has more than one data VL, but says that it has no SL mapping".into());
+            f.observe_ambiguous("the port has more than one data VL, but no SL mapping", &[absent]);
+            f.not_applicable = Some("the port has more than one data VL, but IsSLMappingSupported is not set".into());
         }
         return Ok(());
     }

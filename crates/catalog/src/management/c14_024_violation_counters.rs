@@ -26,8 +26,8 @@ pub(super) static TEST: Test = Test {
     aliases: &["C14_024_06_CA_02"],
     revision: 2,
     about: "A Set of 0 zeroes the violation counters of PortInfo.",
-    reading: "What a Set of another value does is an observation. P_KeyViolations and Q_KeyViolations are judged from \
-        where they are found.",
+    reading: "The effect of a Set to another value is an observation. P_KeyViolations and Q_KeyViolations are judged \
+        from the values found.",
     statements: &["C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],
@@ -84,7 +84,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let counted: PortInfo = t.answer(COUNTED)?;
     let wrong = t.exchange(WRONG)?; // other tests check that the port dropped it
     if counted.m_key_violations() == before.m_key_violations() {
-        f.observe("the wrong-key Set was not counted, which C14-29 is about", &[wrong]);
+        f.observe(
+            "the port did not count the wrong-key Set; tests of C14-29 judge that",
+            &[wrong],
+        );
     }
     for (set, read) in [(WRITE, WRITTEN), (CLEAR, AFTER)] {
         keys::obeyed(t, f, "C14-26", (&found, set), (read, &keys::LOCKED))?;
@@ -98,7 +101,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             let wanted = of(&t.asked(WRITE)?.1);
             f.observe_ambiguous(
                 format!(
-                    "{name} was {}, a Set wrote {wanted}: it is {}",
+                    "{name}: {} before a Set to {wanted}, {} after it",
                     of(&counted),
                     of(&written)
                 ),

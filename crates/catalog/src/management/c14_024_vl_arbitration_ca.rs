@@ -50,14 +50,15 @@ pub(super) static TEST: Test = Test {
     id: "c14-024-vl-arbitration-ca",
     aliases: &["C14_024_09_CA"],
     revision: 3,
-    about: "The VLArbitrationTable keeps what is set in parts 1 to 4 within its capacity; other parts are refused with 0x001C.",
-    reading: "The page stops at step 6: the steps after it are ours. Foreign VLs and entries beyond the capacity are \
-        observations. A part beyond the capacity is refused with 0x001C or reads as zeros: both conform.",
+    about: "The VLArbitrationTable keeps what is set in parts 1 to 4 within its capacity; other parts are refused \
+        with 0x001C.",
+    reading: "The public suite ends at step 6; Verbatim adds the later steps. Foreign VLs and entries beyond the \
+        capacity are observations. A part beyond the capacity is refused with 0x001C or reads as zeros: both conform.",
     statements: &["C14-24", "C13-24"],
     needs: &[Need::Mad],
     parameters: &[Parameter {
         name: "illegal_parts",
-        about: "how many of the 65,532 illegal part values are tried; the telling ones first, then seeded ones",
+        about: "number of the 65,532 illegal part values that are tried: the most revealing first, then random ones",
         range: (0, ILLEGAL),
         simulated: ILLEGAL,
         default: ILLEGAL,
@@ -251,7 +252,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for exchange in last_of_each(t, AGAIN).into_values() {
         f.status("C14-24", exchange, &[Status::OK]);
     }
-    let when = "after Sets of illegal parts, which store nothing";
+    let when = "after Sets of illegal parts, which must store nothing";
     same(t, f, &port, "C13-24", AGAIN, LAST, when)
 }
 
@@ -360,7 +361,7 @@ fn refused(
     if tried != asked {
         f.claim("C13-24", format!("{method} of illegal parts"))
             .by_all(t.each(label).last())
-            .saw(format!("{tried} tried: too many stayed unanswered"))
+            .saw(format!("{tried} tried; too many got no answer"))
             .comes_to(format!("all {asked} tried"), Passed::Inconclusive);
     }
     // The repeated requests for parts that got no response.
@@ -390,7 +391,7 @@ fn refused(
             Some(answer) => seen(format!("status {}", answer.mad.status()), decided, Passed::Fail),
             None if decided.is_waited_out(&t.begin) => seen("no answer".into(), decided, f.silence_of(decided)),
             None => seen(
-                "no answer, and the wait was too short".into(),
+                "no answer, and the wait was too short to prove silence".into(),
                 decided,
                 Passed::Inconclusive,
             ),

@@ -33,8 +33,9 @@ pub(super) static TEST: Test = Test {
     id: "c14-029-counter",
     aliases: &[],
     revision: 3,
-    about: "M_KeyViolations stays when it is read, counts beyond 255, stops at 0xFFFF, and is cleared by a Set to 0.",
-    reading: "A burst may lose packets on hardware: what decides there is three more violations, each sent alone.",
+    about: "M_KeyViolations does not change when it is read, counts beyond 255, stops at 0xFFFF, and is cleared by a \
+        Set to 0.",
+    reading: "A burst may lose packets on hardware; there, three more violations decide, each sent alone.",
     statements: &["C14-29", "C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[Parameter {
@@ -125,10 +126,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         false if t.begin.simulated => Passed::Fail,
         false => Passed::Inconclusive,
     };
-    let expected = format!(
-        "{wanted}: {again} and {sent} violations, at most 0xFFFF{}",
-        or_more(busy)
-    );
+    let expected = format!("{wanted}: {again} + {sent} violations, at most 0xFFFF{}", or_more(busy));
     f.claim("C14-29", "M_KeyViolations after many violations")
         .on(MANY)
         .saw(many)
@@ -160,7 +158,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ if t.begin.shared_subnet => Passed::Inconclusive,
         _ => Passed::Fail,
     };
-    let expected = format!("{wanted}: {many} and 3 violations, at most 0xFFFF{}", or_more(busy));
+    let expected = format!("{wanted}: {many} + 3 violations, at most 0xFFFF{}", or_more(busy));
     f.claim("C14-29", "M_KeyViolations after three more")
         .on(MANY)
         .on(LAST)

@@ -18,7 +18,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 3,
     about: "A TrapRepress with another M_Key is counted as a violation, at level 0 too.",
-    reading: "Judged at level 0, where a wrong-key Get is none.",
+    reading: "Judged at level 0, where a wrong-key Get is no violation.",
     statements: &["C14-29", "C14-16", "C14-24", "C14-26"],
     needs: &[Need::Mad],
     parameters: &[],

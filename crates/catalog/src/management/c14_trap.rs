@@ -78,14 +78,16 @@ pub(super) static TEST: Test = Test {
     id: "c14-trap-bad-m-key",
     aliases: &[],
     revision: 8,
-    about: "Trap 256 names the SMP that had the wrong M_Key, is repeated as it was, a SubnetTimeOut apart, and ends with its TrapRepress.",
-    reading: "How often a trap is sent is left open; that none is, is a fault where traps_come_here says that it would have \
-        come. LIDADDR is judged on a directed route. On hardware the distance of traps is judged over all of them.",
+    about: "Trap 256 describes the SMP with the wrong M_Key, is repeated unchanged, a SubnetTimeOut apart, and ends \
+        with its TrapRepress.",
+    reading: "The specification leaves the number of traps open. A port that sends none fails only if traps_come_here \
+        is 1. LIDADDR is judged on a directed route. On hardware the time between traps is judged over all traps \
+        together.",
     statements: &[STATEMENT, "C14-24", "C14-26"],
     needs: &[Need::Mad, Need::OwnSubnet],
     parameters: &[Parameter {
         name: "traps_come_here",
-        about: "1: the port's MasterSMLID is that of the tester's port, so that its traps come here",
+        about: "1: the port's MasterSMLID is that of the tester's port, so that its traps reach the tester",
         range: (0, 1),
         simulated: 1,
         default: 0,
@@ -193,7 +195,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (repeated, repressed) = (t.exchange(REPEATED)?, t.exchange(REPRESSED)?);
     if repeated.is_busy() || repressed.is_busy() {
         t.not_judged(REPRESS);
-        f.not_applicable = Some("the port was busy when a trap was to be raised: run it again".into());
+        f.not_applicable = Some("the port was busy when the test provoked a trap; run the test again".into());
         return Ok(());
     }
     for exchange in [repeated, repressed] {
@@ -233,17 +235,17 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let must_send = before.port_state() == PortState::ACTIVE && !more.is_empty();
     if first.is_empty() && second.is_empty() && must_send && !more.iter().any(|of| of.is_busy()) {
         t.not_judged(REPRESS);
-        f.claim(STATEMENT, "traps of four violations, IsTrapSupported being set")
+        f.claim(STATEMENT, "traps of 4 violations by a port with IsTrapSupported")
             .by_all([repeated, repressed])
             .by_all(more)
-            .saw("none that names a key of theirs")
+            .saw("no trap with the M_Key of a violation")
             .comes_to("a trap 256 to the MasterSMLID", Passed::Fail);
         return Ok(());
     }
     if first.is_empty() && second.is_empty() {
-        f.observe_ambiguous("no trap came, though IsTrapSupported is set", &[repeated, repressed]);
+        f.observe_ambiguous("no trap arrived, though IsTrapSupported is set", &[repeated, repressed]);
         t.not_judged(REPRESS);
-        f.not_applicable = Some("no trap came: whether one is sent is left open".into());
+        f.not_applicable = Some("no trap arrived; the specification leaves open whether a port sends one".into());
         return Ok(());
     }
     for trap in &first {
@@ -287,7 +289,7 @@ fn after_repress(t: &Trace, f: &mut Findings<'_>) {
     f.claim(STATEMENT, "traps of two violations after a TrapRepress of another one")
         .by_all(later)
         .saw(told)
-        .must("1 at least", told > 0);
+        .must("at least 1", told > 0);
 }
 
 /// Checks that a wrong-key TrapRepress raises a trap, as any violation does. A port may send only its oldest trap until
@@ -302,7 +304,7 @@ fn by_repress(t: &Trace, f: &mut Findings<'_>) {
     let told = told_of(first);
     if told == 0 && !t.each(CONTROL).any(|control| told_of(control) > 0) {
         f.observe(
-            "no trap of a TrapRepress with a wrong key came, nor one of a Get behind it",
+            "no trap arrived for the TrapRepress with a wrong key, and none for the wrong-key Get after it",
             &[first],
         );
         return;
@@ -311,7 +313,7 @@ fn by_repress(t: &Trace, f: &mut Findings<'_>) {
         .by_all(t.each(BY_REPRESS))
         .by_all(t.each(CONTROL))
         .saw(told)
-        .must("1 at least, since a Get behind them was told of", told > 0);
+        .must("at least 1, as for a wrong-key Get after them", told > 0);
 }
 
 /// Checks that the traps of consecutive violations are at least a SubnetTimeOut apart, as repetitions are.
@@ -333,17 +335,14 @@ fn following(t: &Trace, f: &mut Findings<'_>, port: &PortInfo, label: Label<AnyA
     };
     let least = least.saturating_sub(jitter);
     let (shortest, most) = last.at.since(one.at);
-    f.claim(
-        STATEMENT,
-        format!("time from a trap to number {times} of those that followed it"),
-    )
-    .by_all(causes)
-    .measured((shortest, most), least, None)
-    .saw(duration_words(most))
-    .must(
-        format!("at least {}: traps are a SubnetTimeOut apart", duration_words(least)),
-        most >= least,
-    );
+    f.claim(STATEMENT, format!("time from a trap to trap number {times} after it"))
+        .by_all(causes)
+        .measured((shortest, most), least, None)
+        .saw(duration_words(most))
+        .must(
+            format!("at least {}: traps are a SubnetTimeOut apart", duration_words(least)),
+            most >= least,
+        );
 }
 
 /// Checks that a repetition has the same content, and is at least a SubnetTimeOut later.

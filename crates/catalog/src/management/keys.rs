@@ -82,7 +82,7 @@ fn lock_with(
 /// Returns the stop of a procedure whose lock was refused. The judge states the reason.
 fn unlocked(answer: Option<Answer<PortInfo>>) -> Stop {
     let status = answer.map_or_else(|| "no answer".to_string(), |answer| format!("status {}", answer.status));
-    Stop::Refused(format!("the port does not take the M_Key: {status}"))
+    Stop::Refused(format!("the port does not accept the M_Key: {status}"))
 }
 
 /// Returns the port's original state with this key, level and lease.
@@ -269,7 +269,7 @@ pub(crate) fn counted(t: &Trace, f: &mut Findings<'_>, dropped: usize, lost: usi
 }
 
 /// The reason why a TrapRepress test does not apply to a port that sends no traps and ignored the TrapRepress.
-pub(crate) const NO_TRAPS: &str = "the port sends no traps and made nothing of a TrapRepress, which it need not know";
+pub(crate) const NO_TRAPS: &str = "the port sends no traps and ignored a TrapRepress, as the specification allows";
 
 /// NodeInfo read with the right key: a second attribute, which detects a port that checks keys for PortInfo only.
 pub(crate) const NODE: Label<NodeInfo> = Label::new("right key, NodeInfo");

@@ -46,7 +46,7 @@ pub(crate) fn name((attribute, modifier): What) -> String {
 /// violation changes.
 pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) -> Vec<String> {
     let (Some(before), Some(after)) = (before.answer(), after.answer()) else {
-        return vec!["an answer missing".into()];
+        return vec!["an answer is missing".into()];
     };
     let (before, after) = (&before.mad, &after.mad);
     if before.status() != after.status() {
@@ -57,7 +57,7 @@ pub(crate) fn differences(before: &Exchange, after: &Exchange, except: &[&str]) 
     }
     let Some(shown) = AnyAttribute::of(before) else {
         let same = before.data() == after.data();
-        return if same { Vec::new() } else { vec!["its bytes".into()] };
+        return if same { Vec::new() } else { vec!["other bytes".into()] };
     };
     let moves = |name: &str| {
         except.contains(&name)

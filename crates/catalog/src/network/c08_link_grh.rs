@@ -11,14 +11,14 @@ use verbatim_wire::values::Hex8;
 use crate::link::native::{self, Link, Rule};
 
 const GRH: Rule = Rule::new("8.3 GRH");
-const NO_DATA: &str = "the port takes no packets on data VLs: it has no LID, or is neither Armed nor Active";
+const NO_DATA: &str = "the port accepts no packets on data VLs: it has no LID, or is neither Armed nor Active";
 
 pub(super) static TEST: Test = Test {
     id: "c08-link-grh",
     aliases: &[],
     revision: 1,
-    about: "A packet with a sound GRH is taken; one with another IPVer, NxtHdr or PayLen is not.",
-    reading: "No counter is laid down.",
+    about: "A port accepts a packet with a sound GRH, and discards one with a wrong IPVer, NxtHdr or PayLen.",
+    reading: "The specification names no counter.",
     statements: &["8.3 GRH"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],

@@ -22,7 +22,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 2,
     about: "Each discarded packet counts once, a sound one never, and PortRcvErrors stops at 0xFFFF.",
-    reading: "PortRcvErrorDetails is optional and judged where it is there.",
+    reading: "PortRcvErrorDetails is optional; it is judged if the port has it.",
     statements: &["16.1 counters"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[Parameter {

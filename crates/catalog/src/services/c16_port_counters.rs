@@ -135,9 +135,12 @@ pub(super) static TEST: Test = Test {
     id: "c16-port-counters",
     aliases: &[],
     revision: 8,
-    about: "The performance agent writes the counters that CounterSelect names and no others, and refuses what it does not have.",
-    reading: "A class that is redirected is not looked for. A Set for a port that is not there, and Sets of counters in detail, leave the counters. Data and packets are counted on meanwhile; on hardware more than expected is inconclusive. PortRcvErrorDetails is \
-        optional and judged where it is there. Silence to an unknown method or class version is an observation.",
+    about: "The performance agent writes only the counters that CounterSelect names, and refuses unknown ports, \
+        methods and attributes.",
+    reading: "The test follows no redirection of the class. A Set for an absent port, and Sets of PortRcvErrorDetails, \
+        leave PortCounters unchanged. Data and packets still count meanwhile; on hardware a count above the expected \
+        one is inconclusive. PortRcvErrorDetails is optional; it is judged if the port has it. Silence to an unknown \
+        method or class version is an observation.",
     statements: &[STATEMENT],
     needs: &[Need::Mad, Need::OwnSubnet, Need::Counters],
     parameters: &[],
@@ -280,7 +283,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let is_silent = t.each(CLASS).all(|asked| asked.response().is_none());
     if !t.begin.simulated && state < PortState::ARMED && is_silent {
         f.not_applicable = Some(format!(
-            "the port is in {state}, where SMPs alone pass, and its performance agent did not answer: let a subnet manager bring it to Active"
+            "the port is in {state}, which passes only SMPs, and its performance agent did not answer; let a subnet \
+             manager bring the port to Active"
         ));
         return Ok(());
     }
@@ -289,7 +293,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         .any(|of| of.mad.status() == REDIRECT)
     {
         f.not_applicable = Some(
-            "the port's performance agent is elsewhere, as it says with status 0x0002 (redirect), and was not asked there".into(),
+            "the port redirects requests of the performance class (status 0x0002), and the test does not follow".into(),
         );
         return Ok(());
     }
@@ -379,7 +383,7 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let (was, is) = (of(&before), of(&after));
         if is_absent(t, name) {
             f.observe(
-                format!("{name} is 0 throughout: the device does not count it, and need not"),
+                format!("{name} stays 0: the device does not count it, as the specification allows"),
                 &[first, second],
             );
             continue;
@@ -395,17 +399,17 @@ fn counts(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 .must(format!("{least} to {most}"), (least..=most).contains(&is));
             // All packets are MADs of one length.
             if name.ends_with("Data") && (was..u64::from(u32::MAX)).contains(&is) {
-                f.claim(STATEMENT, format!("what {name} has grown by"))
+                f.claim(STATEMENT, format!("increase of {name}"))
                     .by_all([first, second])
                     .saw(is - was)
                     .must(
-                        format!("whole packets of {DWORDS} times 4 bytes"),
+                        format!("a multiple of {DWORDS}, the length of a packet in 4-byte words"),
                         (is - was) % DWORDS == 0,
                     );
             }
         } else if is <= was {
             f.observe(
-                format!("{name} shows {is} after {was}, and a request and its response between"),
+                format!("{name} went from {was} to {is}, though a request and its response passed in between"),
                 &[first, second],
             );
         }
@@ -494,17 +498,17 @@ fn header(f: &mut Findings<'_>, exchange: &Exchange) {
         wrong.push("reserved bytes of the MAD header".into());
     }
     if answer.mad.bytes()[24..64].iter().any(|byte| *byte != 0) {
-        wrong.push("reserved bytes in front of the attribute".into());
+        wrong.push("reserved bytes before the attribute".into());
     }
     let is_right = wrong.is_empty();
     f.claim(STATEMENT, "header of a response")
         .by(exchange)
         .saw(if is_right {
-            "as it must be".into()
+            "as expected".into()
         } else {
             wrong.join(", ")
         })
-        .must("versions 1, and 0 in what is reserved", is_right);
+        .must("versions 1, and 0 in reserved bits", is_right);
 }
 
 /// Checks each Set by the reads before and after it.
@@ -564,9 +568,9 @@ fn written<A: Attribute>(
                 _ => (least, least),
             };
             let words = if is_written {
-                "it was Set to"
+                "the Set value"
             } else {
-                "it was not selected, and was"
+                "unchanged, since not selected:"
             };
             let result = match bits(&is) {
                 seen if (least..=most).contains(&seen) => Passed::Pass,

@@ -37,8 +37,8 @@ const FILLED: u32 = 32 * 1024;
 const TARGET: u32 = 48 * 1024;
 const LENGTH: u32 = 64;
 
-const READING: &str = "Requests sent at once; the PSNs of the responses never go back, as they arrive. Complete when a \
-    response to every PSN that must have one is there; tried on three connections where it is not.";
+const READING: &str = "The peer sends all requests at once. In the order of arrival, the PSNs of the responses never \
+    go back. If a PSN lacks its response, the test tries another connection, three in all.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -190,7 +190,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>, kind: Kind) -> Result<(), Gap> {
     let (_, _) = (t.waited(AFTER)?, t.command(STATE)?);
     let at_a_time = all.first().and_then(|dialogue| dialogue.attributes.max_dest_rd_atomic);
     if at_a_time.is_some_and(|most| kind.reads(most) == 0) {
-        f.not_applicable = Some("the device answers one READ or atomic at a time, as it says".into());
+        f.not_applicable = Some("the device's max_dest_rd_atomic leaves no room for the READs of this test".into());
         return Ok(());
     }
     f.exercises(&[Rule::RequestAnswered, Rule::NeverBack]);

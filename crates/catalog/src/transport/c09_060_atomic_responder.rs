@@ -70,15 +70,15 @@ const SWAPPED: [(u64, u64); 5] = [
     (0x1122_3344_5566_7788, 0x0807_0605_0403_0201),
 ];
 
-const READING: &str = "Five atomics and 64 more, each sent when the one before was answered: one ATOMIC ACKNOWLEDGE with its PSN, \
-    the value before, and the MSN of the message. Numbers are little-endian in the DUT's memory, which is compared whole. \
-    NOT_APPLICABLE to a device without atomics.";
+const READING: &str = "Five atomics and 64 more, each sent after the response to the one before. Each gets one ATOMIC \
+    ACKNOWLEDGE with its PSN, the original value, and the MSN of the message. The test compares the whole memory, with \
+    little-endian numbers. NOT_APPLICABLE to a device without atomics.";
 
 pub(super) static FETCH_ADD: Test = Test {
     id: "c09-060-fetch-add-responder",
     aliases: &[],
     revision: 3,
-    about: "The DUT executes FetchAdds of 64 bits, and returns what the memory held before.",
+    about: "The DUT executes FetchAdds of 64 bits, and returns the original value.",
     reading: READING,
     statements: &[
         ATOMICS,
@@ -97,7 +97,7 @@ pub(super) static FETCH_ADD: Test = Test {
 pub(super) static COMPARE_SWAP: Test = Test {
     id: "c09-060-compare-swap-responder",
     aliases: &["C09_060_09_01"],
-    about: "The DUT swaps 64 bits when they compare equal, and returns what the memory held before.",
+    about: "The DUT swaps 64 bits when they compare equal, and returns the original value.",
     procedure: |t| procedure(t, Opcode::RC_COMPARE_SWAP),
     ..FETCH_ADD
 };

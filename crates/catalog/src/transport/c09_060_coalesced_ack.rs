@@ -41,9 +41,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-060-coalesced-ack",
     aliases: &[],
     revision: 2,
-    about: "An ACK completes all requests up to its PSN, once and in order, and none that goes beyond it.",
-    reading: "One ACK for three requests completes the three in order; an ACK of the first of two leaves the second; an ACK \
-        of a part of a message completes nothing. No completion is proven by two seconds.",
+    about: "An ACK completes all requests that end at or before its PSN, once and in order, and no others.",
+    reading: "One ACK for three requests completes the three in order; an ACK of the first of two leaves the second \
+        outstanding; an ACK of a part of a message completes nothing. The test waits two seconds to prove that nothing \
+        completes.",
     statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -49,9 +49,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-060-ghost-ack",
     aliases: &[],
     revision: 3,
-    about: "An ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing and makes nothing come again.",
-    reading: "PSNs that were never sent, up to half of all ahead, and PSNs that were acknowledged before: neither a \
-        completion nor a packet in two seconds.",
+    about: "An ACK of a PSN that is not outstanding, or with a wrong ICRC, completes nothing and causes no \
+        retransmission.",
+    reading: "The ACKs carry PSNs that the DUT never sent, up to half of all PSNs ahead, and PSNs acknowledged before. \
+        In two seconds the DUT neither completes a request nor sends a packet.",
     statements: &[COMPLETION, TIMEOUT, "9.7.6.1.1 response data", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -126,7 +127,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.exercises(&[Rule::ResponseData]);
         rc::came(t, &[GHOST_DATA])?;
     } else {
-        f.goes_without(&["9.7.6.1.1 response data"], "it has no READ");
+        f.goes_without(&["9.7.6.1.1 response data"], "the device has no READ");
     }
     // If nothing is retransmitted, the statement on time-outs does not apply.
     f.goes_without.push(TIMEOUT);

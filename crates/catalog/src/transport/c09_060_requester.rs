@@ -55,9 +55,10 @@ const ORIGINAL: u64 = 0xFF2D_B500_1E58_B3E7;
 /// Longest wait for a completion.
 const COMPLETION_WAIT: Duration = Duration::from_secs(5);
 
-const READING: &str = "Two requests; the response to the first alone. Exactly one completion, of the first, with \
-    success, after its last response and not before; none of the second until the queue pair is moved to error, then \
-    IBV_WC_WR_FLUSH_ERR. No completion is proven by two seconds. A second request that is not seen is INCONCLUSIVE.";
+const READING: &str = "The DUT sends two requests; the peer responds only to the first. The first completes exactly \
+    once, with success, after its last response and not before. The second completes only when the queue pair is moved \
+    to error, with IBV_WC_WR_FLUSH_ERR. The test waits two seconds to prove that nothing completes. If the peer does \
+    not see the second request, the result is INCONCLUSIVE.";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {

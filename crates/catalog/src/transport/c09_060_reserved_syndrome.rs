@@ -34,7 +34,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "A reserved AETH syndrome does not complete a request with success.",
-    reading: "Ignoring it and an error completion both conform, and a retry does; success before the ACK does not.",
+    reading: "The DUT may ignore the syndrome, retry the request, or complete it with an error. Success before the ACK \
+        does not conform.",
     statements: &[COMPLETION, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -91,7 +91,7 @@ pub(super) static SEND: Test = Test {
 pub(super) static WRITE: Test = Test {
     id: "c09-060-write-responder",
     aliases: &[],
-    about: "The DUT executes and acknowledges RDMA WRITEs, and completes a receive for immediate data alone.",
+    about: "The DUT executes and acknowledges RDMA WRITEs, and completes a receive only for immediate data.",
     procedure: |t| procedure(t, Kind::Write),
     judge: |t, f| judge(t, f, Kind::Write),
     ..SEND

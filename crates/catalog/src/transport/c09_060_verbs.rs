@@ -66,9 +66,9 @@ const ADDED: u64 = 0x0123_4567_FFFF_FFFF;
 /// Value that CmpSwap stores.
 const SWAPPED: u64 = 0xFF2D_B500_1E58_B3E7;
 
-const READING: &str = "The weaker procedure of C09_060: an adapter of the tester's own answers or asks. Every operation is \
-    done once, and both memories are read back whole. That a request is not completed before its response is shown only \
-    for a peer that answers nothing at all.";
+const READING: &str = "The weaker procedure of C09_060: the peer is an adapter of the tester. Each operation is \
+    executed once, and the test compares both memories whole. One request to a peer that does not respond shows that a \
+    request does not complete without its response.";
 
 pub(super) static REQUESTER: Test = Test {
     id: "c09-060-requester-verbs",
@@ -85,7 +85,7 @@ pub(super) static REQUESTER: Test = Test {
 
 pub(super) static RESPONDER: Test = Test {
     id: "c09-060-responder-verbs",
-    about: "As responder the DUT executes every operation, and its memory holds what it should.",
+    about: "As responder the DUT executes every operation, and its memory holds the results.",
     statements: &[ACKNOWLEDGEMENT, ATOMICS, SEND],
     procedure: |t| procedure(t, Side::Tester),
     judge: |t, f| judge(t, f, Side::Tester),
@@ -319,21 +319,18 @@ fn judge(t: &Trace, f: &mut Findings<'_>, asking: Side) -> Result<(), Gap> {
         f.prove(
             COMPLETION,
             &evidence,
-            "completion of a request that nobody answers",
+            "completion of an unanswered request",
             words,
             result,
         );
     }
     if !atomics {
         f.observe(
-            "one of the two adapters says that it has no atomics: they were left out",
+            "one of the two adapters reports no atomics: the test left them out",
             &[],
         );
     }
-    f.observe(
-        "the weaker procedure was run: packets were not seen, and no ACK was withheld",
-        &[],
-    );
+    f.observe("weaker procedure: the tester saw no packets and withheld no ACK", &[]);
     Ok(())
 }
 
@@ -357,10 +354,5 @@ fn execute(requests: &[(u64, pb::Operation)], asks: &mut [u8], answers: &mut [u8
 }
 
 fn memory(f: &mut Findings<'_>, statement: &str, (read, expected): (&verbatim_record::VerbsDone, &[u8]), about: &str) {
-    effect::memory_is(
-        f,
-        (statement, about),
-        read,
-        ("what the operations make of it", expected),
-    );
+    effect::memory_is(f, (statement, about), read, ("the results of all operations", expected));
 }

@@ -34,14 +34,14 @@ pub(super) static TEST: Test = Test {
     id: "c09-130-rnr-codes",
     aliases: &[],
     revision: 1,
-    about: "A requester waits at least the interval of the RNR NAK's code, whichever it is.",
-    reading: "Two RNR NAKs for each code. PASS needs the shortest time that can have passed at the DUT, the largest round \
-        trip taken off; FAIL needs that even the longest is too short. Code 0 is 655.36 ms, 31 is 491.52 ms.",
+    about: "A requester waits at least the interval of the RNR NAK, for each RNR code.",
+    reading: "Two RNR NAKs for each code. PASS: the shortest possible time, minus the longest round trip, is long \
+        enough. FAIL: even the longest possible time is too short. Code 0 is 655.36 ms, 31 is 491.52 ms.",
     statements: &[INTERVAL, RETRY, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {
         name: "least_interval_us",
-        about: "codes that ask for less than so many microseconds are left out; 0: less than twice the longest round trip",
+        about: "the test leaves out codes of a shorter interval, in microseconds; 0: twice the longest round trip",
         range: (0, 655_360),
         simulated: 0,
         default: 0,
@@ -105,8 +105,8 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         f.observe(
             format!(
-                "RNR codes tried: {}; left out: {}, whose intervals are too short to be told from the path (longest round \
-                 trip before the test {}) or below least_interval_us",
+                "RNR codes tried: {}; left out: {}: their intervals are shorter than twice the longest round trip \
+                 before the test ({}) or than least_interval_us",
                 list(&asked),
                 list(&left_out),
                 duration_words(round_trip)
@@ -168,7 +168,7 @@ fn retries(
         let words = (
             format!("no retry within the interval of {asked}"),
             format!(
-                "retry {number} {}..{} after it{}",
+                "retry {number} {}..{} after the RNR NAK{}",
                 duration_words(at_dut),
                 duration_words(most),
                 rc::taken_off(path, result)

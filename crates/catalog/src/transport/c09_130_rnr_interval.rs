@@ -63,17 +63,17 @@ const RNR_RETRY: Parameter = Parameter {
     default: 1,
 };
 
-const READING: &str = "Code 31 is 491.52 ms; the interval is measured between the RNR NAK and the retry, with bounds. \
-    PASS needs the shortest time that can have passed at the DUT, the largest of 200 round trips taken off; FAIL needs that \
-    even the longest is too short. Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 0 = none; \
-    7 = still retrying after 12 RNR NAKs.";
+const READING: &str = "The test measures the time from the RNR NAK to the retry; code 31 is 491.52 ms. PASS: the \
+    shortest possible time, minus the longest round trip, is long enough. FAIL: even the longest possible time is too \
+    short. Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 0 = no retry; 7 = still retrying after \
+    12 RNR NAKs.";
 
 /// Test without an ACK timeout.
 pub(super) static PLAIN: Test = Test {
     id: "c09-130-rnr-interval",
     aliases: &["C09_130_01"],
     revision: 1,
-    about: "After an RNR NAK a requester waits at least the interval that it asks for, and retries as often as it may.",
+    about: "After an RNR NAK a requester waits at least the NAK's interval, and makes exactly rnr_retry retries.",
     reading: READING,
     statements: &["C9-130", RETRY, ERROR, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
@@ -86,12 +86,12 @@ pub(super) static PLAIN: Test = Test {
 pub(super) static ACK_TIMEOUT: Test = Test {
     id: "c09-130-rnr-interval-ack-timeout",
     about: "An ACK timeout shorter than the interval of an RNR NAK does not bring the retry forward.",
-    reading: "As c09-130-rnr-interval. On hardware a lost RNR NAK and a time-out by right look like an early retry: FAIL \
-        needs three of them, so rnr_retry must be 3 or more.",
+    reading: "As c09-130-rnr-interval. On hardware a lost RNR NAK with a legal time-out after it looks like an early \
+        retry. FAIL needs three early retries, so rnr_retry must be 3 or more.",
     parameters: &[
         RNR_CODE,
         Parameter {
-            about: "RNR retries of the DUT's queue pair; 7 = without end; below 3 nothing on hardware can be FAIL",
+            about: "RNR retries of the DUT's queue pair; 7 = without end; below 3 the test cannot FAIL on hardware",
             default: 3,
             ..RNR_RETRY
         },
@@ -180,7 +180,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let (code, rnr_retry) = (RnrTimer(parameter("rnr_code")), parameter("rnr_retry"));
     if t.stopped.is_none() && t.timeline.commands.iter().all(|command| command.label != POST.name) {
         f.not_applicable = Some(format!(
-            "no ACK timeout fits into the interval of {code}: choose rnr_code so that it asks for {} or more",
+            "no ACK timeout fits into the interval of {code}: choose an rnr_code with an interval of {} or more",
             duration_words(ROOM)
         ));
         return Ok(());
@@ -249,7 +249,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             Passed::Inconclusive
         };
         let seen = format!(
-            "retry {at} {}..{} after it ({:.3} times the interval at least){}",
+            "retry {at} {}..{} after the RNR NAK ({:.3} times the interval at least){}",
             duration_words(at_dut),
             duration_words(most),
             at_dut.as_secs_f64() / code.duration().as_secs_f64(),

@@ -26,10 +26,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-130-rnr-interval-verbs",
     aliases: &[],
     revision: 1,
-    about: "A SEND that meets RNR NAKs alone ends in error not before rnr_retry intervals are over.",
-    reading: "The weaker procedure of C09_130_01: the packets are not seen. Claimed is only that post to error completion \
-        takes rnr_retry intervals or more, by the clock of the DUT's host, and that the status is \
-        IBV_WC_RNR_RETRY_EXC_ERR.",
+    about: "A SEND that gets only RNR NAKs ends in error, but not before rnr_retry intervals have passed.",
+    reading: "The weaker procedure of C09_130_01: the tester sees no packets. It checks only the status, \
+        IBV_WC_RNR_RETRY_EXC_ERR, and that the time from post to error completion is at least rnr_retry intervals, by \
+        the clock of the DUT's host.",
     statements: &[INTERVAL, ERROR],
     needs: &[Need::Verbs],
     parameters: &[
@@ -121,7 +121,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let measured = ((least, most), Some(bound), None);
     f.prove_time(INTERVAL, &evidence, "post to error completion", words, measured, result);
     f.observe(
-        "the weaker procedure was run: the packets between post and completion were not seen",
+        "weaker procedure: the tester saw no packets between post and completion",
         &[],
     );
     Ok(())

@@ -54,10 +54,12 @@ pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout",
     aliases: &["C09_142_01"],
     revision: 4,
-    about: "A request without an answer is retried after T to 4 T, retry_cnt times, and then fails; never with timeout 0.",
-    reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the oldest \
-        request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. With nothing outstanding no \
-        time-out spends a retry: a request after a longer time is sent, and completes.",
+    about: "An unanswered request is retried after T to 4 T, retry_cnt times, and then fails. Timeout 0 allows no \
+        retry.",
+    reading: "Each transmission T to 4 T after the one before, give or take the spread of the path's round trips; the \
+        oldest request first; exactly 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR; timeout 0 = never. While \
+        no request is outstanding, no time-out uses up a retry: a request after a long idle time is sent, and \
+        completes.",
     statements: &[TIMEOUT, COUNT, COMPLETION, rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[
@@ -170,7 +172,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.exercises(&[Rule::TimeoutOff]);
     } else {
         f.observe(
-            "nothing is asked with the timeout off: the device cannot be without, as its agent says",
+            "no request was sent with timeout 0: the device cannot switch off its ACK timeout, as its agent says",
             &[],
         );
     }

@@ -26,9 +26,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-142-ack-timeout-verbs",
     aliases: &[],
     revision: 1,
-    about: "A request that nobody answers ends in error after retry_cnt + 1 time-outs, each of T to 4 T.",
-    reading: "The weaker procedure of C09_142_01: the packets are not seen. Claimed is only that post to error completion \
-        takes (retry_cnt + 1) T to (retry_cnt + 1) 4 T, by the clock of the DUT's host, and the status.",
+    about: "An unanswered request ends in error after retry_cnt + 1 time-outs, each of T to 4 T.",
+    reading: "The weaker procedure of C09_142_01: the tester sees no packets. It checks only the status, and that the \
+        time from post to error completion is (retry_cnt + 1) T to (retry_cnt + 1) 4 T, by the clock of the DUT's \
+        host.",
     statements: &[TIMEOUT, COUNT],
     needs: &[Need::Verbs],
     parameters: &[
@@ -131,7 +132,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let measured = ((least, most), Some(low), Some(high));
     f.prove_time(TIMEOUT, &evidence, "post to error completion", words, measured, result);
     f.observe(
-        "the weaker procedure was run: the packets between post and completion were not seen",
+        "weaker procedure: the tester saw no packets between post and completion",
         &[],
     );
     Ok(())

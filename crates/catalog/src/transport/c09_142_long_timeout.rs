@@ -31,8 +31,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-142-long-timeout",
     aliases: &[],
     revision: 2,
-    about: "A request without an answer is retried after T to 4 T of a long local ACK timeout, and of a short one.",
-    reading: "One SEND that nobody answers, retry_cnt 1: two transmissions, the second T to 4 T after the first, then an error. Codes 10 and 7 in simulation alone: real hosts and paths are slower.",
+    about: "An unanswered request is retried after T to 4 T, for a long and for a short local ACK timeout.",
+    reading: "One unanswered SEND with retry_cnt 1: two transmissions, the second T to 4 T after the first, then an \
+        error. Codes 10 and 7 only in simulation, because real hosts and paths are slower.",
     statements: &[TIMEOUT, COUNT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {

@@ -52,9 +52,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-142-progress",
     aliases: &[],
     revision: 3,
-    about: "After a time-out a message that was acknowledged in part, or a READ that was answered in part, goes on with the rest.",
-    reading: "The packets that come again are those that were sent; a READ asks for the rest, or for all. A stale ACK and a CNP \
-        give no further retries, nor does an ACK of a part that was acknowledged: retry_cnt of them, then IBV_WC_RETRY_EXC_ERR.",
+    about: "After a time-out the DUT continues a partly acknowledged message, or a partly answered READ, with the \
+        rest.",
+    reading: "The DUT retransmits the same packets; it may request the rest of a READ, or the whole READ. A stale ACK, \
+        a CNP, or a repeated ACK of a part allows no further retries: after retry_cnt retries comes \
+        IBV_WC_RETRY_EXC_ERR.",
     statements: &[TIMEOUT, COUNT, COMPLETION, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -60,8 +60,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 5,
     about: "Progress restarts the local ACK timeout: nothing is retried while ACKs keep coming.",
-    reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived. What is posted \
-        meanwhile restarts nothing.",
+    reading: "An ACK every T/2 for longer than 4 T: no retry earlier than T after an ACK that had surely arrived. A \
+        request posted meanwhile does not restart the timer.",
     statements: &[TIMEOUT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {
@@ -265,7 +265,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             duration_words(most)
         );
         let words = (
-            format!("a retry {} after an ACK or later", duration_words(once)),
+            format!("a retry at least {} after the ACK", duration_words(once)),
             seen_words,
         );
         let evidence = [Evidence::from(*ack), seen.frame.into()];
@@ -273,11 +273,17 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         f.prove_time(TIMEOUT, &evidence, "ACK to retry", words, measured, result);
     }
     if let Some(habit) = habit.filter(|_| early > 0) {
-        f.not_applicable = Some(format!("{}: whether ACKs restart its timer is not seen", habit.words()));
+        f.not_applicable = Some(format!(
+            "{}: the test cannot see whether ACKs restart its timer",
+            habit.words()
+        ));
     } else if retries == 0 && !unattributed.is_empty() {
         let words = (
             "none",
-            format!("{}, before which no ACK surely was", unattributed.len()),
+            format!(
+                "{}, each without an ACK that had surely arrived before",
+                unattributed.len()
+            ),
         );
         f.prove(
             TIMEOUT,
@@ -305,7 +311,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let counted = counted.count();
         let ran = !before_last.is_empty() && counted == before_last.len();
         let seen = format!(
-            "none in {}, with {counted} of {} ACKs heard while requests were outstanding",
+            "none in {}; {counted} of {} ACKs arrived while requests were outstanding",
             duration_words(lasted),
             before_last.len()
         );

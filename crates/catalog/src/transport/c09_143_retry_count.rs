@@ -50,9 +50,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-143-retry-count",
     aliases: &[],
     revision: 3,
-    about: "A request without an answer is retried retry_cnt times, 7 included, for each request anew, and then fails.",
-    reading: "Exactly 1 + retry_cnt transmissions, then one IBV_WC_RETRY_EXC_ERR and the queue pair in error; an acknowledged \
-        request loads the counter again, an RNR NAK does not.",
+    about: "An unanswered request is retried retry_cnt times, 7 included, and then fails. Each request has its own \
+        count.",
+    reading: "Exactly 1 + retry_cnt transmissions, then one IBV_WC_RETRY_EXC_ERR and the queue pair in error; an ACK \
+        reloads the retry counter, an RNR NAK does not.",
     statements: &[COUNT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[Parameter {

@@ -34,9 +34,8 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "Requests and responses carry the hop limit, traffic class and flow label of their queue pair's address vector.",
-    reading: "Three connections with an address vector each; ECN is left to congestion control, a flow label of 0 to the \
-        device, and IPv4 has none. On a real path another DSCP is INCONCLUSIVE, and the hop \
-        limit is the kernel's.",
+    reading: "Three connections, each with another address vector. The test does not check ECN, a flow label of 0, or \
+        a flow label over IPv4. On a real path another DSCP is INCONCLUSIVE, and the kernel sets the hop limit.",
     statements: &[rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -83,10 +83,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-connections",
     aliases: &[],
     revision: 4,
-    about: "Messages of two connections whose packets come in turns are delivered as if each were alone.",
-    reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, one packet of each connection after the other: \
-        both are acknowledged, delivered, and nothing else is touched. Atomics of one PSN on two connections: each comes again with its own \
-        result. A gap on each of two is told of on each. While one waits after an RNR NAK another is acknowledged, which does not end the wait.",
+    about: "Two connections with interleaved packets deliver their messages as if each were alone.",
+    reading: "SENDs, WRITEs and WRITEs with Immediate of three packets, interleaved on two connections: the DUT \
+        acknowledges and delivers both messages, and changes nothing else. Repeated atomics with the same PSN on two \
+        connections get the result of their own connection. A PSN gap on each of two connections is reported on each. \
+        An ACK on one connection does not end the wait after an RNR NAK on another.",
     statements: &[
         ORDER,
         IMMEDIATE,

@@ -52,9 +52,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-credits",
     aliases: &[],
     revision: 1,
-    about: "Whatever credits an ACK tells of, what is posted is sent and completes.",
-    reading: "ACKs and responses with each of the 32 credit codes: every message behind them is sent, its second packet at the \
-        latest when the first was acknowledged, and completes. Whether a requester counts credits is left to it.",
+    about: "With any credit code in an ACK, the DUT sends and completes every posted request.",
+    reading: "ACKs and responses carry each of the 32 credit codes. The DUT sends and completes every message after \
+        them, its second packet at the latest after the ACK of the first. A requester need not count credits.",
     statements: &[rc::GENERATION, COMPLETION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -57,9 +57,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-datagram-limits",
     aliases: &[],
     revision: 2,
-    about: "A datagram queue pair sends nothing longer than the MTU and no WRITE, and each of its receives ends once.",
-    reading: "No packet of either, whether the host refuses it or not; a datagram behind them goes out. A receive that is too short, one in memory that \
-        may not be written and one that is left over have each completed once when the queue pair is in ERR, without success.",
+    about: "A datagram queue pair sends no datagram longer than the MTU and no WRITE, and completes each receive once.",
+    reading: "The DUT sends no packet of either, even if the host accepts the request; it sends the datagram posted \
+        after them. A short receive, a receive in memory that the device may not write, and an unused receive each \
+        complete once, without success, at the latest in ERR.",
     statements: &[DATAGRAMS, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -256,11 +257,12 @@ fn not_sent(t: &Trace, f: &mut Findings<'_>, qpn: u32) -> Result<(), Gap> {
     let posted: Vec<_> = t.commands(LONG).chain(t.commands(WRITE)).collect();
     let evidence = posted.into_iter().map(Evidence::from);
     let shown: Vec<Evidence<'_>> = evidence.chain(early.iter().map(|frame| (*frame).into())).collect();
-    let words = ("no packet", format!("{} packets", early.len()));
+    let packets = if early.len() == 1 { "packet" } else { "packets" };
+    let words = ("no packet", format!("{} {packets}", early.len()));
     f.prove(
         DATAGRAMS,
         &shown,
-        "what a datagram queue pair cannot send",
+        "requests that a datagram queue pair does not support",
         words,
         is(early.is_empty()),
     );

@@ -72,10 +72,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-datagrams",
     aliases: &[],
     revision: 3,
-    about: "A datagram queue pair sends what was posted, one packet each, and takes what fits its receives.",
-    reading: "Each datagram of the DUT has the next PSN, the Q_Key of its request, or the queue pair's own where that has its \
-        highest bit set, and completes once. A receive holds the addresses in its first 40 bytes, then the payload; one \
-        that is too short does not complete with success.",
+    about: "A datagram queue pair sends each datagram in one packet, and accepts the datagrams that fit its receives.",
+    reading: "Each datagram of the DUT has the next PSN and completes once. It has the Q_Key of its request, or the \
+        queue pair's own if the request's Q_Key has its highest bit set. A receive holds the addresses in its first 40 \
+        bytes, then the payload; a receive that is too short does not complete with success.",
     statements: &[DATAGRAMS, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -260,8 +260,12 @@ fn sent(t: &Trace, f: &mut Findings<'_>, qpn: u32, filled: &[u8], done: &[rc::Do
         psn.since(FIRST) >= count || frames.iter().any(is_used)
     };
     let more = done.len() > posts.len() || frames.iter().any(is_odd);
-    let seen = if more { "other" } else { "that" };
-    let words = ("a PSN of its own and one completion each", seen);
+    let seen = if more {
+        "a further completion, or a PSN that is wrong or repeated"
+    } else {
+        "one of each"
+    };
+    let words = ("one PSN and one completion for each", seen);
     f.prove(DATAGRAMS, &[], "datagrams of the DUT", words, is(!more));
 }
 
@@ -282,7 +286,7 @@ fn received(
     // After a loss, the next datagram fills the receive of the lost datagram.
     let in_time = done.iter().filter(|done| done.event.place < long.place).count();
     if !t.begin.simulated && in_time < count {
-        let words = ("all of them", "fewer, which may have been lost");
+        let words = ("all of them", "fewer: the others may have been lost");
         f.prove(
             DATAGRAMS,
             &rc::evidence(done),
@@ -305,7 +309,7 @@ fn received(
                 DATAGRAMS,
                 &[frame.into()],
                 &about,
-                ("its receive", "none"),
+                ("a completion of its receive", "none"),
                 absent(t, frame.place),
             );
             return Ok(());

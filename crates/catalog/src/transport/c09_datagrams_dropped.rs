@@ -53,11 +53,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-datagrams-dropped",
     aliases: &[],
     revision: 3,
-    about: "A datagram that comes too early, finds no receive or is none leaves no trace; nor is what may not be written.",
-    reading: "In INIT, without a receive, of another service or partition, with immediate data and another Q_Key, or a wrong ICRC: no \
-        receive is taken. In RTR and RTS the next sound \
-        one fills the next receive. One whose receive lies where the device may not write does not complete with success, and \
-        nothing is written.",
+    about: "A datagram that is early, invalid or without a receive takes no receive; protected memory stays unchanged.",
+    reading: "A datagram in INIT, without a receive, of another service or partition, with immediate data and another \
+        Q_Key, or with a wrong ICRC takes no receive. In RTR and RTS the next sound datagram fills the next receive. A \
+        receive in memory that the device may not write does not complete with success, and the memory stays \
+        unchanged.",
     statements: &[DATAGRAMS],
     needs: &[Need::Packets],
     parameters: &[],

@@ -238,7 +238,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         rc::came(t, &READ)?;
         tail(t, f)?;
     } else {
-        f.observe("no READ: nothing is said of duplicates of READs", &[]);
+        f.observe(
+            "the device executes no READ: the test checked no duplicates of READs",
+            &[],
+        );
     }
     if offers::executes(t, Operation::FetchAdd) {
         t.not_judged(FILL_ATOMIC);
@@ -248,7 +251,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     if offers::executes(t, Operation::FetchAdd) && has_atomics(t) {
         f.exercises(&[Rule::AtomicAgain]);
     } else {
-        f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
+        f.observe(
+            "the device executes no FetchAdd: the test checked no duplicates of atomics",
+            &[],
+        );
     }
     t.waited(AFTER).map(drop)
 }

@@ -43,9 +43,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-events",
     aliases: &[],
     revision: 5,
-    about: "A queue pair takes requests in RTR, tells of the first of them once, and tells what error ended it.",
-    reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, QP_REQ_ERR after \
-        an invalid request, and no other. That none came is INCONCLUSIVE, but after RESET where all others came.",
+    about: "A queue pair accepts requests in RTR, reports the first of them once, and reports the error that ended it.",
+    reading: "IBV_EVENT_COMM_EST at most once, for a packet in RTR; QP_ACCESS_ERR after a remote access error, \
+        QP_REQ_ERR after an invalid request, and no other. A missing event is INCONCLUSIVE, except after RESET if the \
+        error events came on the three connections before.",
     statements: &[EVENTS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

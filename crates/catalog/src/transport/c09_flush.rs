@@ -42,7 +42,7 @@ pub(super) static TEST: Test = Test {
     id: "c09-flush",
     aliases: &[],
     revision: 5,
-    about: "In ERR all that is posted is flushed, each queue in its order, a receive that is half full first.",
+    about: "In ERR all posted requests are flushed, each queue in its order, a partly filled receive first.",
     reading: "IBV_WC_WR_FLUSH_ERR for three receives and two SENDs, in the order in which they were posted.",
     statements: &[IMMEDIATE, rc::NAKS, "C9-143", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],

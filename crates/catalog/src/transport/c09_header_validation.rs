@@ -110,9 +110,10 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 5,
     about: "Packets with a wrong TVer, P_Key, opcode class, DestQP or source address are dropped in silence.",
-    reading: "A wrong WRITE, three times, then a sound one with the same PSN to a place beside it: no answer to the \
-        wrong ones, an ACK of the sound one, and memory shows the sound one alone. P_Keys match with equal low 15 bits, \
-        not 0, and one full member. Padding is no payload. P_Key violations are not counted through verbs.",
+    reading: "An invalid WRITE, three times, then a valid one with the same PSN to an adjacent address: no answer to \
+        the invalid ones, an ACK of the valid one, and the memory shows only the valid one. P_Keys match if their low \
+        15 bits are equal and not 0, and at least one side is a full member. Padding is no payload. Verbs cannot read \
+        the counter of P_Key violations.",
     statements: &[HEADERS, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

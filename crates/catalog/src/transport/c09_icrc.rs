@@ -53,9 +53,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-icrc",
     aliases: &[],
     revision: 1,
-    about: "A packet with one flipped bit is dropped in silence where the ICRC covers the bit, and taken where it does not.",
-    reading: "Every covered byte, `bits` bits of each: no answer, and memory unchanged. Masked bits of the IP header and of \
-        the BTH: acknowledged. IPv4's checksum is mended after each flip.",
+    about: "A packet with one flipped bit is dropped in silence if the ICRC covers the bit, and accepted otherwise.",
+    reading: "Every covered byte, `bits` bits of each: no answer, and memory unchanged. Masked bits of the IP header \
+        and of the BTH: acknowledged. The peer corrects the IPv4 checksum after each flip.",
     statements: &[rc::ICRC, answer::MSN, rc::GENERATION],
     needs: &[Need::Packets],
     parameters: PARAMETERS,
@@ -201,7 +201,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         }
         None if answer::proves_silence(t, wait) => ("no answer".into(), Passed::Pass),
         None => (
-            "no answer, and nothing shows that the DUT was there".into(),
+            "no answer, but the record does not show that the DUT was alive".into(),
             Passed::Inconclusive,
         ),
     };
@@ -243,7 +243,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         let mut evidence: Vec<Evidence<'_>> = vec![first.frame.into()];
         evidence.extend(ack.map(|ack| Evidence::from(ack.frame)));
-        let words = (format!("ACK of PSN {psn}"), if ack.is_some() { "it" } else { "no ACK" });
+        let words = (
+            format!("ACK of PSN {psn}"),
+            if ack.is_some() { "the ACK" } else { "no ACK" },
+        );
         all_taken &= f.prove(rc::ICRC, &evidence, MASKED.name, words, result);
         if !all_taken {
             break;

@@ -49,9 +49,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-inside-messages",
     aliases: &[],
     revision: 1,
-    about: "Each packet of a message that asks for an ACK gets it, and duplicates and CNPs between them change nothing.",
-    reading: "A WRITE of four packets and a SEND of three, each of which asks for an ACK, with duplicates of all that came before behind \
-        each packet: every one is answered, and memory and receive hold what was sent.",
+    about: "Each packet of a message that requests an ACK gets an ACK; duplicates and CNPs in between change nothing.",
+    reading: "A WRITE of four packets and a SEND of three. Each packet requests an ACK, and duplicates of all earlier \
+        packets follow it. The DUT answers every packet, and memory and receive hold the data of the messages.",
     statements: &[
         ACKNOWLEDGEMENT,
         MSN,

@@ -28,7 +28,8 @@ pub(super) static TEST: Test = Test {
     id: "c09-link-p-key",
     aliases: &[],
     revision: 3,
-    about: "A packet is taken whose P_Key matches an entry of the table; all others but SMPs are discarded and counted.",
+    about: "A packet is accepted if its P_Key matches an entry of the table; others but SMPs are discarded and \
+        counted.",
     reading: "Two limited members do not match; an entry whose low 15 bits are 0 matches nothing.",
     statements: &["9.6.1 P_Key"],
     needs: &[Need::Link, Need::Mad, Need::OwnSubnet],

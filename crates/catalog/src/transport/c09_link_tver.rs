@@ -15,7 +15,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "A packet with TVer 0 is taken, one with TVer 1 to 15 is not.",
-    reading: "No counter is laid down.",
+    reading: "The specification defines no counter for these packets.",
     statements: &["9.6.1 TVer"],
     needs: &[Need::Link, Need::Mad],
     parameters: &[],

@@ -49,9 +49,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-local-errors",
     aliases: &[],
     revision: 3,
-    about: "Requests over memory that the device may not use so fail there, in order.",
-    reading: "A SEND whose memory was deregistered, and of which nothing is sent, a READ to where the device may not write: \
-        IBV_WC_LOC_PROT_ERR, those before them done, those behind flushed, and so is what is posted in the error state.",
+    about: "Requests with memory that the device may not use fail locally, in order.",
+    reading: "A SEND from deregistered memory, of which the DUT sends no packet, and a READ into memory that the \
+        device may not write end with IBV_WC_LOC_PROT_ERR. Earlier requests complete with success. Later requests are \
+        flushed, as are requests posted in the error state.",
     statements: &[ERRORS, STATE, rc::NAKS, rc::GENERATION],
     needs: &[Need::Packets],
     parameters: &[],
@@ -63,9 +64,10 @@ pub(super) static RECEIVE_ERROR: Test = Test {
     id: "c09-nak-operational",
     aliases: &[],
     revision: 2,
-    about: "A SEND whose receive lies where the device may not write gets one NAK 0x63, the receive a local error.",
-    reading: "One NAK 0x63, the receive with IBV_WC_LOC_PROT_ERR, or, since such a receive is malformed as well, with \
-        IBV_WC_LOC_QP_OP_ERR; the memory stays as it was. NOT_APPLICABLE where the host refuses such a receive.",
+    about: "A SEND gets one NAK 0x63, and its receive a local error, if the device may not write the receive's memory.",
+    reading: "One NAK 0x63. The receive completes with IBV_WC_LOC_PROT_ERR or, because such a receive is malformed as \
+        well, with IBV_WC_LOC_QP_OP_ERR. The memory stays unchanged. NOT_APPLICABLE if the host refuses such a \
+        receive.",
     statements: &[RESPONDER],
     needs: &[Need::Packets],
     parameters: &[],
@@ -247,7 +249,8 @@ fn judge_receive(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     t.not_judged(RECEIVE);
     let _ = rc::cases(t)?;
     if t.frames(SEND).next().is_none() {
-        f.not_applicable = Some("the host of the DUT's device refuses a receive where the device may not write".into());
+        f.not_applicable =
+            Some("the host of the DUT's device refuses a receive in memory that the device may not write".into());
         return Ok(());
     }
     let all = rc::dialogues(t)?;

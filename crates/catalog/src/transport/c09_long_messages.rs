@@ -48,7 +48,7 @@ pub(super) static TEST: Test = Test {
     id: "c09-long-messages",
     aliases: &[],
     revision: 5,
-    about: "Messages of more than 65,535 bytes are delivered, and their completions say how long they were.",
+    about: "Messages of more than 65,535 bytes are delivered, and their completions report the full length.",
     reading: "A SEND, a WRITE with Immediate and a READ of the peer, a READ, a WRITE and a SEND of the DUT, of 65,541 bytes each.",
     statements: &[
         IMMEDIATE,

@@ -33,7 +33,7 @@ pub(super) static TEST: Test = Test {
     needs: &[Need::Packets],
     parameters: &[Parameter {
         name: "messages",
-        about: "how many messages are sent on the connection",
+        about: "number of messages on the connection",
         range: (1, 200_000),
         simulated: (1 << 16) + 4,
         default: (1 << 16) + 4,

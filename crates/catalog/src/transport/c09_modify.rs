@@ -59,7 +59,7 @@ const DEPTH: u32 = 16;
 /// Whether the DUT implements verbs itself, so that no driver or agent refuses a command.
 const OWN_VERBS: Parameter = Parameter {
     name: oracle::OWN_VERBS,
-    about: "1: the DUT's verbs are its own, not a driver's nor an agent's: a wrong refusal is a fault",
+    about: "1: the DUT implements verbs itself, without a driver or an agent, so a wrong refusal is a fault",
     range: (0, 1),
     simulated: 1,
     default: 0,
@@ -69,11 +69,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-modify-steps",
     aliases: &[],
     revision: 3,
-    about: "A queue pair takes the steps that there are, with the attributes that they need, and refuses all others.",
-    reading: "Each step without each attribute that it needs, with one that it does not take, to states that it does not lead to: \
-        refused, and nothing has changed; on a host what is taken all the same is INCONCLUSIVE, and what is refused \
-        all the same NOT_APPLICABLE. Then the step itself, with what it may \
-        have, and with the least and the most of each value: taken. From SQE a datagram queue pair goes to RTS alone.",
+    about: "A queue pair makes every allowed transition with its required attributes, and refuses all others.",
+    reading: "Transitions without a required attribute, with an excess attribute, or to a state that cannot follow: \
+        refused, and the state stays unchanged. Then the allowed transition, with optional attributes, and with the \
+        least and the greatest values: accepted. On a host, a wrongly accepted transition is INCONCLUSIVE, and a \
+        wrongly refused transition is NOT_APPLICABLE. From SQE a datagram queue pair goes only to RTS.",
     statements: &[STEPS, WORK, FLUSHED],
     needs: &[Need::Packets],
     parameters: &[soft_roce::PARAMETER, OWN_VERBS],
@@ -553,7 +553,7 @@ fn judge_steps(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let opened = t.commands(OPEN).next().and_then(rc::reply);
     if let Some(why) = soft_roce::spared(t, TEST.id, opened, sent) {
         f.observe(
-            format!("the least and the most max_dest_rd_atomic were not tried: {why}"),
+            format!("the test did not try the least and the greatest max_dest_rd_atomic: {why}"),
             &[],
         );
     }

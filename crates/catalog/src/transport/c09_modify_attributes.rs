@@ -46,9 +46,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-modify-attributes",
     aliases: &[],
     revision: 7,
-    about: "Attributes that are changed in RTS and SQD hold from then on.",
-    reading: "Rights given in INIT, with RTR and in RTS, and taken, min_rnr_timer changed in RTS; the address vector, retry_cnt, rnr_retry, the ACK timeout and max_rd_atomic in \
-        SQD, where the host takes that: packets and errors go by the new ones.",
+    about: "Attributes changed in RTS or SQD apply to the packets that follow.",
+    reading: "The test gives rights in INIT, with RTR and in RTS, takes rights away, and changes min_rnr_timer in RTS. \
+        In SQD, if the host allows it, the test changes the address vector, retry_cnt, rnr_retry, the ACK timeout and \
+        max_rd_atomic. Packets and errors follow the new values.",
     statements: &[
         STEPS,
         "C9-60",
@@ -358,7 +359,7 @@ fn judge_attributes(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         };
         let shown: Vec<Evidence<'_>> = of_it.iter().map(|seen| seen.frame.into()).collect();
         let words = (
-            format!("an RNR NAK with code {}, or one that is longer", given.0),
+            format!("an RNR NAK with code {}, or with a code of a longer interval", given.0),
             rc::in_words(&of_it),
         );
         f.prove(STEPS, &shown, "min_rnr_timer that was given in RTS", words, result);

@@ -50,9 +50,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-fatal",
     aliases: &[],
     revision: 3,
-    about: "A NAK that refuses a request ends it with its status, completes what lies before it and flushes what follows.",
-    reading: "In order: success of the request before, the status of the code, IBV_WC_WR_FLUSH_ERR of those behind; no \
-        packet in two seconds; the queue pair in error. What is not signalled completes if it fails, and only then.",
+    about: "A NAK that refuses a request fails it, completes earlier requests, and flushes later requests.",
+    reading: "In order: success of the earlier request, the status of the NAK's code, IBV_WC_WR_FLUSH_ERR of the later \
+        requests. No packet follows in two seconds, and the queue pair is in error. An unsignaled request completes \
+        only if it fails.",
     statements: &[rc::NAKS, COMPLETION, COUNT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -57,9 +57,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-implied",
     aliases: &[],
     revision: 3,
-    about: "An answer behind an RDMA READ or atomic without a response makes that one come again, and completes nothing.",
-    reading: "No completion before the response; behind an ACK or a response the READ or atomic is sent again; after response and \
-        answer both complete, in order.",
+    about: "An answer to a later request makes the DUT repeat an unanswered RDMA READ or atomic, and completes \
+        nothing.",
+    reading: "No completion before the response to the READ or atomic. After an ACK of or a response to the later \
+        request, the DUT sends the READ or atomic again. When both have their answers, both complete, in order.",
     statements: &[rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

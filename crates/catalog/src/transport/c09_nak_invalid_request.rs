@@ -356,10 +356,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-invalid-request",
     aliases: &[],
     revision: 7,
-    about: "What a queue pair cannot accept gets one NAK 0x61, is not done, and puts the queue pair into error.",
-    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet and \
-        MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. Tried \
-        three times where no answer comes.",
+    about: "A request that a queue pair cannot accept gets one NAK 0x61, is not executed, and moves the queue pair to \
+        error.",
+    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the wrong packet \
+        and MSN 1; then ERR, silence, and the memory as it was. A length above 2^31 may be an access error as well. If \
+        no answer comes, the test tries again, three times in all.",
     statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -141,10 +141,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-remote-access",
     aliases: &[],
     revision: 4,
-    about: "What a memory region does not allow gets one NAK 0x62, is not done, and puts the queue pair into error.",
-    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and MSN 1; \
-        then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not looked at. Tried three \
-        times where no answer comes.",
+    about: "A request that a memory region does not allow gets one NAK 0x62, is not executed, and moves the queue pair \
+        to error.",
+    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x62 with the PSN of the request and \
+        MSN 1; then ERR, silence, and the memory as it was. The R_Key of a WRITE or READ of no bytes is not checked. \
+        If no answer comes, the test tries again, three times in all.",
     statements: &[ACCESS, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

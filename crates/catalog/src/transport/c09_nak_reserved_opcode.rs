@@ -42,10 +42,12 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-reserved-opcode",
     aliases: &[],
     revision: 2,
-    about: "A request with a reserved RC opcode gets one NAK 0x61, is not done, and puts the queue pair into error.",
-    reading: "Each case on a connection of its own, behind a sound SEND: one NAK 0x61 with the PSN of the packet and MSN 1; \
-        then ERR, silence, and the memory as it was. Refused, not dropped. Tried three times where no answer comes. Linux \
-        rxe, whose kernel panics over it, is left alone without `--set soft_roce=1`.",
+    about: "A request with a reserved RC opcode gets one NAK 0x61 and is not executed; the queue pair is then in \
+        error.",
+    reading: "Each case has its own connection and follows a valid SEND. The NAK 0x61 has the PSN of the packet and \
+        MSN 1. Then the queue pair is in ERR and silent, and the memory is unchanged. The DUT must refuse the \
+        request, not drop it. Without a response the test tries three times. The kernel of Linux rxe panics, so the \
+        test skips rxe without `--set soft_roce=1`.",
     statements: &[INVALID, ERRORS, ACKNOWLEDGEMENT, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[soft_roce::PARAMETER],

@@ -44,9 +44,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-nak-sequence",
     aliases: &[],
     revision: 2,
-    about: "A sequence NAK acknowledges what lies before it, makes the rest come again, and spends retry_cnt.",
-    reading: "What lies before the NAK's PSN completes; the packet with that PSN comes again before any later one, then the \
-        rest; 1 + retry_cnt transmissions, then IBV_WC_RETRY_EXC_ERR.",
+    about: "A sequence NAK acknowledges earlier requests, causes a retry from its PSN on, and consumes a retry of \
+        retry_cnt.",
+    reading: "Requests before the NAK's PSN complete. The DUT repeats the packet with that PSN before any later \
+        packet, then the rest. After 1 + retry_cnt transmissions the request fails with IBV_WC_RETRY_EXC_ERR.",
     statements: &[rc::NAKS, COMPLETION, COUNT, RETRY, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -118,7 +118,8 @@ pub(super) static TEST: Test = Test {
     id: "c09-network-headers",
     aliases: &[],
     revision: 2,
-    about: "ECN, DSCP, hops, source port, UDP checksum, FECN, BECN and reserved bits of a packet decide nothing, of requests and responses.",
+    about: "ECN, DSCP, hop limit, source port, UDP checksum, FECN, BECN and reserved bits of requests and responses \
+        have no effect.",
     reading: "A WRITE with each is executed and acknowledged, and an ACK with each completes a SEND.",
     statements: &[
         HEADERS,
@@ -210,16 +211,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     {
         let expected: Vec<String> = own.iter().map(ToString::to_string).collect();
         let words = (format!("DestQP {}", expected.join(" or ")), packet.to_string());
-        f.prove(
-            NOTIFICATION,
-            &[(*frame).into()],
-            "whom a CNP is for",
-            words,
-            Passed::Fail,
-        );
+        f.prove(NOTIFICATION, &[(*frame).into()], "DestQP of a CNP", words, Passed::Fail);
     }
     if notices.is_empty() {
-        f.goes_without(&[NOTIFICATION], "the device sent no CNP, and need not");
+        f.goes_without(&[NOTIFICATION], "the device sent no CNP, and CNPs are optional");
     }
     for case in CASES {
         rc::came(t, &[case.request, case.answer])?;

@@ -65,10 +65,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-psn-regions",
     aliases: &[],
     revision: 2,
-    about: "Half of all PSNs are duplicates, the others out of sequence; a duplicate does nothing, whatever it says.",
-    reading: "2^23 PSNs before the expected one is a duplicate: acknowledged, not done. 2^23 - 1 ahead is out of sequence: one \
-        sequence NAK. A duplicate with other contents may be answered, as what was sent before, or not; it gets no NAK and \
-        changes nothing.",
+    about: "Half of all PSNs are duplicates, the other half are out of sequence; a duplicate with any contents has no \
+        effect.",
+    reading: "The 2^23 PSNs before the expected PSN are duplicates: acknowledged, but not executed. A PSN 2^23 - 1 \
+        ahead is out of sequence and gets one sequence NAK. A duplicate with other contents may get the response to \
+        the original, or none. It gets no NAK and changes nothing.",
     statements: &[SEQUENCE, DUPLICATES, MSN, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -200,7 +201,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     match atomics {
         Some(atomics) => judge_atomics(t, f, atomics),
         None => {
-            f.observe("no FetchAdd: nothing is said of duplicates of atomics", &[]);
+            f.observe("the device has no FetchAdd: duplicates of atomics are not tested", &[]);
             Ok(())
         }
     }
@@ -241,7 +242,7 @@ fn judge_messages(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> R
     let mut memory = effect::written(t.command(FILL)?).to_vec();
     effect::put(&mut memory, PLACES[0], &first.payload());
     effect::put(&mut memory, PLACES[1], &last.payload());
-    let words = ("what the first and the last WRITE wrote", memory.as_slice());
+    let words = ("the data of the first and the last WRITE", memory.as_slice());
     effect::memory_in_turn(t, f, (DUPLICATES, "memory of the DUT"), t.command(RESULT)?, words);
     Ok(())
 }
@@ -251,7 +252,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     let (_, others, last) = (turn(ATOMIC)?, turn(OTHER_ATOMIC)?, turn(LAST_ATOMIC)?);
     let (fill, read) = (t.command(FILL_ATOMIC)?, t.command(RESULT_ATOMIC)?);
     if !has_atomics(t) {
-        f.observe("no atomics: nothing is said of their duplicates", &[]);
+        f.observe("the device has no atomics: duplicates of atomics are not judged", &[]);
         return Ok(());
     }
     rc::sound_packets(f, dialogue);
@@ -263,7 +264,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
         .iter()
         .find_map(|seen| value(seen).filter(|value| *value != NUMBER));
     let seen = other.map_or("none".into(), |value| format!("{value:#018x}"));
-    let words = (format!("no original but {NUMBER:#018x}"), seen);
+    let words = (format!("no original value other than {NUMBER:#018x}"), seen);
     let result = if other.is_none() { Passed::Pass } else { Passed::Fail };
     f.prove(
         DUPLICATES,
@@ -282,7 +283,7 @@ fn judge_atomics(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Re
     let mut memory = effect::written(fill).to_vec();
     effect::put(&mut memory, NUMBER_AT, &NUMBER.wrapping_add(ADDED).to_le_bytes());
     effect::put(&mut memory, PLACES[1], &last.payload());
-    let words = ("the number added to once", memory.as_slice());
+    let words = ("the number after one addition, and the last WRITE", memory.as_slice());
     effect::memory_is(f, (DUPLICATES, "memory after the atomics"), read, words);
     Ok(())
 }

@@ -74,10 +74,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-psn-sequence",
     aliases: &[],
     revision: 5,
-    about: "A gap in the PSNs gets one NAK of the PSN that is missing, and what lies behind it is not executed.",
-    reading: "Two WRITEs behind a gap: one NAK 0x60 of the missing PSN; nothing more until it comes, but for duplicates, \
-        which are acknowledged. A new gap gets a new NAK. Behind an RNR NAK there is none. Where no NAK comes it is tried \
-        on three connections.",
+    about: "A gap in the PSNs gets one NAK of the missing PSN, and the DUT executes no request after the gap.",
+    reading: "Two WRITEs follow a gap and get one NAK 0x60 of the missing PSN. Until that PSN comes, the DUT only \
+        acknowledges duplicates. A new gap gets a new NAK. A request after an RNR NAK gets none. Without a NAK the \
+        test tries three connections.",
     statements: &[SEQUENCE, MSN, "9.4.1 SEND and immediate", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -324,7 +324,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
         read(IGNORED).ok_or(Gap::Missing(IGNORED.name))?,
         read(RESULT).ok_or(Gap::Missing(RESULT.name))?,
     );
-    let words = ("the first WRITE and nothing else", ignored.as_slice());
+    let words = ("only the data of the first WRITE", ignored.as_slice());
     effect::memory_in_turn(t, f, (SEQUENCE, "memory while the gap is open"), open, words);
     if !sound {
         return Ok(());
@@ -339,7 +339,7 @@ fn judge_gap(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>, tried_aga
     put(2, &next[0]);
     put(3, &next[1]);
     let all = put(4, &last);
-    let words = ("what came in sequence", all.as_slice());
+    let words = ("the data of all WRITEs that arrived in sequence", all.as_slice());
     effect::memory_in_turn(t, f, (SEQUENCE, "memory of the DUT"), closed, words);
     Ok(())
 }
@@ -417,7 +417,7 @@ fn judge_behind(t: &Trace, f: &mut Findings<'_>, dialogue: &Dialogue<'_>) -> Res
         for (n, turn) in [(0, &ready), (1, &again)] {
             effect::put(&mut memory, place(n), &turn.payload());
         }
-        let words = ("the SEND, and the WRITE as it came again", memory.as_slice());
+        let words = ("the data of the SEND and of the repeated WRITE", memory.as_slice());
         effect::memory_is(f, (SEQUENCE, "memory after the RNR NAK"), read, words);
     }
     Ok(())

@@ -59,10 +59,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-q-key",
     aliases: &[],
     revision: 5,
-    about: "A datagram with another Q_Key, to another address or without its headers is dropped: it takes no receive.",
-    reading: "Datagrams with 35 wrong Q_Keys, 32 of which differ in one bit and one was right before it was changed in RTS, to another address and without immediate data, each three times, then the right \
-        one, which is shorter, up to three times: only right ones \
-        complete receives, with 40 bytes of header and their payload, and the rest of the memory is as it was.",
+    about: "The DUT drops a datagram with a wrong Q_Key, another address or missing headers: it completes no receive.",
+    reading: "The peer sends datagrams with 35 wrong Q_Keys: 32 differ in one bit, and one was right before it was \
+        changed in RTS. It sends one datagram to another address, and one without immediate data. Each is sent three \
+        times. The right datagram, which is shorter, follows up to three times. Only right datagrams complete \
+        receives, with 40 bytes of header and their payload. The rest of the memory is unchanged.",
     statements: &[HEADERS],
     needs: &[Need::Packets],
     parameters: &[soft_roce::PARAMETER],
@@ -171,7 +172,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let passed = f.prove(
         HEADERS,
         &rc::evidence(&done),
-        "datagrams that were taken",
+        "receives completed by datagrams",
         (expected, seen),
         result,
     );

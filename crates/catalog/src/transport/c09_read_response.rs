@@ -67,10 +67,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-read-response",
     aliases: &[],
     revision: 3,
-    about: "An RDMA READ comes again when a response is missing, and fails when one has the wrong length or opcode.",
-    reading: "A gap makes the READ come again, from its beginning or from the gap; then it completes with the right data. A \
-        wrong length ends it with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR. With First, Middle, Last or Only where another \
-        belongs it does not complete with success.",
+    about: "The DUT repeats an RDMA READ when a response is missing, and fails it when one has a wrong length or \
+        opcode.",
+    reading: "After a gap the DUT repeats the READ from its beginning or from the gap, and completes it with the \
+        right data. A wrong length ends the READ with IBV_WC_LOC_LEN_ERR or IBV_WC_BAD_RESP_ERR. If a First, Middle, \
+        Last or Only is in the wrong place, the READ does not complete with success.",
     statements: &[DATA, rc::NAKS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -47,9 +47,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-receives",
     aliases: &[],
     revision: 3,
-    about: "Messages fill receives in their order, each receive says what filled it, and nothing else is touched.",
-    reading: "Opcode, length and immediate data of each receive; memory that nothing may fill is as the host wrote it, to the end \
-        of the region.",
+    about: "Messages fill receives in order, each completion describes its message, and all other memory is unchanged.",
+    reading: "The test checks opcode, length and immediate data of each receive. Memory outside the messages stays as \
+        the host wrote it, to the end of the region.",
     statements: &[IMMEDIATE, ORDER, ERRORS, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -150,7 +150,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         // A message may have been lost.
         false => Passed::Inconclusive,
     };
-    let words = (format!("{RECEIVES} completed"), format!("{}", done.len()));
+    let words = (format!("{RECEIVES} completed"), format!("{} completed", done.len()));
     f.prove(IMMEDIATE, &rc::evidence(&done), "receives", words, result);
     rc::came(t, &[SENT])
 }

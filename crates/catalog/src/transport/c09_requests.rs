@@ -48,9 +48,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-requests",
     aliases: &[],
     revision: 2,
-    about: "Requests of every operation and size have the opcodes, PSNs, headers, lengths and padding that they must.",
-    reading: "Every packet is compared with the one that its PSN stands for; the last packet of a SEND or WRITE asks for an \
-        ACK, since nothing is sent behind it.",
+    about: "Requests of every operation and size have the right opcodes, PSNs, headers, lengths and padding.",
+    reading: "The test compares every packet with the packet that belongs to its PSN. The last packet of a SEND or \
+        WRITE requests an ACK, because no packet follows it.",
     statements: &[rc::GENERATION, COMPLETION, DATA, ERRORS, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -45,8 +45,9 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 4,
     about: "At most max_rd_atomic READs and atomics are in flight, and a fenced request waits for those before it.",
-    reading: "With max_rd_atomic 2 no third READ or atomic in two seconds, and it comes when the first is answered; no fenced \
-        SEND in two seconds behind a READ, or an atomic, one without data neither, and it comes when that is answered.",
+    reading: "With max_rd_atomic 2, the DUT sends no third READ or atomic for two seconds, and sends it when the \
+        first is answered. A fenced SEND, with or without data, waits two seconds while an earlier READ or atomic is \
+        unanswered. The DUT sends it after the response.",
     statements: &[rc::GENERATION, COMPLETION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -133,7 +134,7 @@ fn offered(t: &Tester<'_>, operation: pb::Operation) -> Option<pb::Operation> {
 fn unanswered(t: &mut Tester<'_>, options: &ChannelOptions, asks: &[Ask]) -> Step {
     let mut dut = Requester::open(t, options)?;
     if offered(t, pb::Operation::Read).is_none() {
-        return Err(offers::nothing_left("READs and atomics"));
+        return Err(offers::nothing_left("READs or atomics"));
     }
     let mut sent = Vec::new();
     for ask in asks {

@@ -48,8 +48,8 @@ pub(super) static TEST: Test = Test {
     id: "c09-reserved-bits",
     aliases: &[],
     revision: 2,
-    about: "The reserved bits of the BTH are 0 in requests and responses, in what comes again and in NAKs.",
-    reading: "Bits 34 to 39 and 65 to 71; FECN and BECN are not reserved. Judged here alone.",
+    about: "The reserved bits of the BTH are 0 in requests and responses, including retries and NAKs.",
+    reading: "The bits are 34 to 39 and 65 to 71. FECN and BECN are not reserved. No other test judges these bits.",
     statements: &[rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -152,7 +152,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
                 (false, false) => Passed::Fail,
             };
             let seen = if set.is_empty() {
-                format!("0 in {} packets", sent.len())
+                format!("0 in {0} of {0} packets", sent.len())
             } else {
                 format!("{bits:#x} in {} of {} packets", set.len(), sent.len())
             };

@@ -42,8 +42,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-reset",
     aliases: &[],
     revision: 1,
-    about: "In RESET a queue pair sends nothing again, answers nothing, and completes nothing of what it had to do.",
-    reading: "Work that RESET takes away is not told of. What comes within a round trip was on its way, on a real path also what it may have sent before.",
+    about: "A queue pair in RESET retransmits nothing, answers nothing, and completes no outstanding work request.",
+    reading: "RESET removes work requests without completions. A packet that arrives within a round trip was on its \
+        way. On a real path, the same holds for requests that the DUT may have sent before.",
     statements: &[STATES, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -86,8 +87,10 @@ pub(super) static DESTROYED: Test = Test {
     id: "c09-destroyed",
     aliases: &[],
     revision: 1,
-    about: "A queue pair that was destroyed sends nothing again, answers nothing, and completes nothing of what it had to do.",
-    reading: "Nobody has its number then, so that a WRITE to it is dropped in silence. What comes within a round trip was on its way, on a real path also what it may have sent before.",
+    about: "A destroyed queue pair retransmits nothing, answers nothing, and completes no outstanding work request.",
+    reading: "No queue pair has this number any more, so the DUT silently drops a WRITE to it. A packet that arrives \
+        within a round trip was on its way. On a real path, the same holds for requests that the DUT may have sent \
+        before.",
     statements: &[VALIDATION, ACKNOWLEDGEMENT, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -150,11 +153,11 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     }
     let result = |is_none| if is_none { Passed::Pass } else { Passed::Fail };
     let shown: Vec<Evidence<'_>> = late.iter().map(|frame| (*frame).into()).collect();
-    let words = ("no packet", format!("{} packets", late.len()));
+    let words = ("no packet", format!("number of packets: {}", late.len()));
     f.prove(
         VALIDATION,
         &shown,
-        "a queue pair that was destroyed",
+        "packets of a destroyed queue pair",
         words,
         result(late.is_empty()),
     );
@@ -166,7 +169,7 @@ fn judge_destroyed(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     f.prove(
         VALIDATION,
         &rc::evidence(&done),
-        "work of a queue pair that was destroyed",
+        "completions of a destroyed queue pair",
         words,
         result(done.is_empty()),
     );
@@ -205,13 +208,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let result = |is_none| if is_none { Passed::Pass } else { Passed::Fail };
     let shown: Vec<_> = late.iter().map(|seen| seen.frame.into()).collect();
     let words = ("no packet", rc::in_words(&late));
-    f.prove(STATES, &shown, "a queue pair in RESET", words, result(late.is_empty()));
+    f.prove(STATES, &shown, "packets in RESET", words, result(late.is_empty()));
     let done = case.dialogue.completions_between(reset.place, still.place);
     let words = ("no completion", rc::completions_in_words(&done));
     f.prove(
         STATES,
         &rc::evidence(&done),
-        "work that RESET takes away",
+        "completions of work requests that RESET removed",
         words,
         result(done.is_empty()),
     );

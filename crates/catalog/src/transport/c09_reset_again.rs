@@ -61,10 +61,13 @@ pub(super) static TEST: Test = Test {
     id: "c09-reset-again",
     aliases: &[],
     revision: 4,
-    about: "A queue pair that went to RESET is as new: with another peer it has nothing left of the one before.",
-    reading: "Requests that nobody answers, one that waits after an RNR NAK, half a SEND of the peer, a gap, receives: after RESET, INIT, RTR \
-        and RTS with another peer retries are there again, an atomic of before is not answered, a gap is told of, requests and responses of every kind are those of a new connection, the MSN counts from \
-        0, and no receive of before completes.",
+    about: "After RESET a queue pair behaves like a new one: with another peer, nothing of its previous connection is \
+        left.",
+    reading: "Before RESET the DUT has unanswered requests, one of which waits after an RNR NAK, half a SEND of the \
+        peer, a gap and posted receives. The queue pair then goes through RESET, INIT, RTR and RTS to another peer. \
+        All retries are available again, an atomic of the previous connection is not answered, and a gap gets a NAK. \
+        Requests and responses of every kind are those of a new connection. The MSN counts from 0, and no earlier \
+        receive completes.",
     statements: &[
         STATES,
         COMPLETION,
@@ -308,7 +311,7 @@ fn judge_reset(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ => Passed::Fail,
     };
     let shown: Vec<Evidence<'_>> = answers.iter().map(|seen| seen.frame.into()).collect();
-    let words = ("an RNR NAK: the receives are those of before", rc::in_words(&answers));
+    let words = ("an RNR NAK: RESET removed the receives", rc::in_words(&answers));
     f.prove(STATES, &shown, "SEND after RESET without a receive", words, result);
     let receives: Vec<rc::Done<'_>> = dialogue
         .completions

@@ -76,7 +76,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "ACKs with a wrong TVer, P_Key, DestQP, opcode class, source address or ICRC are dropped in silence.",
-    reading: "Three wrong ACKs, then a sound one: the SEND completes after that alone.",
+    reading: "The peer sends three wrong ACKs, then a valid ACK. The SEND completes only after the valid ACK.",
     statements: &[HEADERS, COMPLETION, rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

@@ -66,10 +66,12 @@ pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak",
     aliases: &[],
     revision: 3,
-    about: "A request that lacks a receive gets an RNR NAK with its PSN and the responder's interval, a WRITE does not.",
-    reading: "SEND of one packet, SEND of three (NAK of the First), WRITE with Immediate: RNR NAK with min_rnr_timer 14, 31 \
-        and 0, or with a longer interval, and an MSN that did not advance; with a receive posted and the interval over the same request is acknowledged \
-        and delivered.",
+    about: "A request that lacks a receive gets an RNR NAK with its PSN and the responder's interval; a WRITE needs \
+        none.",
+    reading: "A SEND of one packet, a SEND of three (NAK of the First) and a WRITE with Immediate each get an RNR \
+        NAK. It has the code of min_rnr_timer (14, 31 and 0) or of a longer interval, and an MSN that did not \
+        advance. When a receive is posted and the interval is over, the DUT acknowledges and delivers the same \
+        request.",
     statements: &[
         RNR,
         ACKNOWLEDGEMENT,
@@ -163,7 +165,10 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     for label in REFUSED {
         let mut turns = all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label));
         if !turns.any(|turn| turn.answers.iter().any(answer::is_rnr_nak)) {
-            return Err(Gap::Unmet(label.name, "that an RNR NAK puts it off".into()));
+            return Err(Gap::Unmet(
+                label.name,
+                "the condition that the DUT responds with an RNR NAK".into(),
+            ));
         }
     }
     t.waited(AFTER).map(drop)

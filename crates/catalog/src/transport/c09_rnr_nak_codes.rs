@@ -33,9 +33,10 @@ pub(super) static TEST: Test = Test {
     id: "c09-rnr-nak-codes",
     aliases: &[],
     revision: 1,
-    about: "An RNR NAK asks for the interval of min_rnr_timer, whichever of the 32 codes it is.",
-    reading: "One SEND without a receive on a connection for each code. PASS: RNR NAKs of its PSN with that code, or with one that \
-        stands for a longer interval, which the architecture leaves open. Code 0 is 655.36 ms, the longest.",
+    about: "An RNR NAK requests the interval of min_rnr_timer, for each of the 32 codes.",
+    reading: "The peer sends one SEND without a receive on a connection for each code. PASS: RNR NAKs of its PSN have \
+        that code, or the code of a longer interval, which the architecture leaves open. Code 0 is 655.36 ms, the \
+        longest interval.",
     statements: &[RNR, "9.7.5.1 acknowledgement", rc::GENERATION, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],

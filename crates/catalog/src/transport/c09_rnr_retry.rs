@@ -68,10 +68,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-rnr-retry",
     aliases: &[],
     revision: 6,
-    about: "A requester retries after RNR NAKs as often as rnr_retry says, 7 without end, for each request anew.",
-    reading: "Exactly 1 + rnr_retry transmissions, then IBV_WC_RNR_RETRY_EXC_ERR; 7 = still retrying after 12 RNR NAKs; an \
-        acknowledged request loads the counter again; an RNR NAK acknowledges what lies before it; retry_cnt is 0 and is not spent. Whatever is posted, nothing comes before the \
-        interval is over.",
+    about: "A requester retries after RNR NAKs rnr_retry times, counted for each request anew; 7 means without end.",
+    reading: "The DUT sends a request exactly 1 + rnr_retry times, then completes it with IBV_WC_RNR_RETRY_EXC_ERR. \
+        With rnr_retry 7 it still retries after 12 RNR NAKs. An acknowledged request reloads the counter. An RNR NAK \
+        acknowledges earlier requests. retry_cnt is 0 and is not consumed. Even if the host posts another request, \
+        the DUT sends nothing before the interval is over.",
     statements: &[
         INTERVAL,
         RETRY,

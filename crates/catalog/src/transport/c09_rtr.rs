@@ -45,8 +45,9 @@ pub(super) static TEST: Test = Test {
     id: "c09-rtr",
     aliases: &[],
     revision: 2,
-    about: "In RTR a queue pair takes requests and answers them, as in RTS.",
-    reading: "In RTR a WRITE is acknowledged, once and again, a gap told of, a READ answered, a SEND without a receive gets an RNR NAK, and is delivered with one.",
+    about: "In RTR a queue pair executes and answers requests, as in RTS.",
+    reading: "In RTR the DUT acknowledges a WRITE and its duplicate, reports a gap and answers a READ. A SEND without \
+        a receive gets an RNR NAK, and is delivered when a receive is posted.",
     statements: &[
         RNR,
         ACKNOWLEDGEMENT,

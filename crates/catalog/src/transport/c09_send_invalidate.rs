@@ -76,10 +76,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-send-invalidate",
     aliases: &[],
     revision: 4,
-    about: "What a SEND with Invalidate took away opens nothing any more; one of another R_Key is refused.",
-    reading: "Behind a sound SEND. The WRITE behind the SEND with Invalidate is not acknowledged and not done, the READ not answered; a SEND with another \
-        R_Key completes no receive with success; the queue pair is in error. Whether a NAK tells of it is left open. What an RNR NAK put \
-        off took nothing away: it is executed when it comes again.",
+    about: "After a SEND with Invalidate, its R_Key grants no access; the DUT refuses a SEND that names another R_Key.",
+    reading: "Each case follows a valid SEND. After the SEND with Invalidate, the DUT neither acknowledges nor \
+        executes a WRITE, and answers no READ. A SEND with another R_Key completes no receive with success. The queue \
+        pair is in error; the NAK is optional. A SEND that got an RNR NAK invalidated nothing: it is executed when \
+        the peer repeats it.",
     statements: &[ACCESS, ERRORS, rc::GENERATION, rc::ICRC],
     needs: &[verbatim_tester::Need::Packets],
     parameters: &[],
@@ -126,7 +127,7 @@ fn judge_again(t: &Trace, f: &mut Findings<'_>, all: &[Dialogue<'_>], is_taken: 
         false => Passed::Fail,
     };
     let words = (
-        "an ACK: nothing was taken away by what was put off",
+        "an ACK: the SEND that got the RNR NAK invalidated nothing",
         rc::in_words(&again.answers),
     );
     f.prove(ACCESS, &again.evidence(&again.answers), AGAIN.name, words, result);
@@ -195,9 +196,9 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             && let Some(Reply::Bytes(found)) = rc::reply(read)
         {
             let written = found.bytes.iter().skip(TARGET as usize).any(|byte| *byte != 0);
-            let seen = if written { "written" } else { "as it was" };
+            let seen = if written { "written" } else { "unchanged" };
             let about = format!("{about}: memory behind the receives");
-            f.prove(ERRORS, &[(*read).into()], &about, ("as it was", seen), is(!written));
+            f.prove(ERRORS, &[(*read).into()], &about, ("unchanged", seen), is(!written));
         }
         let states = answer::commands_in(t, dialogue, refusal::STATE);
         let state = states.last().and_then(|state| rc::reply(state));
@@ -208,7 +209,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             // The request that the DUT must refuse may have been lost.
             false => Passed::Inconclusive,
         };
-        let words = ("ERR", if is_over { "ERR" } else { "another" });
+        let words = ("ERR", if is_over { "ERR" } else { "another state" });
         f.prove(
             ERRORS,
             &turn.evidence(&turn.answers),
@@ -222,7 +223,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let shown = [of_one.as_slice(), of_two.as_slice()].concat();
         let words = (
             "both executed, or both refused",
-            if differs { "one of them refused" } else { "so" },
+            if differs { "only one refused" } else { "no difference" },
         );
         let result = if differs { Passed::Fail } else { Passed::Pass };
         f.prove(

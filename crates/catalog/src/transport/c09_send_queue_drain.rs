@@ -63,8 +63,9 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 6,
     about: "In SQD a queue pair begins no request, ends those that it has begun, answers its peer, and goes on in RTS.",
-    reading: "What was posted in SQD is not sent in two seconds, and after RTS is; a WRITE in SQD is acknowledged; \
-        what was sent before completes there, and comes again when its time is up; IBV_EVENT_SQ_DRAINED at most once. NOT_APPLICABLE where the host refuses SQD.",
+    reading: "The DUT does not send a request posted in SQD for two seconds, and sends it after RTS. It acknowledges \
+        a WRITE in SQD. A request sent before SQD completes in SQD, and is repeated when its timer expires. \
+        IBV_EVENT_SQ_DRAINED comes at most once. NOT_APPLICABLE if the host refuses SQD.",
     statements: &[
         STATES,
         COMPLETION,
@@ -218,7 +219,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     } else {
         rc::alive(t, resume.place, t.begin.simulated)
     };
-    let words = ("its packet after RTS", rc::in_words(&sent));
+    let words = ("a packet after RTS", rc::in_words(&sent));
     f.prove(STATES, &[resume.into()], "request posted in SQD, in RTS", words, result);
     let turn = answer::turn(t, &case.dialogue, WRITE).ok_or(Gap::Missing(WRITE.name))?;
     let expected = (turn.last_sent(), 1);
@@ -239,11 +240,11 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         true if t.begin.simulated || asked >= TRIES as usize => Passed::Fail,
         true => Passed::Inconclusive,
     };
-    let words = ("wr_id 1, in SQD", rc::completions_in_words(&done));
+    let words = ("a completion of wr_id 1 in SQD", rc::completions_in_words(&done));
     f.prove(
         STATES,
         &[drain.into(), resume.into()],
-        "request of before SQD, acknowledged there",
+        "request sent before SQD, acknowledged in SQD",
         words,
         result,
     );
@@ -276,7 +277,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         _ => Passed::Fail,
     };
     let shown: Vec<Evidence<'_>> = drained.iter().map(|told| (*told).into()).collect();
-    let words = ("one, when the first request is done", drained.len().to_string());
+    let words = ("one, after the ACK of the first request", drained.len().to_string());
     f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED", words, result);
     // A host that reports this event reports it each time.
     let result = match second.len() {
@@ -287,7 +288,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     };
     if result != Passed::Inconclusive {
         let shown: Vec<Evidence<'_>> = second.iter().map(|told| (*told).into()).collect();
-        let words = ("one, with nothing outstanding", second.len().to_string());
+        let words = ("one, because no request is outstanding", second.len().to_string());
         f.prove(STATES, &shown, "IBV_EVENT_SQ_DRAINED, in SQD again", words, result);
     }
     Ok(())
@@ -310,8 +311,8 @@ fn comes_again(t: &Trace, f: &mut Findings<'_>, case: Option<&rc::Case<'_>>) -> 
         .into_iter()
         .chain(again.iter().map(|seen| seen.frame.into()))
         .collect();
-    let words = ("it comes again in SQD", rc::in_words(&again));
-    f.prove(STATES, &shown, "request that nobody answers", words, result);
+    let words = ("a retransmission in SQD", rc::in_words(&again));
+    f.prove(STATES, &shown, "unanswered request in SQD", words, result);
     Ok(())
 }
 

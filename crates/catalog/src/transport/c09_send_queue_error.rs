@@ -44,7 +44,7 @@ pub(super) static TEST: Test = Test {
     aliases: &[],
     revision: 1,
     about: "A datagram queue pair whose send queue has failed still receives.",
-    reading: "In SQE, which the host shows, a datagram lands in its receive, which completes with success.",
+    reading: "When the host reports SQE, a datagram arrives in its receive, and the receive completes with success.",
     statements: &[DATAGRAMS, rc::ICRC],
     needs: &[Need::Packets],
     parameters: &[],
@@ -132,7 +132,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
     let is_in_error =
         |reply: Option<&Reply>| matches!(reply, Some(Reply::Status(status)) if status.state() == pb::QpState::Sqe);
     if !states.first().is_some_and(|state| is_in_error(rc::reply(state))) {
-        f.not_applicable = Some("the send queue did not fail, or its host does not show it".into());
+        f.not_applicable = Some("the send queue did not fail, or the host does not report SQE".into());
         return Ok(());
     }
     for at in 0..2 {
@@ -160,13 +160,13 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
             .first()
             .and_then(|frame| Packet::parse(Medium::Ethernet, &frame.bytes).ok());
         let is_so = packet.is_some_and(|packet| landed == Some(packet.payload()));
-        let seen = if is_so { "it" } else { "other bytes" };
+        let seen = if is_so { "the payload" } else { "other bytes" };
         let result = if is_so { Passed::Pass } else { Passed::Fail };
         f.prove(
             DATAGRAMS,
             &evidence,
             MEMORY[at].name,
-            ("the payload behind 40 bytes", seen.to_owned()),
+            ("the payload after 40 bytes of header", seen.to_owned()),
             result,
         );
     }

@@ -15,7 +15,7 @@ const NAME: &str = "soft_roce";
 /// Parameter that allows a test to crash the host of a Linux rxe.
 pub(super) const PARAMETER: Parameter = Parameter {
     name: NAME,
-    about: "1: try it on Linux rxe too, whose kernel panics over it",
+    about: "1: run it on Linux rxe too, although its kernel may panic",
     range: (0, 1),
     simulated: 0,
     default: 0,
@@ -48,7 +48,7 @@ pub(super) fn spared(t: &Trace, test: &str, opened: Option<&Reply>, sent: bool) 
         _ => ("is", "0xffffff"),
     };
     Some(format!(
-        "the device {is} Linux rxe by its VendorID {of}, {}; where its host may go down, `--set soft_roce=1` tries it",
+        "by its VendorID {of}, the device {is} Linux rxe, {}; if its host may crash, run this with `--set soft_roce=1`",
         danger.endangers.as_deref().unwrap_or_default()
     ))
 }

@@ -93,7 +93,7 @@ impl Regions {
         }
         if (access.remote_write || access.remote_atomic) && !access.local_write {
             return Err(Refusal::invalid(
-                "expected local_write beside remote_write and remote_atomic: what others write is written locally",
+                "expected local_write with remote_write and remote_atomic: a remote write writes local memory",
             ));
         }
         if self.made == MAX_REGIONS {

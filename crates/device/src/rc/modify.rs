@@ -119,7 +119,7 @@ impl Qp {
         }
         let Some((needed, taken)) = step(self.service, self.state, to) else {
             return Err(Refusal::invalid(format!(
-                "expected a step that a queue pair can take, and there is none from {} to {to}",
+                "expected a change of state that a queue pair has; it has none from {} to {to}",
                 self.state
             )));
         };

@@ -156,13 +156,11 @@ impl Qp {
         let to = dgid.ip();
         if from.is_ipv4() != to.is_ipv4() {
             return Err(Refusal::invalid(format!(
-                "expected a DGID of the kind of the own GID {from}, and it is {to}; choose another sgid_index"
+                "expected a DGID of the same IP version as the own GID {from}, not {to}; choose another sgid_index"
             )));
         }
         if to.is_unspecified() || to.is_multicast() {
-            return Err(Refusal::invalid(format!(
-                "expected the GID of one port, and {to} is none"
-            )));
+            return Err(Refusal::invalid(format!("expected the GID of one port, not {to}")));
         }
         let flow = if profile.choices.udp_port_by_qp { self.qpn.0 } else { 0 };
         Ok(Path {
@@ -243,13 +241,11 @@ impl Qp {
             )));
         }
         if request.operation.is_atomic() && !cx.profile.atomics {
-            return Err(Refusal::invalid(
-                "expected an operation of this adapter, which has no atomics",
-            ));
+            return Err(Refusal::invalid("expected no atomic: this adapter has no atomics"));
         }
         if request.operation == Operation::SendInvalidate && !cx.profile.invalidate {
             return Err(Refusal::invalid(
-                "expected an operation of this adapter, which has no SEND with Invalidate",
+                "expected no SEND with Invalidate: this adapter does not have it",
             ));
         }
         if request.operation.is_atomic() && request.local.length < 8 {

@@ -125,7 +125,7 @@ impl Refusal {
     pub(crate) fn unknown(what: &str, handle: u32) -> Self {
         Self {
             errno: 2,
-            text: format!("expected the handle of a {what} that exists, and there is none with handle {handle}"),
+            text: format!("expected the handle of an existing {what}; no {what} has handle {handle}"),
         }
     }
 

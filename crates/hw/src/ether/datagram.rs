@@ -86,7 +86,7 @@ impl DatagramPair {
         let empty = now();
         let socket = Bound::new(local, || UnixDatagram::bind(local)).map_err(|error| match error {
             BindError::InUse => EtherError::InUse { path: local.to_owned() },
-            BindError::NotASocket { .. } => path(local, io::Error::other("there is a file that is no socket")),
+            BindError::NotASocket { .. } => path(local, io::Error::other("the path names a file that is not a socket")),
             BindError::System(seen) => path(local, seen),
         })?;
         let pair = DatagramPair {

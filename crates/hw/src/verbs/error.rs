@@ -35,8 +35,8 @@ pub enum VerbsError {
     },
     /// The devices of this machine could not be listed.
     #[error(
-        "verbs unavailable: the devices could not be listed ({seen}); the kernel's half is missing or closed to this \
-         process: `modprobe ib_uverbs`, and in a container pass /dev/infiniband and /sys/class/infiniband in"
+        "verbs unavailable: the devices could not be listed ({seen}); the kernel module is missing, or this \
+         process may not use it: `modprobe ib_uverbs`; give a container /dev/infiniband and /sys/class/infiniband"
     )]
     List {
         /// The system's error.
@@ -160,7 +160,7 @@ fn cause(error: &dyn std::error::Error) -> String {
 
 fn no_device(existing: &[String]) -> String {
     if existing.is_empty() {
-        "there is none at all: load the adapter's driver (or `rdma link add rxe0 type rxe netdev eth0`) and \
+        "it has none: load the adapter's driver (or `rdma link add rxe0 type rxe netdev eth0`) and \
          `modprobe ib_uverbs`; see `ibv_devices`"
             .to_owned()
     } else {
@@ -179,10 +179,10 @@ fn remedy(call: &str, seen: &io::Error) -> &'static str {
             "; the destination GID was not resolved to a MAC address: is the other side up and on this network?"
         }
         ("ibv_create_cq" | "ibv_create_qp", Some(Errno::EINVAL | Errno::ENOMEM)) => {
-            "; compare the sizes asked for with max_cqe and max_qp_wr of the device"
+            "; compare the requested sizes with max_cqe and max_qp_wr of the device"
         }
         ("ibv_post_send" | "ibv_post_recv", Some(Errno::ENOMEM)) => {
-            "; the queue is full: poll its completion queue first, or create the queue pair with more"
+            "; the queue is full: poll its completion queue first, or create the queue pair with a deeper one"
         }
         ("ibv_post_send" | "ibv_post_recv", Some(Errno::EINVAL)) => {
             "; the state of the queue pair does not allow it (receiving needs INIT, sending RTS), or the request has \
@@ -190,8 +190,8 @@ fn remedy(call: &str, seen: &io::Error) -> &'static str {
         }
         ("ibv_query_port" | "ibv_query_pkey", Some(Errno::EINVAL)) => "; no such port, or no such index of its table",
         ("ibv_modify_qp", Some(Errno::EINVAL)) => {
-            "; expected a change of state that there is, with the attributes that it needs and no others (see the manual \
-             of ibv_modify_qp), and values that suit the device: compare port, pkey_index, path_mtu, max_rd_atomic, \
+            "; expected a legal change of state, with exactly the attributes that it needs (see `man ibv_modify_qp`), \
+             and values that the device supports: compare port, pkey_index, path_mtu, max_rd_atomic, \
              max_dest_rd_atomic, sgid_index and GID (on Ethernet the address needs one) with `ibv_devinfo -v`"
         }
         (_, Some(Errno::EIO | Errno::ENODEV)) => "; the device went away: see `dmesg`, then open it again",

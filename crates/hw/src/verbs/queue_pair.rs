@@ -205,13 +205,13 @@ impl QueuePair {
         let what = match (self.service == Service::Ud, &request.destination) {
             (true, None) => "a UD queue pair needs a destination with each send",
             (false, Some(_)) => {
-                "only a UD queue pair takes a destination: this one sends where `modify` connected it to"
+                "only a UD queue pair takes a destination: `modify` has connected this one to its destination"
             }
             (true, Some(to)) if !to.address.context().is(self.context()) => {
                 "the address handle belongs to another context than the queue pair"
             }
             (true, Some(_)) if !matches!(request.work.operation, Operation::Send | Operation::SendImm) => {
-                "a UD queue pair can send, with or without immediate data, and nothing else"
+                "a UD queue pair takes only SENDs, with or without immediate data"
             }
             _ => return Ok(()),
         };

@@ -194,7 +194,7 @@ impl Port<'_> {
         let holds = key == MKey(0) || key == exchange.request.m_key();
         self.must(Rule::MKeyHidden, holds, |port| Broken {
             rule: Rule::MKeyHidden,
-            about: "M_Key of another port of the device, as shown to who has no port's key".into(),
+            about: "M_Key of another port of the device, as shown to a wrong key".into(),
             expected: "0".into(),
             seen: key.to_string(),
             exchanges: vec![number],

@@ -175,7 +175,7 @@ fn of_port(port: &PortInfo, modifier: u32) -> Vec<Wrong> {
         let mut one_of = |name: &'static str, active: u8, supported: u8| {
             if !active.is_power_of_two() || active & supported == 0 {
                 let words = PortInfo::field(name).words(port.bytes());
-                wrong.push((name, format!("one of those supported ({supported:#x})"), words));
+                wrong.push((name, format!("1 bit of the supported set {supported:#x}"), words));
             }
         };
         one_of(

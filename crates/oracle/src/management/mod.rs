@@ -90,7 +90,8 @@ fn tell(trace: &Trace, broken: Vec<Broken>, findings: &mut Findings<'_>) {
                 let Broken {
                     about, expected, seen, ..
                 } = &broken;
-                findings.observe(format!("{about} is {seen}, not {expected}: {home} judges that"), &[]);
+                let text = format!("{about}: expected {expected}, seen {seen}; the test {home} judges this field");
+                findings.observe(text, &[]);
                 elsewhere.push(broken.about);
             }
             continue;
@@ -289,7 +290,7 @@ fn header(exchange: &Exchange, simulated: bool, broken: &mut Vec<Broken>, asked:
             broken.push(Broken {
                 rule: Rule::Header,
                 about: format!("header of the response to {}", exchange.request),
-                expected: "what was asked".into(),
+                expected: "versions 1, and the fields of the request".into(),
                 seen: wrong.join(", "),
                 exchanges: vec![exchange.number],
                 excusable: false,
@@ -352,7 +353,7 @@ fn unasked(trace: &Trace, broken: &mut Vec<Broken>, asked: &mut BTreeMap<&'stati
     let others = trace.unasked.iter().filter(|of| of.mad.method() != Method::TRAP);
     broken.extend(others.map(|arrived| Broken {
         rule: Rule::NoRequest,
-        about: "a MAD that belongs to no request".into(),
+        about: "MADs that belong to no request".into(),
         expected: "none".into(),
         seen: format!("{}, TransactionID {:#x}", arrived.mad, arrived.mad.transaction_id()),
         exchanges: Vec::new(),
@@ -381,7 +382,7 @@ fn return_path(
         broken.push(Broken {
             rule: Rule::ReturnPath,
             about: format!("HopPointer of the response to {}", exchange.request),
-            expected: format!("{hops}, the HopCount, as it leaves the port"),
+            expected: format!("{hops}, equal to HopCount when the response leaves the port"),
             seen: (u16::from(smp.hop_pointer()) + 1).to_string(),
             exchanges: vec![exchange.number],
             excusable: false,
@@ -393,7 +394,7 @@ fn return_path(
         broken.push(Broken {
             rule: Rule::ReturnPath,
             about: format!("ReturnPath[{hops}] of the response to {}", exchange.request),
-            expected: format!("{own}, the port that the request came in by"),
+            expected: format!("{own}, the port that received the request"),
             seen: seen.to_string(),
             exchanges: vec![exchange.number],
             excusable: false,
@@ -456,7 +457,7 @@ pub fn differences(request: &Mad, response: &Mad) -> Vec<String> {
         must(name, seen == asked, seen.to_string());
     }
     let path = |smp: &DrSmp| (0..64).map(|hop| smp.initial_path(hop)).collect::<Vec<_>>();
-    must("InitialPath", path(&seen) == path(&asked), "another".into());
+    must("InitialPath", path(&seen) == path(&asked), "of another route".into());
     must(
         "reserved bytes of the SMP",
         seen.is_zero_in("Reserved288"),

@@ -88,7 +88,7 @@ pub(super) fn judge(
         if simulated {
             let number = notice.trap_number();
             let is_one = notice.is_generic() && OF_PORTS.contains(&number);
-            let expected = "a generic one, with a number that an adapter's traps have";
+            let expected = "a generic Notice with a trap number of an adapter or router";
             if !must("a trap", is_one, expected.into(), in_words(&notice), Vec::new()) {
                 continue;
             }
@@ -104,7 +104,7 @@ pub(super) fn judge(
             must(
                 "header and notice of a trap",
                 wrong.is_empty(),
-                "versions 1, no key, no status, 0 in what is reserved, and who sends it".into(),
+                "versions 1, M_Key 0, status 0, reserved bits 0, and the sender's ProducerType".into(),
                 wrong.join(", "),
                 named.map(|(_, nearest)| nearest.number).into_iter().collect(),
             );
@@ -118,7 +118,7 @@ pub(super) fn judge(
             continue;
         }
         if !managers.iter().any(|lid| Lid(*lid).is_unicast()) && !managers.is_empty() {
-            let about = "trap 256 of a port that knows no subnet manager";
+            let about = "trap 256 of a port without a subnet manager";
             must(about, false, "no trap".into(), in_words(&says), near);
             continue;
         }
@@ -130,7 +130,7 @@ pub(super) fn judge(
             nearest.request
         );
         if !must(
-            "what trap 256 says of the SMP",
+            "SMP that trap 256 describes",
             of.is_some(),
             expected,
             in_words(&says),
@@ -140,9 +140,9 @@ pub(super) fn judge(
         }
         let was_wrong = of.copied().unwrap_or_default();
         must(
-            "the SMP that trap 256 tells of",
+            "M_Key of the SMP that trap 256 describes",
             was_wrong,
-            "one whose M_Key was wrong".into(),
+            "a wrong M_Key".into(),
             in_words(&says),
             near.clone(),
         );
@@ -152,9 +152,9 @@ pub(super) fn judge(
             wrong.push(format!("IssuerLID {issuer}"));
         }
         must(
-            "what trap 256 says of the way of the SMP",
+            "route that trap 256 describes",
             wrong.is_empty(),
-            "the way that it came, to a LID of the port".into(),
+            "the route of the SMP, to a LID of the port".into(),
             wrong.join(", "),
             near,
         );

@@ -77,7 +77,7 @@ impl Explanation<'_> {
                     Some(Delimiter::Ebp) => "EBP",
                     Some(Delimiter::Egp) => "EGP",
                     Some(Delimiter::Other) => "another code",
-                    None => "nothing: it is not in this capture",
+                    None => "none: the capture has no delimiters",
                 };
                 write!(f, "expected EGP, seen {seen}")?;
             }
@@ -116,7 +116,7 @@ impl Explanation<'_> {
             )?,
             Check::PortState => write!(
                 f,
-                "the port is {}, and the packet came on VL {}",
+                "the port is {}, and the packet arrived on VL {}",
                 self.port.state, local.vl
             )?,
             Check::ManagementLane => {
@@ -196,10 +196,10 @@ impl Explanation<'_> {
                 };
                 write!(f, "expected ICRC {}, seen {}", Digits(&right), Digits(carried))?;
             }
-            Check::Length if is_all_there => f.write_str("IP and UDP say different lengths")?,
+            Check::Length if is_all_there => f.write_str("the IP length and the UDP length differ")?,
             Check::Length => write!(
                 f,
-                "expected {} bytes from the {} on, as it says, and at least {}, seen {}",
+                "expected {} bytes from the {} on, its own length, and at least {}, seen {}",
                 place.end - place.start,
                 if place.form == Form::RoceV1 { "GRH" } else { "IP header" },
                 place.bth - place.start + Bth::SIZE + ICRC_LENGTH,

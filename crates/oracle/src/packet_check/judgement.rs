@@ -10,12 +10,12 @@ pub type Failed = Checks;
 pub type Absent = Checks;
 
 /// Reason for no judgement: no public source settles whether a packet on VL 15 may have a GRH.
-pub const UNSETTLED_VL15_GRH: &str = "whether a packet on VL 15 may have a GRH is not settled";
+pub const UNSETTLED_VL15_GRH: &str = "no public source says whether a packet on VL 15 may have a GRH";
 
 /// Reason for no judgement of a packet that is too short for the GRH and BTH that LNH announces, but has matching
 /// lengths. No public source settles whether a port on the way detects the fault.
 pub const UNSETTLED_SHORT: &str =
-    "whether a switch on the way looks for the GRH and BTH that a packet promises and is too short for is not settled";
+    "no public source says whether a switch detects a packet that is too short for its GRH and BTH";
 
 /// Action of a port on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -79,17 +79,17 @@ fn carries_roce_v2(form: Form, ip: &[u8]) -> Result<(), &'static str> {
         return Err("no RoCE packet: IP of another version, or with options");
     }
     if protocol != IpProtocol::UDP.0 {
-        return Err("no RoCE packet: IP carries something else than UDP");
+        return Err("no RoCE packet: IP does not carry UDP");
     }
     if [at(udp + 2), at(udp + 3)] != ROCE_V2_PORT.to_be_bytes() {
-        return Err("no RoCE packet: UDP to another port than 4791");
+        return Err("no RoCE packet: the UDP destination port is not 4791");
     }
     Ok(())
 }
 
 pub(super) fn check(port: &Port, frame: &[u8]) -> Judgement {
     if !port.is_end() {
-        return Judgement::not_judged("an Ethernet switch or IP router does not look into RoCE packets");
+        return Judgement::not_judged("an Ethernet switch or IP router does not check RoCE packets");
     }
     let place = match Place::find(frame) {
         Ok(place) => place,

@@ -146,7 +146,7 @@ pub(super) fn read_response_length(answered: &Answered<'_>) -> Outcome {
             Part::First | Part::Middle => format!("the path MTU of {pmtu} bytes"),
             _ => pmtu
                 .known()
-                .map_or("what is left".into(), |size| left(size).to_string()),
+                .map_or("the remaining bytes of the READ".into(), |size| left(size).to_string()),
         };
         (expected, length)
     })

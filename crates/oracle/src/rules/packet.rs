@@ -60,14 +60,18 @@ pub(crate) fn mistake(parsed: &Parsed<'_>) -> Option<&'static str> {
 fn vcrc(parsed: &Parsed<'_>) -> Outcome {
     match parsed.packet.vcrc_is_right() {
         None => Outcome::NotAsked,
-        Some(is_right) => Outcome::must(is_right, || ("the VCRC of the packet", "another")).unless(Excuse::Damaged),
+        Some(is_right) => {
+            Outcome::must(is_right, || ("a VCRC that matches the packet", "a wrong VCRC")).unless(Excuse::Damaged)
+        }
     }
 }
 
 fn ip_checksum(parsed: &Parsed<'_>) -> Outcome {
     match parsed.packet.ip_checksum_is_right() {
         None => Outcome::NotAsked,
-        Some(is_right) => Outcome::must(is_right, || ("the checksum of the IPv4 header", "another")),
+        Some(is_right) => Outcome::must(is_right, || {
+            ("a checksum that matches the IPv4 header", "a wrong checksum")
+        }),
     }
 }
 
@@ -92,9 +96,7 @@ fn udp_checksum(parsed: &Parsed<'_>) -> Outcome {
 }
 
 fn opcode(parsed: &Parsed<'_>) -> Outcome {
-    Outcome::must(parsed.opcode.is_legal(), || {
-        ("an opcode of RC with a meaning", parsed.opcode)
-    })
+    Outcome::must(parsed.opcode.is_legal(), || ("a defined opcode of RC", parsed.opcode))
 }
 
 fn tver(parsed: &Parsed<'_>) -> Outcome {
@@ -105,13 +107,16 @@ fn tver(parsed: &Parsed<'_>) -> Outcome {
 fn reserved(parsed: &Parsed<'_>) -> Outcome {
     let (first, second) = (parsed.bth.reserved_34().to_bits(), parsed.bth.reserved_65().to_bits());
     Outcome::must(first == 0 && second == 0, || {
-        ("0 and 0", format!("{first:#x} beside BECN, {second:#x} beside AckReq"))
+        (
+            "reserved bits 0 next to BECN and AckReq",
+            format!("{first:#x} next to BECN, {second:#x} next to AckReq"),
+        )
     })
 }
 
 fn format(parsed: &Parsed<'_>) -> Outcome {
     if let Some(missing) = parsed.packet.missing_header() {
-        return Outcome::must(false, || (format!("a whole {missing}"), "too few bytes for it"));
+        return Outcome::must(false, || (format!("a complete {missing}"), "too few bytes"));
     }
     let padded = parsed.packet.padded_payload().len();
     let may_have = parsed.opcode.headers().payload_allowed();
@@ -124,8 +129,8 @@ fn padding(parsed: &Parsed<'_>) -> Outcome {
         || matches!(parsed.opcode.0, 0x0D | 0x0E);
     let most = if is_whole_mtu { 0 } else { padded.min(3) };
     Outcome::must(usize::from(padding) <= most && padded % 4 == 0, || {
-        let expected = format!("at most {most}, and a multiple of 4 with it");
-        (expected, format!("PadCnt {padding}, {padded} bytes with it"))
+        let expected = format!("PadCnt at most {most}, and a multiple of 4 bytes with the padding");
+        (expected, format!("PadCnt {padding}, {padded} bytes with the padding"))
     })
 }
 
@@ -158,10 +163,10 @@ fn syndrome(parsed: &Parsed<'_>) -> Outcome {
         SyndromeKind::RnrNak(_) | SyndromeKind::Nak(_) if carries_data => ("an ACK", false),
         SyndromeKind::RnrNak(_) => return Outcome::Holds,
         SyndromeKind::Nak(code) => (
-            "a NAK code of RC",
+            "a NAK code that is defined for RC",
             code.is_legal() && code != NakCode::INVALID_RD_REQUEST,
         ),
-        SyndromeKind::Reserved(_) => ("a syndrome with a meaning", false),
+        SyndromeKind::Reserved(_) => ("a defined syndrome", false),
     };
     Outcome::must(is_so, || (expected, syndrome))
 }

@@ -72,12 +72,12 @@ fn psn(asked: &Asked<'_>) -> Outcome {
         Place::Beginning | Place::Again(..) => Outcome::NotAsked,
         Place::Next => Outcome::Holds,
         Place::Ahead(gap) => Outcome::must(false, || {
-            (format!("PSN {expected}"), format!("PSN {seen}, {gap} further"))
+            (format!("PSN {expected}"), format!("PSN {seen}, {gap} ahead"))
         })
         .unless(Excuse::RequestsLost),
         Place::Hole => Outcome::must(false, || {
             (
-                format!("PSN {expected}, or one that came before"),
+                format!("PSN {expected}, or a PSN that was sent before"),
                 format!("PSN {seen}, which was skipped"),
             )
         })
@@ -123,8 +123,8 @@ fn acknowledged_again(asked: &Asked<'_>) -> Outcome {
     let comes_with = asked.window.cursor == Some(asked.parsed.psn) && asked.window.next != asked.window.cursor;
     Outcome::must(!is_done || comes_with, || {
         (
-            "a request that is not acknowledged",
-            format!("PSN {}, which is", asked.parsed.psn),
+            "an unacknowledged request",
+            format!("PSN {}, which was acknowledged", asked.parsed.psn),
         )
     })
     .with(asked.responses.acknowledged_by())
@@ -156,7 +156,7 @@ fn same_again(asked: &Asked<'_>) -> Outcome {
     if is_read && into > request.next_response {
         return Outcome::must(false, || {
             let expected = format!(
-                "the READ from response {} on, the first that is missing",
+                "the READ from response {} on, the first missing response",
                 request.next_response
             );
             (expected, format!("from response {into} on"))
@@ -170,10 +170,13 @@ fn same_again(asked: &Asked<'_>) -> Outcome {
         let (headers, payload) = parsed.digests();
         let is_alike = (parsed.opcode, parsed.length, headers) == (request.opcode, request.bytes, request.digests.0);
         let held = Outcome::must(is_alike && payload == request.digests.1, || {
-            let expected = format!("{} of {} bytes as before", request.opcode, request.bytes);
+            let expected = format!("{} of {} bytes, equal to the original", request.opcode, request.bytes);
             (
                 expected,
-                format!("{} of {} bytes that differs", parsed.opcode, parsed.length),
+                format!(
+                    "{} of {} bytes, different from the original",
+                    parsed.opcode, parsed.length
+                ),
             )
         });
         // A requester builds a retransmission from the current content of its memory.
@@ -206,7 +209,7 @@ fn read_again(asked: &Asked<'_>, request: &Request, into: u32) -> Outcome {
     let ends_alike = skipped.wrapping_add(seen_length.into()) == u64::from(request.bytes);
     Outcome::must(is_further && ends_alike && reth.r_key().0 == r_key, || {
         let expected = format!(
-            "a READ of what is left {into} responses into {} bytes at {va:#x}, R_Key {r_key:#x}",
+            "a READ of the rest of {} bytes at {va:#x} after {into} responses, R_Key {r_key:#x}",
             request.bytes
         );
         (
@@ -228,12 +231,12 @@ fn opcode_order(asked: &Asked<'_>) -> Outcome {
         _ => !goes_on(now.part()),
     };
     let what = if before.asks().ends() {
-        "the beginning of a message"
+        "the first packet of a message"
     } else {
-        "its Middle or Last"
+        "a Middle or Last of its message"
     };
     let held = Outcome::must(is_so, || {
-        (format!("after {} {what}", before.opcode), asked.parsed.opcode)
+        (format!("{what} after {}", before.opcode), asked.parsed.opcode)
     })
     .with(before.number);
     // This packet determines the number of PSNs of the preceding READ. A request in between may be missing.
@@ -281,7 +284,7 @@ fn dma_length(asked: &Asked<'_>) -> Outcome {
     let parsed = asked.parsed;
     let (asks, reth) = (RequestKind::of(parsed.opcode), parsed.reth());
     if let (RequestKind::Read, Some(reth)) = (asks, reth) {
-        return Outcome::must(reth.dma_len() <= MOST, || ("at most 2^31", reth.dma_len()));
+        return Outcome::must(reth.dma_len() <= MOST, || ("DMALen at most 2^31", reth.dma_len()));
     }
     let left = match (asks, reth) {
         (RequestKind::Write(Part::First | Part::Only), Some(reth)) => Some((reth.dma_len(), parsed.number)),
@@ -299,7 +302,10 @@ fn dma_length(asked: &Asked<'_>) -> Outcome {
     };
     Outcome::must(is_so, || {
         let more = if asks.ends() { "" } else { "fewer than " };
-        (format!("{more}the {left} bytes that are left of DMALen"), parsed.length)
+        (
+            format!("a payload of {more}the {left} remaining bytes of DMALen"),
+            parsed.length,
+        )
     })
     .with(began)
 }

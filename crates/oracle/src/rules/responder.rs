@@ -105,7 +105,10 @@ fn answers_a_request(answered: &Answered<'_>) -> Outcome {
     let is_due = answered.window.stray == Some(psn);
     let is_gap = answered.says == ResponseKind::Sequence && (is_due || !answered.window.is_beyond(psn));
     Outcome::must(answered.found.is_some() || is_gap, || {
-        (format!("a PSN that was sent, before {next}"), format!("PSN {psn}"))
+        (
+            format!("the PSN of a sent request, before {next}"),
+            format!("PSN {psn}"),
+        )
     })
     // The missing PSN of a sequence NAK may follow all captured requests. A PSN before all captured requests belongs to
     // an old duplicate.
@@ -136,9 +139,16 @@ fn acknowledgement_order(answered: &Answered<'_>) -> Outcome {
         says if says.is_refusal() => !is_up_to(psn, newest),
         _ => return Outcome::NotAsked,
     };
-    Outcome::must(is_so, || (format!("nothing before PSN {newest}"), format!("PSN {psn}")))
-        .with(number)
-        .unless(Excuse::Reordered)
+    Outcome::must(is_so, || {
+        let expected = if answered.says == ResponseKind::Ack {
+            format!("an ACK of PSN {newest} or later")
+        } else {
+            format!("a NAK of a PSN after {newest}")
+        };
+        (expected, format!("PSN {psn}"))
+    })
+    .with(number)
+    .unless(Excuse::Reordered)
 }
 
 /// Returns the requests that this response is the first to acknowledge; `None` if it is no acknowledgement.
@@ -168,14 +178,14 @@ fn invalid_request(answered: &Answered<'_>) -> Outcome {
     };
     let held = Outcome::must(false, || {
         let why = match invalid {
-            Invalid::Breaks(rule) => format!("which breaks {rule}"),
-            Invalid::Unaligned => format!("whose address {:#x} is no multiple of 8", request.target.0),
+            Invalid::Breaks(rule) => format!("which breaks the rule {rule}"),
+            Invalid::Unaligned => format!("whose address {:#x} is not a multiple of 8", request.target.0),
             Invalid::NotAllowed(why) => why.to_string(),
             Invalid::Ends => String::new(),
         };
         (
             format!(
-                "NAK {}, of {} PSN {}, {why}",
+                "NAK {} of {} PSN {}, {why}",
                 NakCode::INVALID_REQUEST,
                 request.opcode,
                 request.psn
@@ -201,7 +211,7 @@ fn remote_access(answered: &Answered<'_>) -> Outcome {
     Outcome::must(false, || {
         let code = NakCode::REMOTE_ACCESS;
         (
-            format!("NAK {code}, of {} PSN {}, {why}", request.opcode, request.psn),
+            format!("NAK {code} of {} PSN {}, {why}", request.opcode, request.psn),
             format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })
@@ -229,7 +239,7 @@ fn nak_code(answered: &Answered<'_>) -> Outcome {
     let held = Outcome::must(allowed.contains(&seen), || {
         let words: Vec<String> = allowed.iter().map(ToString::to_string).collect();
         let of = format!("{} PSN {}", request.opcode, request.psn);
-        (format!("NAK {}, of {of}", words.join(" or ")), format!("NAK {seen}"))
+        (format!("NAK {} of {of}", words.join(" or ")), format!("NAK {seen}"))
     })
     .with(request.number);
     match request.invalid {
@@ -271,7 +281,10 @@ fn refusal_reason(answered: &Answered<'_>, is_of_access: bool) -> Outcome {
         false => {}
     }
     Outcome::must(false, || {
-        let expected = format!("{} PSN {} is executed, which is allowed", request.opcode, request.psn);
+        let expected = format!(
+            "execution of {} PSN {}, which memory and queue pair allow",
+            request.opcode, request.psn
+        );
         let code = answered.parsed.syndrome().map(|syndrome| syndrome.to_string());
         (expected, code.unwrap_or_default())
     })
@@ -307,7 +320,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
     if let Some(rnr) = put_off.filter(|rnr| rnr.psn == psn && rnr.was_newest && !rnr.is_asked_again) {
         // The request arrived and got an RNR NAK. The responder ignores later requests until that request comes again.
         return Outcome::must(false, || {
-            let expected = format!("nothing before PSN {psn}, which was put off, has come again");
+            let expected = format!("no response until PSN {psn}, which got an RNR NAK, is sent again");
             (expected, format!("a sequence NAK of PSN {psn}"))
         })
         .with(rnr.number)
@@ -317,7 +330,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
     if !is_due && answered.window.is_beyond(psn.next()) {
         return Outcome::must(false, || {
             (
-                format!("a PSN before the newest, {}", next.minus(1)),
+                format!("a PSN before the newest PSN, {}", next.minus(1)),
                 format!("PSN {psn}"),
             )
         })
@@ -334,10 +347,7 @@ fn sequence_nak(answered: &Answered<'_>) -> Outcome {
     };
     match answered.request() {
         Some((request, _)) if request.is_taken && !was_dropped(request.last) => Outcome::must(false, || {
-            (
-                "the PSN of a request that is missing",
-                format!("PSN {psn}, which was sent"),
-            )
+            ("the PSN of a missing request", format!("PSN {psn}, which was sent"))
         })
         .with(request.number)
         .unless(Excuse::NotArrived),
@@ -354,7 +364,7 @@ fn sequence_nak_once(answered: &Answered<'_>) -> Outcome {
         return Outcome::Holds;
     };
     Outcome::must(false, || {
-        ("one NAK for the gap", format!("another of PSN {}", before.psn))
+        ("one NAK for the gap", format!("another NAK of PSN {}", before.psn))
     })
     .with(before.number)
     .unless(Excuse::Reordered)
@@ -379,8 +389,8 @@ fn retry_before_ack(answered: &Answered<'_>) -> Outcome {
     };
     Outcome::must(refused.is_asked_again, || {
         (
-            format!("nothing before PSN {} has come again", refused.psn),
-            format!("PSN {}", answered.parsed.psn),
+            format!("no acknowledgement until PSN {} is sent again", refused.psn),
+            format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })
     .with(refused.number)
@@ -393,7 +403,7 @@ fn after_refusal(answered: &Answered<'_>) -> Outcome {
     };
     let held = Outcome::must(false, || {
         (
-            "nothing",
+            "no response after the NAK that ended the connection",
             format!("{} PSN {}", answered.parsed.opcode, answered.parsed.psn),
         )
     })

@@ -178,8 +178,8 @@ fn early_retry_after_rnr_nak_is_found() {
     let finding = &all[0].connection.findings[0];
     assert_eq!(
         finding.to_string(),
-        "rnr-interval: expected at least 640.00 us, seen 601.00 us; unless a packet was lost behind the place of the \
-         capture, or had not arrived yet"
+        "rnr-interval: expected at least 640.00 us, seen 601.00 us; unless a packet was lost after the capture \
+         point, or had not arrived yet"
     );
     assert_eq!(
         (finding.packets.as_slice(), finding.rule.statement()),

@@ -23,6 +23,7 @@ use super::responder_deadlines::{DutResponse, ExpectedResponse, Why, dues, met, 
 use crate::parsed::{Parsed, RequestKind};
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RequestAnswered, request_answered),
@@ -150,11 +151,11 @@ fn owes<'t>(
         asking.owes(owed, true, evidence, || {
             let expected = match why {
                 Why::Gap => "a sequence NAK",
-                Why::Asked | Why::Again => "an answer",
+                Why::Asked | Why::Again => "a response",
             };
             let about = due.parsed.opcode.to_string();
             let expected = format!("{expected} within {} of PSN {}", duration_words(within), due.parsed.psn);
-            let seen = if came.is_some() { "one" } else { "none" };
+            let seen = if came.is_some() { "a response" } else { "none" };
             (about, expected, format!("{seen}{}", after(since, came)))
         });
     }
@@ -182,14 +183,17 @@ fn rnr_nak_owed<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
 fn answered_at_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let (at_once, late) = first_answers(qp);
     if at_once > 0 {
-        return asking.held(format!("{at_once} answered at once"), []);
+        return asking.held(format!("{at_once} answered before a retransmission"), []);
     }
     let is_enough = late.len() >= TRIES as usize;
     if is_enough && qp_traces(qp.trace).iter().all(|qp| first_answers(qp).0 == 0) {
         let evidence = late.iter().map(|frame| Evidence::from(*frame));
         asking.must(false, evidence, || {
-            let expected = "one is acknowledged when it comes first".into();
-            let seen = format!("{} had to be sent again, and none was", late.len());
+            let expected = "an acknowledgement of at least one before its retransmission".into();
+            let seen = format!(
+                "{}, each acknowledged only after its retransmission",
+                counted(late.len(), "request")
+            );
             ("SENDs and WRITEs".into(), expected, seen)
         });
     }

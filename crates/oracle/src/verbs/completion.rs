@@ -163,7 +163,11 @@ fn responses_odd<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(odd.is_none(), [Evidence::from(completion.done.event)], || {
             let psn = qp.dialogue.dut_psn.plus(odd.unwrap_or_default());
             let part = expected(post, odd.unwrap_or_default());
-            words(completion, post, format!("no success without {part:?} with PSN {psn}"))
+            words(
+                completion,
+                post,
+                format!("no success without READ Response {part:?} with PSN {psn}"),
+            )
         });
     }
 }
@@ -244,7 +248,7 @@ fn unsignalled<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(
             !completion.is_success(),
             [Evidence::from(completion.done.event)],
-            || words(completion, post, "no completion with success: it is not signalled"),
+            || words(completion, post, "no successful completion of an unsignalled request"),
         );
     }
 }

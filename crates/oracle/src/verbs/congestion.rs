@@ -48,10 +48,7 @@ fn cnp<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 format!("PSN {}", bth.psn()),
                 format!("P_Key {}", bth.p_key()),
                 format!("{:02x?} with PadCnt {}", packet.padded_payload(), bth.pad_count()),
-                format!(
-                    "an ICRC that is {}",
-                    if packet.icrc_is_right() { "right" } else { "wrong" }
-                ),
+                format!("a {} ICRC", if packet.icrc_is_right() { "right" } else { "wrong" }),
             ];
             let expected = "BECN 1, SE 0, AckReq 0, TVer 0, PSN 0, the peer's partition, 16 bytes of 0, a right ICRC";
             ("CNP".into(), expected.into(), words.join(", "))
@@ -67,7 +64,7 @@ fn cause<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     for seen in cnps(qp) {
         let is_so = first.is_some_and(|first| first < seen.frame.place);
         asking.must(is_so, [seen.frame.into()], || {
-            let expected = "none: the network has marked nothing that came in, nor can have";
+            let expected = "no CNP, since the network can have marked no earlier packet";
             ("CNP".into(), expected.into(), seen.packet.to_string())
         });
     }

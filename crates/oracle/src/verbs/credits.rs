@@ -12,6 +12,7 @@ use super::qp_trace::QpTrace;
 use super::ready::takers;
 use super::received::{commands, posted};
 use crate::rule::Rule;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[(Rule::CreditsThere, credits_there)];
 
@@ -63,7 +64,11 @@ fn credits_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(completion as usize <= most, [Evidence::from(frame)], || {
             (
                 format!("ACK of PSN {}", parsed.psn),
-                format!("at most {most} credits: {posted} receives were posted, {taken} taken"),
+                format!(
+                    "at most {}, after {} of which messages took {taken}",
+                    counted(most, "credit"),
+                    counted(posted, "posted receive")
+                ),
                 completion.to_string(),
             )
         });

@@ -34,11 +34,11 @@ fn ask<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, of: Thing) {
     });
     if let Some(at) = excess.filter(|_| of == Thing::Memory) {
         asking.say(Passed::Inconclusive, [], || {
-            let expected = format!("{MOST} values that it may hold, at most");
+            let expected = format!("at most {MOST} possible values");
             (
                 format!("memory at offset {at}"),
                 expected,
-                "more: it is not judged".into(),
+                "more possible values, so the rule does not judge this byte".into(),
             )
         });
     }

@@ -14,6 +14,7 @@ use super::retry::causes;
 use crate::rc::Seen;
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::RefusalStatus, refusal_status),
@@ -62,8 +63,8 @@ fn refusal_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(is_so, evidence.chain([completion.done.event.into()]), || {
             let expected = naks.first().and_then(|nak| refuses(nak));
             let expected = expected.map_or_else(
-                || "no refusal without a NAK".into(),
-                |status| format!("{status}, as the NAK says"),
+                || "no such error without a NAK".into(),
+                |status| format!("{status}, the status of the NAK"),
             );
             words(completion, post, expected)
         });
@@ -90,12 +91,16 @@ fn rnr_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame));
         asking.must(is_so, evidence.chain([completion.done.event.into()]), || {
             let expected = if rnr_retry < 7 {
-                format!("no such error before {} RNR NAKs", rnr_retry + 1)
+                format!("no such error before {}", counted(rnr_retry as usize + 1, "RNR NAK"))
             } else {
-                "no such error: rnr_retry 7 is without end".into()
+                "no such error, since rnr_retry 7 sets no limit".into()
             };
             let (about, expected, seen) = words(completion, post, expected);
-            (about, expected, format!("{seen} after {}", naks.len()))
+            (
+                about,
+                expected,
+                format!("{seen} after {}", counted(naks.len(), "RNR NAK")),
+            )
         });
     }
 }
@@ -129,14 +134,18 @@ fn retry_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             evidence.into_iter().chain([completion.done.event.into()]),
             || {
                 let expected = match can_spend {
-                    true => format!("no such error before {needed} transmissions"),
-                    false => "no such error: nothing has spent retry_cnt".into(),
+                    true => format!("no such error before {}", counted(needed as usize, "transmission")),
+                    false => "no such error, since no retries were spent".into(),
                 };
                 let (about, expected, seen) = words(completion, post, expected);
                 (
                     about,
                     expected,
-                    format!("{seen} after {times} in {}", duration_words(took)),
+                    format!(
+                        "{seen} after {} in {}",
+                        counted(times as usize, "transmission"),
+                        duration_words(took)
+                    ),
                 )
             },
         );
@@ -196,7 +205,7 @@ fn flush_status<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 None => Passed::Inconclusive,
             };
             asking.say(result, [Evidence::from(completion.done.event)], || {
-                let expected = "no flush while the queue pair is up".to_string();
+                let expected = "no flush before an error or a transition to ERR".to_string();
                 ("completion".into(), expected, completion.done.in_words())
             });
         } else {
@@ -215,7 +224,7 @@ fn flush_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let expected = format!("after {}", pair[0].done.in_words());
             (
                 "flush".into(),
-                format!("{expected} one that was posted later"),
+                format!("{expected}, a request that was posted later"),
                 pair[1].done.in_words(),
             )
         });

@@ -69,8 +69,8 @@ fn drained_when_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let about = open.map_or_else(String::new, |(at, _)| qp.posts[at].in_words());
             (
                 about,
-                "IBV_EVENT_SQ_DRAINED when it was answered".into(),
-                "the event before".into(),
+                "IBV_EVENT_SQ_DRAINED after its response".into(),
+                "the event before its response".into(),
             )
         });
     }
@@ -122,7 +122,7 @@ fn event_as_nak<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             *syndrome == Syndrome::nak(code),
             [Evidence::from(*nak), happened.into()],
             || {
-                let expected = format!("an event of the error that {syndrome} names");
+                let expected = format!("the event for {syndrome}");
                 (String::new(), expected, event.name.clone())
             },
         );
@@ -143,20 +143,23 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
             drained += 1;
             (
                 drained <= stays(history, happened.place, pb::QpState::Sqd),
-                "once for each stay in SQD",
+                "one event for each stay in SQD",
             )
         } else if is(EventKind::COMM_EST) {
             spoken_to += 1;
             (
                 spoken_to <= with_traffic(history, happened.place, |_| true),
-                "once, when something has come in RTR",
+                "one event, after a packet arrived in RTR",
             )
         } else if is(EventKind::QP_ACCESS_ERR) || is(EventKind::QP_REQ_ERR) {
             let of_it = failed.entry(event.name.as_str()).or_insert(0);
             *of_it += 1;
             // The error ends the connection, so that each connection has at most one such event.
             let connections = with_traffic(history, happened.place, |to| to == pb::QpState::Rtr);
-            (*of_it <= connections, "once in a connection, after something has come")
+            (
+                *of_it <= connections,
+                "one event for each connection, after a packet arrived",
+            )
         } else {
             continue;
         };
@@ -164,7 +167,7 @@ pub(super) fn event_reason<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 
             let about = format!("{}: when it is reported", event.name);
             let (state, _) = steps(history, happened.place).last().unzip();
             let state = state_in_words(state.unwrap_or(pb::QpState::Reset));
-            (about, expected.into(), format!("another in {state}"))
+            (about, expected.into(), format!("another event in {state}"))
         });
     }
 }

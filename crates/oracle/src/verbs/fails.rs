@@ -107,7 +107,7 @@ fn rnr_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
         let within = patience(qp, naks.iter().map(|nak| interval(nak)).max().unwrap_or_default());
         let status = &[WcStatus::RNR_RETRY_EXC_ERR];
-        let from = (since, "the RNR NAK that spent them");
+        let from = (since, "the RNR NAK that spent the retries");
         fails(qp, asking, (at, status), from, (within, proven), evidence);
     }
 }
@@ -130,7 +130,7 @@ fn nak_fails<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     };
     let evidence = naks.iter().map(|nak| Evidence::from(nak.frame)).collect();
     let status = &[WcStatus::RETRY_EXC_ERR];
-    let from = (since, "the NAK that spent them");
+    let from = (since, "the NAK that spent the retries");
     fails(qp, asking, (0, status), from, (EVENT_WAIT, proven), evidence);
 }
 

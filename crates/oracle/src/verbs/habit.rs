@@ -41,11 +41,11 @@ impl Habit {
     /// Returns the observation that other tests print.
     pub fn words(self) -> String {
         let what = match self {
-            Self::Adaptive => "the device sends again before its ACK timeout, at intervals that grow",
-            Self::Early => "the device sends again before its ACK timeout",
+            Self::Adaptive => "the device retransmits before its ACK timeout, at growing intervals",
+            Self::Early => "the device retransmits before its ACK timeout",
             Self::Floor => "the device's ACK timeout is longer than 4 T",
         };
-        format!("{what}: {} judges that", self.tests()[0])
+        format!("{what}; {} judges this", self.tests()[0])
     }
 }
 
@@ -105,8 +105,8 @@ impl Habits {
             }
             Habit::Floor => self.longest.and_then(least_code).map_or_else(String::new, |code| {
                 format!(
-                    "; may be a floor of the ACK timeout (ConnectX: ROCE_ACCL min_ack_timeout_limit_disabled): with \
-                     dut_ack_timeout_least = {code} tests keep to it"
+                    "; may be a floor of the ACK timeout (ConnectX: ROCE_ACCL min_ack_timeout_limit_disabled); set \
+                     dut_ack_timeout_least = {code} to make the tests respect it"
                 )
             }),
         }

@@ -72,7 +72,7 @@ fn local_fault<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             asking.must(false, [Evidence::from(sent.seen.frame)], || {
                 (
                     post.in_words(),
-                    "nothing of it is sent".into(),
+                    "no packet of the request".into(),
                     sent.seen.packet.to_string(),
                 )
             });
@@ -124,7 +124,7 @@ fn local_error<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             continue;
         };
         asking.must(is_so, [Evidence::from(completion.done.event)], || {
-            words(completion, post, "no error of its own side")
+            words(completion, post, "no local error without a reason")
         });
     }
 }

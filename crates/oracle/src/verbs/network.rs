@@ -64,7 +64,7 @@ fn address_vector<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 flow.map(|_| asked.flow_label),
             );
             let found = words(hops.into(), dscp.into(), flow);
-            let ecn = if ecn == CE { ", congestion experienced" } else { "" };
+            let ecn = if ecn == CE { ", ECN congestion experienced" } else { "" };
             (seen.packet.to_string(), expected, format!("{found}{ecn}"))
         });
     }
@@ -116,7 +116,7 @@ fn migration_state<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let (before, frame) = *first.get_or_insert((migrated, seen.frame));
         asking.must(migrated == before, [frame.into(), seen.frame.into()], || {
             let words = |migrated: bool| format!("MigReq {}", u8::from(migrated));
-            let expected = format!("{}, as those before it", words(before));
+            let expected = format!("{}, as in earlier packets", words(before));
             (packet.to_string(), expected, words(migrated))
         });
     }
@@ -176,12 +176,12 @@ fn frame<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                 .map_or(String::new(), |tag| format!(", VLAN {}", tag.vid()));
             let behind = packet.trailer().len();
             let seen_words = format!(
-                "from {} to {}{}{tag}, {behind} bytes behind it",
+                "from {} to {}{}{tag}, {behind} bytes after it",
                 ends[0],
                 ends[1],
                 macs(own_macs)
             );
-            (packet.to_string(), format!("{expected}, nothing behind it"), seen_words)
+            (packet.to_string(), format!("{expected}, no bytes after it"), seen_words)
         });
     }
 }

@@ -78,8 +78,8 @@ fn answered_once<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(more.is_empty(), more.iter().map(|frame| Evidence::from(*frame)), || {
             let seen = more
                 .first()
-                .map_or(String::new(), |one| format!("frame {} too", one.number));
-            (format!("{kind:?}"), "one for each request".into(), seen)
+                .map_or(String::new(), |one| format!("another in frame {}", one.number));
+            (format!("{kind:?}"), "one response for each request".into(), seen)
         });
     }
 }

@@ -61,7 +61,7 @@ fn never_back<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
                     "{} PSN {} before {} PSN {}",
                     parsed.opcode, parsed.psn, other.opcode, other.psn
                 );
-                (String::new(), expected, "it came behind it".into())
+                (String::new(), expected, "the opposite order".into())
             });
         }
         if furthest.is_none_or(|(furthest, ..)| offset > furthest) {

@@ -20,6 +20,7 @@ use crate::parsed::{Parsed, RequestKind};
 use crate::rc::HALF;
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveThere, receive_there),
@@ -82,8 +83,11 @@ fn receive_there<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.must(taken <= there, [Evidence::from(frame)], || {
             (
                 format!("{} PSN {}", parsed.opcode, parsed.psn),
-                format!("at most {there} messages that take a receive: so many were posted"),
-                format!("it acknowledges {taken}"),
+                format!(
+                    "acknowledgement of at most {}, one for each posted receive",
+                    counted(there, "message")
+                ),
+                format!("acknowledgement of {}", counted(taken, "message")),
             )
         });
     }
@@ -183,9 +187,9 @@ fn rnr_reason<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let is_there = offset < until && there.count() > takers.range(..offset).count();
         asking.must(is_taker && !is_there, [Evidence::from(frame)], || {
             let why = if is_taker {
-                "a receive is there"
+                "a receive is posted"
             } else {
-                "it takes no receive"
+                "the request takes no receive"
             };
             let expected = format!("no RNR NAK: {why}");
             (request.opcode.to_string(), expected, parsed.packet.to_string())
@@ -256,8 +260,8 @@ fn always_put_off<'t>(qp: &QpTrace<'t>, first: Psn, asking: &mut Asking<'_, 't>)
         }
         let evidence = naks.iter().map(|frame| Evidence::from(*frame));
         asking.must(false, evidence, || {
-            let expected = format!("PSN {} is executed: it takes no receive", first.plus(at));
-            let seen = format!("an RNR NAK each time that it came, on {on} connections");
+            let expected = format!("execution of PSN {}, which takes no receive", first.plus(at));
+            let seen = format!("an RNR NAK for each transmission, on {on} connections");
             (opcode.to_string(), expected, seen)
         });
     }
@@ -286,8 +290,8 @@ fn receive_completes<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         asking.owes(qp.owed(since, EVENT_WAIT, came), true, [Evidence::from(frame)], || {
             let of = format!("{} PSN {}", parsed.opcode, parsed.psn);
             let expected = format!(
-                "{} receives completed within {} of {of}",
-                nth + 1,
+                "{} within {} of {of}",
+                counted(nth + 1, "completed receive"),
                 duration_words(EVENT_WAIT)
             );
             (

@@ -13,6 +13,7 @@ use super::asking::{Asking, VerbsRule};
 use super::qp_trace::{Asked, QpTrace};
 use crate::parsed::{Part, RequestKind};
 use crate::rule::Rule;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::ReceiveOrder, receive_order),
@@ -54,7 +55,7 @@ fn receive_order<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             wr_id == Some(done.completion.wr_id),
             [Evidence::from(done.event)],
             || {
-                let expected = wr_id.map_or("no further one".into(), |wr_id| format!("wr_id {wr_id}"));
+                let expected = wr_id.map_or("no further receive".into(), |wr_id| format!("wr_id {wr_id}"));
                 ("receive".into(), expected, done.in_words())
             },
         );
@@ -164,7 +165,7 @@ fn receive_last<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .map(|message| message.last)
             .collect();
         asking.must(ended.len() > before, [Evidence::from(done.event)], || {
-            let expected = format!("the last packets of {} messages before it", before + 1);
+            let expected = format!("the last packets of {} before it", counted(before + 1, "message"));
             (
                 format!("receive wr_id {}", done.completion.wr_id),
                 expected,

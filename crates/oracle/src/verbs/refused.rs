@@ -41,7 +41,11 @@ fn refused_silent<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     let evidence = [Some(nak), more].into_iter().flatten().map(Evidence::from);
     asking.must(more.is_none(), evidence, || {
         let seen = more.map(|more| format!("frame {}", more.number));
-        (String::new(), "no response".into(), seen.unwrap_or_default())
+        (
+            String::new(),
+            "no response after the NAK".into(),
+            seen.unwrap_or_default(),
+        )
     });
 }
 

@@ -37,7 +37,7 @@ fn posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             .and_then(|offset| Some((offset, &qp.posts[qp.post_of(offset)?])));
         let Some((offset, post)) = found else {
             asking.must(false, [seen.frame.into()], || {
-                let expected = "a PSN of what was posted".into();
+                let expected = "a PSN of a posted request".into();
                 ("request".into(), expected, seen.packet.to_string())
             });
             continue;
@@ -133,7 +133,7 @@ fn stops<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             sent.seen.packet.bth().ack_request() && sent.offset.is_some_and(|offset| offset >= acknowledged)
         });
         asking.must(asks, [request.seen.frame.into()], || {
-            let expected = "AckReq in a packet that is not acknowledged, since nothing more is sent".into();
+            let expected = "AckReq in an unacknowledged packet, since no packet follows".into();
             (post.in_words(), expected, request.seen.packet.to_string())
         });
     }
@@ -206,9 +206,9 @@ fn fence<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         open.retain(|(other, _)| is_in_front(other));
         let evidence = open.iter().map(|(_, sent)| Evidence::from(sent.seen.frame));
         asking.must(open.is_empty(), evidence.chain([first.seen.frame.into()]), || {
-            let expected = "not sent while a READ or atomic in front of it is unanswered".into();
+            let expected = "no packet before all earlier READs and atomics are answered".into();
             let seen = format!(
-                "{}, with {} unanswered",
+                "{}, with PSN {} unanswered",
                 first.seen.packet,
                 psns(open.iter().map(|(_, sent)| sent.seen.psn()))
             );
@@ -260,7 +260,7 @@ fn unanswered_behind<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let seen = late.map(FrameSeen::in_words).unwrap_or_default();
         (
             format!("requests behind {words}"),
-            "no answer: the queue pair is in ERR".into(),
+            "no response: the queue pair is in ERR".into(),
             seen,
         )
     });

@@ -101,7 +101,7 @@ fn sent_when_posted<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let seen = first.map_or_else(|| "no packet".into(), |sent| sent.seen.packet.to_string());
             (
                 post.in_words(),
-                format!("its first packet within {} of its post", duration_words(within)),
+                format!("its first packet within {} after it was posted", duration_words(within)),
                 seen + &after(asked, came),
             )
         });

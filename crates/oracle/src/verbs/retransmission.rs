@@ -16,6 +16,7 @@ use super::requester_deadlines::{after, in_words, is_disturbed, patience};
 use super::retry::causes;
 use crate::rule::Rule;
 use crate::rules::responder::ResponseKind;
+use crate::words::counted;
 
 pub(super) static RULES: &[(Rule, VerbsRule)] = &[
     (Rule::NakRetried, nak_retried),
@@ -104,10 +105,10 @@ fn nak_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let owed = qp.owed(since, patience(qp, Duration::ZERO), met);
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
             let psn = qp.dialogue.dut_psn.plus(from);
-            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
+            let seen = again.map_or_else(|| "no retransmission".into(), |sent| sent.seen.packet.to_string());
             (
                 post.in_words(),
-                format!("PSN {psn} again after {}", answer.packet),
+                format!("a retransmission of PSN {psn} after {}", answer.packet),
                 seen,
             )
         });
@@ -130,7 +131,11 @@ fn stays_done<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, answer: &PeerRe
     }
     asking.must(again.is_none(), [Evidence::from(answer.frame)], || {
         let seen = again.map(|sent| sent.seen.packet.to_string()).unwrap_or_default();
-        (post.in_words(), "nothing of it again: it is done".into(), seen)
+        (
+            post.in_words(),
+            "no retransmission, since the request is complete".into(),
+            seen,
+        )
     });
 }
 
@@ -173,7 +178,7 @@ fn first_again<'t>(
             let about = format!("after {}", answer.packet);
             (
                 about,
-                format!("PSN {psn} before what lies behind it"),
+                format!("PSN {psn} before later PSNs"),
                 ahead.seen.packet.to_string(),
             )
         });
@@ -249,8 +254,8 @@ fn nak_resends_all<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
             let psn = qp.dialogue.dut_psn.plus(offset);
             (
                 "packets behind the missing one".into(),
-                format!("PSN {psn} again"),
-                "it does not come".into(),
+                format!("a retransmission of PSN {psn}"),
+                "no retransmission".into(),
             )
         });
     }
@@ -308,8 +313,12 @@ fn rnr_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
         let owed = qp.owed_before(qp.deaf, (since, patience(qp, interval(answer))), came);
         let proven = qp.is_lossless() || third.is_some();
         asking.owes(owed, proven, [Evidence::from(answer.frame)], || {
-            let seen = again.map_or_else(|| "it does not come".into(), |sent| sent.seen.packet.to_string());
-            (post.in_words(), format!("it comes again after {}", answer.packet), seen)
+            let seen = again.map_or_else(|| "no retransmission".into(), |sent| sent.seen.packet.to_string());
+            (
+                post.in_words(),
+                format!("a retransmission after {}", answer.packet),
+                seen,
+            )
         });
     }
 }
@@ -344,7 +353,7 @@ fn outstanding_ends<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     // The host reports over a reliable stream, and the retry timer needs no packet from the tester.
     asking.owes(owed, true, [Evidence::from(last.seen.frame)], || {
         let within = duration_words(within);
-        let expected = format!("it comes again, or fails, within {within} of what was last heard of it");
+        let expected = format!("a retransmission or an error within {within} of the last event of the request");
         (post.in_words(), expected, in_words(&completion) + &after(since, came))
     });
 }
@@ -381,7 +390,7 @@ pub(super) fn waits_since(qp: &QpTrace<'_>, at: usize) -> (Time, &'static str) {
         .filter(|completion| completion.post.is_some_and(|of| of < at));
     let done = before.map(|completion| (completion.done.event.at.latest, "the completion before it"));
     let answers = qp.answers.iter();
-    let answered = answers.map(|answer| (answer.frame.at.latest, "the answer before it"));
+    let answered = answers.map(|answer| (answer.frame.at.latest, "the response before it"));
     let seen = qp.transmissions(post.first, usize::MAX).into_iter().take(1);
     let sent = seen.map(|sent| (sent.seen.frame.at.latest, "its first packet"));
     let all = done.chain(answered).chain(sent).chain([(posted, "its post")]);
@@ -421,8 +430,14 @@ fn timeout_retried<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>) {
     asking.owes(owed, true, shown(&sent), || {
         let expected = format!("a retry, or an error, within {} of {words}", duration_words(within));
         let sent = again.map_or_else(
-            || format!("{} transmissions", sent.len()),
-            |_| format!("{} transmissions, the second{}", sent.len(), after(since, again)),
+            || counted(sent.len(), "transmission"),
+            |_| {
+                format!(
+                    "{}, the second{}",
+                    counted(sent.len(), "transmission"),
+                    after(since, again)
+                )
+            },
         );
         (
             post.in_words(),

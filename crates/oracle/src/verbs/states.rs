@@ -55,7 +55,7 @@ fn about(is: Is, modify: &pb::ModifyQp) -> String {
 fn reply_in_words(done: &VerbsDone) -> String {
     match &done.answer {
         Some((.., reply, _)) => reply_words(reply),
-        None => "no answer".into(),
+        None => "no reply".into(),
     }
 }
 
@@ -202,7 +202,7 @@ fn work_taken<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
         asking.say(result, [done.into()], || {
             let what = if is_receive { "a receive" } else { "a send request" };
             let about = format!("{what} in {}", state_in_words(is.state));
-            (about, "taken".into(), reply_in_words(done))
+            (about, "accepted".into(), reply_in_words(done))
         });
     });
 }
@@ -250,7 +250,7 @@ fn flushed_late<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) {
                 |happened| Evidence::from(happened).in_words(),
             );
             let seen = match by_step {
-                Some(_) => format!("{seen}, when the next command came"),
+                Some(_) => format!("{seen}, only after the next command"),
                 None => seen,
             };
             let about = format!("{what} in {}", state_in_words(is.state));
@@ -313,8 +313,8 @@ fn datagram_completes<'t>(history: &QpHistory<'t>, asking: &mut Asking<'_, 't>) 
             asking.must(is_so, evidence, || {
                 let about = format!("a datagram posted in {}", state_in_words(is.state));
                 let seen = match (happened, by_step) {
-                    (Some(_), Some(_)) => "it, when the next command came",
-                    (Some(_), None) => "it, in SQD",
+                    (Some(_), Some(_)) => "the completion, only after the next command",
+                    (Some(_), None) => "the completion, in SQD",
                     (None, _) => "none",
                 };
                 (about, "its completion, in RTS".into(), seen.into())

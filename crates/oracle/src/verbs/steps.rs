@@ -188,7 +188,7 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
     }
     let Some((needed, may)) = of_service(from, to) else {
         return Verdict::Refused(format!(
-            "there is no step from {} to {}",
+            "no queue pair has a transition from {} to {}",
             state_in_words(from),
             state_in_words(to)
         ));
@@ -196,8 +196,8 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
     let missing = needed.iter().find(|name| !given.contains(name));
     let odd = given.iter().find(|name| !needed.contains(name) && !may.contains(name));
     match (missing, odd) {
-        (Some(missing), _) => return Verdict::Refused(format!("it needs {missing}")),
-        (_, Some(odd)) => return Verdict::Refused(format!("it does not take {odd}")),
+        (Some(missing), _) => return Verdict::Refused(format!("the transition needs {missing}")),
+        (_, Some(odd)) => return Verdict::Refused(format!("the transition does not take {odd}")),
         (None, None) => {}
     }
     let of = modify.attributes.clone().unwrap_or_default();
@@ -208,16 +208,16 @@ pub(super) fn verdict(service: pb::Service, from: pb::QpState, modify: &pb::Modi
         .is_some_and(|(port, own)| port == 0 || port > own && own == 1);
     let without_gid = facts.ethernet && of.address.as_ref().is_some_and(|address| address.dgid.is_empty());
     if other_port {
-        Verdict::Refused("there is no such port".into())
+        Verdict::Refused("the device has no such port".into())
     } else if of.pkey_index == Some(0xFFFF) {
         // A table has at most 65,535 entries.
-        Verdict::Refused("the table has no such entry".into())
+        Verdict::Refused("the P_Key table has no such entry".into())
     } else if beyond(of.max_rd_atomic, facts.max_rd_atomic) || beyond(of.max_dest_rd_atomic, facts.max_dest_rd_atomic) {
-        Verdict::Refused("more READs and atomics than the device has".into())
+        Verdict::Refused("more READs and atomics than the device supports".into())
     } else if without_gid {
-        Verdict::Refused("the address vector names nobody".into())
+        Verdict::Refused("the address vector has no destination GID".into())
     } else if of.path_mtu.is_some_and(|code| !(1..=5).contains(&code)) {
-        Verdict::Refused("its code names no MTU".into())
+        Verdict::Refused("path_mtu is not the code of an MTU".into())
     } else {
         let fits = |value: Option<u32>, bits: u32| value.is_none_or(|value| value >> bits == 0);
         let is_fit = fits(of.timeout, 5)

@@ -97,7 +97,11 @@ fn must_wait<'t>(
         return asking.at_least((waited, least), evidence);
     }
     asking.must(false, evidence, || {
-        let expected = format!("again {} after {}, or later", duration_words(least), nak.packet);
+        let expected = format!(
+            "a retransmission {} after {}, or later",
+            duration_words(least),
+            nak.packet
+        );
         (about, expected, format!("{} after it at most", duration_words(waited)))
     });
 }

@@ -185,8 +185,11 @@ fn refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, has_receive: bool)
             evidence.into_iter().flatten(),
             || {
                 let expected = match has_receive {
-                    true => format!("PSN {} is executed: its receive is there, and long enough", parsed.psn),
-                    false => format!("an RNR NAK of PSN {}: no receive is there", parsed.psn),
+                    true => format!(
+                        "execution of PSN {}: its receive is posted, and long enough",
+                        parsed.psn
+                    ),
+                    false => format!("an RNR NAK of PSN {}: no receive is posted", parsed.psn),
                 };
                 let seen = parsed.syndrome().map(|syndrome| syndrome.to_string());
                 (String::new(), expected, seen.unwrap_or_default())
@@ -225,7 +228,7 @@ fn is_refused<'t>(qp: &QpTrace<'t>, asking: &mut Asking<'_, 't>, wrong: Wrong, c
         let nak = Syndrome::nak(code);
         asking.must(parsed.syndrome() == Some(nak), [Evidence::from(frame)], || {
             let seen = parsed.syndrome().map(|syndrome| syndrome.to_string());
-            (String::new(), format!("{nak}, of {of_send}"), seen.unwrap_or_default())
+            (String::new(), format!("{nak} of {of_send}"), seen.unwrap_or_default())
         });
     }
 }

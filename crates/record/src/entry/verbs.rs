@@ -130,7 +130,7 @@ impl fmt::Display for RoundTrips {
             words(self.longest)
         )?;
         if self.lost > 0 {
-            write!(f, "; {} were not answered", self.lost)?;
+            write!(f, "; {} without an answer", self.lost)?;
         }
         Ok(())
     }

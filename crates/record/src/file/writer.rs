@@ -78,7 +78,7 @@ impl Writer {
     }
 
     fn is_gone(&self) {
-        let gone = "the thread that writes it is gone; please report this";
+        let gone = "the thread that writes it ended early; please report this";
         let _ = self.error.set(io::Error::other(gone));
     }
 }

@@ -76,7 +76,7 @@ impl<'t> Findings<'t> {
     /// rules and statements may stay untested. An observation names them with the reason.
     pub fn goes_without(&mut self, names: &[&'static str], why: &str) {
         self.goes_without.extend(names);
-        self.observe(format!("nothing is asked about {}: {why}", names.join(", ")), &[]);
+        self.observe(format!("the test does not exercise {}: {why}", names.join(", ")), &[]);
     }
 
     /// Begins a check of a statement. `about` is the name of a field, or another short subject.

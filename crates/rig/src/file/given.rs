@@ -53,7 +53,8 @@ impl RigConfig {
             return Err(WrongKey {
                 given: first.clone(),
                 what: format!(
-                    "keys can be given to rigs of kind \"virtual\" alone, and {:?} is {kind:?}; change it in the rig file",
+                    "only rigs of kind \"virtual\" take KEY=VALUE, and {:?} is of kind {kind:?}; change the key in the \
+                     rig file",
                     self.name
                 ),
             });
@@ -99,7 +100,7 @@ fn name_of(given: &str) -> Result<String, WrongKey> {
         given: given.into(),
         what,
     };
-    let expected = "KEY=VALUE was expected, the value in TOML, such as seed=7 or profile=\"minimal\"";
+    let expected = "expected KEY=VALUE with a TOML value, such as seed=7 or profile=\"minimal\"";
     if given.trim_start().starts_with('[') {
         return Err(wrong(expected.into()));
     }
@@ -108,7 +109,7 @@ fn name_of(given: &str) -> Result<String, WrongKey> {
     let mut names = table.into_iter().map(|(name, _)| name);
     match (names.next(), names.next()) {
         (Some(name), None) if ["name", "kind"].contains(&name.as_str()) => Err(wrong(format!(
-            "{name:?} says which rig it is; choose another with --rig"
+            "{name:?} identifies the rig and cannot be set; choose another rig with --rig"
         ))),
         (Some(name), None) if name == "deviations" => Err(wrong("give the file with --deviations FILE".into())),
         (Some(name), None) => Ok(name),

@@ -141,7 +141,7 @@ fn place(bytes: &[u8], at: usize) -> (usize, usize) {
 /// Parses a rig file with one rig. An error has the offset of the wrong byte.
 pub(super) fn only_rig(text: &str) -> Result<RigConfig, (usize, String)> {
     let rigs = rigs_of(text, Path::new("")).map_err(|Wrong { span, what }| (span.start, what))?;
-    rigs.into_iter().next().ok_or_else(|| (0, "no rig is there".into()))
+    rigs.into_iter().next().ok_or_else(|| (0, "the file has no rig".into()))
 }
 
 fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
@@ -150,7 +150,7 @@ fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
         None => {
             return wrong(
                 0..0,
-                "there is no config_version; expected `config_version = 1` at the top",
+                "config_version is missing; expected `config_version = 1` at the top",
             );
         }
         Some(version) if *version.get_ref() != 1 => {
@@ -173,7 +173,7 @@ fn rigs_of(text: &str, path: &Path) -> Result<Vec<RigConfig>, Wrong> {
         if rigs.iter().any(|known| known.name == rig.name) {
             return wrong(
                 name.span(),
-                format!("a rig {:?} is there already; rename one of them", rig.name),
+                format!("two rigs are called {:?}; rename one of them", rig.name),
             );
         }
         rigs.push(rig);
@@ -211,8 +211,8 @@ fn check(rig: RawRig, header: Range<usize>, path: &Path) -> Result<RigConfig, Wr
         return wrong(
             rig.name.span(),
             format!(
-                "{name:?} is no name of a rig; expected 1 to 64 letters, digits, \"-\", \"_\", \".\", first a letter, a \
-                 digit or \"_\""
+                "{name:?} is not a valid rig name; expected 1 to 64 letters, digits, \"-\", \"_\", \".\", first a \
+                 letter, a digit or \"_\""
             ),
         );
     }
@@ -284,8 +284,8 @@ fn labels(given: &[Spanned<String>]) -> Result<Vec<String>, Wrong> {
         wrong(
             given.span(),
             format!(
-                "{label:?} is no label; expected 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\", \"/\", \"=\", such as \
-                 \"25g\" or \"fw=1.2\"; each rig has the label \"kind=KIND\" by itself"
+                "{label:?} is not a valid label; expected 1 to 64 letters, digits, \"-\", \"_\", \".\", \":\", \"/\", \
+                 \"=\", such as \"25g\" or \"fw=1.2\"; each rig has the label \"kind=KIND\" by itself"
             ),
         )
     };
@@ -361,11 +361,11 @@ fn m_key(number: &Spanned<Number>) -> Result<u64, Wrong> {
 /// Parses the route, which has the notation of infiniband-diags: "0,1" leaves the tester's adapter through port 1.
 fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong> {
     match (&rig.route, &rig.lid) {
-        (Some(_), Some(lid)) => wrong(lid.span(), "\"route\" and \"lid\" are both there; keep one of them"),
+        (Some(_), Some(lid)) => wrong(lid.span(), "\"route\" and \"lid\" are both set; keep one of them"),
         (None, None) if kind == "umad" => wrong(
             header,
-            "neither \"route\" nor \"lid\" is there; write `route = \"0,1\"` for a device on the other end of the \
-             cable at port 1",
+            "neither \"route\" nor \"lid\" is set; write `route = \"0,1\"` for a device on the other end of the cable \
+             at port 1",
         ),
         (None, None) => Ok(Route::Directed(vec![1])),
         (None, lid @ Some(_)) => match within(lid.as_ref(), "lid", 1, LAST_UNICAST_LID)? {
@@ -377,8 +377,8 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
                 wrong(
                     route.span(),
                     format!(
-                        "route {:?} {what}; expected \"0\" for our own adapter, then the ports to leave by, such as \
-                         \"0,1\"",
+                        "route {:?} {what}; expected \"0\" for the tester's own adapter, then the egress port of each \
+                         hop, such as \"0,1\"",
                         route.get_ref()
                     ),
                 )
@@ -389,11 +389,11 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
             };
             match hops.as_slice() {
                 [0] => bad(
-                    "has no hop: it ends at our own port, where an SMP is answered without a look at its M_Key and no \
-                     device under test is",
+                    "has no hop: it ends at the tester's own port, which answers SMPs without an M_Key check and is \
+                     not the DUT",
                 ),
                 [0, ports @ ..] if ports.contains(&0) || ports.contains(&255) => {
-                    bad("leaves by a port that no adapter or switch has (0 and 255 are none)")
+                    bad("leaves by port 0 or 255, which no adapter or switch has")
                 }
                 [0, ports @ ..] if ports.len() > MAX_HOPS => bad("has more than 63 hops"),
                 [0, ports @ ..] if kind != "umad" && ports != [1] => {
@@ -405,7 +405,7 @@ fn route(rig: &RawRig, kind: &str, header: Range<usize>) -> Result<Route, Wrong>
                     }) =>
                 {
                     bad(&format!(
-                        "leaves by port {first}, and `port` is {}: the kernel refuses what leaves its port by another",
+                        "leaves by port {first}, and `port` is {}: the kernel refuses SMPs that leave by another port",
                         rig.port.as_ref().map_or(0, |port| *port.get_ref())
                     ))
                 }
@@ -431,8 +431,8 @@ fn assign_lid(rig: &RawRig) -> Result<Option<Lid>, Wrong> {
     if rig.shared_subnet.as_ref().is_some_and(|shared| *shared.get_ref()) {
         return wrong(
             key.span(),
-            "\"assign_lid\" and \"shared_subnet\" are both there; where a subnet manager manages the subnet, it gives out \
-             the LIDs: remove \"assign_lid\"",
+            "\"assign_lid\" and \"shared_subnet\" are both set; the subnet manager of a shared subnet assigns the \
+             LIDs: remove \"assign_lid\"",
         );
     }
     Ok(lid)

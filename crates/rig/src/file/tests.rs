@@ -266,7 +266,7 @@ fn refuses_invalid_name_or_kind() {
         fails(
             &rig(&format!("name = \"{name}\"\nkind = \"virtual\"\n")),
             (3, 8),
-            &["is no name of a rig"],
+            &["is not a valid rig name"],
         );
     }
     fails(
@@ -293,13 +293,13 @@ fn refuses_duplicate_rig_names() {
 #[test]
 fn refuses_invalid_route_with_reason() {
     for (route, reason) in [
-        ("0", "ends at our own port"),
+        ("0", "ends at the tester's own port"),
         ("1", "does not begin with 0"),
         ("", "is not a list of port numbers"),
         ("0,1,", "is not a list of port numbers"),
         ("0,256", "is not a list of port numbers"),
-        ("0,0", "a port that no adapter or switch has"),
-        ("0,255", "a port that no adapter or switch has"),
+        ("0,0", "which no adapter or switch has"),
+        ("0,255", "which no adapter or switch has"),
         (&("0".to_owned() + &",1".repeat(64)), "more than 63 hops"),
     ] {
         let text = rig(&format!(
@@ -310,7 +310,7 @@ fn refuses_invalid_route_with_reason() {
     let two_hops = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1,2\"\n";
     fails(&rig(two_hops), (5, 9), &["does not end at the model"]);
     let both = "name = \"a\"\nkind = \"virtual\"\nroute = \"0,1\"\nlid = 3\n";
-    fails(&rig(both), (6, 7), &["both there"]);
+    fails(&rig(both), (6, 7), &["both set"]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn assign_lid_excludes_lid_and_shared_subnet() {
     let lid = format!("{assigned}lid = 3\n");
     fails(&rig(&lid), (6, 14), &["keep one of them"]);
     let shared = format!("{assigned}shared_subnet = true\n");
-    fails(&rig(&shared), (6, 14), &["it gives out the LIDs"]);
+    fails(&rig(&shared), (6, 14), &["assigns the LIDs"]);
 }
 
 #[test]
@@ -505,7 +505,7 @@ fn reads_slowness_and_reset() {
         &["is more than \"time_scale\" 1"],
     );
     fails(&with("reset = []\n"), (9, 9), &["\"reset\" is no command"]);
-    fails(&with("reset_within = 3\n"), (9, 16), &["\"reset\" is not there"]);
+    fails(&with("reset_within = 3\n"), (9, 16), &["\"reset\" is not set"]);
     fails(
         &rig("name = \"a\"\nkind = \"virtual\"\nreset = [\"a\"]\n"),
         (5, 9),

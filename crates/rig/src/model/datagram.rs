@@ -32,15 +32,15 @@ pub enum Junk {
     NoHead,
     /// The length field differs from the datagram's length.
     #[error(
-        "a datagram whose first two bytes are not, big-endian, the number of bytes that follow; was it written for \
-         another program?"
+        "a datagram whose first 2 bytes are not the number of bytes that follow, in big-endian order; was it written \
+         for another program?"
     )]
     Length,
     /// The kind is unknown.
     #[error("a datagram of kind {0:#04x}; this program knows 0x00 (nothing), 0x01 (a MAD) and 0x02 (a native packet)")]
     Kind(u8),
     /// The body has the wrong size for the kind.
-    #[error("a datagram of kind {0:#04x} whose body has another size than {1} bytes")]
+    #[error("a datagram of kind {0:#04x} whose body does not have {1} bytes")]
     Body(u8, usize),
 }
 

@@ -17,7 +17,7 @@ pub(super) fn leaves(mad: &Mad) -> Result<Mad, &'static str> {
         return Err("a directed-route SMP without a hop: it is for its sender's own port");
     }
     if smp.initial_path(1) != PORT {
-        return Err("a directed-route SMP that leaves by another port than 1: no cable is there");
+        return Err("a directed-route SMP that leaves by a port other than 1: only port 1 has a cable");
     }
     Ok(with(&smp.with_hop_pointer(1), mad))
 }

@@ -106,7 +106,8 @@ impl Link for ModelLink {
                     let spent = start.now().since(verbatim_record::Time(0));
                     if spent >= PATIENCE {
                         return Err(NotSent::Gone(format!(
-                            "the device model at {} took nothing for {PATIENCE:?}, its queue is full: is it stopped?",
+                            "the device model at {} read no datagram for {PATIENCE:?}, and its queue is full: is it \
+                             stopped?",
                             self.model.display()
                         )));
                     }
@@ -136,7 +137,7 @@ impl Link for ModelLink {
                 Ok(Message::Nothing | Message::Packet(_)) | Err(Junk::Kind(_)) => {}
                 Err(junk) => {
                     return Err(format!(
-                        "what answers at {} is no device model: it sent {junk}",
+                        "the process that answers at {} is not a device model: it sent {junk}",
                         self.model.display()
                     ));
                 }

@@ -85,7 +85,7 @@ pub struct Model {
 pub enum ModelError {
     /// Another process serves the socket.
     #[error(
-        "{} is in use: a process answers there, another model perhaps; end it, or listen elsewhere", path.display()
+        "{} is in use by another process, perhaps another model; end it, or listen elsewhere", path.display()
     )]
     InUse {
         /// Path of the socket.
@@ -259,7 +259,7 @@ impl Served {
                     if since.elapsed() < PATIENCE {
                         return;
                     }
-                    self.lose("the tester leaves its queue full");
+                    self.lose("the tester does not read its full queue");
                 }
                 // The tester died; the device keeps running.
                 Err(error) => self.lose(&format!("the tester is gone ({error})")),

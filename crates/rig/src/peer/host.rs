@@ -202,8 +202,8 @@ impl Host {
                 self.put(&Command::QueryQp(verbs::pb::QueryQp { qp: 0 }))
             }
             Some(asked) if now.since(asked) >= self.signs.within => Err(format!(
-                "the host of the {}'s device gives no sign of life: asked for one, it said nothing for {:?}; is it \
-                 stopped, or is the way to it cut? A slow device's may take longer: agent_within of the rig",
+                "the host of the {}'s device did not answer a probe within {:?}; is its agent stopped, or the network \
+                 to it down? If the device is slow, raise agent_within of the rig",
                 self.side,
                 self.clock.wall(self.signs.within)
             )),

@@ -136,9 +136,9 @@ fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLin
                 return Err(refused(
                     config,
                     format!(
-                        "ip {ip} is configured on this host, whose kernel would answer the device's packets with ICMP and \
-                         ARP of its own; take it away (`ip address del {ip}/… dev …`), or give the rig an address of the \
-                         device's link that nobody has",
+                        "ip {ip} is configured on this host, whose kernel would answer the device's packets with its \
+                         own ICMP and ARP; remove it (`ip address del {ip}/… dev …`), or give the rig an unused \
+                         address of the device's link",
                         ip = of.ip
                     ),
                 ));
@@ -179,8 +179,8 @@ fn frame_link(config: &RigConfig, of: &PacketConfig) -> Result<(Box<dyn FrameLin
                 lost(
                     config,
                     format!(
-                        "nobody receives at the socket {} ({error}): the device, or the model of it, binds `remote` of the \
-                         rig's `socket` before a run begins; start it, or correct `remote`",
+                        "no process receives at the socket {} ({error}): the device, or its model, must bind `remote` \
+                         of the rig's `socket` before a run begins; start it, or correct `remote`",
                         remote.display()
                     ),
                 )
@@ -252,7 +252,7 @@ fn is_not_us(config: &RigConfig, ip: IpAddr, mac: MacAddress, dut: &pb::Opened) 
     Err(refused(
         config,
         format!(
-            "{both} of the rig is that of the DUT's {} (its GID table says so); give the tester one of its own",
+            "{both} of the rig is also in the GID table of the DUT's {}; give the tester an address of its own",
             dut.device
         ),
     ))
@@ -287,7 +287,7 @@ mod tests {
         assert!(check("::ffff:10.0.0.1").is_ok() && check("fe80::1").is_ok());
         let error = check("::ffff:10.0.0.2").unwrap_err().to_string();
         assert!(
-            error.contains("ip 10.0.0.2 of the rig is that of the DUT's rxe0"),
+            error.contains("ip 10.0.0.2 of the rig is also in the GID table of the DUT's rxe0"),
             "{error}"
         );
         let error = check("fe80::ff:fe00:2").unwrap_err().to_string();

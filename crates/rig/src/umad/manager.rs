@@ -50,7 +50,7 @@ impl Manager {
     pub(super) fn in_words(self) -> String {
         match self {
             Self::None => "none".into(),
-            Self::Left(lid) => format!("none: the port still shows the LID {lid} of one that does not answer"),
+            Self::Left(lid) => format!("none: the port still shows LID {lid}, and no subnet manager answers there"),
             Self::Ours => "on this port".into(),
             Self::Elsewhere(lid) => format!("at LID {lid}"),
         }
@@ -105,8 +105,8 @@ pub(super) fn came_between(device: &str, port: &DevicePort, opened_with: Manager
     }
     Err(format!(
         "a subnet manager at LID {} took over the subnet of {device}/{} in mid-run (the port showed SMLID {shown} when \
-         the rig was opened): it sets what tests set, so what they saw cannot be relied on; stop it and run again, or, if it \
-         is to stay, write `shared_subnet = true` into the rig file",
+         the rig was opened). It may change the values that tests set, so their results are not reliable. Stop it and \
+         run again, or, to keep it, write `shared_subnet = true` into the rig file",
         port.sm_lid, port.number
     ))
 }

@@ -208,9 +208,9 @@ impl Journal for Claimed {
 /// Returns the stop for a device that another rig's run left changed.
 fn left_by(rig: &str, guid: &str, journal: &Path) -> Stop {
     Stop::RigGone(format!(
-        "a run on rig {rig} left the device with PortGUID {guid} changed, which this rig leads to as well: `verbatim rigs restore \
-         {rig}` restores it; where that finds nothing to restore, the next run on {rig} says what is to be done; its journal is \
-         in {}",
+        "a run on rig {rig} left the device with PortGUID {guid} changed, and this rig has the same device: restore it \
+         with `verbatim rigs restore {rig}`; if that finds nothing to restore, the next run on {rig} names the remedy; \
+         the journal is in {}",
         journal.display()
     ))
 }

@@ -83,7 +83,8 @@ pub(super) fn base() -> io::Result<&'static Path> {
     };
     let found = BASES.iter().find(fits).map(Path::new);
     found.ok_or_else(|| {
-        let what = format!("expected one of {BASES:?} to be root's, with mode 1777: `chmod 1777 /tmp` as root");
+        let what =
+            format!("expected one of {BASES:?} to belong to root, with mode 1777: run `chmod 1777 /tmp` as root");
         io::Error::new(io::ErrorKind::NotFound, what)
     })
 }
@@ -143,7 +144,8 @@ fn own_directory(base: &Path) -> io::Result<PathBuf> {
         }
     }
     let what = format!(
-        "{} directories {}/verbatim-{me}-* belong to others, who keep this user from making one: remove them as root",
+        "all {} directories {}/verbatim-{me}-* belong to other users, so this user cannot create one: remove them as \
+         root",
         NAMES,
         base.display()
     );

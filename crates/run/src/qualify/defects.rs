@@ -113,20 +113,20 @@ impl AnyDefect {
 pub fn unseen(defect: LinkDefect) -> Option<&'static str> {
     Some(match defect {
         LinkDefect::TakenWhileDown => {
-            "a link that is down carries nothing, and a port that is disabled cannot be brought back"
+            "a link that is down carries no packets, and the tester cannot enable a disabled port again"
         }
         LinkDefect::DiscardOnlyForwarded
         | LinkDefect::ForwardedUnmarked
         | LinkDefect::RelayErrorNotCounted
         | LinkDefect::PartitionEnforcementIgnored
         | LinkDefect::ConstraintNotCounted
-        | LinkDefect::RawFilterIgnored => "the device is a channel adapter: nothing passes through it",
-        LinkDefect::AdapterFiltersRaw => "a channel adapter does not keep FilterRawInbound, so that it cannot be set",
+        | LinkDefect::RawFilterIgnored => "the device is a channel adapter: it forwards no packets",
+        LinkDefect::AdapterFiltersRaw => "a channel adapter does not store FilterRawInbound, so a test cannot set it",
         LinkDefect::Vl15RawAccepted | LinkDefect::RawMulticastRefused => {
-            "nothing answers a raw packet, and what counts it is not laid down"
+            "a raw packet has no response, and the specification does not say which counter counts it"
         }
         LinkDefect::MulticastRefused => {
-            "no queue pair of the device is in a multicast group: what is taken is dropped there"
+            "no queue pair of the device is in a multicast group: the device drops every multicast packet"
         }
         _ => return None,
     })

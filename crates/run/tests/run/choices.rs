@@ -263,7 +263,7 @@ fn run_continues_after_one_wrong_response() {
         assert_eq!(came, (Outcome::Fail, Cause::Dut), "{field}: {}", verdicts[0].reason);
         let says = |check: &verbatim_record::Check| check.about.contains(&format!("{field} as set"));
         let said = verdicts[0].findings.iter().find(|check| says(check)).unwrap();
-        assert!(said.seen.contains("does not hold"), "{said}");
+        assert!(said.seen.contains("does not show it"), "{said}");
         assert_eq!(verdicts[1].outcome(), Outcome::Pass, "{}", verdicts[1].reason);
     }
 }

@@ -283,7 +283,7 @@ fn journal_applies_only_to_its_device() {
     assert!(
         restored
             .iter()
-            .all(|r| r.failure.contains("the journal is of the device with PortGUID")),
+            .all(|r| r.failure.contains("the journal belongs to the device with PortGUID")),
         "{restored:#?}"
     );
     assert_eq!(state(&mut other), before);

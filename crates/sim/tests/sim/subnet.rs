@@ -144,7 +144,7 @@ fn port_that_is_down_is_not_sane() {
     let (ran, _) = execute(&mut rig, &VirtualRig::info(MKey(0)), read);
     let stopped = ran.stopped.unwrap();
     assert_eq!(stopped.reason, StopReason::NotSane);
-    assert!(stopped.text.contains("its port is"), "{}", stopped.text);
+    assert!(stopped.text.contains("its port state is"), "{}", stopped.text);
 }
 
 #[test]

@@ -374,7 +374,10 @@ impl Unrestored {
     /// Marks the journal as damaged if it belongs to another device than the rig names now.
     fn checked(mut self, owner: &Owner) -> Self {
         if self.damage.is_empty() && self.device.is_empty() && !self.owner.is_same_device(owner) {
-            self.damage = format!("it is of {}, and the rig now names {}", self.owner.device, owner.device);
+            self.damage = format!(
+                "it belongs to {}, but the rig now names {}",
+                self.owner.device, owner.device
+            );
         }
         self
     }
@@ -436,7 +439,7 @@ fn read(directory: &Path, rig: &str) -> Result<Content, Unread> {
         Err(_) => match std::fs::read(lock_place(directory, rig)) {
             // Checks again: another process may have settled or saved the journal between the two reads.
             Ok(text) if !text.is_empty() && !path.exists() => Err(Unread::Damaged(
-                "the file is gone, and nothing tells that the device was restored".into(),
+                "the file is gone, and no record shows that the device was restored".into(),
             )),
             _ => Ok(Content::default()),
         },
@@ -542,8 +545,12 @@ fn parse(text: &[u8]) -> Result<Content, String> {
     let content: Content = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     match content.version {
         VERSION if content.checksum == checksum(&content) => {}
-        VERSION => return Err("its checksum is not that of what it holds: it was altered or damaged".into()),
-        other => return Err(format!("version {other}, this program knows {VERSION}")),
+        VERSION => return Err("its checksum does not match its content: it was altered or damaged".into()),
+        other => {
+            return Err(format!(
+                "it has version {other}, and this program reads version {VERSION}"
+            ));
+        }
     }
     match content.keys.iter().find(|words| key_of(words).is_none()) {
         Some(words) => Err(format!("{words:?} is no M_Key")),

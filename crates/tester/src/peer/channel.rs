@@ -162,7 +162,7 @@ impl Tester<'_> {
         let own = self.frame_port()?;
         let facts = self.open_device(Side::Dut)?;
         let Some((mac, ip)) = self.peer.dut else {
-            return Err(Stop::Tester("a connection is made before the DUT was found".into()));
+            return Err(Stop::Tester("a test opens a connection before it finds the DUT".into()));
         };
         let gid = self.gid_of(Side::Dut, &facts, Some(ip))?;
         let mut random = self.random(&format!("connection {}", self.peer.commands_made()));
@@ -340,7 +340,7 @@ impl Tester<'_> {
             receive_depth,
         });
         let Reply::Qp(qp) = self.must_as(Role::Runner, labels::CREATE, side, create)? else {
-            return Err(Stop::Tester("a host answered CreateQp with something else".into()));
+            return Err(Stop::Tester("a host answered CreateQp without a queue pair".into()));
         };
         Ok(End {
             side,
@@ -455,7 +455,7 @@ fn address(to: IpAddr, gid: u32, (hop_limit, traffic_class, flow_label): (u8, u8
 
 fn unexpected(reply: &Reply) -> Stop {
     Stop::Tester(format!(
-        "a host answered with \"{}\", which is no answer to what it was asked",
+        "a host answered with \"{}\", which is no answer to the command",
         verbatim_record::verbs::reply_words(reply)
     ))
 }

@@ -187,7 +187,7 @@ impl Tester<'_> {
         let (_, ip) = self
             .peer
             .dut
-            .ok_or_else(|| Stop::Tester("the path is measured before the DUT was found".into()))?;
+            .ok_or_else(|| Stop::Tester("a test measures the path before it finds the DUT".into()))?;
         let mut trips = RoundTrips {
             shortest: Duration::MAX,
             of: if ip.is_ipv4() { "ARP" } else { "neighbour discovery" }.into(),

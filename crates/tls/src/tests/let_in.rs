@@ -214,7 +214,7 @@ async fn both_sides_explain_a_refusal() {
     let foreign = mixed("bob");
     let error = server.connect(foreign.path(), "bob", "localhost").await.err().unwrap();
     assert!(
-        error.contains("ours was not signed by the CA that it was given as client_ca"),
+        error.contains("ours was not signed by the CA that the server was given as client_ca"),
         "{error}"
     );
     let told = server.told.recv().await.unwrap();
@@ -238,12 +238,12 @@ async fn both_sides_explain_a_refusal() {
         assert!(error.contains(ours), "{error}");
     }
     for (client, theirs, log) in [
-        ("old", "ours has expired, by its clock", "its certificate has expired"),
         (
-            "server",
-            "ours is not made for clients",
-            "a server's certificate is no client's",
+            "old",
+            "ours has expired, by the server's clock",
+            "its certificate has expired",
         ),
+        ("server", "ours is not made for clients", "use a client's certificate"),
         (
             "",
             "name the certificate and the key of this side",

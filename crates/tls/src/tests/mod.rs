@@ -96,7 +96,7 @@ fn wrong_file_is_named_in_error() {
         "{error}"
     );
     let error = error_with(&directory, ".", "server-key.pem", "ca.pem");
-    assert!(error.contains("it is no file"), "{error}");
+    assert!(error.contains("it is not a file"), "{error}");
     let error = error_with(&directory, "server-key.pem", "server-key.pem", "ca.pem");
     assert!(
         error.contains("holds no certificate") && error.contains("PRIVATE KEY"),
@@ -126,7 +126,7 @@ fn key_of_another_certificate_is_refused() {
     let (directory, _) = sound();
     let error = error_with(&directory, "server.pem", "client-key.pem", "ca.pem");
     assert!(
-        error.contains("client-key.pem is not that of the certificate"),
+        error.contains("client-key.pem does not belong to the certificate"),
         "{error}"
     );
 }

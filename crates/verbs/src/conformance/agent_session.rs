@@ -74,7 +74,7 @@ impl AgentSession {
                 Err(gone) => return wrong(format!("the session ended before the answer: {gone}")),
                 Ok(None) => {
                     return wrong(format!(
-                        "no answer within {} s; each command has one, and none may take long",
+                        "no answer within {} s; answer each command within this time",
                         PATIENCE.as_secs()
                     ));
                 }
@@ -82,8 +82,8 @@ impl AgentSession {
                 Ok(Some(AgentMessage::Answer(of, at, reply))) => {
                     if of != number {
                         return wrong(format!(
-                            "expected the answer to command {number}, and one to {of} came; answer in the order of the \
-                             commands, each with its command's number"
+                            "expected the answer to command {number}, seen the answer to {of}; answer in the order of \
+                             the commands, each with its command's number"
                         ));
                     }
                     self.note_instant("the answer", at);
@@ -92,7 +92,7 @@ impl AgentSession {
                     {
                         self.wrong_instant.get_or_insert_with(|| {
                             format!(
-                                "an answer was at {}, and the one before it at {}: the clock went back",
+                                "an answer has the time {}, and the answer before it {}: the clock went back",
                                 words(at),
                                 words(last)
                             )
@@ -102,7 +102,8 @@ impl AgentSession {
                     self.answers += 1;
                     let Some(kind) = reply.kind else {
                         return wrong(
-                            "an answer without a kind; give one of verbatim.agent.v1.Reply, `done` where there is nothing else",
+                            "an answer without a kind; give a kind of verbatim.agent.v1.Reply, `done` if nothing else \
+                             applies",
                         );
                     };
                     let came = Here::now();
@@ -121,8 +122,8 @@ impl AgentSession {
         {
             self.late.get_or_insert_with(|| {
                 format!(
-                    "an event of {} came after the answer of {}; what was there when a command was done comes before its \
-                     answer",
+                    "an event of {} came after the answer of {}; send all events that precede the end of a command \
+                     before its answer",
                     words(at),
                     words(last)
                 )
@@ -137,7 +138,7 @@ impl AgentSession {
         if at.earliest_ns > at.latest_ns {
             self.wrong_instant.get_or_insert_with(|| {
                 format!(
-                    "{what} has earliest_ns {} behind its latest_ns {}",
+                    "{what} has earliest_ns {} after its latest_ns {}",
                     at.earliest_ns, at.latest_ns
                 )
             });
@@ -155,7 +156,7 @@ impl AgentSession {
     pub(super) fn done(&mut self, what: &str, kind: command::Kind) -> Result<(), Not> {
         match self.ask(kind)?.kind {
             reply::Kind::Done(_) => Ok(()),
-            other => wrong(format!("{what}: expected `done`, and {} came", in_words(&other))),
+            other => wrong(format!("{what}: expected `done`, seen {}", in_words(&other))),
         }
     }
 
@@ -165,20 +166,20 @@ impl AgentSession {
             reply::Kind::Refused(refused) => refused,
             other => {
                 return wrong(format!(
-                    "{what}: expected `refused`, and {} came; check it before the device sees it",
+                    "{what}: expected `refused`, seen {}; check the command before the device gets it",
                     in_words(&other)
                 ));
             }
         };
         if refused.text.trim().is_empty() {
             return wrong(format!(
-                "{what} is refused without a text; say what was expected, what was seen and what to do"
+                "{what} is refused without a text; name the expected value, the seen value and the remedy"
             ));
         }
         if by_agent && refused.errno != 0 {
             return wrong(format!(
-                "{what} is refused with errno {}; what the agent itself refuses has errno 0, and a driver's number stands for \
-                 its own refusal",
+                "{what} is refused with errno {}; a refusal by the agent itself has errno 0, a refusal by a driver \
+                 has the driver's number",
                 refused.errno
             ));
         }
@@ -195,7 +196,7 @@ impl AgentSession {
                 self.opened = Some(opened.clone());
                 Ok(opened)
             }
-            other => wrong(format!("Open: expected `opened`, and {} came", in_words(&other))),
+            other => wrong(format!("Open: expected `opened`, seen {}", in_words(&other))),
         }
     }
 
@@ -211,10 +212,7 @@ impl AgentSession {
                 "{length} bytes of memory are refused (errno {}): {}",
                 refused.errno, refused.text
             )),
-            other => wrong(format!(
-                "RegisterMemory: expected `memory`, and {} came",
-                in_words(&other)
-            )),
+            other => wrong(format!("RegisterMemory: expected `memory`, seen {}", in_words(&other))),
         }
     }
 
@@ -230,7 +228,7 @@ impl AgentSession {
         let has = of.capabilities.unwrap_or_default();
         let name = service.as_str_name().trim_start_matches("SERVICE_");
         if !has.services.is_empty() && !has.services.contains(&service.into()) {
-            return Err(Not::Has(format!("the device says that it has no {name} queue pairs")));
+            return Err(Not::Has(format!("the device reports no {name} queue pairs")));
         }
         if of.max_qp != 0 && self.queue_pairs.len() >= of.max_qp as usize {
             self.destroy(self.queue_pairs[0])?;
@@ -247,10 +245,13 @@ impl AgentSession {
                 Ok(qp)
             }
             reply::Kind::Refused(refused) if service == proto::Service::Ud && [0, 38, 95].contains(&refused.errno) => {
-                Err(Not::Has(format!("the device makes no UD queue pair: {}", refused.text)))
+                Err(Not::Has(format!(
+                    "the device creates no UD queue pair: {}",
+                    refused.text
+                )))
             }
             reply::Kind::Refused(refused) if !self.queue_pairs.is_empty() => wrong(format!(
-                "a {name} queue pair beside {} others is refused (errno {}): {}; max_qp is {}; expected the number of \
+                "a {name} queue pair in addition to {} is refused (errno {}): {}; max_qp is {}; expected the number of \
                  queue pairs that the device has",
                 self.queue_pairs.len(),
                 refused.errno,
@@ -261,7 +262,7 @@ impl AgentSession {
                 "a {name} queue pair of depth {depth} is refused (errno {}): {}",
                 refused.errno, refused.text
             )),
-            other => wrong(format!("CreateQp: expected `qp`, and {} came", in_words(&other))),
+            other => wrong(format!("CreateQp: expected `qp`, seen {}", in_words(&other))),
         }
     }
 
@@ -269,7 +270,7 @@ impl AgentSession {
     pub(super) fn query(&mut self, qp: u32) -> Result<proto::QpStatus, Not> {
         match self.ask(command::Kind::QueryQp(proto::QueryQp { qp }))?.kind {
             reply::Kind::Status(status) => Ok(status),
-            other => wrong(format!("QueryQp: expected `status`, and {} came", in_words(&other))),
+            other => wrong(format!("QueryQp: expected `status`, seen {}", in_words(&other))),
         }
     }
 
@@ -285,7 +286,9 @@ impl AgentSession {
             match self.client.recv(left) {
                 Ok(Some(AgentMessage::Event(at, event))) => self.take_event(at, event),
                 Ok(Some(AgentMessage::Answer(number, ..))) => {
-                    return wrong(format!("an answer to {number} came that nobody waits for"));
+                    return wrong(format!(
+                        "the agent sent an answer to {number}, which was answered before or never sent"
+                    ));
                 }
                 Ok(None) => return Ok(core::mem::take(&mut self.completions)),
                 Err(gone) => return wrong(format!("the session ended: {gone}")),
@@ -312,7 +315,7 @@ impl AgentSession {
     pub(super) fn instants(&self) -> Checked {
         match &self.wrong_instant {
             None => Ok(format!(
-                "of {} answers and {} events: none goes back",
+                "{} answers and {} events: no time goes back",
                 self.answers, self.events
             )),
             Some(what) => wrong(format!(
@@ -326,7 +329,7 @@ impl AgentSession {
     pub(super) fn order_of_events(&self) -> Checked {
         match &self.late {
             None => Ok(format!(
-                "none of {} came behind an answer that it was before",
+                "none of {} events came after an answer that it should precede",
                 self.events
             )),
             Some(what) => wrong(what.clone()),

@@ -22,7 +22,7 @@ const BETWEEN: Duration = Duration::from_millis(300);
 const LIFE: command::Kind = command::Kind::QueryQp(proto::QueryQp { qp: 0 });
 
 fn sign_of_life(agent_session: &mut AgentSession) -> Checked {
-    let refused = agent_session.refused("QueryQp of queue pair 0, which never is,", true, LIFE)?;
+    let refused = agent_session.refused("QueryQp of queue pair 0, which never exists,", true, LIFE)?;
     Ok(format!("QueryQp of queue pair 0 is refused: {}", refused.text))
 }
 
@@ -43,7 +43,7 @@ fn answers(agent_session: &mut AgentSession) -> Checked {
             (0, reply::Kind::Refused(_)) | (1, reply::Kind::Opened(_)) => {}
             (_, other) => {
                 return wrong(format!(
-                    "{COUNT} commands without waiting, and {} came as the answer to number {}; answer each with its own reply, \
+                    "{COUNT} commands without waiting: {} is no answer to number {}; answer each with its own reply, \
                      in order",
                     in_words(&other),
                     at + 1
@@ -65,12 +65,12 @@ fn unknown_command(agent_session: &mut AgentSession) -> Checked {
             wrong("it is refused without a text; say that agent and tester must be of one version")
         }
         reply::Kind::Refused(refused) if refused.errno != 0 => wrong(format!(
-            "it is refused with errno {}; what the agent itself refuses has errno 0",
+            "it is refused with errno {}; a refusal by the agent itself has errno 0",
             refused.errno
         )),
         reply::Kind::Refused(refused) => Ok(format!("it is refused: {}", refused.text)),
         other => wrong(format!(
-            "a command of no kind: expected `refused`, and {} came; a tester of the future must not think it done",
+            "a command without a kind: expected `refused`, seen {}; a later tester must not take it for executed",
             in_words(&other)
         )),
     }
@@ -114,7 +114,7 @@ fn refusals(agent_session: &mut AgentSession) -> Checked {
     }
     agent_session.refused("QueryQp after refusals", true, LIFE)?;
     Ok(format!(
-        "{count} commands for handles that are not: errno 0, a text, and the session goes on"
+        "{count} commands with unknown handles: errno 0, a text, and the session continues"
     ))
 }
 
@@ -130,8 +130,8 @@ fn clock(agent_session: &mut AgentSession) -> Checked {
         );
         if u128::from(span) > 2 * ours.as_nanos() + 1_000_000 {
             return wrong(format!(
-                "a refusal says that it took {span} ns, and was here after {} ns; are earliest_ns and latest_ns nanoseconds, \
-                 read before and after the command?",
+                "a refusal reports a duration of {span} ns, but arrived after {} ns; are earliest_ns and latest_ns \
+                 nanoseconds, read before and after the command?",
                 ours.as_nanos()
             ));
         }
@@ -140,13 +140,14 @@ fn clock(agent_session: &mut AgentSession) -> Checked {
     let seen = last.at.latest_ns.saturating_sub(first.at.earliest_ns);
     if u128::from(seen) < least.as_nanos() / 2 || u128::from(seen) > 2 * most.as_nanos() {
         return wrong(format!(
-            "between two answers it went on by {seen} ns, and ours by {} to {} ns; expected CLOCK_MONOTONIC in nanoseconds",
+            "between two answers the agent's clock advanced by {seen} ns, and ours by {} to {} ns; expected \
+             CLOCK_MONOTONIC in nanoseconds",
             least.as_nanos(),
             most.as_nanos()
         ));
     }
     Ok(format!(
-        "between two answers it went on by {} ms, ours by {} ms",
+        "between two answers the agent's clock advanced by {} ms, ours by {} ms",
         seen / 1_000_000,
         most.as_millis()
     ))

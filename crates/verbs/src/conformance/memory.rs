@@ -35,7 +35,7 @@ fn read(agent_session: &mut AgentSession, from: Slice) -> Result<Vec<u8>, Not> {
     match agent_session.ask(read_command(from))?.kind {
         reply::Kind::Bytes(bytes) if bytes.bytes.len() as u64 == u64::from(from.length) => Ok(bytes.bytes),
         other => wrong(format!(
-            "ReadMemory of {} bytes: expected as many in `bytes`, and {} came",
+            "ReadMemory of {} bytes: expected as many in `bytes`, seen {}",
             from.length,
             in_words(&other)
         )),
@@ -45,13 +45,13 @@ fn read(agent_session: &mut AgentSession, from: Slice) -> Result<Vec<u8>, Not> {
 fn handles(agent_session: &mut AgentSession) -> Checked {
     let first = agent_session.memory(64)?.memory;
     if first == 0 {
-        return wrong("memory has the handle 0, which stands for none; give out handles from 1 on");
+        return wrong("memory has the handle 0, which means no memory; assign handles from 1");
     }
     agent_session.done("DeregisterMemory", deregister(first))?;
     let second = agent_session.memory(64)?.memory;
     let qp = agent_session.queue_pair(proto::Service::Rc, 4)?.qp;
     if qp == 0 {
-        return wrong("a queue pair has the handle 0, which the sign of life asks for; give out handles from 1 on");
+        return wrong("a queue pair has the handle 0, which the sign of life queries; assign handles from 1");
     }
     agent_session.destroy(qp)?;
     let again = agent_session.queue_pair(proto::Service::Rc, 4)?.qp;
@@ -64,8 +64,8 @@ fn handles(agent_session: &mut AgentSession) -> Checked {
     ] {
         if new <= old {
             return wrong(format!(
-                "the handle of {what} is {new}, after {old} was given out; count on, so that one kept by mistake never names \
-                 something else"
+                "the handle of {what} is {new}, after {old}; assign rising handles, so that an old handle never names \
+                 another object"
             ));
         }
     }
@@ -75,7 +75,7 @@ fn handles(agent_session: &mut AgentSession) -> Checked {
         read_command(slice(second, 0, 1)),
     )?;
     Ok(format!(
-        "memory {first}, {second}, {last}, queue pairs {qp}, {again}: none twice"
+        "memory {first}, {second}, {last}, queue pairs {qp}, {again}: no handle twice"
     ))
 }
 
@@ -95,13 +95,13 @@ fn bytes(agent_session: &mut AgentSession) -> Checked {
     let from_0 = memory.address == 0 && other.address == 0;
     if !apart && !from_0 {
         return wrong(format!(
-            "two memories of {LENGTH} bytes are at {:#x} and {:#x}: they overlap; give each addresses of its own",
+            "two memories of {LENGTH} bytes are at {:#x} and {:#x}: they overlap; give each its own addresses",
             memory.address, other.address
         ));
     }
     if memory.r_key == other.r_key {
         return wrong(format!(
-            "two memories have the r_key {:#x}; give each a key of its own, or no test of keys means anything",
+            "two memories have the r_key {:#x}; give each its own key; otherwise no test of R_Keys is valid",
             memory.r_key
         ));
     }
@@ -109,7 +109,9 @@ fn bytes(agent_session: &mut AgentSession) -> Checked {
         .iter()
         .any(|byte| *byte != 0)
     {
-        return wrong("fresh memory is not all zeros; clear it when it is registered, or old bytes pass for new ones");
+        return wrong(
+            "new memory is not all zeros; clear it when it is registered, so that no test takes old bytes for new ones",
+        );
     }
     let written: Vec<u8> = (0..100).map(|byte| byte ^ 0xA5).collect();
     agent_session.done("WriteMemory", write_command(memory.memory, 4050, written.clone()))?;
@@ -128,7 +130,7 @@ fn bytes(agent_session: &mut AgentSession) -> Checked {
         .iter()
         .any(|byte| *byte != 0)
     {
-        return wrong("bytes written to one memory stand in another one too");
+        return wrong("bytes written to one memory appear in another memory, too");
     }
     agent_session.done("WriteMemory of no bytes", write_command(memory.memory, 0, Vec::new()))?;
     agent_session.done("DeregisterMemory", deregister(memory.memory))?;
@@ -137,7 +139,7 @@ fn bytes(agent_session: &mut AgentSession) -> Checked {
         true,
         read_command(slice(memory.memory, 0, 1)),
     )?;
-    Ok("zeros at first; what is written is read; the rest stays as it was".into())
+    Ok("zeros at first; reads return the written bytes; other bytes do not change".into())
 }
 
 fn bounds(agent_session: &mut AgentSession) -> Checked {
@@ -162,10 +164,10 @@ fn bounds(agent_session: &mut AgentSession) -> Checked {
         .iter()
         .any(|byte| *byte != 0)
     {
-        return wrong("a WriteMemory that was refused has written; check before the first byte");
+        return wrong("a refused WriteMemory wrote bytes; check the bounds before the first byte");
     }
     Ok(format!(
-        "{count} commands beyond memory are refused, and nothing is written"
+        "{count} commands beyond the memory are refused, and write nothing"
     ))
 }
 
@@ -192,10 +194,7 @@ fn large(agent_session: &mut AgentSession) -> Checked {
             )));
         }
         other => {
-            return wrong(format!(
-                "RegisterMemory: expected `memory`, and {} came",
-                in_words(&other)
-            ));
+            return wrong(format!("RegisterMemory: expected `memory`, seen {}", in_words(&other)));
         }
     };
     let bytes: Vec<u8> = (0..LARGE).map(|at| (at % 251) as u8).collect();
@@ -208,7 +207,9 @@ fn large(agent_session: &mut AgentSession) -> Checked {
         .map_err(lost)?;
     let seen = read(agent_session, slice(memory, 0, LARGE)).map_err(lost)?;
     if seen != bytes {
-        return wrong(format!("{LARGE} bytes were written, and others were read"));
+        return wrong(format!(
+            "{LARGE} bytes were written, and ReadMemory returned other bytes"
+        ));
     }
     Ok(format!(
         "{} MiB are written and read with one command each",

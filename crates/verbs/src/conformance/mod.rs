@@ -121,7 +121,7 @@ pub fn check(address: &AgentAddress, slow: bool, mut tell: impl FnMut(Finding)) 
             None => match AgentClient::connect(address, PATIENCE) {
                 Ok(client) => AgentSession::new(client),
                 Err(why) => {
-                    let again = "no session begins after one that broke";
+                    let again = "no session begins after a broken session";
                     tell(found(what, wrong(format!("{again}: {why}"))));
                     return;
                 }

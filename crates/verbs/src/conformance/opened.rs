@@ -10,7 +10,7 @@ pub(super) const CHECKS: &[Check] = &[("Opened", opened), ("GIDs", gids), ("capa
 fn opened(agent_session: &mut AgentSession) -> Checked {
     let of = agent_session.opened()?;
     if of.device.is_empty() {
-        return wrong("device is empty; give the device a name: rig files and records know it by it");
+        return wrong("device is empty; give the device a name: rig files and records use it");
     }
     let named = agent_session.agent().devices.contains(&of.device);
     let facts = [
@@ -23,7 +23,10 @@ fn opened(agent_session: &mut AgentSession) -> Checked {
         ),
         (
             !(1..=254).contains(&of.port),
-            format!("port is {}; expected 1..=254, and 1 where there is one", of.port),
+            format!(
+                "port is {}; expected 1..=254, and 1 if the device has one port",
+                of.port
+            ),
         ),
         (
             !(1..=5).contains(&of.active_mtu),
@@ -45,7 +48,7 @@ fn opened(agent_session: &mut AgentSession) -> Checked {
         ),
         (
             of.max_qp == 0,
-            "max_qp is 0; expected how many queue pairs the device has".into(),
+            "max_qp is 0; expected the number of queue pairs that the device has".into(),
         ),
         (
             of.local_ca_ack_delay > 31,
@@ -85,7 +88,7 @@ fn gids(agent_session: &mut AgentSession) -> Checked {
         }
         if gid.gid.iter().all(|byte| *byte == 0) {
             return wrong(format!(
-                "GID {} is all zeros; leave empty entries of the table out",
+                "GID {} is all zeros; omit empty entries of the table",
                 gid.index
             ));
         }
@@ -106,10 +109,10 @@ fn gids(agent_session: &mut AgentSession) -> Checked {
         }
     }
     match of.gids.as_slice() {
-        [] if of.ethernet => wrong("none; a device on Ethernet has at least one, of its IP address (::ffff:10.0.0.1)"),
+        [] if of.ethernet => wrong("none; expected at least one on Ethernet, of the IP address (::ffff:10.0.0.1)"),
         [] => Ok("none; the link is InfiniBand".into()),
         gids if of.ethernet && !gids.iter().any(|gid| gid.kind == "RoCE v2") => Err(Not::Worth(format!(
-            "{}, none of RoCE v2: tests with packets of our own making need one",
+            "{}, none of RoCE v2: tests with packets built by the tester need one",
             gids.len()
         ))),
         gids => Ok(gids
@@ -123,7 +126,7 @@ fn gids(agent_session: &mut AgentSession) -> Checked {
 fn capabilities(agent_session: &mut AgentSession) -> Checked {
     let of = agent_session.opened()?;
     let Some(has) = &of.capabilities else {
-        return Ok("not said: the device has all that the protocol asks for".into());
+        return Ok("not reported: the device has all features of the protocol".into());
     };
     if let Some(words) = not_capabilities(has) {
         return wrong(words);
@@ -132,7 +135,7 @@ fn capabilities(agent_session: &mut AgentSession) -> Checked {
     for (name, listed) in [("operations", &has.operations), ("answers", &has.answers)] {
         if of.atomics && !listed.is_empty() && !atomics.iter().all(|atomic| listed.contains(atomic)) {
             return wrong(format!(
-                "atomics is true, but {name} has not both of COMPARE_SWAP and FETCH_ADD; say of both fields the same"
+                "atomics is true, but {name} lacks COMPARE_SWAP or FETCH_ADD; make the fields agree"
             ));
         }
     }
@@ -202,7 +205,7 @@ fn said(has: &Capabilities) -> String {
         )
         .collect();
     if words.is_empty() {
-        "nothing is left out".into()
+        "the device has no limits".into()
     } else {
         words.join(", ")
     }

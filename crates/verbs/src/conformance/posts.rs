@@ -67,20 +67,20 @@ fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) ->
     let count = expected.end - expected.start;
     if let Some(other) = seen.iter().find(|one| one.qp != qp) {
         return wrong(format!(
-            "a completion is of queue pair {}; expected the handle {qp}, as CreateQp gave it",
+            "a completion names queue pair {}; expected the handle {qp}, from CreateQp",
             other.qp
         ));
     }
     if let Some(other) = seen.iter().find(|one| !expected.contains(&one.wr_id)) {
         return wrong(format!(
-            "a completion has the wr_id {:#x}, which was not posted (first {:#x}); hand all 64 bits back",
+            "a completion has the wr_id {:#x}, which was not posted (first {:#x}); return all 64 bits",
             other.wr_id, expected.start
         ));
     }
     if seen.len() as u64 != count {
         return wrong(format!(
-            "{count} requests were posted, and {} completions came within {} s; each request completes once, with \
-             WR_FLUSH_ERR: the device or its agent flushes, the tester never asks for it",
+            "{count} requests were posted, and {} completed within {} s; each request must complete once, with \
+             WR_FLUSH_ERR: the device or its agent flushes without a command",
             seen.len(),
             EVENT_WAIT.as_secs()
         ));
@@ -97,7 +97,7 @@ fn are_flushed(qp: u32, seen: &[Completion], expected: core::ops::Range<u64>) ->
             .map(|one| (one.wr_id.wrapping_sub(FIRST) + 1).to_string())
             .collect();
         return wrong(format!(
-            "requests were flushed in the order {}; expected that of the posts",
+            "requests were flushed in the order {}; expected the posting order",
             order.join(", ")
         ));
     }
@@ -141,7 +141,7 @@ fn none(seen: &[Completion], what: &str) -> Result<(), Not> {
     match seen.first() {
         None => Ok(()),
         Some(one) => wrong(format!(
-            "{what} completed request {:#x} with status {}; it completes nothing: what was posted is forgotten",
+            "{what} completed request {:#x} with status {}; it must drop all posted requests without a completion",
             one.wr_id, one.status
         )),
     }
@@ -155,7 +155,7 @@ fn reset_forgets(agent_session: &mut AgentSession) -> Checked {
     take_to(agent_session, &qp, QpState::Init)?;
     end(agent_session, qp.qp, QpState::Err)?;
     none(&agent_session.completions(0, EVENT_WAIT)?, "ERR after RESET")?;
-    Ok("what was posted completes neither then nor later".into())
+    Ok("posted requests complete neither then nor later".into())
 }
 
 fn destroy_forgets(agent_session: &mut AgentSession) -> Checked {
@@ -176,7 +176,7 @@ fn destroy_forgets(agent_session: &mut AgentSession) -> Checked {
     }
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
     agent_session.done(
-        "DeregisterMemory after the queue pair that named it is destroyed",
+        "DeregisterMemory after DestroyQp of the queue pair that used it",
         deregister,
     )?;
     Ok("nothing is flushed, and the memory is free".into())
@@ -188,12 +188,15 @@ fn memory_in_use(agent_session: &mut AgentSession) -> Checked {
     let (_, memory) = with_receives(agent_session, QpState::Init)?;
     let deregister = command::Kind::DeregisterMemory(proto::DeregisterMemory { memory });
     match agent_session.ask(deregister)?.kind {
-        reply::Kind::Refused(refused) => Ok(format!("it cannot be deregistered: {}", refused.text)),
+        reply::Kind::Refused(refused) => Ok(format!("DeregisterMemory is refused: {}", refused.text)),
         reply::Kind::Done(_) => Err(Not::Worth(
-            "memory that a posted receive names was deregistered; refuse it, unless your device cannot write there any more"
+            "memory of a posted receive was deregistered; refuse this, unless your device can no longer write there"
                 .into(),
         )),
-        other => wrong(format!("DeregisterMemory: expected `refused`, and {} came", in_words(&other))),
+        other => wrong(format!(
+            "DeregisterMemory: expected `refused`, seen {}",
+            in_words(&other)
+        )),
     }
 }
 
@@ -213,7 +216,10 @@ fn wrong_requests(agent_session: &mut AgentSession) -> Checked {
     });
     for (what, command) in [
         ("a receive beyond its memory", receive(slice(memory, 60, 5))),
-        ("a receive into memory that is not", receive(slice(0x7FFF_FFF0, 0, 1))),
+        (
+            "a receive into memory that does not exist",
+            receive(slice(0x7FFF_FFF0, 0, 1)),
+        ),
         ("a send request without an operation", operation),
     ] {
         agent_session.refused(what, true, command)?;

@@ -106,7 +106,7 @@ pub(super) fn go_on(agent_session: &mut AgentSession, qp: &proto::Qp, last: QpSt
 fn step(agent_session: &mut AgentSession, qp: &proto::Qp, to: QpState) -> Result<(), Not> {
     let of = agent_session.opened()?;
     agent_session.done(
-        &format!("ModifyQp to {} with what this step needs", state(to)),
+        &format!("ModifyQp to {} with the attributes that it needs", state(to)),
         modify(qp.qp, to, attributes(&of, qp.qpn, to)),
     )
 }
@@ -124,14 +124,14 @@ fn state(of: QpState) -> &'static str {
 }
 
 fn name(code: i32) -> String {
-    QpState::try_from(code).map_or_else(|_| format!("{code}, which is none"), |of| state(of).into())
+    QpState::try_from(code).map_or_else(|_| format!("{code}, which is no state"), |of| state(of).into())
 }
 
 fn is_in(agent_session: &mut AgentSession, qp: u32, expected: QpState) -> Result<proto::QpStatus, Not> {
     let status = agent_session.query(qp)?;
     if status.state != i32::from(expected) {
         return wrong(format!(
-            "QueryQp says state {}; expected {}",
+            "QueryQp reports state {}; expected {}",
             name(status.state),
             state(expected)
         ));
@@ -169,11 +169,11 @@ fn made(agent_session: &mut AgentSession, service: Service) -> Checked {
     let query = command::Kind::QueryQp(proto::QueryQp { qp: one.qp });
     agent_session.refused("QueryQp of a queue pair that was destroyed", true, query)?;
     let Some(other) = other else {
-        return Ok(format!("number {:#x}, in RESET, and destroyed: max_qp is 1", one.qpn));
+        return Ok(format!("number {:#x}, in RESET, then destroyed: max_qp is 1", one.qpn));
     };
     is_in(agent_session, other.qp, QpState::Reset)?;
     Ok(format!(
-        "numbers {:#x} and {:#x}, in RESET; one is destroyed, and the other stays",
+        "numbers {:#x} and {:#x}, in RESET; after DestroyQp of one, the other exists",
         one.qpn, other.qpn
     ))
 }
@@ -200,7 +200,7 @@ fn depths(agent_session: &mut AgentSession) -> Checked {
     let memory = agent_session.memory(64)?.memory;
     for at in 0..depth {
         agent_session.done(
-            &format!("receive {} of {depth} that receive_depth asked for, in INIT", at + 1),
+            &format!("receive {} of {depth} (the requested receive_depth), in INIT", at + 1),
             command::Kind::PostReceive(proto::PostReceive {
                 qp: qp.qp,
                 wr_id: at.into(),
@@ -222,7 +222,7 @@ fn depths(agent_session: &mut AgentSession) -> Checked {
         agent_session.refused(&what, false, create)?;
     }
     Ok(format!(
-        "{depth} receives fit; depths 0 and 2^32 - 1, and no service, are refused"
+        "{depth} receives fit; depths 0 and 2^32 - 1, and a missing service, are refused"
     ))
 }
 
@@ -234,7 +234,7 @@ fn steps(agent_session: &mut AgentSession) -> Checked {
     let rtr = is_in(agent_session, qp.qp, QpState::Rtr)?;
     if rtr.rq_psn != RQ_PSN {
         return wrong(format!(
-            "in RTR QueryQp says rq_psn {:#x}; expected {RQ_PSN:#x}, as it was set: the PSN that is expected next",
+            "in RTR, QueryQp reports rq_psn {:#x}; expected {RQ_PSN:#x}, as set: the PSN of the next expected request",
             rtr.rq_psn
         ));
     }
@@ -242,8 +242,8 @@ fn steps(agent_session: &mut AgentSession) -> Checked {
     let rts = is_in(agent_session, qp.qp, QpState::Rts)?;
     if (rts.sq_psn, rts.rq_psn) != (SQ_PSN, RQ_PSN) {
         return wrong(format!(
-            "in RTS QueryQp says sq_psn {:#x} and rq_psn {:#x}; expected {SQ_PSN:#x} and {RQ_PSN:#x}, as they were set: the \
-             PSNs of the next request that is sent, and that is expected",
+            "in RTS, QueryQp reports sq_psn {:#x} and rq_psn {:#x}; expected {SQ_PSN:#x} and {RQ_PSN:#x}, as set: the \
+             PSNs of the next request to send and of the next expected request",
             rts.sq_psn, rts.rq_psn
         ));
     }
@@ -253,7 +253,7 @@ fn steps(agent_session: &mut AgentSession) -> Checked {
     is_in(agent_session, qp.qp, QpState::Rts)?;
     end(agent_session, qp.qp, QpState::Err)?;
     is_in(agent_session, qp.qp, QpState::Err)?;
-    Ok("each state is what QueryQp says, with sq_psn and rq_psn as set; RESET and again; ERR".into())
+    Ok("QueryQp reports each state, with sq_psn and rq_psn as set; RESET, again to RTS, ERR".into())
 }
 
 fn datagram_steps(agent_session: &mut AgentSession) -> Checked {
@@ -281,7 +281,7 @@ fn datagram_steps(agent_session: &mut AgentSession) -> Checked {
         )?;
         is_in(agent_session, qp.qp, to)?;
     }
-    Ok("each state is what QueryQp says".into())
+    Ok("QueryQp reports each state".into())
 }
 
 /// Checks that ModifyQp does not set absent attributes to 0.
@@ -297,21 +297,21 @@ fn unnamed(agent_session: &mut AgentSession) -> Checked {
         reply::Kind::Refused(refused) => {
             is_in(agent_session, qp.qp, QpState::Rts)?;
             return Err(Not::Has(format!(
-                "the device changes no min_rnr_timer in RTS: {}",
+                "the device does not change min_rnr_timer in RTS: {}",
                 refused.text
             )));
         }
-        other => return wrong(format!("ModifyQp: expected `done`, and {} came", in_words(&other))),
+        other => return wrong(format!("ModifyQp: expected `done`, seen {}", in_words(&other))),
     }
     let status = is_in(agent_session, qp.qp, QpState::Rts)?;
     if (status.sq_psn, status.rq_psn) != (SQ_PSN, RQ_PSN) {
         return wrong(format!(
-            "min_rnr_timer alone was named, and sq_psn and rq_psn became {:#x} and {:#x}; expected {SQ_PSN:#x} and \
-             {RQ_PSN:#x}: an attribute that is absent is not 0, it is not named",
+            "ModifyQp named only min_rnr_timer, but sq_psn and rq_psn became {:#x} and {:#x}; expected {SQ_PSN:#x} and \
+             {RQ_PSN:#x}: do not set an absent attribute to 0",
             status.sq_psn, status.rq_psn
         ));
     }
-    Ok("min_rnr_timer alone: sq_psn and rq_psn stay".into())
+    Ok("ModifyQp of min_rnr_timer alone does not change sq_psn and rq_psn".into())
 }
 
 /// Checks that the agent refuses numbers that do not fit a field of the device. A truncated number would test another
@@ -378,7 +378,7 @@ fn fields(agent_session: &mut AgentSession) -> Checked {
         })
     })?;
     is_in(agent_session, qp.qp, QpState::Rtr)?;
-    Ok("those that it cannot hold are refused, and nothing changes".into())
+    Ok("numbers that do not fit are refused, and change nothing".into())
 }
 
 /// Checks illegal transitions: the device must refuse them and change nothing.
@@ -389,7 +389,10 @@ fn illegal(agent_session: &mut AgentSession) -> Checked {
         let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
         match agent_session.ask(modify(qp.qp, to, attributes(&of, qp.qpn, to)))?.kind {
             reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
-                return wrong(format!("RESET to {} is refused without a text; say why", state(to)));
+                return wrong(format!(
+                    "RESET to {} is refused without a text; give the reason",
+                    state(to)
+                ));
             }
             reply::Kind::Refused(_) => {
                 is_in(agent_session, qp.qp, QpState::Reset)?;
@@ -397,7 +400,7 @@ fn illegal(agent_session: &mut AgentSession) -> Checked {
                 take_to(agent_session, &qp, QpState::Init)?;
             }
             reply::Kind::Done(_) => taken.push(format!("RESET to {}", state(to))),
-            other => return wrong(format!("ModifyQp: expected `refused`, and {} came", in_words(&other))),
+            other => return wrong(format!("ModifyQp: expected `refused`, seen {}", in_words(&other))),
         }
     }
     let qp = agent_session.queue_pair(Service::Rc, DEPTH)?;
@@ -410,14 +413,14 @@ fn illegal(agent_session: &mut AgentSession) -> Checked {
     match agent_session.ask(post)?.kind {
         reply::Kind::Refused(_) => {}
         reply::Kind::Done(_) => taken.push("a send request in RESET".into()),
-        other => return wrong(format!("PostSend: expected `refused`, and {} came", in_words(&other))),
+        other => return wrong(format!("PostSend: expected `refused`, seen {}", in_words(&other))),
     }
     is_in(agent_session, qp.qp, QpState::Reset)?;
     if taken.is_empty() {
-        return Ok("RESET to RTR, RTS and SQD, and a send request in RESET, are refused; nothing changes".into());
+        return Ok("RESET to RTR, RTS and SQD, and a send request in RESET, are refused, and change nothing".into());
     }
     Err(Not::Worth(format!(
-        "the device takes {}; libibverbs refuses that, and a tester that does it by mistake should be told",
+        "the device accepts {}; refuse it as libibverbs does, so that a tester notices its mistake",
         taken.join(", ")
     )))
 }

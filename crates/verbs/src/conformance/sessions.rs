@@ -36,7 +36,7 @@ fn second(address: &AgentAddress) -> Checked {
     let (sessions, most) = (other.agent().sessions, other.agent().max_sessions);
     if most == 0 || sessions == 0 {
         return wrong(format!(
-            "GetAgent says {sessions} sessions of {most} while one is open; count it, and say how many there may be"
+            "GetAgent says {sessions} sessions of {most} while one is open; count it, and give the maximum"
         ));
     }
     let answer = other.ask(OPEN)?.kind;
@@ -50,36 +50,35 @@ fn second(address: &AgentAddress) -> Checked {
     let told = match answer {
         reply::Kind::Opened(_) if sessions < most => {
             other.refused("memory of another session", true, read.clone())?;
-            format!("it is served: {sessions} of {most} were taken, and it does not see what the first made")
+            format!("it is accepted: {sessions} of {most} were in use, and it has no access to objects of the first")
         }
         reply::Kind::Opened(_) => {
             return wrong(format!(
-                "it is served, although GetAgent said {sessions} sessions of {most}; give GetAgent the true numbers"
+                "it is accepted, although GetAgent reported {sessions} sessions of {most}; correct the numbers in \
+                 GetAgent"
             ));
         }
         reply::Kind::Refused(refused) if sessions < most => {
             return wrong(format!(
-                "it is refused ({}), although GetAgent said {sessions} sessions of {most}",
+                "it is refused ({}), although GetAgent reported {sessions} sessions of {most}",
                 refused.text
             ));
         }
         reply::Kind::Refused(refused) if refused.text.trim().is_empty() => {
-            return wrong("it is refused without a text; say how many sessions there may be");
+            return wrong("it is refused without a text; give the maximum number of sessions");
         }
         reply::Kind::Refused(refused) => {
             // The stream must then end.
             match other.idle(PATIENCE) {
                 Err(_) => format!("it is refused, and ended: {}", refused.text),
                 Ok(()) => {
-                    return wrong(
-                        "it is refused, and its stream goes on; end it with RESOURCE_EXHAUSTED, so that a tester knows",
-                    );
+                    return wrong("it is refused, but its stream stays open; end the stream with RESOURCE_EXHAUSTED");
                 }
             }
         }
         other => {
             return wrong(format!(
-                "Open: expected `opened` or `refused`, and {} came",
+                "Open: expected `opened` or `refused`, seen {}",
                 in_words(&other)
             ));
         }
@@ -88,7 +87,7 @@ fn second(address: &AgentAddress) -> Checked {
     match first.ask(read)?.kind {
         reply::Kind::Bytes(_) => Ok(told),
         other => wrong(format!(
-            "after the second session the first one's memory is gone: expected `bytes`, and {} came",
+            "after the second session, the memory of the first is gone: expected `bytes`, seen {}",
             in_words(&other)
         )),
     }
@@ -119,7 +118,8 @@ fn ends(address: &AgentAddress) -> Checked {
         .count();
     if answers != WAITING {
         return wrong(format!(
-            "{WAITING} commands were sent before the client closed its side, and {answers} answers came; do them all first"
+            "{WAITING} commands were sent before the client closed its side, but {answers} were answered; answer all \
+             first"
         ));
     }
     let begun = Here::now();
@@ -132,16 +132,16 @@ fn ends(address: &AgentAddress) -> Checked {
     let first = again.memory(64)?.memory;
     if first != 1 {
         return wrong(format!(
-            "the first handle of a session is {first}; expected 1: handles are of the session, and count from 1"
+            "the first handle of a session is {first}; expected 1: each session has its own handles, from 1"
         ));
     }
     if sessions > 1 {
         return Err(Not::Worth(format!(
-            "{WAITING} answers, then the end; GetAgent then said {sessions} sessions: has another tester one?"
+            "{WAITING} answers, then the end; GetAgent then reported {sessions} sessions: does another tester have one?"
         )));
     }
     Ok(format!(
-        "{WAITING} answers, then the end; the next begins {} ms later with nothing of it, and handles from 1",
+        "{WAITING} answers, then the end; the next session began {} ms later without its objects, with handles from 1",
         begun.elapsed().as_millis()
     ))
 }
@@ -149,7 +149,7 @@ fn ends(address: &AgentAddress) -> Checked {
 pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
     if !slow {
         return Err(Not::Has(format!(
-            "left out; without --quick a session is left alone for {} s, and pinged every 5 s",
+            "left out; without --quick, this check keeps a session idle for {} s, with a ping every 5 s",
             IDLE.as_secs()
         )));
     }
@@ -157,9 +157,9 @@ pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
     agent_session.opened()?;
     if let Err(Not::Wrong(why)) = agent_session.idle(IDLE) {
         return wrong(format!(
-            "a session that was left alone ended within {} s: {why}. A tester pings every 5 s (HTTP/2 PING), which gRPC in C, \
-             Python and Go takes for an attack unless it is told otherwise: grpc.http2.max_ping_strikes 0 and \
-             grpc.http2.min_ping_interval_without_data_ms 1000; in Go keepalive.EnforcementPolicy",
+            "an idle session ended within {} s: {why}. A tester pings every 5 s (HTTP/2 PING). By default, gRPC in C, \
+             Python and Go treats this as an attack; allow it with grpc.http2.max_ping_strikes 0 and \
+             grpc.http2.min_ping_interval_without_data_ms 1000; in Go with keepalive.EnforcementPolicy",
             IDLE.as_secs()
         ));
     }
@@ -168,8 +168,5 @@ pub(super) fn pings(address: &AgentAddress, slow: bool) -> Checked {
         true,
         command::Kind::QueryQp(proto::QueryQp { qp: 0 }),
     )?;
-    Ok(format!(
-        "a session that was left alone for {} s is there",
-        IDLE.as_secs()
-    ))
+    Ok(format!("a session that was idle for {} s still works", IDLE.as_secs()))
 }

@@ -95,7 +95,8 @@ impl AgentClient {
     /// Connects, and sets `answered` once the agent has answered `GetAgent`.
     fn connect_noting(address: &AgentAddress, timeout: Duration, answered: &Arc<AtomicBool>) -> Result<Self, String> {
         let begun = Instant::now();
-        let internal = |error: std::io::Error| format!("agent at {address}: this side cannot begin ({error})");
+        let internal =
+            |error: std::io::Error| format!("agent at {address}: the tester cannot start its connection ({error})");
         let (putter, inbox) = inbox().map_err(internal)?;
         let (requests, taken) = channel(WAITING);
         let (leave, left) = oneshot::channel();
@@ -113,8 +114,8 @@ impl AgentClient {
                 let connected = connecting.await.unwrap_or_else(|_| {
                     let (missed, remedy) = if noted.load(Ordering::Acquire) {
                         (
-                            "it answers GetAgent, and its stream Session has no response headers",
-                            "an agent sends them when the stream begins, before the first command comes",
+                            "it answered GetAgent, but sent no response headers on its stream Session",
+                            "an agent must send them when the stream begins, before the first command",
                         )
                     } else {
                         ("no answer", "is the host up, and does the agent run?")
@@ -147,7 +148,7 @@ impl AgentClient {
             Ok(connected) => connected?,
             Err(_) => {
                 return Err(format!(
-                    "agent at {address}: connecting does not end; please report this"
+                    "agent at {address}: connecting takes longer than its time limit; please report this"
                 ));
             }
         };
@@ -177,7 +178,8 @@ impl AgentClient {
         // The agent would break the connection of a larger message, and the session would be lost.
         if size >= LARGEST_MESSAGE - 64 {
             return Err(Gone(format!(
-                "a command of {size} bytes is more than an agent takes, {LARGEST_MESSAGE}; use several"
+                "a command of {size} bytes is too large for an agent, which takes {LARGEST_MESSAGE}; use several \
+                 commands"
             )));
         }
         let request = SessionRequest {
@@ -191,7 +193,7 @@ impl AgentClient {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(self.inbox.gone()),
             Err(TrySendError::Full(_)) => Err(Gone(format!(
-                "the agent takes no commands: {WAITING} wait; is it stopped, or are its answers not taken?"
+                "the agent takes no commands: {WAITING} wait; is it stopped, or does the tester not read its answers?"
             ))),
         }
     }
@@ -305,8 +307,8 @@ async fn listen(address: &AgentAddress, connected: Connected, putter: Putter, mu
                     Ok(from) => from,
                     Err(lacks) => {
                         break format!(
-                            "agent at {address}: it sent a message without {lacks}, which every one has; agent and tester \
-                             must be of one version"
+                            "agent at {address}: it sent a message without {lacks}, which every message has; agent and \
+                             tester must be of one version"
                         );
                     }
                 };

@@ -90,8 +90,8 @@ fn on_this_host(at: SocketAddr) -> Result<SocketAddr, String> {
         return Ok(at);
     }
     Err(format!(
-        "{at} is another host, and an agent there takes clients with certificates only: name the CA, the certificate and the \
-         key (`verbatim pki init` makes them)"
+        "{at} is another host, where an agent takes clients with certificates only: name the CA, the certificate and \
+         the key (`verbatim pki init` makes them)"
     ))
 }
 
@@ -108,8 +108,8 @@ async fn looked_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         Err(error) => error.to_string(),
     };
     Err(format!(
-        "the name {host} is not found ({said}): correct it, have this host know it (`getent hosts {host}` shows what it \
-         knows), or give the address in its place"
+        "this host does not resolve the name {host} ({said}): correct the name, add it to this host's name service \
+         (check with `getent hosts {host}`), or give the address instead"
     ))
 }
 
@@ -125,11 +125,11 @@ fn root(error: &(dyn Error + 'static)) -> String {
 
 fn not_connected(error: &(dyn Error + 'static)) -> String {
     let Some(error) = causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()) else {
-        return format!("no connection ({}); is it an agent that listens there?", root(error));
+        return format!("no connection ({}); does an agent listen there?", root(error));
     };
     let remedy = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-            "nobody listens there: start `verbatim-agent --listen …`, or correct the address"
+            "no program listens there: start `verbatim-agent --listen …`, or correct the address"
         }
         io::ErrorKind::PermissionDenied => "this user may not connect: join the group of the socket",
         _ => "is the host up, and its port open to this one?",
@@ -141,7 +141,7 @@ fn not_connected(error: &(dyn Error + 'static)) -> String {
 pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: bool) -> String {
     if status.source().is_none() {
         return match status.code() {
-            Code::Unimplemented => "who listens there is no agent of this version; name another address".into(),
+            Code::Unimplemented => "the server there is no agent of this version; name another address".into(),
             _ => status.message().into(),
         };
     }
@@ -151,16 +151,16 @@ pub(super) fn call_failed(status: &Status, address: &AgentAddress, answered: boo
     let text = root(status);
     if answered {
         return format!(
-            "the connection is lost ({text}): the agent was stopped or killed, or its host went down; see that its host is \
-             up and start it again, then run again"
+            "the connection is lost ({text}): the agent was stopped or killed, or its host went down; check that the \
+             host is up, start the agent again, then run again"
         );
     }
     let cause = match (&address.place, &address.tls) {
-        (_, Some(_)) => "or ours was locked out since: its log says why",
+        (_, Some(_)) => "or it has revoked this certificate since: its log gives the reason",
         (Place::Tcp(_) | Place::Named { .. }, None) => {
             "or the server requires a client certificate: then name the CA, the certificate and the key"
         }
-        (Place::Unix(_), None) => "or it is no agent that listens there",
+        (Place::Unix(_), None) => "or it is not an agent",
     };
-    format!("whoever listens there closed the connection without an answer ({text}): it was stopped or killed, {cause}")
+    format!("the server closed the connection without a response ({text}): it was stopped or killed, {cause}")
 }

@@ -115,8 +115,8 @@ impl Inbox {
         let (end, _) = waited.unwrap_or_else(PoisonError::into_inner);
         Gone(end.clone().unwrap_or_else(|| {
             format!(
-                "the session takes no commands, and why is not known after {END_WITHIN:?}; see whether the agent, or the \
-                 driver of the tester's own device, hangs (its log, `dmesg`)"
+                "the session takes no commands and gave no reason within {END_WITHIN:?}; check whether the agent, or \
+                 the driver of the tester's own device, hangs (its log, `dmesg`)"
             )
         }))
     }
@@ -155,7 +155,7 @@ impl Drop for Putter {
     fn drop(&mut self) {
         // Stores the end before it wakes the receiver.
         self.shared
-            .end(|| "the session was given up by this side; if nobody cancelled the run, please report it".into());
+            .end(|| "the tester abandoned the session; if the run was not cancelled, please report this".into());
         self.said = None;
         self.shared.wake.wake();
     }
@@ -223,7 +223,7 @@ mod tests {
         let Err(Gone(why)) = inbox.recv(Duration::ZERO) else {
             panic!("no end")
         };
-        assert!(why.contains("given up by this side"), "{why}");
+        assert!(why.contains("abandoned the session"), "{why}");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl LocalVerbs {
             drop(session);
             putter.end(match end {
                 End::Gone(why) => format!("the tester's device is gone: {why}"),
-                End::Left | End::Cut => "the session was ended by this side".into(),
+                End::Left | End::Cut => "the tester ended the session".into(),
             });
         };
         let thread = std::thread::Builder::new()
@@ -98,7 +98,8 @@ impl VerbsLink for LocalVerbs {
         match put {
             Some(Ok(true)) => Ok(()),
             Some(Ok(false)) => Err(Gone(
-                "the tester's device takes no commands: too many wait; does a call of its driver hang?".into(),
+                "the tester's device takes no commands: its queue of commands is full; does a call of its driver hang?"
+                    .into(),
             )),
             Some(Err(_)) | None => Err(self.inbox.gone()),
         }

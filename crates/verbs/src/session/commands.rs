@@ -112,8 +112,8 @@ impl<D: Device> Session<D> {
         // The device could still write into memory that a posted request names.
         if let Some((qp, _)) = self.pairs.iter().find(|(_, held)| held.names.contains(&handle)) {
             return Err(Failure::refused(format!(
-                "memory {handle} is named by requests on queue pair {qp} that have not completed, or whose success is \
-                 not signalled; destroy the queue pair first, or move it to ERR and let them complete"
+                "requests on queue pair {qp} use memory {handle} and have not completed, or do not signal success; \
+                 destroy the queue pair first, or move it to ERR and let them complete"
             )));
         }
         self.memory.remove(&handle);
@@ -167,7 +167,7 @@ impl<D: Device> Session<D> {
     }
 
     fn read(&mut self, from: Option<proto::Slice>) -> Answer {
-        let from = from.ok_or_else(|| Failure::refused("read_memory does not say what to read; give from"))?;
+        let from = from.ok_or_else(|| Failure::refused("read_memory has no field from; give the slice to read"))?;
         check_transfer(from.length)?;
         // A slice without bytes still names memory, which must exist.
         let bytes = match piece(&self.memory, Some(from))? {
@@ -248,7 +248,7 @@ fn piece<M>(memory: &Regions<M>, slice: Option<proto::Slice>) -> Result<Option<P
     let region = find_region(memory, slice.memory)?;
     if u64::from(slice.offset) + u64::from(slice.length) > u64::from(region.length) {
         return Err(Failure::refused(format!(
-            "bytes {}..{} are not inside memory {}, which has {}",
+            "bytes {}..{} are not inside memory {}, which has {} bytes",
             slice.offset,
             u64::from(slice.offset) + u64::from(slice.length),
             slice.memory,
@@ -265,7 +265,7 @@ fn piece<M>(memory: &Regions<M>, slice: Option<proto::Slice>) -> Result<Option<P
 fn check_transfer(length: u32) -> Result<(), Failure> {
     if length > MAX_TRANSFER {
         return Err(Failure::refused(format!(
-            "{length} bytes are more than one command may read or write, {MAX_TRANSFER}; use several"
+            "one command may read or write at most {MAX_TRANSFER} bytes, not {length}; use several commands"
         )));
     }
     Ok(())

@@ -40,7 +40,7 @@ impl Limits {
         }
         if counted(length) > self.memory.saturating_sub(held) {
             return Err(Failure::refused(format!(
-                "{length} bytes of memory are more than is left of this session's {} (in use: {held}, in whole pages of \
+                "{length} bytes of memory exceed the remainder of this session's {} bytes (in use: {held}, in pages of \
                  {PAGE}); deregister some, or start the agent with a larger --max-memory",
                 self.memory
             )));
@@ -51,8 +51,8 @@ impl Limits {
     pub(super) fn check_queue_pairs(&self, held: usize) -> Result<(), Failure> {
         if held >= usize::try_from(self.queue_pairs).unwrap_or(usize::MAX) {
             return Err(Failure::refused(format!(
-                "this session has {held} queue pairs of {} that it may have; destroy one, or start the agent with a \
-                 larger --max-qps",
+                "this session has reached its limit of queue pairs ({held} of {}); destroy one, or start the agent \
+                 with a larger --max-qps",
                 self.queue_pairs
             )));
         }

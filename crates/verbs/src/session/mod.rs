@@ -227,9 +227,10 @@ impl<D: Device> Session<D> {
 
     /// Returns a handle that was never used, so that an outdated handle never names another object.
     fn new_handle(&mut self) -> Result<u32, Failure> {
-        let next = self.last_handle.checked_add(1).ok_or_else(|| {
-            Failure::refused("this session has given out all its 2^32 - 1 handles; open another session")
-        })?;
+        let next = self
+            .last_handle
+            .checked_add(1)
+            .ok_or_else(|| Failure::refused("this session has used all 2^32 - 1 handles; open another session"))?;
         self.last_handle = next;
         Ok(next)
     }

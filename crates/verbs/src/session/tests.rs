@@ -187,7 +187,7 @@ fn slice_beyond_memory_is_refused() {
         let text = refusal(&mut session, receive(qp, 1, memory, offset, length)).text;
         assert_eq!(
             text,
-            format!("bytes {offset}..{end} are not inside memory {memory}, which has 64")
+            format!("bytes {offset}..{end} are not inside memory {memory}, which has 64 bytes")
         );
     }
     done(&mut session, receive(qp, 1, memory, 0, 64));
@@ -259,10 +259,7 @@ fn limits_are_refused_and_freed() {
 
     let qp = made_qp(&mut session).qp;
     let text = refusal(&mut session, create_qp(4, 4)).text;
-    assert!(
-        text.contains("1 queue pairs of 1") && text.contains("--max-qps"),
-        "{text}"
-    );
+    assert!(text.contains("(1 of 1)") && text.contains("--max-qps"), "{text}");
     done(&mut session, command::Kind::DestroyQp(proto::DestroyQp { qp }));
     for (send_depth, receive_depth, wrong) in [(0, 4, "send"), (17, 4, "send"), (4, 0, "receive"), (4, 17, "receive")] {
         let text = refusal(&mut session, create_qp(send_depth, receive_depth)).text;

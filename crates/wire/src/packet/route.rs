@@ -9,7 +9,7 @@ use crate::layout::Layout;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NotAPacket {
     /// The packet is too short.
-    #[error("expected {needed} bytes up to the end of the {what}, and there are {seen}: the packet is cut short")]
+    #[error("expected {needed} bytes up to the end of the {what}, seen {seen}: the packet is cut short")]
     Truncated {
         /// The truncated part.
         what: &'static str,
@@ -19,7 +19,7 @@ pub enum NotAPacket {
         seen: usize,
     },
     /// The packet has more bytes than its length field can express.
-    #[error("expected at most {room} bytes, as many as the length field can say, and there are {seen}")]
+    #[error("expected at most {room} bytes, the limit of the length field, seen {seen}")]
     TooLong {
         /// Maximum number of bytes.
         room: usize,
@@ -27,10 +27,10 @@ pub enum NotAPacket {
         seen: usize,
     },
     /// The frame carries another protocol.
-    #[error("expected an Ethernet frame with IPv4, IPv6 or RoCEv1, and its EtherType says {ty:#06x} ({0})", ty = .0.0)]
+    #[error("expected an Ethernet frame with IPv4, IPv6 or RoCEv1, seen EtherType {ty:#06x} ({0})", ty = .0.0)]
     NotRoce(EtherType),
     /// The version field does not match the preceding header.
-    #[error("expected version {expected} in the {what}, and it says {seen}")]
+    #[error("expected version {expected} in the {what}, seen {seen}")]
     Version {
         /// The header with the version field.
         what: &'static str,
@@ -40,19 +40,19 @@ pub enum NotAPacket {
         seen: u8,
     },
     /// The IPv4 header has options, or its IHL is less than 5.
-    #[error("expected an IPv4 header without options (IHL 5), as RoCEv2 has it, and IHL is {0}")]
+    #[error("expected an IPv4 header without options (IHL 5), as in RoCEv2, seen IHL {0}")]
     HeaderLength(u8),
     /// The packet is a fragment of an IP packet.
-    #[error("expected a whole IP packet, as RoCEv2 sends them, and this is a fragment")]
+    #[error("expected a whole IP packet, as in RoCEv2, seen a fragment")]
     Fragment,
     /// The protocol after the IP header is not UDP, or the protocol after the GRH is not a BTH.
-    #[error("expected protocol 17 (UDP) in an IP header or 27 (BTH) in a GRH, and it says {0}")]
+    #[error("expected protocol 17 (UDP) in an IP header or 27 (BTH) in a GRH, seen {0}")]
     OtherProtocol(u8),
     /// The UDP datagram goes to another port.
-    #[error("expected UDP to port 4791 (RoCEv2), and it goes to port {0}")]
+    #[error("expected UDP to port 4791 (RoCEv2), seen port {0}")]
     OtherUdpPort(u16),
     /// A raw InfiniBand packet, which has no BTH.
-    #[error("expected an IBA packet (LRH:LNH 2 or 3), and LNH says {lnh} ({0}): it has no BTH", lnh = .0.0)]
+    #[error("expected an IBA packet (LRH:LNH 2 or 3), seen LNH {lnh} ({0}): the packet has no BTH", lnh = .0.0)]
     RawPacket(Lnh),
 }
 

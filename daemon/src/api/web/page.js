@@ -83,7 +83,7 @@ function runRow(run) {
   const counts = Object.entries(run.counts).map(([of, count]) => `${count} ${of}`).join(", ");
   const id = ended ? cell(link(run.id)) : cell(run.id);
   id.className = "name";
-  return [id, cell(...state), cell(run.rig ?? ""), cell(counts || `${run.tests} tests`), cell(run.owner), cell(time(run.created)), cell(took(run))];
+  return [id, cell(...state), cell(run.rig ?? ""), cell(counts || `${run.tests} ${run.tests === 1 ? "test" : "tests"}`), cell(run.owner), cell(time(run.created)), cell(took(run))];
 }
 
 async function ask(what) {
@@ -97,7 +97,7 @@ async function show() {
   try {
     const [rigs, leases, runs] = await Promise.all([ask("rigs"), ask("leases"), ask("runs")]);
     fill("rigs", rigs.rigs.map(rigRow), 6, "No rig that this page may show.");
-    fill("leases", leases.leases.map(leaseRow), 5, "Nobody holds a rig, and nobody waits.");
+    fill("leases", leases.leases.map(leaseRow), 5, "No lease holds a rig or waits for one.");
     const newest = new Set(runs.runs.map((run) => run.id));
     older = older.filter((run) => !newest.has(run.id));
     if (older.length === 0) after = runs.after;

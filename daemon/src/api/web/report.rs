@@ -31,7 +31,7 @@ pub(super) async fn of(directory: PathBuf) -> Result<String, String> {
         .kill_on_drop(true);
     let child = command
         .spawn()
-        .map_err(|error| format!("it cannot be begun: {error}"))?;
+        .map_err(|error| format!("it cannot be started: {error}"))?;
     let output = match timeout(WITHIN, child.wait_with_output()).await {
         Ok(output) => output.map_err(|error| error.to_string())?,
         Err(_) => return Err(format!("it takes longer than {WITHIN:?}")),

@@ -123,7 +123,7 @@ impl Plan {
     pub fn stop(&mut self) -> Vec<Action> {
         self.stopping = true;
         let running = |slot: &RigSlot| match &slot.phase {
-            Phase::Running(run) => Some(Action::Stop(run.clone(), "stopped, because the daemon was".into())),
+            Phase::Running(run) => Some(Action::Stop(run.clone(), "stopped with the daemon".into())),
             _ => None,
         };
         self.slots.values().filter_map(running).collect()

@@ -55,7 +55,7 @@ impl Plan {
         let too_many = |whose: String, most| Err(Refusal::TooMany { whose, most });
         match (own, all) {
             (own, _) if own >= MOST_OF_ONE => too_many(format!("{who} has"), MOST_OF_ONE),
-            (_, all) if all >= MOST => too_many("all together have".into(), MOST),
+            (_, all) if all >= MOST => too_many("all users together have".into(), MOST),
             _ => Ok(()),
         }
     }

@@ -83,7 +83,7 @@ impl RigSlot {
                 None => (RigState::Idle, String::new()),
                 Some(why) => (
                     RigState::Unreachable,
-                    format!("its device cannot be reached, and is looked at again by itself: {why}"),
+                    format!("its device cannot be reached, and the daemon checks it again by itself: {why}"),
                 ),
             },
             (Phase::Idle | Phase::Looking | Phase::Running(_) | Phase::Restoring, None) => {
@@ -269,7 +269,7 @@ impl Plan {
             plan.leases.insert(lease);
         }
         for id in over {
-            actions.extend(plan.end_lease(now, &id, "ended: its rig is not in the rig file any more"));
+            actions.extend(plan.end_lease(now, &id, "ended: its rig is no longer in the rig file"));
         }
         let rigs: Vec<String> = plan.slots.keys().cloned().collect();
         for rig in &rigs {

@@ -12,7 +12,7 @@ pub enum Refusal {
     UnknownRig(String),
     /// The rig file no longer has the rig, which stays only until its device is restored.
     #[error(
-        "rig {0} is no longer in the rig file: it is in sight only until its device is restored; name it there again, or \
+        "rig {0} is no longer in the rig file, and stays only until its device is restored; add it there again, or \
          restore it: verbatim rigs restore {0}"
     )]
     LeftOver(String),
@@ -38,10 +38,10 @@ pub enum Refusal {
         run: RunId,
     },
     /// A restore is running on the rig.
-    #[error("rig {0} is busy: its device is being restored already; look at the rig again when that has ended")]
+    #[error("rig {0} is busy: the daemon is already restoring its device; try again after the restore")]
     Restoring(String),
     /// The lease has ended, or is about to end.
-    #[error("lease {0} has ended; reserve the rig anew")]
+    #[error("lease {0} has ended; reserve the rig again")]
     LeaseOver(LeaseId),
     /// The lease has no rig yet.
     #[error("lease {0} has no rig yet; `verbatim leases` says why, `verbatim reserve --attach {0}` waits for it")]
@@ -51,8 +51,8 @@ pub enum Refusal {
     LeaseOfRun(LeaseId),
     /// The limit on leases and waiting runs is reached.
     #[error(
-        "{whose} {most} leases and runs that have not ended, and no more are taken; end or cancel some \
-         (`verbatim leases`, `verbatim runs`), or wait"
+        "{whose} {most} leases and runs that have not ended, which is the limit; end or cancel some (`verbatim \
+         leases`, `verbatim runs`), or wait"
     )]
     TooMany {
         /// The subject of the message, such as "uid:7 has".
@@ -61,7 +61,7 @@ pub enum Refusal {
         most: usize,
     },
     /// The lease would last too long.
-    #[error("a lease lasts at most {most_s} s from its grant on; it has {left_s} s left that it may be renewed to")]
+    #[error("a lease lasts at most {most_s} s after its grant; renew this lease for at most {left_s} s")]
     TooLong {
         /// The longest duration of a lease, in seconds.
         most_s: u64,

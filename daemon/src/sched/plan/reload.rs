@@ -19,7 +19,7 @@ impl Plan {
                 let goes_on = |lease: &&super::Lease| lease.began && lease.rigs.iter().any(|wanted| wanted == rig);
                 let lease = self.leases.values().find(goes_on)?;
                 Some(format!(
-                    "the run of lease {} has begun on it, gave way, and is to go on",
+                    "the run of lease {} began on it, gave way, and waits to continue",
                     lease.id
                 ))
             }

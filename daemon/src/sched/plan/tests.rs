@@ -205,7 +205,7 @@ fn cancel_ends_waiting_and_stops_running() {
 fn stop_keeps_waiting_runs_and_restores() {
     let mut plan = busy();
     submit(&mut plan, 2).unwrap();
-    let why = "stopped, because the daemon was".to_string();
+    let why = "stopped with the daemon".to_string();
     assert_eq!(plan.stop(), [Action::Stop(run(1), why)]);
     assert_eq!(submit(&mut plan, 3), Err(Refusal::Stopping));
     let ended = plan.run_ended(at(12), "r", Left::Changed);

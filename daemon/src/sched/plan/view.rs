@@ -121,9 +121,11 @@ impl Plan {
                 (_, Some(why), _) => format!("rig {rig} was {why}"),
                 (Phase::Restoring, ..) => format!("the device of rig {rig} is being restored"),
                 (_, None, Some(why)) if slot.holder.is_none() => {
-                    format!("the device of rig {rig} cannot be reached, and is looked at again by itself: {why}")
+                    format!(
+                        "the device of rig {rig} cannot be reached, and the daemon checks it again by itself: {why}"
+                    )
                 }
-                (Phase::Looking, ..) => format!("it is looked at whether the device of rig {rig} can be reached"),
+                (Phase::Looking, ..) => format!("the daemon checks whether the device of rig {rig} can be reached"),
                 _ => return None,
             })
         };

@@ -88,7 +88,7 @@ impl HistoryStore for SqlStore {
                     of.map_err(|error| error.to_string())
                 });
                 let understood = understood
-                    .inspect_err(|error| tracing::error!(run = id, error, "the run is left out"))
+                    .inspect_err(|error| tracing::error!(run = id, error, "the list omits the run"))
                     .ok();
                 after = Some(id);
                 let Some(mut kept) = understood else { continue };
@@ -217,7 +217,7 @@ impl HistoryStore for SqlStore {
             let run: StoredRun = seal::open_document(id, &body.text())?;
             (run.id.as_str() == id)
                 .then_some(())
-                .ok_or_else(|| "it is of another run".into())
+                .ok_or_else(|| "it belongs to another run".into())
         })?;
         self.each_row("SELECT id, 0, body FROM lease", "id", |id, _, body| {
             seal::open_document::<StoredLease>(id, &body.text()).map(drop)
@@ -259,7 +259,7 @@ impl SqlStore {
                 let looked = look(&id, cursor, &mut row);
                 looked.map_err(|what| {
                     self.database
-                        .damaged(format!("what is kept of {id} at {cursor}: {what}"))
+                        .damaged(format!("stored data of {id} at {cursor}: {what}"))
                 })?;
             }
             if is_last {
@@ -292,7 +292,7 @@ impl SqlStore {
                     let id = run.clone();
                     let sql = "DELETE FROM doomed WHERE run = $1";
                     if let Err(error) = self.write(move |db| db.execute(sql, values![id.as_str()])) {
-                        tracing::warn!(%run, %error, "that the run's files are gone cannot be kept");
+                        tracing::warn!(%run, %error, "the removal of the run's files cannot be stored");
                     }
                 }
             }
@@ -325,7 +325,7 @@ impl SqlStore {
             let message = seal::open_message(id.as_str(), cursor, &row.bytes());
             message.map_err(|error| {
                 self.database
-                    .damaged(format!("what is kept of run {id} at {cursor}: {error}"))
+                    .damaged(format!("stored data of run {id} at {cursor}: {error}"))
             })
         };
         rows.into_iter().map(message).collect()

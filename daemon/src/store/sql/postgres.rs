@@ -65,11 +65,11 @@ impl Address {
     /// # Errors
     /// When the URL is invalid. The error shows the expected form, but never the URL, which may hold a password.
     pub fn new(url: &str, over_tls: bool) -> Result<Self, String> {
-        const EXPECTED: &str = "expected such as \"postgres://verbatim@db.lab/verbatim\", or \
+        const EXPECTED: &str = "expected a URL such as \"postgres://verbatim@db.lab/verbatim\", or \
                                 \"postgres:///verbatim?host=/run/postgresql&user=verbatim\" for a server on this host";
         let mut config = Config::from_str(url).map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(String::new, |why| format!(" ({why})"));
-            format!("{EXPECTED}; it cannot be read as one{why}")
+            format!("{EXPECTED}; it is not a valid URL{why}")
         })?;
         let is_local = |host: &Host| match host {
             Host::Unix(_) => true,
@@ -82,7 +82,8 @@ impl Address {
         }
         if !over_tls && !config.get_hosts().iter().all(is_local) {
             return Err(
-                "a database of another host is reached over TLS only: name certificates in [store_tls] (ca, cert, key)"
+                "the daemon reaches a database of another host over TLS only: name certificates in [store_tls] (ca, \
+                 cert, key)"
                     .into(),
             );
         }
@@ -249,7 +250,10 @@ impl Link {
         }));
         let connected = match connected {
             Ok(connected) => connected.map_err(|error: tokio_postgres::Error| address.failed(&error)),
-            Err(_) => Err(address.away(&format!("it did not let us in within {} s", CONNECTS_WITHIN.as_secs()))),
+            Err(_) => Err(address.away(&format!(
+                "it did not accept the connection within {} s",
+                CONNECTS_WITHIN.as_secs()
+            ))),
         };
         match connected {
             Ok(client) => {
@@ -496,9 +500,7 @@ fn register(db: &mut Link, host: &str, clients: &str, id: &str, now_ns: u64) -> 
     let Some(number) = number else {
         return Err(StoreError::Damaged {
             path: db.server.address.place.clone().into(),
-            what: format!(
-                "it knows {HOSTS} hosts, and no more can share it; DELETE FROM host those that are gone for good"
-            ),
+            what: format!("it has {HOSTS} hosts, which is the limit; DELETE FROM host those that no longer exist"),
         });
     };
     let sql = "INSERT INTO host (name, number, state, seen_ns, address) VALUES ($1, $2, $3, $4, $5) \

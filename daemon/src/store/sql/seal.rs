@@ -18,7 +18,7 @@ const DIGITS: usize = 16;
 /// The protobuf key of field 15000 with a 64-bit value.
 const FIELD: [u8; 3] = [0xC1, 0xA9, 0x07];
 
-const ALTERED: &str = "its sum is not that of what it holds: it was altered or damaged";
+const ALTERED: &str = "its sum does not match its content: it was altered or damaged";
 
 /// Returns a JSON document with its sum.
 pub(super) fn document<T: Serialize>(id: &str, of: &T) -> String {

@@ -123,7 +123,7 @@ impl Lab for SqlStore {
         let remote_request = |(_, body): (u64, String)| {
             let remote_request = serde_json::from_str(&body);
             remote_request
-                .inspect_err(|error| tracing::error!(%error, "what another host asks for is not understood"))
+                .inspect_err(|error| tracing::error!(%error, "a request of another host is not understood"))
                 .ok()
         };
         Ok(bodies.into_iter().filter_map(remote_request).collect())

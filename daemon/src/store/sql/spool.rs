@@ -107,7 +107,8 @@ impl Spool {
         if self.left.fetch_add(1, Ordering::SeqCst) == 0 {
             tracing::error!(
                 spool = %self.path.display(),
-                "the database is away: nobody gets a rig, runs under way go on, and what happens is kept here until it is back"
+                "the database is away: the daemon grants no rigs, running tests continue, and the spool stores their \
+                 events until it is back"
             );
         }
         Ok(())
@@ -147,7 +148,10 @@ impl Spool {
             given += gone;
         }
         if given > 0 {
-            tracing::warn!(entries = given, "the database is back and has what happened meanwhile");
+            tracing::warn!(
+                entries = given,
+                "the database is back and has stored the entries of the spool"
+            );
         }
         Ok(())
     }
@@ -158,7 +162,7 @@ impl Spool {
             Err(error) if !is_for_now(&error) => {
                 tracing::error!(
                     spool = %self.path.display(), entry = op.0, %error,
-                    "the database does not take an entry: it is kept in the table `refused`; please report this"
+                    "the database refuses an entry: the spool keeps it in the table `refused`; please report this"
                 );
                 let sql = "INSERT OR REPLACE INTO refused (number, body, why) VALUES (?1, ?2, ?3)";
                 self.with(|db| db.execute(sql, params![op.0, op.1, error.to_string()]))

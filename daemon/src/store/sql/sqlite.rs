@@ -12,6 +12,7 @@ use std::{fmt, io};
 
 use rusqlite::types::{ToSqlOutput, Value as Held, ValueRef};
 use rusqlite::{ErrorCode, OpenFlags, ToSql, params_from_iter};
+use verbatim_report::counted;
 use verbatim_run::state::StateDirectory;
 
 use super::connection::{Connection, Database, Outlives, Row, Value};
@@ -20,11 +21,11 @@ use super::{SqlStore, sqlite_schema as schema, version, wal};
 use crate::store::StoreError;
 
 /// The instructions for a damaged database, for error messages.
-const REMEDY: &str = "stop the daemon and put a backup of it in its place, or move it away with what is called like it: then the \
-                      daemon begins with an empty list of runs";
+const REMEDY: &str = "stop the daemon and put a backup of it in its place, or move it away with the files whose names \
+                      begin with its name: then the daemon begins with an empty list of runs";
 /// The instructions for starting with an empty database, for error messages.
-const ANEW: &str = "stop the daemon, move the database away with the files beside it whose names begin like its own, and \
-                    start again";
+const ANEW: &str = "stop the daemon, move the database away with the files whose names begin with its name, and start \
+                    again";
 
 /// How long a reader waits for a lock. A writer in WAL mode holds its locks only briefly.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -216,7 +217,7 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
     };
     match bytes {
         Some(0) | None if log > 0 => {
-            let what = format!("it is empty or gone, and its log (-wal) is there; {REMEDY}");
+            let what = format!("it is empty or missing, but its log (-wal) exists; {REMEDY}");
             return Err(StoreError::Damaged {
                 path: path.to_path_buf(),
                 what,
@@ -226,7 +227,10 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
         Some(0) => {
             let runs = left();
             if runs > 0 {
-                let what = format!("it is empty, and there are files of {runs} runs; {REMEDY}");
+                let what = format!(
+                    "it is empty, but the files of {} exist; {REMEDY}",
+                    counted(runs as u64, "run", "runs")
+                );
                 return Err(StoreError::Damaged {
                     path: path.to_path_buf(),
                     what,
@@ -238,8 +242,8 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
             if runs > 0 {
                 tracing::error!(
                     database = %path.display(), runs,
-                    "the database is gone: the daemon begins with an empty list of runs; files of runs are there that are in no \
-                     list, and can be judged on their own"
+                    "the database is missing: the daemon begins with an empty list of runs; the files of earlier runs \
+                     can be judged on their own"
                 );
             }
         }
@@ -250,8 +254,8 @@ fn look_before(path: &Path, runs: &Path) -> Result<(), StoreError> {
         let kept = keep_aside(path).map_err(io)?;
         tracing::error!(
             database = %path.display(), kept = %kept.display(),
-            "the log of the database is damaged, or its host lost power: {} pages that were written last are lost, behind {} that \
-             are whole; runs that were created or ended at the end may be missing, or not have ended. What was there is kept",
+            "the log of the database is damaged, or its host lost power (pages lost at its end: {}, intact: {}); \
+             the last runs may be missing, or may not have ended. A copy of the damaged files is kept",
             looked.lost, looked.whole
         );
     }

@@ -110,7 +110,7 @@ impl Drop for Writer {
 }
 
 fn gone() -> StoreError {
-    let what = "the thread that writes is gone: a defect of Verbatim, please report it";
+    let what = "the writer thread has ended: a defect of Verbatim, please report it";
     StoreError::Io {
         path: "the store".into(),
         source: std::io::Error::other(what),
@@ -134,7 +134,7 @@ fn all(db: &mut dyn Connection, mut works: Vec<Box<dyn Work>>) {
 /// Fails all writes with [`StoreError::Away`] after any error of the spool. The callers then add irrevocable facts to
 /// the spool.
 fn refuse(works: Vec<Box<dyn Work>>, error: &StoreError) {
-    tracing::debug!(%error, "what is in the spool stays there");
+    tracing::debug!(%error, "the entries of the spool stay there");
     for work in works {
         let (place, what) = match error {
             StoreError::Away { place, what } => (place.clone(), what.clone()),

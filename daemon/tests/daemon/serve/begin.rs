@@ -145,7 +145,7 @@ fn refuses_unusable_socket_paths() {
     fs::write(bench.path("file"), "mine").unwrap();
     for (socket, expected) in [
         ("foreign", "in use"),
-        ("file", "is no socket"),
+        ("file", "is not a socket"),
         ("file/below", "cannot be used"),
     ] {
         let mut command = verbatimd();

@@ -304,7 +304,7 @@ async fn running_daemon_reports_damage_and_ends() {
     let mut daemon = bench.serve();
     daemon.says("verbatim.db is damaged");
     let said = daemon.says("put a backup of it in its place");
-    assert!(said.contains("its sum is not that of what it holds"), "{said}");
+    assert!(said.contains("its sum does not match its content"), "{said}");
     let status = daemon.child.wait().unwrap();
     assert_eq!(status.code(), Some(3), "{:#?}", daemon.said);
 }

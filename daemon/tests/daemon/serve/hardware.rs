@@ -99,7 +99,7 @@ async fn run_survives_killed_worker() {
         run.reason
     );
     assert_eq!(run.info.map(|info| info.outcome()), Some(Outcome::Error));
-    daemon.says("a new worker goes on with the run");
+    daemon.says("a new worker continues the run");
     assert!(!bench.journal().exists());
     assert_eq!(bench.key_of_device(), AS_FOUND);
 }
@@ -195,7 +195,7 @@ async fn unrestorable_device_quarantines_rig() {
     let rig = clients.rig("rigs/model").await;
     assert_eq!(rig.state(), RigState::Quarantined);
     for words in [
-        "M_Keys that may be in force, and what to do by hand: ",
+        "M_Keys that may be in force, and the commands for a restore by hand: ",
         "model.journal.by-hand.txt",
         "verbatim rigs restore model",
         "model.journal.json",

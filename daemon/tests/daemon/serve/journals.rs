@@ -164,7 +164,7 @@ async fn returning_device_is_restored() {
     // Renaming the socket acts like unplugging the device's cable.
     fs::rename(bench.path("model"), bench.path("unplugged")).unwrap();
     let mut daemon = bench.serve();
-    daemon.says("the restore failed: it is tried again");
+    daemon.says("the restore failed: the daemon tries again");
     fs::rename(bench.path("unplugged"), bench.path("model")).unwrap();
     daemon.says("the rig's device is as it was found");
     assert_eq!(bench.key_of_device(), AS_FOUND);

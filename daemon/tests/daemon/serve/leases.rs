@@ -257,7 +257,7 @@ async fn labels_select_a_rig() {
         .await
         .unwrap_err();
     assert!(
-        refused.message().contains("expected labels that a rig has"),
+        refused.message().contains("expected labels that one rig has"),
         "{}",
         refused.message()
     );

@@ -56,7 +56,7 @@ async fn impatient_run_names_the_holder() {
     let run = clients.create(at_once("virtual")).await;
     let ended = clients.ended(&run.name).await;
     assert_eq!((ended.outcome(), ended.cause()), (Outcome::Error, Cause::Operator));
-    for words in ["at once or not at all", &held.name, "did not begin"] {
+    for words in ["had to begin at once, and could not", &held.name, "did not begin"] {
         assert!(ended.reason.contains(words), "{words}: {}", ended.reason);
     }
     let waits = clients

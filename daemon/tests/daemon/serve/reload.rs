@@ -81,7 +81,11 @@ async fn bad_file_leaves_rigs_unchanged() {
     let twice = MODEL.replace("\"model\"\nkind", "\"other\"\nkind");
     write(&bench, &format!("{MODEL}{twice}"));
     let refused = reload(&mut clients).await.unwrap_err();
-    assert!(refused.message().contains("have one device"), "{}", refused.message());
+    assert!(
+        refused.message().contains("have the same device"),
+        "{}",
+        refused.message()
+    );
     assert_eq!(clients.rig("rigs/model").await.kind, "model");
 }
 

@@ -200,13 +200,13 @@ async fn full_disk_fails_only_the_run() {
     store.full.store(true, Ordering::Relaxed);
     steps.go_on.notify_one();
     let end = all(watcher).await;
-    assert!(format!("{:?}", end.last()).contains("could not be kept"), "{end:?}");
+    assert!(format!("{:?}", end.last()).contains("could not be stored"), "{end:?}");
     let ended = get(&runs, &run.name).await;
     assert_eq!((ended.state(), ended.outcome()), (RunState::Ended, Outcome::Error));
     assert!(ended.reason.contains("free space"), "{}", ended.reason);
     let again = all(watch(&runs, &run.name).await).await;
     assert!(
-        format!("{:?}", again.last()).contains("could not be kept"),
+        format!("{:?}", again.last()).contains("could not be stored"),
         "a later watcher is told too"
     );
     let wanted = request("virtual", &["c14-024-node-info"]);
@@ -233,7 +233,9 @@ async fn start_needs_the_stored_leases() {
     let state = StateDirectory::at(directory.path());
     let error = Scheduler::start(RigFile::built_in(), &state, store, Arc::<Steps>::default()).unwrap_err();
     assert!(
-        error.to_string().contains("who holds which rig cannot be read"),
+        error
+            .to_string()
+            .contains("the daemon cannot read the leases of the rigs"),
         "{error}"
     );
 }
@@ -365,7 +367,7 @@ async fn only_owner_or_admin_cancels_a_run() {
         let refused = cancel(1002, &run.name).await.unwrap_err();
         assert_eq!(refused.code(), tonic::Code::PermissionDenied);
         assert!(
-            refused.message().contains("its owner, uid:1001"),
+            refused.message().contains("the owner, uid:1001"),
             "{}",
             refused.message()
         );

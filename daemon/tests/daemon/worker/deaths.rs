@@ -36,7 +36,7 @@ async fn goes_on(place: &Place, running: Running) -> Vec<Verdict> {
     let replaced: Vec<&str> = events
         .iter()
         .filter_map(|event| match event {
-            Event::LogLine(line) => line.text.strip_prefix("a new worker goes on with the run: "),
+            Event::LogLine(line) => line.text.strip_prefix("a new worker continues the run: "),
             _ => None,
         })
         .collect();

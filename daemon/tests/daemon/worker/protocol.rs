@@ -78,14 +78,14 @@ impl Bare {
 fn worker_reports_invalid_messages() {
     let nothing = ToWorker { message: None }.encode_length_delimited_to_vec();
     for (junk, words) in [
-        (&[0xFF; 8][..], "a length of more than 32 bits"),
-        (&[0x80, 0x80, 0x80, 0x01, 0], "none is longer than 1048576"),
+        (&[0xFF; 8][..], "its length has more than 32 bits"),
+        (&[0x80, 0x80, 0x80, 0x01, 0], "expected at most 1048576"),
         (&[3, 0xFF, 0xFF, 0xFF], "failed to decode"),
         (
             b"GET / HTTP/1.1\r\n\r\n and more than seventy-one bytes of what is no message of ours",
             "failed to decode",
         ),
-        (&nothing, "a message that this build does not know"),
+        (&nothing, "of an unknown kind"),
     ] {
         let place = Place::of("kind = \"virtual\"\n");
         let mut worker = Bare::start(&place);
@@ -94,7 +94,7 @@ fn worker_reports_invalid_messages() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{junk:?}: {said}");
         assert!(
-            said.contains("what is no message to a worker") && said.contains(words),
+            said.contains("the daemon sent an invalid message") && said.contains(words),
             "{junk:?}: {said}"
         );
     }
@@ -128,7 +128,7 @@ fn second_order_stops_and_restores() {
     let output = worker.end();
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("a second thing to do"), "{said}");
+    assert!(said.contains("a second task"), "{said}");
     assert!(place.is_as_found());
 }
 

@@ -23,7 +23,7 @@ async fn later_run_restores_after_device_loss() {
     worker.signal(Signal::KILL);
     let (cause, reason, not_restored) = running.failure().await;
     assert_eq!((cause, not_restored), (Cause::Tester, true), "{reason}");
-    for words in ["SIGKILL", "the worker in its place", "no device model answers"] {
+    for words in ["SIGKILL", "the worker that replaced it", "no device model answers"] {
         assert!(reason.contains(words), "{words} is not in: {reason}");
     }
     let judged = run::judge_bundle(&place.path("record")).unwrap_err();
@@ -84,9 +84,7 @@ async fn hung_workers_are_killed() {
     place.worker().signal(Signal::TERM);
     let (cause, reason, not_restored) = running.failure().await;
     assert_eq!((cause, not_restored), (Cause::Tester, false), "{reason}");
-    let (one, other) = reason
-        .split_once("the worker in its place came to no end either")
-        .unwrap();
+    let (one, other) = reason.split_once("the worker that replaced it failed too").unwrap();
     for reason in [one, other] {
         assert!(reason.contains("hanging in a library or driver for 2s"), "{reason}");
     }
@@ -104,7 +102,7 @@ async fn worker_that_ignores_cancel_is_killed() {
     let (cause, reason, _) = running.failure().await;
     assert_eq!(cause, Cause::Tester, "{reason}");
     assert!(reason.contains("was cancelled and did not end within 1s"), "{reason}");
-    assert!(!reason.contains("in its place"), "{reason}");
+    assert!(!reason.contains("that replaced it"), "{reason}");
 }
 
 #[tokio::test]

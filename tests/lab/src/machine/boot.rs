@@ -109,7 +109,7 @@ pub(crate) fn boot(image: &Image, options: &BootOptions) -> Result<Booted, Failu
         let what = match error {
             PortError::Ended => "ended before it was ready".to_owned(),
             PortError::TooLate => format!("was not ready within {:?}", options.limit),
-            PortError::Io(error) => format!("could not be talked to: {error}"),
+            PortError::Io(error) => format!("did not answer the lab: {error}"),
         };
         Failure {
             error: not_ready(what, &options.console),
@@ -197,7 +197,7 @@ fn arguments(
     if options.script.contains(char::is_whitespace) || !options.share.join(&options.script).is_file() {
         return Err(MachineError::File {
             path: options.share.join(&options.script),
-            what: "a script was expected here, with a name without white space".to_owned(),
+            what: "expected a script here, with a name without white space".to_owned(),
         });
     }
     let accelerator = if options.counted_time {

@@ -50,7 +50,7 @@ pub(crate) fn check() -> Result<(), MachineError> {
 pub(crate) fn needed(name: &str) -> Result<PathBuf, MachineError> {
     program(name).ok_or_else(|| MachineError::NotInstalled {
         missing: format!("the program {name}"),
-        remedy: "install the package that has it (`apt-file search` tells which)".to_owned(),
+        remedy: "install its package (find the name with `apt-file search`)".to_owned(),
     })
 }
 

@@ -63,7 +63,10 @@ impl Package {
             if !path.is_file() {
                 return Err(MachineError::File {
                     path,
-                    what: format!("{OVERRIDE} names it as the kernel package, and no file is there; mend or unset it"),
+                    what: format!(
+                        "{OVERRIDE} names it as the kernel package, but the file does not exist; correct or unset \
+                         {OVERRIDE}"
+                    ),
                 });
             }
             return Ok(Package {
@@ -119,7 +122,7 @@ impl Package {
         )?;
         let wrong = |what: &str| MachineError::File {
             path: package.clone(),
-            what: format!("{what}; a Debian linux-image package of amd64 was expected"),
+            what: format!("{what}; expected a Debian linux-image package of amd64"),
         };
         let release = only_entry(&tree.join("lib/modules")).ok_or_else(|| wrong("it has no lib/modules/RELEASE"))?;
         let boot = tree.join(format!("boot/vmlinuz-{release}"));
@@ -161,7 +164,7 @@ fn download(name: &str, to: &Path) -> Result<PathBuf, MachineError> {
         .map(|file| place.join(file))
         .ok_or_else(|| MachineError::File {
             path: place.clone(),
-            what: format!("one package {name} was expected here after `apt-get download`"),
+            what: format!("expected one package {name} here after `apt-get download`"),
         })
 }
 

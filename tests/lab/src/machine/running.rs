@@ -138,7 +138,7 @@ impl Machine {
             shell.write(line.as_bytes(), deadline)?;
             let answer = shell.read_line(deadline)?;
             let (status, length) = parse_answer(&answer).ok_or_else(|| {
-                let what = format!("\"STATUS LENGTH\" was expected from the machine's shell, seen \"{answer}\"");
+                let what = format!("expected \"STATUS LENGTH\" from the machine's shell, seen \"{answer}\"");
                 PortError::Io(io::Error::new(io::ErrorKind::InvalidData, what))
             })?;
             let output = shell.read(length, deadline)?;

@@ -68,7 +68,7 @@ impl Share {
         }
         let name = program.file_name().ok_or_else(|| MachineError::File {
             path: program.to_path_buf(),
-            what: "a program was expected".to_owned(),
+            what: "expected a program".to_owned(),
         })?;
         let to = self.path().join("bin").join(name);
         fs::copy(program, &to).map_err(path_error("copying", program))?;

@@ -37,7 +37,7 @@ pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
         .find(|(magic, _)| payload.starts_with(magic))
         .ok_or_else(|| {
             wrong(format!(
-                "its kernel is compressed in a form that begins with {:02x?}; xz, zstd and gzip are known",
+                "its compressed kernel begins with {:02x?}; expected xz, zstd or gzip",
                 &payload[..payload.len().min(6)]
             ))
         })?;
@@ -49,14 +49,14 @@ pub(crate) fn extract(from: &Path, to: &Path) -> Result<(), MachineError> {
     let kernel = expand(line, stream)?;
     if !kernel.starts_with(b"\x7fELF") {
         return Err(wrong(format!(
-            "an ELF file was expected inside, seen: {:02x?}",
+            "expected an ELF file inside, seen {:02x?}",
             &kernel[..kernel.len().min(4)]
         )));
     }
     let expected = u32::from_le_bytes(*length);
     if kernel.len() != expected as usize {
         return Err(wrong(format!(
-            "its kernel has {} bytes, and should have {expected}",
+            "its kernel has {} bytes; expected {expected}",
             kernel.len()
         )));
     }
@@ -70,7 +70,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
         usize::try_from(u32::from_le_bytes(bytes)).ok()
     };
     if image.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("a bzImage was expected, with \"HdrS\" at 0x202; it is not one".to_owned());
+        return Err("expected a bzImage, with \"HdrS\" at 0x202; seen other bytes there".to_owned());
     }
     // A setup size of 0 sectors means 4, for compatibility. The boot sector comes before the setup.
     let sectors = match image[0x1f1] {
@@ -84,7 +84,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
     range()
         .and_then(|range| image.get(range))
         .filter(|payload| !payload.is_empty())
-        .ok_or_else(|| "its header points behind its end, or at nothing: it is cut short".to_owned())
+        .ok_or_else(|| "its header points beyond the end of the file: the file is cut short".to_owned())
 }
 
 /// Feeds a stream to a command and returns its output.

@@ -99,7 +99,7 @@ fn killed_agent_gives_no_verdict() {
     assert!(
         reason.starts_with("agent at unix:/run/agent.sock: ")
             && reason.contains("killed")
-            && reason.contains("start it again"),
+            && reason.contains("start the agent again"),
         "{reason}"
     );
     for (device, before) in ["rxe0", "rxe1"].into_iter().zip(before) {

@@ -116,7 +116,7 @@ fn repeat_takes_next_seed_each_time() {
         assert_eq!(judged.code(), 0, "{judged}");
     }
     assert!(
-        output.stdout.ends_with("3 of 3 runs: 1 of 1 test passed in each\n"),
+        output.stdout.ends_with("3 of 3 runs: 1 of 1 test passed in each run\n"),
         "{output}"
     );
     let json = run(&mut place.verbatim(&format!("{ON_BROKEN} --json --repeat 2 c14-016-get-protect-2")));
@@ -215,7 +215,7 @@ fn explain_covers_tests_without_findings() {
     assert_eq!(passed.code(), 0, "{passed}");
     for words in [
         "PASS c14-024-node-info\n",
-        "  held:     C14-24 NodeType: channel adapter\n",
+        "  passed:   C14-24 NodeType: channel adapter\n",
         "  reached:  its end: ",
         "  again: verbatim run ",
     ] {
@@ -225,7 +225,7 @@ fn explain_covers_tests_without_findings() {
     assert_eq!(unknown.code(), 2, "{unknown}");
     let absent = run(&mut place.verbatim("explain kept c14-015-get"));
     assert_eq!(absent.code(), 2, "{absent}");
-    assert!(absent.stderr.contains("no test of this run"), "{absent}");
+    assert!(absent.stderr.contains("this run has no test"), "{absent}");
 }
 
 #[test]

@@ -200,7 +200,7 @@ fn rejects_paths_without_record() {
     fs::create_dir(place.path("empty")).unwrap();
     place.write("file", "text");
     for (name, words) in [
-        ("empty", "holds no record of a run"),
+        ("empty", "is not a bundle"),
         ("nowhere", "No such file"),
         ("file", "Not a directory"),
     ] {

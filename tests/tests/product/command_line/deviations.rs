@@ -144,7 +144,9 @@ fn absent_deviation_passes_with_note() {
     let output = judged(&place, "mended");
     assert_eq!(output.code(), 0, "{output}");
     assert!(
-        output.stdout.contains("Not as the known deviations have it"),
+        output
+            .stdout
+            .contains("Known deviations that did not appear or have expired"),
         "{output}"
     );
     assert!(

@@ -91,7 +91,10 @@ fn forged_signed_record_is_refused() {
     // With a signature of the forger's key, the bundle is whole, but the key is wrong.
     assert_eq!(verbatim(&place, "sign kept --key other.pem --force").code(), 0);
     let whole = verbatim(&place, "verify kept");
-    assert!(whole.stdout.contains("--key PUBLIC.pem demands whose"), "{whole}");
+    assert!(
+        whole.stdout.contains("--key PUBLIC.pem checks whose key it is"),
+        "{whole}"
+    );
     let output = verbatim(&place, "verify kept --key mine.pub");
     assert_eq!((output.code(), output.stdout.as_str()), (3, ""), "{output}");
     assert!(output.stderr.contains("is not signed as demanded"), "{output}");
@@ -103,7 +106,10 @@ fn incomplete_signature_is_refused() {
     keys(&place, "mine");
     kept(&place, "--sign mine.pem");
     for (gone, words) in [
-        ("kept/manifest.sig", "has what the run did not leave: manifest.pub"),
+        (
+            "kept/manifest.sig",
+            "has files that the manifest does not list: manifest.pub",
+        ),
         ("kept/manifest.pub", "kept/manifest.pub is damaged"),
     ] {
         let content = fs::read(place.path(gone)).unwrap();

@@ -28,8 +28,8 @@ fn wrong_words_get_suggestions() {
             "tests no-such-test",
             ["\"no-such-test\"", "`verbatim tests` lists them"],
         ),
-        ("run --set nope=1", ["--set nope", "theirs are: "]),
-        ("run C13_013 --set wait_s=1", ["--set wait_s", "theirs are: none"]),
+        ("run --set nope=1", ["--set nope", "the parameters of these tests: "]),
+        ("run C13_013 --set wait_s=1", ["--set wait_s", "of these tests: none"]),
         ("run --set wait_s", ["--set wait_s", "NAME=VALUE was expected"]),
         (
             "run --set illegal_parts=70000",
@@ -53,7 +53,7 @@ fn wrong_words_get_suggestions() {
         ),
         (
             "run --rig-key profile=full",
-            ["--rig-key profile=full: ", "the value in TOML, such as"],
+            ["--rig-key profile=full: ", "with a TOML value, such as"],
         ),
         (
             "--server /none.socket run --rig-key seed=1",

@@ -47,7 +47,7 @@ fn lone_packet_with_wrong_icrc_is_named() {
     place.write("one.pcap", &whole[..24 + 16 + 0x7A]);
     let output = run(&mut place.verbatim("inspect --rc one.pcap"));
     assert_eq!(output.code(), 4, "{output}");
-    let told = "1 not judged: its ICRC is wrong, and no other packet shows which connection it is of (#1)";
+    let told = "1 not judged: its ICRC is wrong, and no other packet shows its connection (#1)";
     assert!(output.stdout.contains(told), "{output}");
     assert!(
         output

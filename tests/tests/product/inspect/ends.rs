@@ -45,7 +45,7 @@ fn rejects_files_that_are_no_capture() {
         ("empty", "seen nothing; the file is empty"),
         ("text", "expected a capture, which begins with "),
         ("xz", "xz -dc FILE | verbatim inspect -"),
-        (".", "expected a capture, and it is a directory"),
+        (".", "expected a capture, seen a directory"),
         ("missing", "cannot open the capture: No such file or directory"),
     ] {
         let said = refused(&place, file);
@@ -69,7 +69,7 @@ fn rejects_wrong_options() {
         ("--p-keys 65536", "expected a number of 16 bits"),
         ("--kind hub", "ca"),
         ("--only bad", "discarded"),
-        ("--not-destination", "a channel adapter is where packets end"),
+        ("--not-destination", "a channel adapter forwards no packets"),
     ] {
         let said = refused(&place, &format!("x {options}"));
         assert!(said.contains(words), "{options}: {said}");

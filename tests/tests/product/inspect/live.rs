@@ -109,7 +109,7 @@ fn in_a_namespace() {
     let output = running.end(LIMIT);
     let lost = documents(&output).1["lost_by_the_capture"].as_u64().unwrap();
     assert!(lost > 0, "{output}");
-    let told = format!("e0: the capture lost {lost} packets, for which the kernel had no room");
+    let told = format!("e0: the capture lost {lost} packets, because the kernel's buffer was full");
     assert!(output.stderr.contains(&told), "{output}");
 }
 

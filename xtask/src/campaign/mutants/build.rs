@@ -79,10 +79,7 @@ pub(super) fn find() -> anyhow::Result<(Vec<Mutant>, Vec<File>)> {
     let found: Vec<_> = found.collect();
     let of_defects = sites::only_of_defects(&found.iter().map(|(.., found)| found).collect::<Vec<_>>());
     let names: Vec<&str> = of_defects.iter().map(String::as_str).collect();
-    eprintln!(
-        "xtask: only defects lead to these functions, which are left out: {}",
-        names.join(", ")
-    );
+    eprintln!("xtask: left out functions that only defects call: {}", names.join(", "));
     let mut mutants = Vec::new();
     let mut files = Vec::new();
     for (name, source, found) in found {

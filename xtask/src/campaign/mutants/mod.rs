@@ -120,7 +120,7 @@ pub(super) fn run(options: &Options) -> anyhow::Result<()> {
     }
     if !stale.is_empty() {
         bail!(
-            "tests/mutants/exceptions.toml: no mutant has these names; look at each, the code may have moved:\n  {}",
+            "tests/mutants/exceptions.toml: no mutant has these names; check each name, the code may have moved:\n  {}",
             stale.join("\n  ")
         );
     }

@@ -61,7 +61,7 @@ pub(super) fn report(
         let name = &built.mutants[*id].name;
         let is_by_name = exceptions.iter().any(|exception| exception.mutants.contains(name));
         if is_by_name && matches!(fate, Fate::Killed(_)) {
-            println!("no exception any more, it is killed: {name}");
+            println!("killed, so remove this exception: {name}");
         }
     }
     if let Some(path) = &arguments.json {
@@ -74,10 +74,10 @@ pub(super) fn report(
     // Rounded down, so that 95 % means at least 95 %.
     let percent = |part: u32| (1000.0 * f64::from(part) / f64::from((killed + survived).max(1))).floor() / 10.0;
     println!(
-        "noticed, but by no FAIL: {unsure} of those that survived; with them {:.1} %",
+        "survivors that were noticed without a FAIL: {unsure}; score with them: {:.1} %",
         percent(killed + unsure)
     );
-    println!("of those excepted {broken} are no device: the model itself panics with them, or does not come to an end");
+    println!("exceptions that make the model panic or run without end: {broken}");
     with_reason += broken + skipped;
     let score = percent(killed);
     let of = fates.len() + skipped;

@@ -131,7 +131,7 @@ fn address(given: &str, options: &Options) -> anyhow::Result<AgentAddress> {
     };
     if files.is_none() && !at.ip().to_canonical().is_loopback() {
         return Err(usage(format!(
-            "--agent {given} is no loopback address, and an agent is only reached with TLS there; give --agent-ca, \
+            "--agent {given} is not a loopback address: an agent at such an address needs TLS; give --agent-ca, \
              --agent-cert and --agent-key (`verbatim pki init DIR` makes the files)"
         ))
         .into());
@@ -155,7 +155,7 @@ fn resolved(given: &str) -> anyhow::Result<(Option<String>, SocketAddr)> {
         .rsplit_once(':')
         .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     let Some((host, _)) = port else {
-        return Err(exit::Usage(format!("--agent {given:?} is no address; {expected}")).into());
+        return Err(exit::Usage(format!("--agent {given:?} is not an address; {expected}")).into());
     };
     match given.to_socket_addrs().map(|mut all| all.next()) {
         Ok(Some(address)) => Ok((Some(host.into()), address)),

@@ -44,25 +44,23 @@ fn clock(root: &Path) -> Found {
     const WHAT: &str = "clock source";
     let place = root.join("sys/devices/system/clocksource/clocksource0");
     let Some(current) = read(&place.join("current_clocksource")) else {
-        return good(WHAT, "not told by this kernel".into());
+        return good(WHAT, "this kernel does not report it".into());
     };
     let others = read(&place.join("available_clocksource")).unwrap_or_default();
     let remedy = format!(
-        "there are: {others}; boot with `clocksource=tsc tsc=reliable` where the processor's counter is constant, or give a \
-         virtual machine its host's clock"
+        "available: {others}; boot with `clocksource=tsc tsc=reliable` if the processor's counter is constant, or \
+         give a virtual machine its host's clock"
     );
     if COARSE.contains(&current.as_str()) {
         return bad(
             WHAT,
-            format!("{current} counts in steps of milliseconds: no response time can be measured; {remedy}"),
+            format!("{current} counts in steps of milliseconds: tests cannot measure response times; {remedy}"),
         );
     }
     if SLOW.contains(&current.as_str()) {
         return good(
             WHAT,
-            format!(
-                "{current}: each reading costs microseconds, and bounds on response times get as much looser; {remedy}"
-            ),
+            format!("{current}: each reading takes microseconds, which widens the bounds of response times; {remedy}"),
         );
     }
     good(WHAT, current)
@@ -91,8 +89,8 @@ fn modules(root: &Path, rigs: &[RigConfig]) -> Vec<Found> {
             bad(
                 &what,
                 format!(
-                    "rig {} needs it, and it is not loaded: `modprobe {module}`, and at every start: `echo {module} \
-                     >/etc/modules-load.d/verbatim.conf`; in a container it is the host's to load",
+                    "rig {} needs this module, which is not loaded: `modprobe {module}`, and for each boot `echo \
+                     {module} >/etc/modules-load.d/verbatim.conf`; for a container, load it on the host",
                     rig.name
                 ),
             )
@@ -133,8 +131,8 @@ fn units(rigs: &[RigConfig], show: impl Fn(&str) -> Option<[String; 3]>) -> Vec<
             _ => bad(
                 &what,
                 format!(
-                    "{active} ({result}): `systemctl start {unit}`; why it ended: `journalctl -u {unit}`, and of a wrong rig \
-                     file `verbatimd check-config`"
+                    "{active} ({result}): `systemctl start {unit}`; `journalctl -u {unit}` shows why it ended, and \
+                     `verbatimd check-config` checks the rig file"
                 ),
             ),
         });

@@ -22,9 +22,9 @@ use crate::{exit, print};
 /// Check this machine: list usable and missing parts, with remedies.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Exit codes: 0 everything that is needed is there: the state directory, each rig of the rig file, the \
-    daemon where there is one; with --agent no check failed; 2 usage; 3 something is missing, or a check failed. Lines `note` and \
-    `unread` are of settings of RDMA devices that decide verdicts, and change no exit code."
+    after_help = "Exit codes: 0 all required parts are usable: the state directory, each rig of the rig file, and the \
+    daemon if there is one; with --agent, no check failed; 2 usage; 3 a required part is missing, or a check failed. \
+    Lines `note` and `unread` show settings of RDMA devices that decide verdicts. They do not change the exit code."
 )]
 pub(crate) struct Arguments {
     /// Check only this rig, and fail if the rig cannot be used
@@ -207,7 +207,7 @@ fn state_directory() -> Found {
         Err(error) => bad(
             "state directory",
             format!(
-                "{}: {error}; mend its permissions, or name another one in STATE_DIRECTORY",
+                "{}: {error}; correct its permissions, or name another directory in STATE_DIRECTORY",
                 directory.display()
             ),
         ),
@@ -236,7 +236,7 @@ fn whole(config: &RigConfig) -> Vec<Found> {
         RigKind::Umad { .. } if !verbatim_rig::env::in_force(config) => good(
             &what,
             format!(
-                "not looked at: it needs an environment of its own; `verbatim doctor --rig {}` looks",
+                "not checked: it needs its own environment; `verbatim doctor --rig {}` checks it",
                 config.name
             ),
         ),
@@ -277,8 +277,8 @@ fn who_else(rig: &str, opened: &serde_json::Value) -> Vec<Found> {
         return Vec::new();
     };
     let traps = match opened["receives_traps"].as_bool() {
-        Some(false) => "another program has those of this port, such as a subnet manager: the record will hold none",
-        _ => "arrive here; while a run has the port open, no subnet manager can start on it",
+        Some(false) => "another program, such as a subnet manager, receives them: the record will have none",
+        _ => "arrive here; no subnet manager can start on the port while a run has it open",
     };
     vec![
         good(&format!("{rig}: subnet manager"), manager.into()),

@@ -10,12 +10,13 @@ use crate::exit::Usage;
 
 /// Judge the packets of a capture.
 #[derive(clap::Args)]
-#[command(after_help = "\
-Reads pcap, pcapng and ERF, plain or compressed by gzip or zstd: Ethernet, Linux cooked captures and raw IP (RoCEv1, \
-RoCEv2, also in VXLAN, Geneve, GRE, ERSPAN or MPLS), and native InfiniBand.\n\
-Exit codes: 0 all judged packets are accepted; 1 one or more would be discarded; 2 usage, or no capture; 3 the capture \
-ends within a packet or is damaged (what came before is judged); 4 nothing was judged, or with --rc no violation was \
-found, and a wrong ICRC that an end or the way may have made.")]
+#[command(
+    after_help = "Reads pcap, pcapng and ERF, plain or compressed by gzip or zstd: Ethernet, Linux cooked \
+captures and raw IP (RoCEv1, RoCEv2, also in VXLAN, Geneve, GRE, ERSPAN or MPLS), and native InfiniBand.\n\
+Exit codes: 0 all judged packets are accepted; 1 at least one would be discarded, or with --rc breaks a rule; 2 \
+usage, or no capture; 3 the capture ends within a packet or is damaged (earlier packets are judged); 4 no packet was \
+judged, or with --rc there was no violation but a wrong ICRC, which an end or the network may have caused."
+)]
 pub(crate) struct Arguments {
     /// The capture; `-` reads a pipe: tcpdump -w - | verbatim inspect -
     #[arg(required_unless_present = "interface")]
@@ -26,7 +27,7 @@ pub(crate) struct Arguments {
     /// Kind of node that the port belongs to
     #[arg(long, value_enum, default_value_t = KindName::Ca)]
     kind: KindName,
-    /// The packets are on their way through the switch or router, not for it
+    /// The packets pass through the switch or router, and are not addressed to it
     #[arg(long)]
     not_destination: bool,
     /// The port's LID, such as 0x8; without it DLIDs of unicast packets are not checked
@@ -50,10 +51,10 @@ pub(crate) struct Arguments {
     /// Show only these packets; all are judged and counted
     #[arg(long, value_enum)]
     pub(super) only: Option<Only>,
-    /// Judge reliable connections by the packets of both ends, not packets by themselves
+    /// Judge reliable connections by the packets of both ends, instead of each packet alone
     #[arg(long, conflicts_with_all = ["only", "kind", "not_destination", "lid", "lmc", "mtu_cap", "vls", "p_keys"])]
     pub(super) rc: bool,
-    /// With --rc: no packet was lost, repeated or reordered, on the way or by the capture, so that loss excuses nothing
+    /// With --rc: network and capture lost, repeated and reordered no packet, so loss excuses no violation
     #[arg(long, requires = "rc")]
     pub(super) lossless: bool,
     /// Print one JSON document per packet or connection, one per line, and a summary
@@ -93,8 +94,8 @@ impl Arguments {
             KindName::Switch => Kind::Switch,
         };
         if kind == Kind::Ca && self.not_destination {
-            let why = "--not-destination is for switches and routers: a channel adapter is where packets end; give --kind \
-                       switch or --kind router with it, or leave it out";
+            let why = "--not-destination is for switches and routers: a channel adapter forwards no packets; add \
+                       --kind switch or --kind router, or remove --not-destination";
             return Err(Usage(why.into()).into());
         }
         let lids = 1_u16 << self.lmc;

@@ -14,8 +14,8 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
     if path == Path::new("-") {
         let stdin = io::stdin();
         if stdin.is_terminal() {
-            let why = "expected a capture on stdin, and it is a terminal; give a file, or pipe one in: tcpdump -w - | \
-                       verbatim inspect -";
+            let why = "expected a capture on stdin, but stdin is a terminal; give a file, or pipe one in: tcpdump -w \
+                       - | verbatim inspect -";
             return Err(Usage(why.into()).into());
         }
         return Ok(Box::new(stdin.lock()));
@@ -28,9 +28,7 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Box<dyn Read>> {
         ))
     })?;
     if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
-        return Err(wrong(
-            "expected a capture, and it is a directory; give a file in it".into(),
-        ));
+        return Err(wrong("expected a capture, seen a directory; give a file in it".into()));
     }
     Ok(Box::new(file))
 }

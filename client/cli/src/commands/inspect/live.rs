@@ -12,6 +12,7 @@ use signal_hook::flag;
 use verbatim_hw::ether::{Frame, PacketSocket, now};
 
 use crate::exit::Usage;
+use crate::print::counted;
 
 /// Longest wait for a frame before the capture checks whether it should end.
 const IDLE: Duration = Duration::from_millis(200);
@@ -78,9 +79,9 @@ impl Live {
             *told = Instant::now();
             self.lost.set(self.socket.dropped());
             eprintln!(
-                "verbatim: {}: {} packets, {} lost by the capture",
+                "verbatim: {}: {}, {} lost by the capture",
                 self.socket.interface(),
-                self.packets,
+                counted(self.packets, "packet", "packets"),
                 self.lost.get()
             );
         }

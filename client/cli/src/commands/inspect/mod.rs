@@ -144,7 +144,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if lost > 0 {
         let packets = counted(lost, "packet", "packets");
         eprintln!(
-            "verbatim: {}: the capture lost {packets}, for which the kernel had no room",
+            "verbatim: {}: the capture lost {packets}, because the kernel's buffer was full",
             arguments.place().display()
         );
     }

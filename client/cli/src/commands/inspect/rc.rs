@@ -116,10 +116,10 @@ fn time(at: Option<CaptureTime>, begin: &mut Option<CaptureTime>) -> Option<Time
 }
 
 /// Reason why a packet with a wrong ICRC belongs to no connection.
-const UNCLAIMED: &str = "its ICRC is wrong, and no other packet shows which connection it is of";
+const UNCLAIMED: &str = "its ICRC is wrong, and no other packet shows its connection";
 
 /// Reason why a packet to QP1 is not judged.
-const MANAGER: &str = "of general services, such as the communication manager; read for how connections begin";
+const MANAGER: &str = "of general services, such as the communication manager; used only for the setup of connections";
 
 #[derive(Default)]
 struct Report {
@@ -300,14 +300,14 @@ impl Report {
         if self.wrong_icrcs > 0 {
             writeln!(
                 out,
-                "{:>9} with a wrong ICRC: nothing shows whether an end made it or the way damaged the packet",
+                "{:>9} with a wrong ICRC: either an end sent it, or the network damaged the packet",
                 self.wrong_icrcs
             )?;
         }
         if self.cut > 0 {
             writeln!(
                 out,
-                "{:>9} judged by their headers alone: the capture cut their payload off, and with it the ICRC",
+                "{:>9} judged by their headers alone: the capture cut off payload and ICRC",
                 self.cut
             )?;
         }
@@ -358,7 +358,7 @@ fn begun(managed: &Managed) -> String {
         ..
     } = managed;
     format!(
-        "begun for service {service}: first PSNs {first} and {second}, retry count {retry_count}, RNR retry counts \
+        "set up for service {service}: first PSNs {first} and {second}, retry count {retry_count}, RNR retry counts \
          {asking} and {asked}"
     )
 }
@@ -377,13 +377,13 @@ fn missing(ended: &Ended) -> Vec<String> {
     let connection = &ended.connection;
     let mut missing: Vec<String> = (0..2)
         .filter(|end| connection.packets[*end] == 0)
-        .map(|end| format!("what {} sends", ended.ends[end].address))
+        .map(|end| format!("packets from {}", ended.ends[end].address))
         .collect();
     if (0..2).all(|end| !connection.has_requests(end)) {
         missing.push("requests".into());
     }
     if connection.path_mtu().is_none() {
-        missing.push("a packet that tells the path MTU".into());
+        missing.push("a packet that shows the path MTU".into());
     }
     missing
 }

@@ -37,7 +37,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Init {
-    /// Where to put the files; the directory is made if it is not there, and nothing is overwritten
+    /// Directory for the files; the command makes it if it does not exist, and overwrites no file
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// A name or address of the server's host, besides localhost, 127.0.0.1 and ::1; may be given several times
@@ -46,7 +46,7 @@ struct Init {
     /// Name of the client in its certificate, in roles and in logs
     #[arg(long, value_name = "NAME", default_value = "admin", value_parser = client_name)]
     client: String,
-    /// How long the certificates are valid
+    /// Lifetime of the certificates
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
     /// Print one JSON document
@@ -65,7 +65,7 @@ struct Issue {
     /// Make a server certificate for this name or address, and for localhost; may be given several times
     #[arg(long = "server-host", value_name = "NAME_OR_IP")]
     servers: Vec<Host>,
-    /// How long the certificate is valid, at most until the CA's end
+    /// Lifetime of the certificate; it ends with that of the CA at the latest
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(u16).range(1..=3650))]
     days: u16,
 }
@@ -154,9 +154,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn make(init: &Init) -> anyhow::Result<ExitCode> {
     let directory = std::path::absolute(&init.directory).context("the directory's name")?;
     let names = names(&init.servers);
-    let (planned, until) = plan(&names, &init.client, init.days).context("making certificates")?;
+    let (planned, until) = plan(&names, &init.client, init.days).context("cannot make the certificates")?;
     refuse_present(&directory, &planned)?;
-    fs::create_dir_all(&directory).with_context(|| format!("the directory {}", directory.display()))?;
+    fs::create_dir_all(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
     write_all(&directory, &planned)?;
     report(init, &directory, &names, &planned, &until)
 }
@@ -171,7 +171,7 @@ fn refuse_present(directory: &Path, planned: &[Planned]) -> Result<(), Usage> {
         return Ok(());
     }
     Err(Usage(format!(
-        "{} has {} already, and nothing is overwritten: name another, or remove them if nobody uses them",
+        "{} has {} already, and nothing is overwritten: give another directory or name, or remove unused files",
         directory.display(),
         present.join(", ")
     )))
@@ -201,7 +201,7 @@ fn issue(issue: &Issue) -> anyhow::Result<ExitCode> {
     };
     let (pair, until) = ca
         .issue(&what, OffsetDateTime::now_utc(), issue.days)
-        .context("making a certificate")?;
+        .context("cannot make the certificate")?;
     let planned = pair_of(
         &issue.name,
         &format!("the {about}'s certificate"),
@@ -219,7 +219,7 @@ fn issue(issue: &Issue) -> anyhow::Result<ExitCode> {
     );
     if issue.servers.is_empty() {
         text.push_str(&format!(
-            "give both, and ca.pem, to {0}; the daemon knows it as cert:{0}, for which its configuration must have a role\n",
+            "give both files and ca.pem to {0}; in the daemon's configuration, give a role to cert:{0}\n",
             issue.name
         ));
     }
@@ -255,11 +255,11 @@ fn revoke(revoke: &Revoke) -> anyhow::Result<ExitCode> {
     }
     let text = ca
         .revoke(&serials, OffsetDateTime::now_utc())
-        .context("making the list")?;
+        .context("cannot make the list of revoked certificates")?;
     replace(&list, &text)?;
     print::text(&format!(
-        "{} is revoked; {} lists {}. Put it where the daemon's configuration names its crl (the agent's \
-         --tls-crl): the daemon takes it up at once, the agent at SIGHUP\n",
+        "{} is revoked; {} lists {}. Copy this list to the path `crl` of the daemon's configuration, or --tls-crl of \
+         the agent. The daemon reads it at once, the agent at SIGHUP\n",
         path.display(),
         list.display(),
         print::counted(serials.len() as u64, "certificate", "certificates")
@@ -307,7 +307,7 @@ fn plan(names: &[Host], client: &str, days: u16) -> Result<(Vec<Planned>, String
     let mut planned = pair_of(
         "ca",
         "the CA's certificate, for all hosts",
-        "the CA's key: for `pki issue` and `pki revoke`, nobody else",
+        "the CA's key, only for `pki issue` and `pki revoke`; keep it secret",
         ca.pair,
     )
     .to_vec();
@@ -355,7 +355,7 @@ fn write_all(directory: &Path, planned: &[Planned]) -> anyhow::Result<()> {
             for path in made {
                 let _ = fs::remove_file(path);
             }
-            return Err(error).with_context(|| format!("{} cannot be made; nothing was", path.display()));
+            return Err(error).with_context(|| format!("cannot make {}; no new file was left", path.display()));
         }
     }
     Ok(())

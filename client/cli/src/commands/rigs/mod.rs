@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         let (text, ports) = discover::discover(Path::new("/"));
         print::text(&text)?;
         if ports == 0 {
-            eprintln!("no adapter in /sys/class/infiniband; `verbatim doctor` says what this host lacks");
+            eprintln!("no adapter in /sys/class/infiniband; `verbatim doctor` lists the missing parts");
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments, place: impl FnOnce() -> anyhow::Result<
         (Place::Inside(_), None) if !arguments.watch => of_file(arguments),
         (Place::Inside(_), Some(Command::Restore { rig })) => restore_inside(arguments, rig),
         (Place::Inside(_), None | Some(_)) => {
-            place.server("`verbatim rigs --watch`, `drain` and `reload`")?;
+            place.server("this `verbatim rigs` command")?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -155,7 +155,7 @@ fn reload(address: &Address, json: bool) -> anyhow::Result<ExitCode> {
     for (what, rigs) in parts.iter().filter(|(_, rigs)| !rigs.is_empty()) {
         text.push_str(&format!("{what:<9} {}\n", rigs.join(" ")));
     }
-    print::text(if text.is_empty() { "as before\n" } else { &text })?;
+    print::text(if text.is_empty() { "no rig changed\n" } else { &text })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -234,7 +234,7 @@ fn of_file(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         .collect();
     print::text(&lines)?;
     if file.path.is_none() {
-        eprintln!("no rig file: only the built-in rig; name one with --rig-file, or make /etc/verbatim/rigs.toml");
+        eprintln!("no rig file: only the built-in rig; name a file with --rig-file, or make /etc/verbatim/rigs.toml");
     }
     Ok(ExitCode::SUCCESS)
 }

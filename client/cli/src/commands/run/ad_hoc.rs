@@ -28,7 +28,7 @@ pub(crate) struct AdHoc {
     #[arg(long, value_name = "INTERFACE", help_heading = HEADING)]
     #[arg(requires = "agent", requires = "ip", conflicts_with = "rig_file")]
     packets: Option<String>,
-    /// Where the agent is: HOST:PORT or unix:PATH
+    /// Address of the agent: HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDR", help_heading = HEADING, requires = "packets")]
     agent: Option<String>,
     /// The tester's IP address, which no host may have configured
@@ -84,7 +84,10 @@ impl AdHoc {
             (Some(way), _) => {
                 let (device, port) = way.split_once(':').unwrap_or((way, "1"));
                 let port: u8 = port.parse().map_err(|_| {
-                    Usage(format!("--umad {way}: expected an adapter and a port of it, such as mlx5_0:1 (`verbatim rigs discover`)"))
+                    Usage(format!(
+                        "--umad {way}: expected an adapter and its port, such as mlx5_0:1 (`verbatim \
+                         rigs discover`)"
+                    ))
                 })?;
                 put("kind", string("umad"));
                 put("device", string(device));
@@ -114,7 +117,7 @@ impl AdHoc {
         self.words().first().map_or(Ok(()), |option| {
             Err(Usage(format!(
                 "{option} cannot be used with the daemon at {}: it holds its rigs' ports; name one of its rigs (`verbatim rigs`), or \
-                 work without it by --server none",
+                 work without the daemon by --server none",
                 address.in_words()
             )))
         })

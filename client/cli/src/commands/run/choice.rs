@@ -135,7 +135,7 @@ pub(crate) fn ids(
                 "no test matches the expression of -k{}; `verbatim tests` lists them all",
                 expression.hint(tests)
             ),
-            (None, _) => "no test of the last run that did not pass is among these".into(),
+            (None, _) => "none of these tests had FAIL, ERROR or INCONCLUSIVE in the last run".into(),
         }));
     }
     Ok(ids)

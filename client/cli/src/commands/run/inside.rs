@@ -137,8 +137,8 @@ pub(super) fn cancel() -> anyhow::Result<Arc<AtomicBool>> {
                 asked.store(true, Ordering::Relaxed);
                 if first.get_or_insert_with(Instant::now).elapsed() > SAME {
                     eprintln!(
-                        "verbatim: left at once; what the device had before is in its restore journal, and the next run on this \
-                         rig restores it"
+                        "verbatim: left at once, before the device was restored; the next run on this rig restores it \
+                         from the restore journal"
                     );
                     process::exit(INTERRUPTED);
                 }

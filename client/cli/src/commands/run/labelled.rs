@@ -50,7 +50,8 @@ pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Resu
                 .map(|lease| format!("{} ({})", lease.rig, lease.name))
                 .collect();
             Err(Usage(format!(
-                "you hold {} rigs with these labels: {}; say which with --rig or --lease, or queue for another with --own-lease",
+                "you hold {} rigs with these labels: {}; choose one with --rig or --lease, or queue for another with \
+                 --own-lease",
                 several.len(),
                 several.join(", ")
             ))
@@ -61,7 +62,7 @@ pub(super) async fn mine(client: &Client, arguments: &Arguments) -> anyhow::Resu
 
 /// Returns a message that the run uses the user's own lease.
 pub(super) fn under(lease: &str) -> String {
-    format!("runs under your {lease}; --own-lease waits for a lease of its own")
+    format!("runs under your {lease}; --own-lease waits for a separate lease")
 }
 
 /// A lease for a run.
@@ -118,7 +119,7 @@ impl Held {
             // The lease may have ended already.
             Ok(_) | Err(Error::Refusal(_)) => {}
             Err(error) => eprintln!(
-                "verbatim: {} could not be ended: {error}; it ends by itself within {} minutes",
+                "verbatim: cannot end {}: {error}; it ends by itself within {} minutes",
                 self.name,
                 LASTS.as_secs() / 60
             ),

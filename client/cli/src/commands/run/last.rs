@@ -55,14 +55,16 @@ pub(super) fn keep(rig: &str, verdicts: &[Verdict]) {
 pub(super) fn of(rig: &str) -> anyhow::Result<Vec<String>> {
     let file = file(rig).ok_or_else(|| {
         Usage(
-            "--failed: what did not pass is kept in $XDG_CACHE_HOME or $HOME/.cache; neither variable is set to a path"
+            "--failed: the list of tests that did not pass is in $XDG_CACHE_HOME or $HOME/.cache, but neither \
+             variable is an absolute path"
                 .into(),
         )
     })?;
     let Ok(text) = fs::read_to_string(&file) else {
         let file = file.display();
         return Err(Usage(format!(
-            "--failed: nothing to run again: of this user's last run on {rig} no test is known that did not pass ({file} is not there)"
+            "--failed: nothing to run again: every test of this user's last run on {rig} passed, or there was none \
+             ({file} does not exist)"
         ))
         .into());
     };

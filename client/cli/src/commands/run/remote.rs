@@ -69,14 +69,17 @@ fn seed(arguments: &Arguments, address: &Address) -> anyhow::Result<u64> {
 /// Returns the tests that did not pass in the last run on a rig.
 async fn not_passed(client: &Client, rig: &str) -> anyhow::Result<Vec<String>> {
     if rig.is_empty() {
-        return Err(Usage("--failed takes --rig RIG: the last run of that rig is meant".into()).into());
+        return Err(Usage("--failed needs --rig RIG: it repeats tests of the last run on that rig".into()).into());
     }
     let runs = client
         .list_runs(&format!("rig={rig} AND state=ENDED"), 1, "")
         .await?
         .runs;
     let Some(run) = runs.first() else {
-        return Err(Usage(format!("--failed: no run of {rig} is kept; run without --failed first")).into());
+        return Err(Usage(format!(
+            "--failed: the daemon has no ended run of rig {rig}; run without --failed first"
+        ))
+        .into());
     };
     let run = client.get_run(&run.name.parse()?).await?;
     Ok(last::not_passed(&run.verdicts))
@@ -270,7 +273,7 @@ pub(crate) async fn follow(
 
 /// Asks the daemon to cancel the run, in parallel with the events.
 fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bool> {
-    progress.say("cancelling: the device is restored first; Ctrl-C again leaves, the daemon goes on");
+    progress.say("cancelling: the device is restored first; Ctrl-C again leaves, and the daemon continues");
     let tell = progress.teller();
     let (client, name) = (client.clone(), name.clone());
     tokio::spawn(async move {
@@ -279,7 +282,7 @@ fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bo
             // The run may have ended already.
             Err(Error::Refusal(_)) => true,
             Err(error) => {
-                tell(&format!("{name} could not be cancelled: {error}"));
+                tell(&format!("cannot cancel {name}: {error}"));
                 false
             }
         }
@@ -288,9 +291,9 @@ fn cancel(client: &Client, name: &RunName, progress: &Progress) -> JoinHandle<bo
 
 fn leave(name: &RunName, confirmed: bool) {
     let how = if confirmed {
-        "goes on being cancelled at the daemon"
+        "ends soon: the daemon is cancelling it"
     } else {
-        "may go on: the daemon has not yet confirmed that it cancels it (`verbatim runs cancel` asks again)"
+        "may continue: the daemon has not yet confirmed the cancellation (`verbatim runs cancel` repeats the request)"
     };
     eprintln!("verbatim: left; {name} {how}. `verbatim runs watch {name}` shows its end");
 }

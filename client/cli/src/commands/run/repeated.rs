@@ -24,7 +24,7 @@ fn signed(signer: Option<&Signer>, record: Option<&Path>) -> anyhow::Result<()> 
         sign_bundle(record, signer, false)?;
     } else {
         eprintln!(
-            "verbatim: nothing is signed: {} holds no whole record",
+            "verbatim: nothing was signed: {} has no complete record",
             record.display()
         );
     }
@@ -112,7 +112,7 @@ impl Counts {
             .max()
             .unwrap_or(0);
         out.push_str(&format!(
-            "{runs} of {}: {always} of {} passed in each\n",
+            "{runs} of {}: {always} of {} passed in each run\n",
             print::counted(u64::from(times), "run", "runs"),
             print::counted(self.0.len() as u64, "test", "tests"),
         ));

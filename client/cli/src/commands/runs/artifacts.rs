@@ -52,12 +52,12 @@ pub(crate) async fn run(client: &Client, arguments: &Arguments) -> anyhow::Resul
         None => {
             let file = Path::new(name).file_name().map(PathBuf::from).ok_or_else(|| {
                 Usage(format!(
-                    "{name:?} is no name of a file; `verbatim runs artifacts {run}` lists them"
+                    "{name:?} is not the name of a file; `verbatim runs artifacts {run}` lists the files"
                 ))
             })?;
             if file.exists() {
                 let file = file.display();
-                return Err(Usage(format!("{file} exists already; --output {file} writes over it")).into());
+                return Err(Usage(format!("{file} exists already; --output {file} overwrites it")).into());
             }
             to_file(client, &run, name, &file).await?;
             eprintln!("wrote {}", file.display());

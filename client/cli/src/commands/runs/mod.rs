@@ -86,7 +86,7 @@ struct List {
     /// Token of the page to show, as printed after the page before it
     #[arg(long, value_name = "TOKEN", default_value = "", conflicts_with = "all")]
     page_token: String,
-    /// All pages
+    /// List all pages
     #[arg(long)]
     all: bool,
     /// Print one JSON document
@@ -162,7 +162,7 @@ async fn list(client: &Client, arguments: &List) -> anyhow::Result<ExitCode> {
         eprintln!("no runs");
     }
     if !token.is_empty() {
-        eprintln!("there are more: --all, or --page-token {token}");
+        eprintln!("there are more runs: --all, or --page-token {token}");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -119,7 +119,7 @@ fn refused_client_and_daemon_log_name_the_reason() {
     let foreign = "--cert pki/foreign-alice.pem --key pki/foreign-alice-key.pem";
     let error = lab.refused(&format!("--server {} --ca pki/ca.pem {foreign}", lab.url));
     assert!(
-        error.contains("ours was not signed by the CA that it was given as client_ca"),
+        error.contains("ours was not signed by the CA that the server was given as client_ca"),
         "{error}"
     );
     lab.daemon.says("was not signed by the CA of the clients");
@@ -196,7 +196,7 @@ fn roles_apply_per_rig_and_viewer_cannot_run() {
     assert_eq!(run.code, Some(3), "{run:?}");
     assert!(
         run.stderr
-            .contains("takes the role operator on it; cert:alice has viewer"),
+            .contains("this needs the role operator on the rig, and cert:alice has viewer"),
         "{run:?}"
     );
     let run = lab.place.verbatim(&format!(

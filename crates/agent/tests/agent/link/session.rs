@@ -83,7 +83,7 @@ fn session_beyond_limit_is_refused() {
     let reply::Kind::Refused(refused) = ask(&mut third, 1, create_qp()).1 else {
         panic!("not refused");
     };
-    assert!(refused.text.contains("has 2 sessions of 2") && refused.text.contains("--max-sessions"));
+    assert!(refused.text.contains("has 2 of at most 2 sessions") && refused.text.contains("--max-sessions"));
     assert!(end_of(&mut third).contains("--max-sessions"));
     drop(one);
     made_qp(&mut agent.connect());
@@ -181,7 +181,7 @@ fn missing_listener_is_named() {
     };
     let error = AgentClient::connect(&unix, LONG).unwrap_err();
     assert!(
-        error.contains("none") && error.contains("nobody listens there"),
+        error.contains("none") && error.contains("no program listens there"),
         "{error}"
     );
     let free = std::net::TcpListener::bind("127.0.0.1:0")
@@ -193,7 +193,7 @@ fn missing_listener_is_named() {
         tls: None,
     };
     let error = AgentClient::connect(&tcp, LONG).unwrap_err();
-    assert!(error.contains("nobody listens there"), "{error}");
+    assert!(error.contains("no program listens there"), "{error}");
 }
 
 fn named(host: &str, port: u16) -> AgentAddress {

@@ -230,13 +230,13 @@ fn tunnels_of_other_payloads_are_named() {
     for (bytes, words) in [
         (
             ipv4(47, &[0, 0, 0x88, 0x0B, 0, 0, 0, 0]),
-            "GRE around something else than Ethernet or IP",
+            "GRE with a payload other than Ethernet or IP",
         ),
         (
             ethernet(0x8847, &[0, 2, 1, 64, 0x99, 9, 9, 9]),
-            "MPLS around something else than Ethernet or IP",
+            "MPLS with a payload other than Ethernet or IP",
         ),
-        (udp(4789, &[0; 8]), "VXLAN around something else than Ethernet or IP"),
+        (udp(4789, &[0; 8]), "VXLAN with a payload other than Ethernet or IP"),
     ] {
         let Content::Unread(what) = one(1, &bytes).content else {
             panic!("{words}");

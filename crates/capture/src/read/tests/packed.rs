@@ -49,7 +49,7 @@ fn damaged_compression_is_an_error() {
             let (_, error) = read(&packed[..length]);
             let error = error.unwrap_or_default();
             assert!(
-                error.starts_with("cannot unpack the compressed capture behind byte "),
+                error.starts_with("cannot unpack the compressed capture after "),
                 "{length}: {error}"
             );
         }

@@ -12,7 +12,7 @@ use super::{BLOCK, COUNTERS, DETAILS, NODE, P_KEYS, PORT, Rule, SILENCE, is_answ
 use verbatim_oracle::packet_check::{Action, Judgement, Kind, Port, Received, check, explain};
 
 /// The reason why a test that sent no packet does not apply.
-pub(crate) const NOTHING_SENT: &str = "every port takes SMPs: nothing was sent";
+pub(crate) const NOTHING_SENT: &str = "the test sent no packets, though every port accepts SMPs";
 
 /// Judges all packets of a test, each by the rule that it probes. If the test sent no packet, `without` is the reason
 /// why it does not apply.
@@ -45,8 +45,8 @@ fn came_to_its_end(t: &Trace) -> Result<(), Gap> {
         Some((last, Some(status))) => Err(Gap::Refused(last.number, status)),
         Some((last, None)) if last.answer().is_none() && !t.alive_after(last.number) => Err(Gap::NoAnswer(last.number)),
         _ => Err(Gap::Ended(format!(
-            "the procedure ended early, at \"{}\", which was asked again and not answered with success: what lost packets do \
-             looks the same; run again",
+            "the procedure ended early: \"{}\" was repeated, and no response had status 0. Lost packets may cause \
+             this; run the test again",
             stopped.text
         ))),
     }
@@ -91,8 +91,11 @@ pub(crate) fn strays(t: &Trace, f: &mut Findings<'_>, statement: &str) {
     let count = strays.len();
     f.claim(statement, "packets that the port sends")
         .by_all(strays)
-        .saw(format!("{count} other packets"))
-        .must("answers alone", count == 0);
+        .saw(format!(
+            "{count} other {}",
+            if count == 1 { "packet" } else { "packets" }
+        ))
+        .must("only responses to the tester's packets", count == 0);
 }
 
 /// Returns whether the second PortInfo shows the value set by the first.
@@ -129,10 +132,8 @@ pub(crate) fn took(
             Some(status) => {
                 f.claim(statement, what)
                     .by_all([set, next])
-                    .saw(format!(
-                        "does not hold, though the Set was answered with status {status}"
-                    ))
-                    .comes_to("holds", Passed::Fail);
+                    .saw(format!("PortInfo does not show it, though the Set got status {status}"))
+                    .comes_to("shown in PortInfo", Passed::Fail);
             }
         }
     }
@@ -165,7 +166,7 @@ fn packet(t: &Trace, f: &mut Findings<'_>, statement: &str, frame: &FrameSeen) -
     let judgement = check(&port, &received);
     let why = match judgement.first {
         Some((first, _)) => format!("{first}: {}", explain(first, &port, &received)),
-        None => "nothing is wrong with it".into(),
+        None => "sound packet".into(),
     };
     let probe = Probe {
         statement,
@@ -317,7 +318,7 @@ impl Probe<'_> {
             each.join(", ")
         };
         let is_right = wrong.is_empty();
-        let turned = "those of the request, turned round";
+        let turned = "those of the request, with source and destination exchanged";
         let (seen, wanted) = match is_right {
             true => (turned.to_owned(), turned.to_owned()),
             false => (list(|field| field.2.clone()), list(|field| field.3.clone())),
@@ -352,7 +353,7 @@ impl Probe<'_> {
             None => may_count(name, &self.judgement),
         };
         let moved = before.moved(after, may);
-        f.claim(self.statement, format!("what else the port shows ({})", self.why))
+        f.claim(self.statement, format!("other values of the port ({})", self.why))
             .by(self.frame)
             .saw(if moved.is_empty() {
                 "as before".into()

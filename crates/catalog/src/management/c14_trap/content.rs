@@ -159,10 +159,10 @@ pub(super) fn content(
     };
     let (seen, wanted) = (list(1), list(2));
     let is_right = wrong.is_empty();
-    f.claim(STATEMENT, "what trap 256 says of the SMP")
+    f.claim(STATEMENT, "SMP that trap 256 describes")
         .by(cause)
-        .saw(if is_right { "what was sent".into() } else { seen })
-        .must(if is_right { "what was sent".into() } else { wanted }, is_right);
+        .saw(if is_right { "as sent".into() } else { seen })
+        .must(if is_right { "as sent".into() } else { wanted }, is_right);
 }
 
 /// Returns the ports on an SMP's route, as a response to an SMP on the same route shows them. Returns an empty path if

@@ -49,9 +49,11 @@ pub(super) static TEST: Test = Test {
     id: "c14-walk",
     aliases: &[],
     revision: 5,
-    about: "Whatever SMPs come, with whatever keys and values: the port shows what was Set, and nothing else changes it.",
-    reading: "Steps are drawn from the seed; a walk that fails is shrunk, and the shortest one that still fails is told with \
-        the parameters that repeat it. Not drawn: what takes the link down, moves a LID by which the device is reached, or cannot be given back.",
+    about: "After SMPs with random keys and values the port shows the values that were Set, and no other SMP changes \
+        them.",
+    reading: "The seed decides the steps. A failed walk is shrunk; an observation gives the shortest walk that still \
+        fails and the parameters that repeat it. No step takes the link down, changes a LID that the rig uses, or \
+        makes a change that cannot be restored.",
     statements: &[
         "C13-24",
         "13.4.2 MAD header",
@@ -75,7 +77,7 @@ pub(super) static TEST: Test = Test {
         },
         Parameter {
             name: "keep",
-            about: "which steps are taken: a bit for each, the lowest for the first",
+            about: "bit mask of the steps to take; the lowest bit is the first step",
             range: (0, ALL),
             simulated: ALL,
             default: ALL,
@@ -379,7 +381,7 @@ fn judge(t: &Trace, f: &mut Findings<'_>) -> Result<(), Gap> {
         let times = judged.asked.get(rule.name()).copied().unwrap_or(0);
         if times > 0 && !fails(rule.name()) {
             f.claim(rule.statement(), rule.name())
-                .saw(format!("asked {times} times"))
+                .saw(format!("applied {times} {}", if times == 1 { "time" } else { "times" }))
                 .comes_to(rule.says(), Passed::Pass);
         }
     }
@@ -405,7 +407,7 @@ fn tell(t: &Trace, f: &mut Findings<'_>) {
     let what = if shrunk.is_some() {
         "the shortest walk that still fails"
     } else {
-        "this walk again"
+        "to repeat this walk"
     };
     f.observe(format!("{} steps: {}", steps.len(), words.join(". ")), &[]);
     let (id, seed) = (TEST.id, t.begin.seed);

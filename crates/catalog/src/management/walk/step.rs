@@ -176,7 +176,7 @@ impl fmt::Display for Key {
         match self {
             Self::Right => f.write_str("right key"),
             Self::Other(_) => f.write_str("another key"),
-            Self::OneBit(bit) => write!(f, "right key but for bit {bit}"),
+            Self::OneBit(bit) => write!(f, "right key except bit {bit}"),
             Self::Zero => f.write_str("key 0"),
         }
     }

@@ -20,7 +20,7 @@ pub(super) struct Given {
 impl Given {
     pub(super) fn ask(t: &mut Tester<'_>, channel: &Channel, service: pb::Service) -> Step<Self> {
         let Reply::Opened(facts) = t.verbs_must(OPEN, Side::Dut, Command::Open(pb::Open {}))? else {
-            return Err(Stop::Tester("a host answered Open with something else".into()));
+            return Err(Stop::Tester("a host answered Open with another reply".into()));
         };
         let usual = t.nearest(&ChannelOptions::default());
         let all = pb::QpAttributes {

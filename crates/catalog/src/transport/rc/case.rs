@@ -114,13 +114,13 @@ impl<'t> Case<'t> {
         let payload = seen.packet.payload();
         let of = self.posted.iter().find(|posted| psn.since(posted.first) < posted.psns);
         let Some(posted) = of.filter(|posted| posted.command.place < seen.place) else {
-            return (None, "a PSN of what was posted".into(), seen.packet.to_string());
+            return (None, "a PSN of a posted request".into(), seen.packet.to_string());
         };
         let (words, length, data) = posted.packet(psn.since(posted.first), self.mtu);
         let bytes = if data.is_none_or(|data| data == payload) {
             "as posted"
         } else {
-            "of other content"
+            "with other contents"
         };
         let expected = format!("{words}, {length} bytes as posted");
         let found = format!("{}, {} bytes {bytes}", seen_in_words(&seen.packet), payload.len());

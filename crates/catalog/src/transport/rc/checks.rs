@@ -98,10 +98,10 @@ pub(crate) fn taken_off(path: Option<Duration>, result: Passed) -> String {
     match path {
         _ if result != Passed::Inconclusive => String::new(),
         Some(path) => format!(
-            "; {}, the longest round trip before or after the test, is taken off the first",
+            "; the first value is reduced by {}, the longest round trip before or after the test",
             duration_words(path)
         ),
-        None => "; the path was not measured, so that no time is long enough".into(),
+        None => "; the round trip was not measured, so no time is long enough".into(),
     }
 }
 
@@ -285,7 +285,7 @@ mod tests {
         let (naks, transmissions) = ([3, 50, 52], [1, 51, 90]);
         let within = |milliseconds| answered(&naks, &transmissions, Some(Duration::from_millis(milliseconds)));
         assert_eq!(within(1), Some((50, 52)), "it came in less than a round trip later");
-        assert_eq!(answered(&naks, &transmissions, None), Some((50, 52)), "nobody knows");
+        assert_eq!(answered(&naks, &transmissions, None), Some((50, 52)), "unknown path");
         assert_eq!(within(0), Some((52, 52)), "it came later");
         let first_alone = answered(&[50, 52], &[1, 51, 90], Some(Duration::from_millis(1)));
         assert_eq!(first_alone, Some((52, 52)), "the first brought the transmission before");
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(taken_off(Some(path), Passed::Pass), "");
         assert_eq!(
             taken_off(Some(path), Passed::Inconclusive),
-            "; 1.05 ms, the longest round trip before or after the test, is taken off the first"
+            "; the first value is reduced by 1.05 ms, the longest round trip before or after the test"
         );
         assert!(taken_off(None, Passed::Inconclusive).contains("not measured"));
     }

@@ -72,6 +72,9 @@ pub(crate) fn answered(t: &Trace, label: Label<Frames>) -> Result<(), Gap> {
     let mut turns = all.iter().filter_map(|dialogue| answer::turn(t, dialogue, label));
     match turns.any(is_answered) {
         true => Ok(()),
-        false => Err(Gap::Unmet(label.name, "that something but NAKs answers it".into())),
+        false => Err(Gap::Unmet(
+            label.name,
+            "the condition that the DUT responds with a packet other than a NAK".into(),
+        )),
     }
 }

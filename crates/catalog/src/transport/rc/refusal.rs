@@ -146,7 +146,7 @@ pub(crate) fn procedure(t: &mut Tester<'_>, cases: &[Refusal]) -> Step {
         }
     }
     if !was_tried {
-        let none = "the DUT's device has for no case of this test what it needs, as its agent says";
+        let none = "the DUT's device lacks a capability for every case of this test, as its agent says";
         return Err(Stop::NotOffered(none.into()));
     }
     if !kept.is_empty() {
@@ -314,7 +314,7 @@ pub(crate) fn is_left_out(t: &Trace, f: &mut Findings<'_>, case: &Refusal) -> bo
     let is_left_out = t.frames(case.label).next().is_none() && !is_to_be_tried(t, case);
     if is_left_out {
         let name = case.label.name;
-        let text = format!("\"{name}\" was not tried: the device has not what it needs, as its agent says");
+        let text = format!("\"{name}\" was not tried: the device lacks a capability for it, as its agent says");
         f.observe(text, &[]);
     }
     is_left_out
@@ -388,7 +388,10 @@ pub(crate) fn judge(
         }
         let (dialogue, tries) = counted(t, &all, case)?;
         if case.atomic && !has_atomics {
-            f.observe(format!("no atomics: \"{}\" says nothing", case.label.name), &[]);
+            f.observe(
+                format!("the device has no atomics: \"{}\" is not judged", case.label.name),
+                &[],
+            );
             continue;
         }
         let turns: Vec<Turn<'_>> = all

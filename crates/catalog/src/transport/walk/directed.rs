@@ -63,26 +63,38 @@ macro_rules! directed {
 }
 
 directed!(ATOMIC_REPLAY 3 "c09-atomic-replay"
-    "Every atomic that the device must keep is answered with its result when it comes again, and not executed again."
-    "Four atomics, as max_dest_rd_atomic is 4, then each again from the oldest on, twice: the result of the first time, and memory as it was. READs of several packets between them take one place each."
+    "The DUT answers each repeated atomic that it must keep with the original result, and does not execute it again."
+    "The peer sends four atomics, because max_dest_rd_atomic is 4, then repeats each twice, from the oldest on. The \
+    DUT returns the original results, and memory is unchanged. READs of several packets between the atomics take one \
+    place each."
     atomic_replay, judge_atomics, [ATOMICS, DUPLICATES]);
 directed!(REGION_EDGES 3 "c09-region-edges"
-    "An R_Key with one bit flipped, a byte beyond the region or before it, its address with a high bit flipped: refused, and nothing is done. The last byte is done."
-    "A connection for each: one NAK 0x62, ERR, and the memory as it was. An R_Key with a bit flipped may be that of another region of the test, at another address. \
-    Atomics lie 8 bytes outside; all 64 bits of an address count; an address whose end wraps to 0 is outside. What ends with the region's last byte or begins with its first is done."
+    "The DUT refuses an R_Key with a flipped bit, a byte outside the region, and an address with a flipped high bit. \
+    It executes requests for the last byte."
+    "Each case has its own connection: one NAK 0x62, ERR, and unchanged memory. An R_Key with a flipped bit may \
+    belong to another region of the test, at another address. Atomics lie 8 bytes outside. All 64 bits of an address \
+    count; a request whose end wraps to address 0 is outside. The DUT executes a request that ends with the region's \
+    last byte or begins with its first."
     region_edges, judge, [ACCESS, ATOMICS, ERRORS]);
 directed!(PSN_WRAP 3 "c09-psn-wrap"
-    "Each operation goes over the wrap of the PSN, and over the half of all PSNs, as over any other, both roles; so do 260 messages of one connection."
-    "The first PSN is the last but one, or, for atomics, the last; of all PSNs, and of the lower half of them. The MSN has 24 bits: that of the 260th message is 260."
+    "Each operation works across the PSN wrap and across PSN 0x800000, in both roles; so do 260 messages on one \
+    connection."
+    "The first PSN lies two PSNs before the wrap or before PSN 0x800000; for atomics it lies one PSN before. The MSN \
+    has 24 bits: the 260th message has MSN 260."
     psn_wrap, judge, [IMMEDIATE, MSN, ATOMICS, COMPLETION, GENERATION, RESPONSE_DATA]);
 directed!(LOSS_POSITIONS 4 "c09-loss-positions"
-    "Whichever packet of a message is lost, damaged or refused for the time being, the message is executed once, with those around it."
-    "Messages of four packets between others, each of their packets in turn; RNR NAKs also in the middle of a message, where only a WRITE with Immediate can lack a receive."
+    "If any one packet of a message is lost, damaged or temporarily refused, this message and its neighbors are \
+    executed once."
+    "Messages of four packets lie between other messages; the fault hits each packet in turn. RNR NAKs also come in \
+    the middle of a message, where only a WRITE with Immediate can lack a receive."
     loss_positions, judge, [IMMEDIATE, COMPLETION, GENERATION, NAKS, RESPONSE_DATA]);
 directed!(STALE_RESPONSES 3 "c09-stale-responses"
-    "What is said of a request that is done says nothing of the one that waits; a fence holds until the last response to a READ; what gets an RNR NAK comes again, be it a READ."
-    "A SEND that is not answered once comes again by the timer alone. Each kind of answer, with a PSN that was answered before, comes while a SEND waits, and between the first response to a READ and the others; 20 ms later the answer: nothing comes again, \
-    nothing fails, what is fenced has not left; a NAK of what waits ends it. RNR NAKs of a SEND, a WRITE, a READ and an atomic, the ACK timeout off."
+    "A response to a completed request does not affect a waiting request; a fence holds until the last response to a \
+    READ; the DUT repeats any request after an RNR NAK."
+    "Only the timer repeats a SEND that is left unanswered once. Each kind of response, with the PSN of a completed \
+    request, comes while a SEND waits, and between the first response to a READ and the others. The valid response \
+    comes 20 ms later. Until then the DUT repeats nothing, fails no request and sends no fenced request. A NAK of the \
+    waiting request ends it. A SEND, a WRITE, a READ and an atomic get RNR NAKs while the ACK timeout is off."
     stale_responses, judge, [COMPLETION, GENERATION, NAKS, RESPONSE_DATA, TIMEOUT, RNR]);
 
 /// Makes a request of `length` bytes.

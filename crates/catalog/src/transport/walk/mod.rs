@@ -52,10 +52,11 @@ pub(super) static TEST: Test = Test {
     id: "c09-walk",
     aliases: &[],
     revision: 5,
-    about: "Whatever is sent, posted, lost, damaged, repeated and refused: each message is executed once and in order.",
-    reading: "Steps are drawn from the seed, on connections of up to 16 steps; a walk that fails is shrunk, and the shortest \
-        one that still fails is told with the parameters that repeat it. Not drawn: what a host may not survive, and what \
-        two readings allow.",
+    about: "With requests sent, posted, lost, damaged, repeated and refused, each message is executed once and in \
+        order.",
+    reading: "The seed determines the steps, up to 16 on a connection. A failed walk is shrunk; the observations show \
+        the shortest walk that still fails, with the parameters that repeat it. The walk draws no step that may crash \
+        a host, and no step on which two readings differ.",
     statements: &[
         "C9-27",
         COMPLETION,
@@ -79,7 +80,7 @@ pub(super) static TEST: Test = Test {
     parameters: &[
         Parameter {
             name: "steps",
-            about: "steps of the walk, on connections of 16 each",
+            about: "number of steps of the walk, 16 on each connection",
             range: (1, 10_000),
             simulated: 48,
             default: 48,
@@ -93,14 +94,15 @@ pub(super) static TEST: Test = Test {
         },
         Parameter {
             name: "keep",
-            about: "which steps of each connection are taken: a bit for each, the lowest for the first",
+            about: "mask of the steps to run on each connection: the lowest bit is the first step",
             range: (0, (1 << ON_ONE) - 1),
             simulated: (1 << ON_ONE) - 1,
             default: (1 << ON_ONE) - 1,
         },
         Parameter {
             name: "kinds",
-            about: "what else is drawn, a bit each: 1 headers, 2 rights, 4 retries, 8 RTR, SQD and RESET, 16 receives, 32 answers of others",
+            about: "mask of further steps: 1 headers, 2 rights, 4 retries, 8 RTR, SQD and RESET, 16 receives, \
+                32 responses of other connections",
             range: (0, more::ALL),
             simulated: more::ALL,
             default: more::ALL,
@@ -214,11 +216,12 @@ fn in_words(connection: &WalkConnection) -> String {
         .collect();
     let options = &connection.options;
     format!(
-        "connection {}, path MTU {}, max_rd_atomic {}, {} steps: {}",
+        "connection {}, path MTU {}, max_rd_atomic {}, {} {}: {}",
         connection.number,
         options.mtu.bytes().unwrap_or_default(),
         options.max_rd_atomic,
         steps.len(),
+        if steps.len() == 1 { "step" } else { "steps" },
         steps.join(". ")
     )
 }

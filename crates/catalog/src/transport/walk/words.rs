@@ -24,12 +24,21 @@ impl fmt::Display for Want {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {} bytes at {}",
+            "{} of {} at {}",
             operation(self.operation),
-            self.length,
+            bytes(self.length),
             self.place
         )?;
         f.write_str(if self.fence { ", fenced" } else { "" })
+    }
+}
+
+/// Formats a number of bytes.
+fn bytes(count: u32) -> String {
+    if count == 1 {
+        "1 byte".into()
+    } else {
+        format!("{count} bytes")
     }
 }
 
@@ -44,10 +53,10 @@ impl fmt::Display for Way {
             Self::Lost(at) => write!(f, "; packet {at} is lost"),
             Self::Damaged(at) => write!(f, "; packet {at} has a wrong ICRC"),
             Self::Overtakes(at) => write!(f, "; packet {at} overtakes the one before it"),
-            Self::AnswersLost => f.write_str("; all comes again"),
+            Self::AnswersLost => f.write_str("; all responses are lost, and the peer repeats all messages"),
             Self::Unready => f.write_str("; the receives are missing at first"),
             Self::UnreadyTwice => f.write_str("; the receives are missing twice"),
-            Self::UnreadyAmid => f.write_str("; the receives are missing, and what was answered comes again meanwhile"),
+            Self::UnreadyAmid => f.write_str("; the receives are missing, and the peer repeats an answered message"),
         }
     }
 }
@@ -57,21 +66,21 @@ impl fmt::Display for Fault {
         match self {
             Self::None => f.write_str("is answered"),
             Self::RequestLost(at) => write!(f, "loses its packet {at}"),
-            Self::AnswerLost => f.write_str("loses its answer"),
+            Self::AnswerLost => f.write_str("loses its response"),
             Self::ResponseLost(at) => write!(f, "loses response {at}"),
             Self::Rnr(timer, 1) => write!(f, "gets an RNR NAK with code {}", timer.0),
             Self::Rnr(timer, times) => write!(f, "gets {times} RNR NAKs with code {}", timer.0),
             Self::SequenceNak(at) => write!(f, "gets a sequence NAK for its packet {at}"),
-            Self::Stray(stray) => write!(f, "is answered behind {stray}"),
-            Self::Behind(stray) => write!(f, "is answered a moment behind {stray}"),
-            Self::Within(stray) => write!(f, "is answered but for its first response a moment behind {stray}"),
-            Self::Unready(timer) => write!(f, "gets an RNR NAK with code {}, whatever it is", timer.0),
+            Self::Stray(stray) => write!(f, "is answered after {stray}"),
+            Self::Behind(stray) => write!(f, "is answered a moment after {stray}"),
+            Self::Within(stray) => write!(f, "gets its first response, then {stray}, a moment later the rest"),
+            Self::Unready(timer) => write!(f, "gets an RNR NAK with code {}, even if it needs no receive", timer.0),
             Self::AnswerTwice => f.write_str("is answered twice"),
-            Self::AnswerDamaged => f.write_str("is answered behind an answer with a wrong ICRC"),
-            Self::Coalesced => f.write_str("is the first of those that one ACK speaks for"),
+            Self::AnswerDamaged => f.write_str("gets a response with a wrong ICRC, then the valid response"),
+            Self::Coalesced => f.write_str("is the first of the requests that one ACK acknowledges"),
             Self::Each => f.write_str("has each of its packets acknowledged"),
-            Self::Silent(times) => write!(f, "is not answered {times} times"),
-            Self::Altered(alteration) => write!(f, "is answered a moment behind an answer with {alteration}"),
+            Self::Silent(times) => write!(f, "gets no response to {times} of its transmissions"),
+            Self::Altered(alteration) => write!(f, "is answered a moment after a response with {alteration}"),
         }
     }
 }
@@ -81,17 +90,17 @@ impl fmt::Display for Stray {
         match self {
             Self::BadIcrc(bit) => write!(f, "a WRITE with bit {bit} of its payload flipped"),
             Self::Altered(alteration) => write!(f, "a WRITE with {alteration}"),
-            Self::Ahead(by) => write!(f, "a WRITE {by} PSNs ahead"),
-            Self::Behind(by) => write!(f, "a SEND {by} PSNs back"),
-            Self::GhostAck(by) => write!(f, "an ACK {by} PSNs ahead"),
-            Self::StaleAck(by) => write!(f, "an ACK {by} PSNs back"),
-            Self::GhostNak(by) => write!(f, "a sequence NAK {by} PSNs ahead"),
-            Self::StaleNak(by) => write!(f, "a sequence NAK {by} PSNs back"),
-            Self::StaleRnr(by) => write!(f, "an RNR NAK {by} PSNs back"),
-            Self::StaleFatal(code, by) => write!(f, "a NAK {by} PSNs back: {code}"),
-            Self::StaleRead(by) => write!(f, "a READ response {by} PSNs back"),
-            Self::GhostRnr(by) => write!(f, "an RNR NAK {by} PSNs ahead"),
-            Self::GhostRead(by) => write!(f, "a READ response {by} PSNs ahead"),
+            Self::Ahead(by) => write!(f, "a WRITE with a PSN {by} ahead"),
+            Self::Behind(by) => write!(f, "a SEND with a PSN {by} back"),
+            Self::GhostAck(by) => write!(f, "an ACK of a PSN {by} ahead"),
+            Self::StaleAck(by) => write!(f, "an ACK of a PSN {by} back"),
+            Self::GhostNak(by) => write!(f, "a sequence NAK of a PSN {by} ahead"),
+            Self::StaleNak(by) => write!(f, "a sequence NAK of a PSN {by} back"),
+            Self::StaleRnr(by) => write!(f, "an RNR NAK of a PSN {by} back"),
+            Self::StaleFatal(code, by) => write!(f, "a NAK of a PSN {by} back: {code}"),
+            Self::StaleRead(by) => write!(f, "a READ response with a PSN {by} back"),
+            Self::GhostRnr(by) => write!(f, "an RNR NAK of a PSN {by} ahead"),
+            Self::GhostRead(by) => write!(f, "a READ response with a PSN {by} ahead"),
             Self::Cnp => f.write_str("a CNP"),
         }
     }
@@ -115,14 +124,14 @@ impl fmt::Display for Illegal {
             Self::RKey(of, bit) => write!(f, "a {} with bit {bit} of its R_Key flipped", operation(*of)),
             Self::Beyond(of) => write!(f, "a {} that reaches a byte beyond the region", operation(*of)),
             Self::Before(of) => write!(f, "a {} that begins a byte before the region", operation(*of)),
-            Self::Around(of) => write!(f, "a {} that ends behind the last address", operation(*of)),
+            Self::Around(of) => write!(f, "a {} whose end wraps to address 0", operation(*of)),
             Self::Address(of, bit) => write!(f, "a {} with bit {bit} of its address flipped", operation(*of)),
-            Self::TooLong(of, by) => write!(f, "a {} Only {by} bytes longer than the path MTU", operation(*of)),
-            Self::Unaligned(by) => write!(f, "a FetchAdd {by} bytes behind a multiple of 8"),
+            Self::TooLong(of, by) => write!(f, "a {} Only {} longer than the path MTU", operation(*of), bytes(*by)),
+            Self::Unaligned(by) => write!(f, "a FetchAdd to an address {} after a multiple of 8", bytes(*by)),
             Self::NoFirst => f.write_str("a WRITE Middle without a First"),
-            Self::ShortFirst(by) => write!(f, "a WRITE First {by} bytes shorter than the path MTU"),
-            Self::DmaLen => f.write_str("a WRITE Only with a byte less than DMALen says"),
-            Self::Overlong(by) => write!(f, "a SEND {by} bytes longer than its receive"),
+            Self::ShortFirst(by) => write!(f, "a WRITE First {} shorter than the path MTU", bytes(*by)),
+            Self::DmaLen => f.write_str("a WRITE Only 1 byte shorter than its DMALen"),
+            Self::Overlong(by) => write!(f, "a SEND {} longer than its receive", bytes(*by)),
             Self::Right(of) => write!(f, "a {} without the right to it", operation(*of)),
         }
     }
@@ -132,7 +141,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(wants, way) => write!(f, "peer: {}{way}", list(wants)),
-            Self::Again(back) => write!(f, "peer: the answered message {back} back, again"),
+            Self::Again(back) => write!(f, "peer: repeats an answered message, {back} before the newest"),
             Self::Stray(stray) => write!(f, "peer: {stray}"),
             Self::Post(wants, at, fault) => write!(f, "DUT: {}; request {at} {fault}", list(wants)),
             Self::Refuse(wants, at, code) => write!(f, "DUT: {}; request {at} gets a NAK: {code}", list(wants)),
@@ -143,7 +152,7 @@ impl fmt::Display for Step {
                 marks.traffic_class, marks.hop_limit, marks.reserved
             ),
             Self::Drain(wants) => write!(f, "DUT in SQD: {}", list(wants)),
-            Self::Reset => f.write_str("DUT: RESET, and another connection"),
+            Self::Reset => f.write_str("DUT: RESET, then a new connection"),
         }
     }
 }

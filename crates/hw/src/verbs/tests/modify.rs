@@ -162,7 +162,7 @@ fn modify_error_names_state_and_attributes() {
     assert!(
         text.starts_with(
             "ibv_modify_qp of QP 0x11 on fake0 from INIT to RTR with path_mtu, dest_qpn, rq_psn, max_dest_rd_atomic, \
-             min_rnr_timer, address failed (Invalid argument (os error 22)); expected a change of state that there is"
+             min_rnr_timer, address failed (Invalid argument (os error 22)); expected a legal change of state"
         ),
         "{text}"
     );

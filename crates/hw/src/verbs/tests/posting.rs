@@ -130,7 +130,7 @@ fn only_ud_requests_have_destination() {
         destination: Some(destination.clone()),
         ..read(3)
     };
-    for (request, part) in [(lost, "needs a destination"), (write, "and nothing else")] {
+    for (request, part) in [(lost, "needs a destination"), (write, "takes only SENDs")] {
         let error = datagrams.qp.post_send(request.clone()).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
     }

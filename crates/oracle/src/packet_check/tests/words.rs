@@ -35,7 +35,10 @@ fn explanation_has_expected_and_seen_value() {
             "expected at most 380 bytes (MTUCap 256 and headers), seen 576",
         ),
         (Check::VirtualLane, "expected VL 0..7 or 15, seen VL 9"),
-        (Check::PortState, "the port is Initialize, and the packet came on VL 1"),
+        (
+            Check::PortState,
+            "the port is Initialize, and the packet arrived on VL 1",
+        ),
         (
             Check::ManagementLane,
             "expected packets to QP0 on VL 15, seen on VL 1 DLID 10 (0x000a), RC SEND Only DestQP 0x000000 (SMI)",

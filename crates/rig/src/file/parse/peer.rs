@@ -42,8 +42,8 @@ pub(super) fn packet(rig: &RawRig, at: &At<'_>) -> Result<PacketConfig, Wrong> {
     if mac.is_none() && matches!(wire, Wire::Socket { .. }) {
         return wrong(
             at.header.clone(),
-            "missing key \"mac\"; with \"socket\" there is no interface whose MAC address could be taken: write the \
-             tester's own, such as `mac = \"02:00:00:00:00:02\"`",
+            "missing key \"mac\"; a rig with \"socket\" has no interface with a MAC address: write the tester's own, \
+             such as `mac = \"02:00:00:00:00:02\"`",
         );
     }
     let Some(own) = &rig.ip else {
@@ -92,12 +92,12 @@ fn wire(rig: &RawRig, at: &At<'_>) -> Result<Wire, Wrong> {
     match (&rig.interface, &rig.socket) {
         (Some(_), Some(socket)) => wrong(
             socket.span(),
-            "\"interface\" and \"socket\" are both there; keep the one that the frames go by",
+            "\"interface\" and \"socket\" are both set; keep the one that carries the frames",
         ),
         (None, None) => wrong(
             at.header.clone(),
-            "neither \"interface\" nor \"socket\" is there; write `interface = \"enp3s0\"` for the port that is cabled to \
-             the device, or `socket = { local = \"t.sock\", remote = \"m.sock\" }` for a machine under emulation",
+            "neither \"interface\" nor \"socket\" is set; write `interface = \"enp3s0\"` for the port that is cabled \
+             to the device, or `socket = { local = \"t.sock\", remote = \"m.sock\" }` for an emulated machine",
         ),
         (Some(name), None) => {
             let text = name.get_ref();
@@ -106,8 +106,8 @@ fn wire(rig: &RawRig, at: &At<'_>) -> Result<Wire, Wrong> {
                 return wrong(
                     name.span(),
                     format!(
-                        "{text:?} is no name of an interface; expected 1 to {LONGEST_INTERFACE} letters, digits and signs \
-                         without \"/\" and \":\", as `ip link` shows it"
+                        "{text:?} is not a valid interface name; expected 1 to {LONGEST_INTERFACE} letters, digits and \
+                         signs without \"/\" and \":\", as `ip link` shows it"
                     ),
                 );
             }
@@ -128,7 +128,8 @@ fn wire(rig: &RawRig, at: &At<'_>) -> Result<Wire, Wrong> {
                 if local == remote {
                     return wrong(
                         pair.remote.span(),
-                        "\"local\" and \"remote\" are the same; \"local\" is ours, \"remote\" that of the machine",
+                        "\"local\" and \"remote\" are the same; \"local\" is the tester's socket, \"remote\" the \
+                         machine's",
                     );
                 }
                 Ok(Wire::Socket { local, remote })
@@ -143,8 +144,8 @@ fn socket_path(text: &Spanned<String>, key: &str, at: &At<'_>) -> Result<PathBuf
         return wrong(
             text.span(),
             format!(
-                "{key:?} is {} bytes long with its directory ({}); a unix socket's path has at most {LONGEST_SOCKET}: put it \
-                 elsewhere",
+                "{key:?} is {} bytes long with its directory ({}); a unix socket's path has at most {LONGEST_SOCKET} \
+                 bytes: choose a shorter path",
                 path.as_os_str().len(),
                 path.display()
             ),
@@ -159,9 +160,9 @@ fn station(text: &Spanned<String>) -> Result<MacAddress, Wrong> {
         .or_else(|error| wrong(text.span(), format!("\"mac\" is no MAC address: {error}")))?;
     if mac.is_multicast() || mac == MacAddress::default() {
         let what = match mac {
-            MacAddress::BROADCAST => "is all stations",
-            _ if mac.is_multicast() => "is a group of stations (the lowest bit of its first byte is set)",
-            _ => "is no station's",
+            MacAddress::BROADCAST => "is the broadcast address",
+            _ if mac.is_multicast() => "is a multicast address (the lowest bit of its first byte is set)",
+            _ => "is no station's address",
         };
         return wrong(
             text.span(),
@@ -185,10 +186,10 @@ fn host(text: &Spanned<String>, key: &str) -> Result<IpAddr, Wrong> {
     };
     let mapped = matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
     let what = match ip {
-        _ if ip.is_unspecified() => "is no host's",
-        _ if ip.is_loopback() => "never leaves a host",
-        _ if ip.is_multicast() || ip == Ipv4Addr::BROADCAST => "is a group of hosts",
-        _ if mapped => "is an IPv4 address in IPv6 clothes",
+        _ if ip.is_unspecified() => "is the unspecified address",
+        _ if ip.is_loopback() => "is a loopback address",
+        _ if ip.is_multicast() || ip == Ipv4Addr::BROADCAST => "is a multicast or broadcast address",
+        _ if mapped => "is an IPv4-mapped IPv6 address",
         _ => return Ok(ip),
     };
     wrong(
@@ -210,7 +211,8 @@ pub(super) fn agent_if_any(rig: &RawRig, at: &At<'_>) -> Result<Option<AgentConf
         (None, None) => Ok(None),
         (None, Some(key)) => wrong(
             key.span(),
-            "it belongs to an agent, and \"agent\" is not there; write `agent = \"10.1.2.3:7000\"`, or remove it",
+            "this key belongs to an agent, and \"agent\" is not set; write `agent = \"10.1.2.3:7000\"`, or remove this \
+             key",
         ),
         (Some(_), _) => agent(rig, at).map(Some),
     }
@@ -293,7 +295,7 @@ fn agent_tls(rig: &RawRig, at: &At<'_>) -> Result<Option<AgentTls>, Wrong> {
         return wrong(
             given.span(),
             format!(
-                "{absent:?} is not there; TLS with an agent takes \"agent_ca\", \"agent_cert\" and \"agent_key\", all or none"
+                "{absent:?} is missing; TLS with an agent needs all of \"agent_ca\", \"agent_cert\" and \"agent_key\""
             ),
         );
     }

@@ -33,7 +33,7 @@ pub(super) fn slowness(rig: &RawRig) -> Result<Slowness, Wrong> {
     if let (Some(key), None) = (&rig.send_within, &rig.socket) {
         return wrong(
             key.span(),
-            "\"send_within\" is for the socket of a machine that may be slow to take frames, and this rig has an \
+            "\"send_within\" applies to the socket of a machine that may be slow to take frames, and this rig has an \
              interface; remove it",
         );
     }
@@ -50,8 +50,8 @@ pub(super) fn reset(rig: &RawRig, file: &Path) -> Result<Option<ResetConfig>, Wr
         if let Some(key) = &rig.reset_within {
             return wrong(
                 key.span(),
-                "\"reset_within\" is how long \"reset\" may take, and \"reset\" is not there; write `reset = \
-                 [\"./power\", \"cycle\"]`, or remove it",
+                "\"reset_within\" limits the time of \"reset\", and \"reset\" is not set; write `reset = [\"./power\", \
+                 \"cycle\"]`, or remove it",
             );
         }
         return Ok(None);

@@ -129,14 +129,14 @@ fn names_the_invalid_key() {
         (
             &["ipv6=true", "profile=full"],
             "profile=full: ",
-            "KEY=VALUE was expected, the value in TOML",
+            "expected KEY=VALUE with a TOML value",
         ),
-        (&["seed"], "seed: ", "KEY=VALUE was expected"),
-        (&[""], ": ", "KEY=VALUE was expected"),
-        (&["[rig]"], "[rig]: ", "KEY=VALUE was expected"),
-        (&["[[rig]]\nname=\"b\""], "[[rig]]", "KEY=VALUE was expected"),
-        (&["seed=1\nipv6=true"], "seed=1\n", "KEY=VALUE was expected"),
-        (&["kind=\"umad\""], "kind=\"umad\": ", "choose another with --rig"),
+        (&["seed"], "seed: ", "expected KEY=VALUE"),
+        (&[""], ": ", "expected KEY=VALUE"),
+        (&["[rig]"], "[rig]: ", "expected KEY=VALUE"),
+        (&["[[rig]]\nname=\"b\""], "[[rig]]", "expected KEY=VALUE"),
+        (&["seed=1\nipv6=true"], "seed=1\n", "expected KEY=VALUE"),
+        (&["kind=\"umad\""], "kind=\"umad\": ", "choose another rig with --rig"),
     ] {
         let error = given(keys).unwrap_err();
         assert!(error.starts_with(named) && error.contains(words), "{keys:?}: {error}");
@@ -144,7 +144,7 @@ fn names_the_invalid_key() {
     let umad = parse(WHOLE).unwrap().rigs.remove(0);
     let error = with(&umad, &["window=1"]).unwrap_err();
     assert!(
-        error.contains("\"virtual\" alone") && error.contains("\"bench-3\" is \"umad\""),
+        error.contains("only rigs of kind \"virtual\"") && error.contains("\"bench-3\" is of kind \"umad\""),
         "{error}"
     );
 }

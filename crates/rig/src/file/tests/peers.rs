@@ -143,14 +143,14 @@ fn missing_peer_key_points_at_its_rig() {
 
 #[test]
 fn refuses_invalid_wire() {
-    packet_fails("interface = \"\"", &["no name of an interface"]);
-    packet_fails("interface = \"a/b\"", &["no name of an interface"]);
-    packet_fails("interface = \"eth0:1\"", &["no name of an interface"]);
+    packet_fails("interface = \"\"", &["not a valid interface name"]);
+    packet_fails("interface = \"a/b\"", &["not a valid interface name"]);
+    packet_fails("interface = \"eth0:1\"", &["not a valid interface name"]);
     packet_fails("interface = \"sixteen-letters-\"", &["1 to 15 letters"]);
     packet_fails("socket = \"t.sock\"", &["has two", "local = \"t.sock\""]);
     packet_fails("socket = 7", &["a path, or { local"]);
     let both = format!("{PACKET}interface = \"e\"\nsocket = {{ local = \"a\", remote = \"b\" }}\n");
-    fails(&rig(&both), (7, 10), &["both there"]);
+    fails(&rig(&both), (7, 10), &["both set"]);
     let one = format!("{PACKET}socket = {{ local = \"a\" }}\n");
     fails(&rig(&one), (6, 10), &["missing key `remote`"]);
     let other = format!("{PACKET}socket = {{ local = \"a\", remoet = \"b\" }}\n");
@@ -172,21 +172,21 @@ fn refuses_addresses_that_are_not_unicast() {
         let text = format!("{PACKET}interface = \"e\"\n{AGENT}mac = \"{mac}\"\n");
         fails(&rig(&text), (8, 7), &[words]);
     };
-    mac("ff:ff:ff:ff:ff:ff", "is all stations");
-    mac("01:00:5e:00:00:01", "is a group of stations");
-    mac("00:00:00:00:00:00", "is no station's");
+    mac("ff:ff:ff:ff:ff:ff", "is the broadcast address");
+    mac("01:00:5e:00:00:01", "is a multicast address");
+    mac("00:00:00:00:00:00", "is no station's address");
     mac("02:00:00:00:00", "is no MAC address");
     mac("enp3s0", "is no MAC address");
     let ip = |ip: &str, words: &str| {
         let text = format!("name = \"p\"\nkind = \"packet\"\ninterface = \"e\"\nip = \"{ip}\"\n{AGENT}");
         fails(&rig(&text), (6, 6), &["\"ip\"", words]);
     };
-    ip("0.0.0.0", "is no host's");
-    ip("127.0.0.1", "never leaves a host");
-    ip("::1", "never leaves a host");
-    ip("224.0.0.1", "is a group of hosts");
-    ip("255.255.255.255", "is a group of hosts");
-    ip("::ffff:10.0.0.1", "in IPv6 clothes");
+    ip("0.0.0.0", "is the unspecified address");
+    ip("127.0.0.1", "is a loopback address");
+    ip("::1", "is a loopback address");
+    ip("224.0.0.1", "is a multicast or broadcast address");
+    ip("255.255.255.255", "is a multicast or broadcast address");
+    ip("::ffff:10.0.0.1", "is an IPv4-mapped IPv6 address");
     ip("10.0.0.2/24", "without a prefix length");
     ip("tester", "expected an IPv4 or IPv6 address");
 }
@@ -199,7 +199,7 @@ fn refuses_mismatched_dut_ip() {
     };
     dut("fd00::1", "of different families");
     dut("10.0.0.2", "both 10.0.0.2");
-    dut("224.0.0.1", "is a group of hosts");
+    dut("224.0.0.1", "is a multicast or broadcast address");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn refuses_insecure_agents() {
         fails(
             &rig(&text),
             (8, column),
-            &[&format!("{key:?} is not there"), "all or none"],
+            &[&format!("{key:?} is missing"), "needs all of"],
         );
     }
     let empty = format!("{PACKET}interface = \"e\"\n{AGENT}dut_device = \"\"\n");

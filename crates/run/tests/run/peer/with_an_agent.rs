@@ -146,7 +146,7 @@ fn missing_parts_are_reported_with_remedy() {
     lab.machine = None;
     let why = lab.fails("");
     assert!(
-        why.contains("nobody receives at the socket") && why.contains("m.sock") && why.contains("start it"),
+        why.contains("no process receives at the socket") && why.contains("m.sock") && why.contains("start it"),
         "{why}"
     );
     std::fs::remove_file(lab.path().join("t.sock")).ok();
@@ -180,7 +180,7 @@ fn refuses_an_address_of_the_dut() {
     of.ip = "10.0.0.1".parse().unwrap();
     let why = verbatim_rig::open(&config, Arc::default()).unwrap_err().to_string();
     assert!(
-        why.contains("ip 10.0.0.1 of the rig is that of the DUT's fake0"),
+        why.contains("ip 10.0.0.1 of the rig is also in the GID table of the DUT's fake0"),
         "{why}"
     );
 }
@@ -231,7 +231,7 @@ fn dut_without_arp_reply_is_a_rig_error() {
     let verdict = Lab::new().run("c09-130-rnr-interval").unwrap();
     assert_eq!((verdict.outcome(), verdict.cause()), (Outcome::Error, Cause::Rig));
     assert!(
-        verdict.reason.contains("does not tell its MAC address"),
+        verdict.reason.contains("requests for the MAC address"),
         "{}",
         verdict.reason
     );

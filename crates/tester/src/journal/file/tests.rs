@@ -174,7 +174,7 @@ fn rejects_journal_of_another_device() {
     let error = FileJournal::open(directory.path(), owner("r", "another model")).unwrap_err();
     assert!(matches!(error, JournalError::OtherDevice { .. }), "{error}");
     let seen = FileJournal::look(directory.path(), owner("r", "another model")).unwrap();
-    assert!(seen.damage.contains("it is of a model"), "{seen:?}");
+    assert!(seen.damage.contains("it belongs to a model"), "{seen:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn rejects_other_ethertype() {
     assert_eq!(error, NotAPacket::NotRoce(EtherType::ARP));
     assert_eq!(
         error.to_string(),
-        "expected an Ethernet frame with IPv4, IPv6 or RoCEv1, and its EtherType says 0x0806 (ARP)"
+        "expected an Ethernet frame with IPv4, IPv6 or RoCEv1, seen EtherType 0x0806 (ARP)"
     );
 }
 

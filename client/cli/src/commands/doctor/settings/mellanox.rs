@@ -23,8 +23,8 @@ const ROCE_ACCL: [Switch; 4] = [
     Switch {
         name: "roce_adp_retrans_en",
         sound: 0,
-        effect: "adaptive retransmission: retries come long before the ACK timeout, and not retry_cnt of them, so C9-142 and C9-143 \
-                 FAIL",
+        effect: "adaptive retransmission: the device retries long before the ACK timeout, and not retry_cnt times, so \
+                 C9-142 and C9-143 FAIL",
     },
     Switch {
         name: "min_ack_timeout_limit_disabled",
@@ -44,15 +44,15 @@ const ROCE_ACCL: [Switch; 4] = [
 ];
 
 const OUT_OF_ORDER: &str =
-    "packets are placed out of order, so tests of PSN sequence FAIL unless `dut_out_of_order` permits it";
+    "the device places packets out of order, so tests of PSN sequence FAIL unless `dut_out_of_order` permits it";
 
 /// Firmware settings that mlxconfig reports. A final `P` in a name is followed by the port number.
 const FIRMWARE: [Switch; 4] = [
     Switch {
         name: "ROCE_CC_PRIO_MASK_P",
         sound: 0,
-        effect: "congestion control: CNPs answer ECN marks, and on some firmware packets out of order (`cnp-cause` FAILs), and CNPs \
-                 slow requests down",
+        effect: "congestion control: the device answers ECN marks with CNPs, some firmware also packets out of order \
+                 (`cnp-cause` FAILs), and CNPs slow its requests down",
     },
     Switch {
         name: "ROCE_ADAPTIVE_ROUTING_EN",
@@ -67,7 +67,8 @@ const FIRMWARE: [Switch; 4] = [
     Switch {
         name: "PCI_WR_ORDERING",
         sound: 0,
-        effect: "relaxed ordering is forced: data of a WRITE may reach memory after its ACK, so tests that look at memory then FAIL",
+        effect: "relaxed ordering is forced: data of a WRITE may reach memory after its ACK, so tests that then read \
+                 the memory FAIL",
     },
 ];
 
@@ -86,7 +87,7 @@ impl Device<'_> {
         let told = (self.host.tool)(&["mlxreg", "mstreg"], &["-d", pci, "--reg_name", "ROCE_ACCL", "--get"]);
         let fields = match told.map(|text| fields(&text)) {
             Ok(fields) if !fields.is_empty() => fields,
-            Ok(_) => return vec![unread(&what, not_told(&ROCE_ACCL, "mlxreg tells no field"))],
+            Ok(_) => return vec![unread(&what, not_told(&ROCE_ACCL, "mlxreg shows no field"))],
             Err(why) => return vec![unread(&what, not_told(&ROCE_ACCL, &why))],
         };
         let of = |switch: &Switch| {
@@ -100,7 +101,7 @@ impl Device<'_> {
             match fields.get(*name) {
                 Some(_) if offered == Some(&0) => unread(
                     &what,
-                    format!("this firmware does not tell; if it is not {sound}: {effect}"),
+                    format!("this firmware does not show it; if it is not {sound}: {effect}"),
                 ),
                 Some(value) if value == sound => good(&what, value.to_string()),
                 Some(value) => note(
@@ -111,7 +112,7 @@ impl Device<'_> {
                 ),
                 None => unread(
                     &what,
-                    format!("mlxreg does not tell it; if it is not {sound}: {effect}"),
+                    format!("mlxreg does not show it; if it is not {sound}: {effect}"),
                 ),
             }
         };
@@ -123,14 +124,14 @@ impl Device<'_> {
         let told = (self.host.tool)(&["mlxconfig", "mstconfig"], &["-d", pci, "-e", "q"]);
         let settings = match told.map(|text| settings(&text)) {
             Ok(settings) if !settings.is_empty() => settings,
-            Ok(_) => return vec![unread(&what, not_told(&FIRMWARE, "mlxconfig tells no setting"))],
+            Ok(_) => return vec![unread(&what, not_told(&FIRMWARE, "mlxconfig shows no setting"))],
             Err(why) => return vec![unread(&what, not_told(&FIRMWARE, &why))],
         };
         let of = |name: String, Switch { sound, effect, .. }: &Switch| match settings.get(&name) {
             // Older firmware has fewer settings.
             None => unread(
                 &self.what(&name),
-                format!("mlxconfig does not tell it; if it is not {sound}: {effect}"),
+                format!("mlxconfig does not show it; if it is not {sound}: {effect}"),
             ),
             Some(value) if value == sound => good(&self.what(&name), value.to_string()),
             Some(value) => note(
@@ -160,7 +161,7 @@ impl Device<'_> {
             return Some(unread(
                 &what,
                 format!(
-                    "{} does not exist: the kernel's own driver does not tell; ROCE_CC_PRIO_MASK_P{port} decides",
+                    "{} does not exist: the kernel's own driver does not show ECN; see ROCE_CC_PRIO_MASK_P{port}",
                     place.display()
                 ),
             ));
@@ -170,7 +171,10 @@ impl Device<'_> {
             let is_on = |priority: &String| read(&enable.join(priority)).as_deref() == Some("1");
             names(&enable).into_iter().filter(is_on).collect::<Vec<_>>()
         };
-        let points = [("roce_np", "CNPs are sent"), ("roce_rp", "CNPs slow requests down")];
+        let points = [
+            ("roce_np", "the device sends CNPs"),
+            ("roce_rp", "CNPs slow requests down"),
+        ];
         let told: Vec<String> = points
             .iter()
             .map(|(point, effect)| (on(point), point, effect))
@@ -188,7 +192,7 @@ impl Device<'_> {
             note(
                 &what,
                 format!(
-                    "{}; on some firmware CNPs come without marks, and `cnp-cause` FAILs",
+                    "{}; some firmware sends CNPs without ECN marks, and `cnp-cause` FAILs",
                     told.join("; ")
                 ),
             )
@@ -218,10 +222,10 @@ impl Device<'_> {
             Ok(None) => {
                 return vec![unread(
                     &what,
-                    "devlink tells no parameters; enable_roce is not known".into(),
+                    "devlink shows no parameters; enable_roce is unknown".into(),
                 )];
             }
-            Err(why) => return vec![unread(&what, format!("{why}; enable_roce is not known"))],
+            Err(why) => return vec![unread(&what, format!("{why}; enable_roce is unknown"))],
         };
         let of = |(name, sound, effect): (&str, &str, &str)| {
             let value = parameters.get(name)?;
@@ -240,11 +244,11 @@ impl Device<'_> {
             })
         };
         let wanted = [
-            ("enable_roce", "true", "no RoCE, so tests of chapter 9 cannot be run"),
+            ("enable_roce", "true", "RoCE is off, so tests of chapter 9 cannot run"),
             (
                 "enable_iwarp",
                 "false",
-                "iWARP in place of RoCE, so tests of chapter 9 cannot be run",
+                "iWARP replaces RoCE, so tests of chapter 9 cannot run",
             ),
         ];
         wanted.into_iter().filter_map(of).collect()

@@ -59,7 +59,8 @@ pub(super) fn of_rig(host: &Host<'_>, rig: &RigConfig) -> Vec<Found> {
         found.push(unread(
             &format!("{}: settings", rig.name),
             format!(
-                "those of the DUT decide verdicts, and are on the host of the agent at {}: `verbatim doctor` there reads them",
+                "the DUT's settings decide verdicts; they are on the host of the agent at {}: `verbatim doctor` there \
+                 reads them",
                 agent.address
             ),
         ));
@@ -120,8 +121,8 @@ impl<'a> Device<'a> {
                 found.push(unread(
                     &self.what("timers, CNPs, order"),
                     format!(
-                        "no place is known where the driver {} tells of adaptive retransmission, a floor of the ACK timeout, \
-                         congestion control and out-of-order placement; see its documentation",
+                        "verbatim cannot read adaptive retransmission, the minimum of the ACK timeout, congestion \
+                         control and out-of-order placement from the driver {}; see its documentation",
                         driver.unwrap_or("of this device")
                     ),
                 ));
@@ -144,17 +145,18 @@ impl<'a> Device<'a> {
             (_, None, Some(interface)) => good(
                 &what,
                 format!(
-                    "software on {}: known deviations go by the kernel's version",
+                    "software on {}: known deviations depend on the kernel's version",
                     printable(&interface)
                 ),
             ),
-            (Some(version), _, _) if !version.is_empty() => {
-                good(&what, format!("{version}, driver {driver}: known deviations go by it"))
-            }
+            (Some(version), _, _) if !version.is_empty() => good(
+                &what,
+                format!("{version}, driver {driver}: known deviations depend on this version"),
+            ),
             _ => unread(
                 &what,
                 format!(
-                    "{DEVICES}/{}/fw_ver tells nothing: no deviation is known of this device",
+                    "{DEVICES}/{}/fw_ver has no version: known deviations of this device do not apply",
                     self.name
                 ),
             ),
@@ -168,19 +170,22 @@ impl<'a> Device<'a> {
             return note(
                 &what,
                 format!(
-                    "{pci} is a virtual function, which refuses SMPs: tests of chapters 13 and 14 come to no verdict, and counters \
-                     are those of the whole port; test the physical function"
+                    "{pci} is a virtual function, which refuses SMPs: tests of chapters 13 and 14 give no verdict, \
+                     and the counters are those of the whole port; test the physical function"
                 ),
             );
         }
         match read(&function.join("sriov_numvfs")).as_deref() {
-            None => good(&what, format!("{pci} is a physical function without virtual ones")),
-            Some("0") => good(&what, format!("{pci} is a physical function; no virtual one is in use")),
+            None => good(&what, format!("{pci} is a physical function without virtual functions")),
+            Some("0") => good(
+                &what,
+                format!("{pci} is a physical function; no virtual function is in use"),
+            ),
             Some(count) => note(
                 &what,
                 format!(
-                    "{} virtual functions share the port: its counters count their packets, so tests of counters FAIL where \
-                     those send; off: `echo 0 >/sys/bus/pci/devices/{pci}/sriov_numvfs`",
+                    "virtual functions in use: {}; the port's counters include their packets, so tests of counters \
+                     FAIL if they send; off: `echo 0 >/sys/bus/pci/devices/{pci}/sriov_numvfs`",
                     printable(count)
                 ),
             ),
@@ -195,15 +200,15 @@ impl<'a> Device<'a> {
             Some(true) => note(
                 &what,
                 format!(
-                    "on: data of a WRITE may reach memory after its ACK, so tests that look at memory then FAIL; off: `setpci -s \
-                     {pci} CAP_EXP+8.w=0:10`"
+                    "on: data of a WRITE may reach memory after its ACK, so tests that then read the memory FAIL; \
+                     off: `setpci -s {pci} CAP_EXP+8.w=0:10`"
                 ),
             ),
             None => unread(
                 &what,
                 format!(
-                    "the PCI Express capability of {pci} is not readable, which takes root; if it is on, data of a WRITE may reach \
-                     memory after its ACK"
+                    "cannot read the PCI Express capability of {pci}, which takes root; if relaxed ordering is on, \
+                     data of a WRITE may reach memory after its ACK"
                 ),
             ),
         }

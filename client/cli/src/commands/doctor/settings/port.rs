@@ -22,7 +22,7 @@ impl Device<'_> {
             let what = self.what(&format!("port {port} interface"));
             found.push(unread(
                 &what,
-                "the port has no GID, so no interface: MTU and pauses are not known".into(),
+                "the port has no GID, so its interface, MTU and pauses are unknown".into(),
             ));
             return found;
         };
@@ -49,8 +49,8 @@ impl Device<'_> {
             [] => note(
                 &what,
                 format!(
-                    "none is of RoCE v2, so no test with packets of our own making finds an address: give the interface an IP \
-                     address, and on ConnectX `cma_roce_mode -d {} -p {port} -m 2`",
+                    "no GID is of RoCE v2, so tests with packets of our own making find no address: give the \
+                     interface an IP address, and on ConnectX `cma_roce_mode -d {} -p {port} -m 2`",
                     self.name
                 ),
             ),
@@ -100,16 +100,17 @@ impl Device<'_> {
             Ok(Some(true)) => note(
                 &what,
                 format!(
-                    "on: a switch or the tester's port can hold back packets, so retries and answers come late and timer tests \
-                     FAIL or stay INCONCLUSIVE; off: `ethtool -A {interface} autoneg off rx off tx off`"
+                    "on: a switch or the tester's port can hold back packets, so retries and responses may be late, \
+                     and timer tests FAIL or stay INCONCLUSIVE; off: `ethtool -A {interface} autoneg off rx off tx \
+                     off`"
                 ),
             ),
             Ok(Some(false)) => good(&what, "off".into()),
             Ok(None) => unread(
                 &what,
-                "ethtool tells neither RX nor TX; if on, packets may come late".into(),
+                "ethtool shows neither RX nor TX; if pauses are on, packets may be late".into(),
             ),
-            Err(why) => unread(&what, format!("{why}; if on, packets may come late")),
+            Err(why) => unread(&what, format!("{why}; if pauses are on, packets may be late")),
         }
     }
 
@@ -121,13 +122,13 @@ impl Device<'_> {
             Ok(Some(priorities)) => note(
                 &what,
                 format!(
-                    "on for priorities {}: as pauses of the link, for packets of these; off: `dcb pfc set dev {interface} prio-pfc \
-                     all:off`",
+                    "on for priorities {}: packets of these may be late, as with pauses of the link; off: `dcb pfc \
+                     set dev {interface} prio-pfc all:off`",
                     priorities.join(", ")
                 ),
             ),
-            Ok(None) => unread(&what, "dcb tells no prio-pfc; if on, packets may come late".into()),
-            Err(why) => unread(&what, format!("{why}; if on, packets may come late")),
+            Ok(None) => unread(&what, "dcb shows no prio-pfc; if PFC is on, packets may be late".into()),
+            Err(why) => unread(&what, format!("{why}; if PFC is on, packets may be late")),
         }
     }
 }

@@ -127,7 +127,7 @@ fn default_connectx_has_effects_and_remedies() {
     let found = Fake::connectx().found();
     for (what, state, words) in [
         ("firmware", State::Ok, "20.43.4100"),
-        ("SR-IOV", State::Ok, "no virtual one"),
+        ("SR-IOV", State::Ok, "no virtual function"),
         (
             "relaxed ordering",
             State::Note,
@@ -140,10 +140,10 @@ fn default_connectx_has_effects_and_remedies() {
         ("port 1 ECN", State::Note, "0, 1, 2, 3, 4, 5, 6, 7"),
         ("roce_adp_retrans_en", State::Note, "--set roce_adp_retrans_en=0"),
         ("min_ack_timeout_limit_disabled", State::Note, "536.9 ms"),
-        ("adaptive_routing_forced_en", State::Unread, "does not tell"),
+        ("adaptive_routing_forced_en", State::Unread, "does not show it"),
         ("selective_repeat_forced_en", State::Ok, "0"),
         ("ROCE_CC_PRIO_MASK_P1", State::Note, "`cnp-cause`"),
-        ("ROCE_ADAPTIVE_ROUTING_EN", State::Unread, "does not tell"),
+        ("ROCE_ADAPTIVE_ROUTING_EN", State::Unread, "does not show it"),
         (
             "RDMA_SELECTIVE_REPEAT_EN",
             State::Note,
@@ -222,7 +222,11 @@ fn unknown_output_is_unread_and_not_printed() {
 fn reports_virtual_functions() {
     let fake = Fake::connectx();
     fake.put("sys/class/infiniband/mlx5_0/device/sriov_numvfs", b"4\n");
-    assert!(of(&fake.found(), "SR-IOV").words.starts_with("4 virtual functions"));
+    assert!(
+        of(&fake.found(), "SR-IOV")
+            .words
+            .starts_with("virtual functions in use: 4")
+    );
     symlink("/", fake.root.path().join("sys/class/infiniband/mlx5_0/device/physfn")).unwrap();
     let found = fake.found();
     let one = of(&found, "SR-IOV");

@@ -39,7 +39,7 @@ fn on_path(path: &OsStr, tool: &str) -> Option<PathBuf> {
 /// Returns the output of a program, if it succeeds within a time limit.
 fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String, String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let failed = |error: std::io::Error| format!("{name} cannot be run: {error}");
+    let failed = |error: std::io::Error| format!("cannot run {name}: {error}");
     let mut child = Command::new(program)
         .args(arguments)
         .env("LC_ALL", "C")
@@ -56,7 +56,7 @@ fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String
         // The caller may have stopped waiting.
         let _ = tell.send(read.is_some_and(|read| read.is_ok()).then_some(bytes));
     });
-    let no_answer = || format!("{name} gave no answer within {} s", within.as_secs_f32());
+    let no_answer = || format!("{name}: no answer within {} s", within.as_secs_f32());
     let Ok(printed) = told.recv_timeout(within) else {
         // The program may have ended already.
         let _ = child.kill();
@@ -69,7 +69,7 @@ fn output(program: &Path, arguments: &[&str], within: Duration) -> Result<String
         (_, Err(_)) => Err(no_answer()),
         (_, Ok(Err(error))) => Err(failed(error)),
         (Some(bytes), Ok(Ok(status))) if status.success() => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        (_, Ok(Ok(status))) => Err(format!("{name} failed ({status}); it may take root")),
+        (_, Ok(Ok(status))) => Err(format!("{name} failed ({status}); it may need root")),
     }
 }
 
